@@ -1,0 +1,16 @@
+/* Where messages go. Plugins and core call brim_log() and brim_fail() of brim/status.h; this is for
+ * the command line. Colour only if standard error is a terminal and NO_COLOR is not set. */
+#ifndef BRIM_BASE_LOG_H
+#define BRIM_BASE_LOG_H
+#include <stdbool.h>
+
+#include "brim/status.h"
+
+void brim_log_set_level(enum brim_level level);
+/* Called before and after each message, so that a progress bar can move away; NULL: none. */
+void brim_log_set_hook(void (*hook)(void *context, bool before), void *context);
+/* "error: <text>" with the further lines of the text indented, for the thread's last error. With the
+ * level at DEBUG also where in the source it comes from. */
+void brim_log_error(void);
+bool brim_log_color(void);
+#endif

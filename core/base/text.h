@@ -1,0 +1,36 @@
+/* A string that grows, and small helpers on strings. */
+#ifndef BRIM_BASE_TEXT_H
+#define BRIM_BASE_TEXT_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+typedef struct brim_text {
+  char *s;            /* NUL-terminated; NULL while nothing was added (see brim_text_str) */
+  size_t length, room;
+} brim_text;
+
+/* Ready when zeroed. */
+void brim_text_release(brim_text *text);
+void brim_text_clear(brim_text *text);
+void brim_text_add(brim_text *text, const char *s);
+void brim_text_add_n(brim_text *text, const char *s, size_t bytes);
+void brim_text_printf(brim_text *text, const char *format, ...) BRIM_PRINTF(2, 3);
+const char *brim_text_str(const brim_text *text); /* "" if nothing was added */
+
+bool brim_starts_with(const char *s, const char *prefix);
+bool brim_ends_with(const char *s, const char *suffix);
+/* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are compared. */
+int brim_edit_distance(const char *a, const char *b);
+/* "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
+const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
+/* "1:02:03" or "2:03". */
+const char *brim_format_seconds(char *out, size_t room, double seconds);
+/* Seconds of CLOCK_MONOTONIC. */
+double brim_now(void);
+/* 64-bit FNV-1a, to be continued from `hash` (start with BRIM_HASH_START). */
+#define BRIM_HASH_START 0xcbf29ce484222325u
+uint64_t brim_hash(uint64_t hash, const void *data, size_t bytes);
+#endif

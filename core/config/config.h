@@ -1,0 +1,53 @@
+/* From files and overrides to a filled, checked configuration.
+ *
+ * Precedence, lowest first: defaults of the tables; the defaults list, depth first, with `_self_` last
+ * unless placed; overrides, left to right. The result is checked once against the schema (the core's
+ * sections and the tables of the chosen plugins), and every error is reported, not the first.
+ *
+ * A group's node is a map with the key `id` naming the plugin and that plugin's parameters beside it. */
+#ifndef BRIM_CONFIG_CONFIG_H
+#define BRIM_CONFIG_CONFIG_H
+#include "config/settings.h"
+#include "config/yaml.h"
+#include "plugin/registry.h"
+
+typedef struct brim_config_request {
+  const char *const *search; /* folders, first wins; "configs" of the installation last */
+  size_t search_count;
+  const char *name;          /* of the root file without .yaml; NULL: "config" */
+  const char *file;          /* a resolved configuration (of a run) in place of search and name; or NULL */
+  const char *const *overrides; /* "key=value", as typed */
+  size_t override_count;
+  int first_argument;        /* argument number of overrides[0], for messages; numbers the words after
+                                the command, from 1 */
+  const int *argument;       /* or the number of each; NULL: consecutive */
+} brim_config_request;
+
+typedef struct brim_config_choice {
+  const char *group;
+  const brim_plugin *plugin;
+  void *params;              /* filled; params_size bytes */
+} brim_config_choice;
+
+typedef struct brim_config {
+  brim_arena arena;
+  brim_yaml *root;           /* resolved: every key of the schema with its value and origin */
+  brim_settings settings;
+  brim_config_choice choice[8]; /* one per group, in the order of brim_config_groups */
+  size_t choice_count;
+  const char *const *overrides; /* copied */
+  size_t override_count;
+} brim_config;
+
+/* ECONFIG with every error found in the text, one after another, each in CONFIG.md's form. */
+brim_status brim_config_load(const brim_config_request *request, const brim_registry *registry, brim_config **out);
+void brim_config_free(brim_config *config);
+/* The choice made for a group; asserts that the group exists. */
+const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);
+/* The resolved configuration as YAML, itself a valid configuration for `file`. */
+void brim_config_print(const brim_config *config, brim_text *out, bool origins);
+/* Groups and their options: files on the search path and plugins of the kind. */
+brim_status brim_config_print_groups(const brim_config_request *request, const brim_registry *registry, brim_text *out);
+/* Every key with type, default, range and help; `config` NULL: the core's keys and every plugin's. */
+void brim_config_print_schema(const brim_config *config, const brim_registry *registry, brim_text *out);
+#endif

@@ -1,0 +1,53 @@
+/* The core's own settings, as parameter tables like a plugin's: sections of keys, filled into one
+ * struct. The groups (model, dataset, backend, optimizer, schedule, loss) are plugins with tables of
+ * their own; a section named like a group adds keys that the core reads itself. */
+#ifndef BRIM_CONFIG_SETTINGS_H
+#define BRIM_CONFIG_SETTINGS_H
+#include "brim/plugin.h"
+
+typedef struct brim_run_settings {
+  const char *name, *dir;
+} brim_run_settings;
+typedef struct brim_training_settings {
+  int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, num_workers,
+    num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints;
+} brim_training_settings;
+typedef struct brim_dataset_settings {
+  double validation_fraction;
+  brim_list mean, std;
+} brim_dataset_settings;
+typedef struct brim_augment_settings {
+  bool flip;
+  int64_t crop_padding;
+} brim_augment_settings;
+typedef struct brim_memory_settings {
+  uint64_t limit_mb;
+} brim_memory_settings;
+typedef struct brim_observe_settings {
+  int64_t log_every_steps;
+} brim_observe_settings;
+
+typedef struct brim_settings {
+  int64_t seed; /* section "" */
+  const char *device;
+  brim_run_settings run;
+  brim_training_settings training;
+  brim_dataset_settings dataset;
+  brim_augment_settings augment;
+  brim_memory_settings memory;
+  brim_observe_settings observe;
+} brim_settings;
+
+typedef struct brim_section {
+  const char *path;        /* "" for top-level keys, "training", ... */
+  const brim_param *table; /* offsets within the section's own struct */
+  size_t offset, size;     /* of that struct in brim_settings */
+} brim_section;
+extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
+
+typedef struct brim_group {
+  const char *name;    /* "model" */
+  enum brim_kind kind;
+} brim_group;
+extern const brim_group brim_config_groups[]; /* ends with name == NULL */
+#endif

@@ -1,0 +1,19 @@
+/* Values by declared type: one row of a parameter table, its text or YAML node, and the field. */
+#ifndef BRIM_CONFIG_VALUE_H
+#define BRIM_CONFIG_VALUE_H
+#include "brim/plugin.h"
+#include "config/yaml.h"
+
+/* Parses `node` by the type and range of `row` and stores it in the field of `params`. Strings and
+ * lists live in `arena`. On ECONFIG `problem` says what is wrong without naming the key or position:
+ * "must be in [1,512], got 0". */
+brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void *params, brim_arena *arena,
+                             brim_text *problem);
+/* The row's default as a node (origin "default"); NULL if it has none (required). */
+brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena);
+/* Checks a whole table: known types, widths that match them, fields inside `params_size`, unique keys
+ * of [a-z0-9_.], parsable ranges, defaults that parse and lie in range, help not NULL. EINVAL naming the
+ * row and what is wrong with it. A NULL table is fine. */
+brim_status brim_value_check_table(const brim_param *table, size_t params_size);
+const char *brim_value_type_name(uint32_t type); /* "integer", "number", "bytes", ... */
+#endif

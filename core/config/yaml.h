@@ -1,0 +1,51 @@
+/* YAML documents as trees whose every node knows file, line and column.
+ *
+ * Parsed with libyaml. Refused, with position: duplicate keys, merge keys, recursive aliases, more than
+ * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are
+ * not plain scalars, several documents. The same trees hold the values of command-line overrides. */
+#ifndef BRIM_CONFIG_YAML_H
+#define BRIM_CONFIG_YAML_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+enum brim_yaml_kind { BRIM_YAML_SCALAR, BRIM_YAML_LIST, BRIM_YAML_MAP };
+
+/* Where a node was written. For a file: its path, line and column from 1. For the command line:
+ * file = "command line", line = the argument's number from 1, column 0, text = the argument. For a
+ * default: file = "default", line 0. */
+typedef struct brim_yaml_origin {
+  const char *file;
+  int line, column;
+  const char *text;
+} brim_yaml_origin;
+
+typedef struct brim_yaml {
+  enum brim_yaml_kind kind;
+  const char *scalar; /* SCALAR: its text, NUL-terminated; never NULL */
+  bool quoted;        /* SCALAR: 'x', "x" or a block: always a string */
+  const char **key;   /* MAP: `count` keys */
+  struct brim_yaml **item; /* MAP and LIST: `count` children */
+  size_t count, room;
+  brim_yaml_origin origin;
+} brim_yaml;
+
+/* Everything lives in `arena`. ECONFIG with the position; ELOAD if the file cannot be read. */
+brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out);
+brim_status brim_yaml_parse(brim_arena *arena, const char *text, size_t bytes, const char *file, brim_yaml **out);
+
+brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origin origin);
+brim_yaml *brim_yaml_map(brim_arena *arena, brim_yaml_origin origin);
+brim_yaml *brim_yaml_get(const brim_yaml *map, const char *key);          /* NULL if absent */
+brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted); /* "a.b.0" */
+void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value); /* adds or replaces */
+bool brim_yaml_remove(brim_yaml *map, const char *key);
+brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);
+bool brim_yaml_is_null(const brim_yaml *node); /* an unquoted null, ~ or empty */
+/* As YAML that parses to the same tree; `origins` adds a comment of where each scalar came from. */
+void brim_yaml_print(const brim_yaml *node, brim_text *out, bool origins);
+/* "configs/model/vit.yaml:7:12" or "command line, argument 3: optimizer.lr=1". */
+void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out);
+#endif

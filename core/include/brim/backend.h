@@ -1,0 +1,94 @@
+/* For authors of backends: devices, their one allocation, and a kernel per operation.
+ *
+ * The life of a program (a list of nodes for one batch shape):
+ *   prepare   per node, in order: choose the layout of the outputs and say how much scratch is needed.
+ *             Fast (brim plan calls it for many batch sizes), allocates nothing on the device.
+ *   realize   per node, once, when the program will really be run: compile, create primitives.
+ *   place     once per run: the arena, exactly as many bytes as the plan says.
+ *   run       per node, each step: pointers into the arena; must not allocate device memory, nor
+ *             64 KiB or more of the host's.
+ *   release   per node. */
+#ifndef BRIM_BACKEND_H
+#define BRIM_BACKEND_H
+#include "brim/ops.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct brim_device_info {
+  char name[128];       /* "AMD EPYC 9654" */
+  uint64_t total_bytes; /* memory of the device */
+  uint64_t free_bytes;  /* what place() may get now; for hosts, of the cgroup's limit */
+  int32_t threads;      /* host threads that kernels use; 0 where that means nothing */
+  int32_t on_host;      /* 1: arena pointers can be dereferenced by the core */
+} brim_device_info;
+
+/* What holds for a whole program. */
+typedef struct brim_program_info {
+  int64_t batch;  /* samples in the micro-batch, N */
+  int64_t grain;  /* samples; products and weight gradients are computed per grain and summed in
+                     sample order, so that results do not depend on `batch`. 0: the backend's choice */
+  int32_t training;
+} brim_program_info;
+
+/* What one step brings along: the same for every node of it. */
+typedef struct brim_step {
+  uint64_t seed;
+  uint64_t step;         /* counts commits, from 0 */
+  int64_t first_sample;  /* position of the micro-batch's first sample in the effective batch */
+  double loss_scale;     /* 1 / samples of the effective batch */
+  /* for updates */
+  double lr, weight_decay, beta1, beta2, eps, momentum;
+  double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
+} brim_step;
+
+typedef struct brim_kernel_need {
+  uint64_t workspace_bytes; /* scratch while the node runs; may be any size */
+  int32_t no_inplace;       /* 1: out[0] must not share in[0]'s memory although the operation allows it */
+} brim_kernel_need;
+
+typedef struct brim_launch {
+  const brim_node *node;
+  void *state;            /* what prepare returned */
+  void *const *in;        /* in node order */
+  void *const *out;
+  void *workspace;        /* 64-byte aligned; contents undefined */
+  const brim_step *step;
+} brim_launch;
+
+typedef struct brim_kernel {
+  const char *op; /* "conv2d" */
+  /* [plan] NULL: plain layout, no scratch, no state. May set channel_block and bytes of the outputs;
+   * those of the inputs are final. A reshape between layouts that differ in memory copies. */
+  brim_status (*prepare)(void *self, const brim_program_info *program, const brim_node *node,
+                         brim_kernel_need *need, void **state);
+  brim_status (*realize)(void *self, const brim_node *node, void *state); /* [init] NULL: nothing */
+  brim_status (*run)(void *self, const brim_launch *launch);              /* [step] */
+  void (*release)(void *self, void *state);                               /* [init] NULL: nothing */
+} brim_kernel;
+
+typedef struct brim_backend_ops {
+  uint32_t size;
+  uint32_t real;              /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
+  const brim_kernel *kernels; /* ends with op == NULL */
+  uint64_t alignment;         /* bytes; every tensor and workspace starts at a multiple of it */
+  /* [init] */
+  int (*device_count)(void *self);
+  brim_status (*describe)(void *self, int device, brim_device_info *out);
+  /* [init] The arena: exactly `bytes`, populated, aligned. ENOMEM_DEVICE if it does not fit. */
+  brim_status (*place)(void *self, int device, uint64_t bytes, void **base);
+  void (*unplace)(void *self, void *base, uint64_t bytes);
+  /* [step] Host to device and back, plain layout; complete when they return. */
+  brim_status (*upload)(void *self, void *device_to, const void *host_from, uint64_t bytes);
+  brim_status (*download)(void *self, void *host_to, const void *device_from, uint64_t bytes);
+  brim_status (*zero)(void *self, void *device_to, uint64_t bytes);
+  /* [step] Waits until everything launched has run. */
+  brim_status (*synchronize)(void *self);
+  /* [init] Gives back what is not needed between runs (pooled scratch, caches). */
+  void (*trim)(void *self);
+} brim_backend_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,12 @@
+/* The whole SDK. A plugin includes this, or the parts it needs. */
+#ifndef BRIM_BRIM_H
+#define BRIM_BRIM_H
+#include "brim/backend.h"
+#include "brim/dataset.h"
+#include "brim/model.h"
+#include "brim/ops.h"
+#include "brim/plugin.h"
+#include "brim/random.h"
+#include "brim/status.h"
+#include "brim/tensor.h"
+#endif

@@ -1,0 +1,33 @@
+/* For authors of datasets: samples by index, decoded on any of several loader threads. */
+#ifndef BRIM_DATASET_H
+#define BRIM_DATASET_H
+#include "brim/tensor.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct brim_dataset_info {
+  int64_t count;     /* samples in the split; 0 is an error that the core reports */
+  brim_shape sample; /* one sample: [C, H, W] or [F], without N */
+  uint32_t dtype;    /* of what read() writes: BRIM_DTYPE_U8 (0..255, the core scales to 0..1) or BRIM_DTYPE_F32 */
+  int64_t classes;   /* labels are 0 .. classes-1 */
+  const char *const *class_names; /* `classes` names, or NULL */
+} brim_dataset_info;
+
+typedef struct brim_dataset_ops {
+  uint32_t size;
+  /* [init] Opens a split, "train" or "test", and checks it whole: what open() accepts, read() can
+   * serve. ELOAD with the file's name and the reason; ENOTSUP if there is no such split. Opening
+   * another split keeps those opened before. */
+  brim_status (*open)(void *self, const char *split);
+  /* [init] Describes an opened split. Strings live until destroy. */
+  brim_status (*describe)(const void *self, const char *split, brim_dataset_info *out);
+  /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values` and
+   * its label. Must not allocate. */
+  brim_status (*read)(const void *self, const char *split, int64_t index, void *values, int32_t *label);
+} brim_dataset_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

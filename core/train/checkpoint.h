@@ -1,0 +1,51 @@
+/* Checkpoints of a run: `<run>/checkpoints/step-00000050/` with model.safetensors,
+ * optimizer.safetensors and state.json.
+ *
+ * A checkpoint is written into a folder with a name of its own (".step-00000050.tmp"), every file and the
+ * folder synced, and renamed: it is there whole or not at all. Nothing of clock, host or path is in it, so
+ * two runs with the same settings leave the same bytes. `best` and `last` are symbolic links, replaced
+ * by rename. Canonical: plain layout, no padding. */
+#ifndef BRIM_TRAIN_CHECKPOINT_H
+#define BRIM_TRAIN_CHECKPOINT_H
+#include <stdbool.h>
+
+#include "train/safetensors.h"
+
+/* What besides tensors makes a run go on as if it had not stopped. */
+typedef struct brim_train_state {
+  int64_t step;               /* commits so far */
+  int64_t samples;            /* samples seen */
+  int64_t epoch;              /* derived from the step, for readers */
+  int64_t metrics_bytes;      /* length of metrics.jsonl at the commit */
+  int64_t events_bytes;       /* and of events.jsonl */
+  double best_loss;           /* on validation data; NAN: none yet */
+  int64_t best_step;          /* -1: none yet */
+  uint64_t model_hash;        /* of the graph's parameters: names, shapes */
+  char model_id[64], optimizer_id[64], backend_id[64];
+  /* running sums since the last record, so that a resumed run writes the same records */
+  double window_loss, window_correct;
+  int64_t window_samples;
+  double epoch_loss, epoch_correct;
+  int64_t epoch_samples;
+} brim_train_state;
+
+typedef struct brim_checkpoint_tensors {
+  const brim_safetensor *model, *optimizer;
+  size_t model_count, optimizer_count;
+} brim_checkpoint_tensors;
+
+/* Writes checkpoint `state->step` of the run in `run_dir`; is_best also points `best` to it. Then deletes
+ * all but the last `keep` and the best. On EIO nothing of the attempt remains and the older checkpoints
+ * are as they were. */
+brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
+                                  const brim_checkpoint_tensors *tensors, int64_t keep, bool is_best);
+/* The newest checkpoint that is whole: its folder into `path`. Left-over temporary folders are
+ * deleted. Sets *found = false if there is none. */
+brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found);
+/* Reads state.json and checks it. ELOAD with file and reason. */
+brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state);
+/* Reads the tensors into the given buffers, which have the expected names, dtypes and shapes (`data` is
+ * written through). All missing, unexpected and mis-shaped tensors are listed in one ELOAD, and then
+ * nothing has been written. Dtypes F32 and F64 convert to each other. `optimizer_count` 0: only the model. */
+brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors *tensors);
+#endif

@@ -1,0 +1,78 @@
+/* From a dataset to micro-batches in order.
+ *
+ * The order of samples, the split and every augmentation are functions of (seed, epoch, sample) and of
+ * nothing else, so the stream is the same for any number of loader threads, any micro-batch, and after
+ * a resume. */
+#ifndef BRIM_TRAIN_DATA_H
+#define BRIM_TRAIN_DATA_H
+#include "brim/dataset.h"
+#include "brim/plugin.h"
+#include "config/settings.h"
+
+/* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
+ * walking cycles back into range: random access, no memory. */
+typedef struct brim_permutation {
+  uint64_t seed, item, count;
+  uint32_t use, half_bits;
+} brim_permutation;
+void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uint64_t item, uint64_t count);
+uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
+
+enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
+
+/* An opened dataset and its parts. Validation samples are the last round(count * fraction) of the
+ * training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0). */
+typedef struct brim_data {
+  const brim_dataset_ops *ops;
+  void *self;
+  brim_dataset_info train, test; /* of the splits; test.count = 0 if there is no test split */
+  int64_t count[3];              /* samples of each part */
+  brim_permutation split;
+  uint64_t seed;
+  int64_t elements;              /* values of one sample */
+  const brim_settings *settings;
+  float scale[64], shift[64];    /* per channel: x * scale + shift, from mean, std and dtype */
+} brim_data;
+
+/* [init] Opens the splits, checks them against each other and against the settings. EINVAL/ECONFIG/ELOAD. */
+brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
+ * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64) and the label, checked
+ * against the number of classes. `scratch` holds one raw sample. */
+brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
+                             void *scratch, void *values, int32_t *label);
+
+/* What is loaded, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
+typedef struct brim_span {
+  enum brim_part part;
+  int64_t epoch, first, count; /* samples first .. first+count-1 of the part */
+} brim_span;
+/* Gives the span of micro-batch number `sequence` (0, 1, ...); count 0 ends the stream. Called under
+ * the loader's lock, in order. */
+typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
+
+typedef struct brim_batch {
+  brim_span span;
+  void *values;    /* [count, elements] of `real` */
+  int32_t *labels; /* [count] */
+} brim_batch;
+
+typedef struct brim_loader brim_loader;
+typedef struct brim_loader_options {
+  const brim_data *data;
+  int64_t batch_max;  /* samples in the largest micro-batch */
+  uint32_t real;
+  int32_t threads;    /* 0: decoded by the caller, when asked */
+  int32_t slots;      /* micro-batches decoded ahead, at least 2 */
+  brim_span_fn next;
+  void *context;
+} brim_loader_options;
+/* [init] Host memory that a loader with these options takes, to the byte. */
+uint64_t brim_loader_bytes(const brim_loader_options *options);
+brim_status brim_loader_open(const brim_loader_options *options, brim_loader **out);
+/* [step] Waits for the next micro-batch; *out is valid until the next call. NULL at the end of the stream. Does not
+ * allocate. An error of a sample arrives with the micro-batch that holds it. */
+brim_status brim_loader_next(brim_loader *loader, const brim_batch **out);
+/* Stops the threads and frees; NULL is a no-op. */
+void brim_loader_close(brim_loader *loader);
+#endif
