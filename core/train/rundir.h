@@ -3,6 +3,7 @@
 #ifndef BRIM_TRAIN_RUNDIR_H
 #define BRIM_TRAIN_RUNDIR_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "brim/status.h"

@@ -2,6 +2,8 @@
  * back in the order of the header. Files are checked whole before anything is read from them. */
 #ifndef BRIM_TRAIN_SAFETENSORS_H
 #define BRIM_TRAIN_SAFETENSORS_H
+#include <stddef.h>
+
 #include "brim/tensor.h"
 
 typedef struct brim_safetensor {
