@@ -1,0 +1,85 @@
+/* Messages to standard error, one write each so that lines of several threads do not mix. */
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+static const struct {
+  const char *prefix, *color;
+} levels[] = {
+  [BRIM_LOG_ERROR] = {"error: ", "\033[1;31m"},
+  [BRIM_LOG_WARN] = {"warning: ", "\033[1;33m"},
+  [BRIM_LOG_INFO] = {"", ""},
+  [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
+};
+
+static enum brim_level shown = BRIM_LOG_INFO;
+static void (*hook)(void *context, bool before);
+static void *hook_context;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void brim_log_set_level(enum brim_level level) { shown = level; }
+
+void brim_log_set_hook(void (*function)(void *context, bool before), void *context)
+{
+  hook = function;
+  hook_context = context;
+}
+
+bool brim_log_color(void)
+{
+  const char *no_color = getenv("NO_COLOR");
+  const char *term = getenv("TERM");
+  return isatty(STDERR_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}
+
+/* Further lines of a message stand indented below the first. */
+static void write_message(enum brim_level level, const char *message)
+{
+  char out[8192];
+  size_t length = 0;
+  const bool color = levels[level].color[0] != '\0' && brim_log_color();
+  const int head = snprintf(out, sizeof out, "%s%s%s", color ? levels[level].color : "", levels[level].prefix,
+                            color ? "\033[0m" : "");
+  length = head > 0 ? (size_t)head : 0;
+  for (const char *s = message; *s && length + 4 < sizeof out; s++) {
+    out[length++] = *s;
+    if (*s == '\n' && level != BRIM_LOG_INFO && s[1] != ' ' && !brim_starts_with(s + 1, levels[level].prefix)) {
+      out[length++] = ' ';
+      out[length++] = ' ';
+    }
+  }
+  out[length++] = '\n';
+  pthread_mutex_lock(&lock);
+  if (hook) hook(hook_context, true);
+  for (size_t done = 0; done < length;) {
+    const ssize_t n = write(STDERR_FILENO, out + done, length - done);
+    if (n <= 0) break;
+    done += (size_t)n;
+  }
+  if (hook) hook(hook_context, false);
+  pthread_mutex_unlock(&lock);
+}
+
+void brim_log(enum brim_level level, const char *format, ...)
+{
+  if (level > shown) return;
+  char message[4096];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(message, sizeof message, format, list);
+  va_end(list);
+  write_message(level, message);
+}
+
+void brim_log_error(void)
+{
+  if (shown >= BRIM_LOG_DEBUG && brim_error_origin()[0]) brim_log(BRIM_LOG_DEBUG, "raised at %s", brim_error_origin());
+  write_message(BRIM_LOG_ERROR, brim_error_text());
+}

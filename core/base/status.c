@@ -1,0 +1,73 @@
+/* The one list of status codes, and the error text of each thread. */
+#include "brim/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ERROR_TEXT_MAX 4096 /* with the NUL */
+
+static _Thread_local char error_text[ERROR_TEXT_MAX];
+static _Thread_local char error_origin[256];
+
+static const struct {
+  brim_status status;
+  int exit_status;
+  const char *name, *text;
+} statuses[] = {
+#define X(name, value, exit_status, text) {value, exit_status, #name, text},
+  BRIM_STATUS_MAP(X)
+#undef X
+};
+#define STATUS_COUNT (sizeof(statuses) / sizeof(statuses[0]))
+
+const char *brim_status_name(brim_status status)
+{
+  for (size_t i = 0; i < STATUS_COUNT; i++)
+    if (statuses[i].status == status) return statuses[i].name;
+  return "EUNKNOWN";
+}
+
+const char *brim_status_text(brim_status status)
+{
+  for (size_t i = 0; i < STATUS_COUNT; i++)
+    if (statuses[i].status == status) return statuses[i].text;
+  return "unknown status";
+}
+
+int brim_status_exit(brim_status status)
+{
+  for (size_t i = 0; i < STATUS_COUNT; i++)
+    if (statuses[i].status == status) return statuses[i].exit_status;
+  return 5;
+}
+
+brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
+{
+  /* The arguments may point into error_text itself ("%s" of brim_error_text()), so format aside first. */
+  char text[ERROR_TEXT_MAX];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  memcpy(error_text, text, sizeof error_text);
+  const char *slash = strrchr(file, '/');
+  snprintf(error_origin, sizeof error_origin, "%s:%d", slash ? slash + 1 : file, line);
+  return status;
+}
+
+brim_status brim_fail_add(brim_status status, const char *format, ...)
+{
+  const size_t length = strlen(error_text);
+  if (length + 2 >= ERROR_TEXT_MAX) return status;
+  char text[ERROR_TEXT_MAX];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  snprintf(error_text + length, ERROR_TEXT_MAX - length, "%s%s", length ? "\n" : "", text);
+  return status;
+}
+
+const char *brim_error_text(void) { return error_text; }
+const char *brim_error_origin(void) { return error_origin; }

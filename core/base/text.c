@@ -1,0 +1,133 @@
+/* Growing strings, and small helpers on strings. */
+#include "base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+
+void brim_text_release(brim_text *text)
+{
+  free(text->s);
+  *text = (brim_text){0};
+}
+
+void brim_text_clear(brim_text *text)
+{
+  text->length = 0;
+  if (text->s) text->s[0] = '\0';
+}
+
+static void reserve(brim_text *text, size_t more)
+{
+  const size_t need = text->length + more + 1;
+  if (need <= text->room) return;
+  size_t room = text->room ? text->room * 2 : 64;
+  if (room < need) room = need;
+  text->s = brim_xrealloc(text->s, room);
+  text->room = room;
+}
+
+void brim_text_add_n(brim_text *text, const char *s, size_t bytes)
+{
+  reserve(text, bytes);
+  memcpy(text->s + text->length, s, bytes);
+  text->length += bytes;
+  text->s[text->length] = '\0';
+}
+
+void brim_text_add(brim_text *text, const char *s) { brim_text_add_n(text, s, strlen(s)); }
+
+void brim_text_printf(brim_text *text, const char *format, ...)
+{
+  va_list list, again;
+  va_start(list, format);
+  va_copy(again, list);
+  const int length = vsnprintf(NULL, 0, format, list);
+  va_end(list);
+  if (length > 0) {
+    reserve(text, (size_t)length);
+    vsnprintf(text->s + text->length, (size_t)length + 1, format, again);
+    text->length += (size_t)length;
+  }
+  va_end(again);
+}
+
+const char *brim_text_str(const brim_text *text) { return text->s ? text->s : ""; }
+
+bool brim_starts_with(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
+
+bool brim_ends_with(const char *s, const char *suffix)
+{
+  const size_t n = strlen(s), m = strlen(suffix);
+  return n >= m && memcmp(s + n - m, suffix, m) == 0;
+}
+
+int brim_edit_distance(const char *a, const char *b)
+{
+  enum { MAX = 64 };
+  int row[3][MAX + 1]; /* two rows back, one back, the current */
+  const size_t n = strnlen(a, MAX), m = strnlen(b, MAX);
+  for (size_t j = 0; j <= m; j++) row[1][j] = (int)j;
+  memset(row[0], 0, sizeof row[0]);
+  for (size_t i = 1; i <= n; i++) {
+    row[2][0] = (int)i;
+    for (size_t j = 1; j <= m; j++) {
+      const int cost = a[i - 1] != b[j - 1];
+      int best = row[1][j - 1] + cost;
+      if (row[1][j] + 1 < best) best = row[1][j] + 1;
+      if (row[2][j - 1] + 1 < best) best = row[2][j - 1] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && row[0][j - 2] + 1 < best)
+        best = row[0][j - 2] + 1;
+      row[2][j] = best;
+    }
+    memcpy(row[0], row[1], sizeof row[0]);
+    memcpy(row[1], row[2], sizeof row[1]);
+  }
+  return row[1][m];
+}
+
+const char *brim_format_bytes(char *out, size_t room, uint64_t bytes)
+{
+  static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = (double)bytes;
+  size_t u = 0;
+  while (value >= 1023.95 && u + 1 < sizeof unit / sizeof unit[0]) {
+    value /= 1024;
+    u++;
+  }
+  snprintf(out, room, u == 0 ? "%.0f %s" : "%.1f %s", value, unit[u]);
+  return out;
+}
+
+const char *brim_format_seconds(char *out, size_t room, double seconds)
+{
+  if (!isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+    snprintf(out, room, "?");
+    return out;
+  }
+  const long long s = (long long)(seconds + 0.5);
+  if (s >= 3600)
+    snprintf(out, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else
+    snprintf(out, room, "%lld:%02lld", s / 60, s % 60);
+  return out;
+}
+
+double brim_now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+uint64_t brim_hash(uint64_t hash, const void *data, size_t bytes)
+{
+  const unsigned char *p = data;
+  for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+  return hash;
+}

@@ -1,0 +1,54 @@
+/* The command line: one file a command. A command gets its own words (argv[0] is its name), prints results
+ * on standard output, messages on standard error, and returns the exit status of the process. */
+#ifndef BRIM_CLI_CLI_H
+#define BRIM_CLI_CLI_H
+#include <stdbool.h>
+
+#include "config/config.h"
+#include "plugin/registry.h"
+
+typedef struct brim_cli {
+  const char *plugin_path[32]; /* --plugin-path, in order */
+  size_t plugin_path_count;
+  const char *config_path[32]; /* --config-path, in order; the installed configs follow */
+  size_t config_path_count;
+  const char *config_name;     /* --config-name; NULL: "config" */
+  brim_registry *registry;     /* opened before the command runs */
+} brim_cli;
+
+typedef struct brim_command {
+  const char *name, *help; /* one line */
+  int (*run)(brim_cli *cli, int argc, char **argv);
+  const char *usage;       /* what `brim NAME --help` prints */
+} brim_command;
+
+extern const brim_command brim_commands[]; /* ends with name == NULL */
+
+int brim_command_train(brim_cli *cli, int argc, char **argv);
+int brim_command_plan(brim_cli *cli, int argc, char **argv);
+int brim_command_config(brim_cli *cli, int argc, char **argv);
+int brim_command_plugins(brim_cli *cli, int argc, char **argv);
+int brim_command_version(brim_cli *cli, int argc, char **argv);
+
+/* Words of a command that are options, taken from a table; what is left are its operands (overrides).
+ * `--name value` and `--name=value` are both understood; after `--` everything is an operand. */
+enum brim_option_kind { BRIM_OPTION_FLAG, BRIM_OPTION_STRING };
+typedef struct brim_option {
+  const char *name; /* "--json" */
+  enum brim_option_kind kind;
+  void *value;      /* bool * or const char ** */
+} brim_option;
+/* Moves the operands to the front of `operand`, with the number of each word in `number` (from 1, the word after the
+ * command), for messages. Both have room for argc. ECONFIG with did-you-mean for an unknown option. */
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count,
+                           const char **operand, int *number, size_t *operand_count);
+/* Composes the configuration from the command line's words. `file`: a resolved configuration instead of the search path,
+ * or NULL. */
+brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
+                            size_t count, brim_config **out);
+/* Prints the thread's error and returns the exit status for the code. */
+int brim_cli_fail(brim_status status);
+
+/* The whole program: what main() calls. */
+BRIM_EXPORT int brim_main(int argc, char **argv);
+#endif
