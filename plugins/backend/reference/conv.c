@@ -1,0 +1,149 @@
+/* Two-dimensional convolution (as everywhere in the field, a cross-correlation) with bias, and its two
+ * gradients.
+ *
+ *     y[n,k,p,q]  =  bias[k] + sum over c,r,s of  x[n,c,h,w] * weight[k,c,r,s]
+ *     with  h = p*stride - padding + r,  w = q*stride - padding + s;  x is 0 outside of the image.
+ *
+ * Every product x * weight adds to one y. The gradients walk over the same products: that with respect
+ * to x sends dy * weight back to x, that with respect to weight collects dy * x. */
+#include <string.h>
+
+#include "reference.h"
+
+/* The sizes, named as in the formula. */
+typedef struct conv {
+  int64_t N, C, H, W; /* x */
+  int64_t K, R, S;    /* weight [K,C,R,S] */
+  int64_t P, Q;       /* y [N,K,P,Q] */
+  const brim_conv2d_attr *attr;
+} conv;
+
+static conv conv_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *y)
+{
+  const brim_conv2d_attr *attr = &launch->node->attr.conv2d;
+  return (conv){.N = x->shape.dim[0],
+                .C = x->shape.dim[1],
+                .H = x->shape.dim[2],
+                .W = x->shape.dim[3],
+                .K = y->shape.dim[1],
+                .P = y->shape.dim[2],
+                .Q = y->shape.dim[3],
+                .R = attr->kernel[0],
+                .S = attr->kernel[1],
+                .attr = attr};
+}
+
+/* Positions in memory. */
+static int64_t at_x(const conv *v, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+  return ((n * v->C + c) * v->H + h) * v->W + w;
+}
+static int64_t at_weight(const conv *v, int64_t k, int64_t c, int64_t r, int64_t s)
+{
+  return ((k * v->C + c) * v->R + r) * v->S + s;
+}
+static int64_t at_y(const conv *v, int64_t n, int64_t k, int64_t p, int64_t q)
+{
+  return ((n * v->K + k) * v->P + p) * v->Q + q;
+}
+
+/* Row and column of x that meet weight (r, s) at output (p, q); may lie in the padding. */
+static int64_t row_of(const conv *v, int64_t p, int64_t r)
+{
+  return p * v->attr->stride[0] - v->attr->padding[0] + r;
+}
+static int64_t column_of(const conv *v, int64_t q, int64_t s)
+{
+  return q * v->attr->stride[1] - v->attr->padding[1] + s;
+}
+static int inside(const conv *v, int64_t h, int64_t w)
+{
+  return h >= 0 && h < v->H && w >= 0 && w < v->W;
+}
+
+/* One y: its window of x under the filter k. */
+static double convolve(const conv *v, const double *x, const double *weight, int64_t n, int64_t k, int64_t p, int64_t q)
+{
+  double sum = 0;
+  for (int64_t c = 0; c < v->C; c++)
+    for (int64_t r = 0; r < v->R; r++)
+      for (int64_t s = 0; s < v->S; s++) {
+        const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
+        if (inside(v, h, w)) sum += x[at_x(v, n, c, h, w)] * weight[at_weight(v, k, c, r, s)];
+      }
+  return sum;
+}
+
+brim_status reference_conv2d(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const conv v = conv_of(launch, launch->node->in[0], launch->node->out[0]);
+  const double *x = launch->in[0], *weight = launch->in[1], *bias = launch->in[2];
+  double *y = launch->out[0];
+
+  for (int64_t n = 0; n < v.N; n++)
+    for (int64_t k = 0; k < v.K; k++)
+      for (int64_t p = 0; p < v.P; p++)
+        for (int64_t q = 0; q < v.Q; q++) y[at_y(&v, n, k, p, q)] = bias[k] + convolve(&v, x, weight, n, k, p, q);
+  return BRIM_OK;
+}
+
+/* Gives one dy back to the window of x that it came from. */
+static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
+                    int64_t q)
+{
+  for (int64_t c = 0; c < v->C; c++)
+    for (int64_t r = 0; r < v->R; r++)
+      for (int64_t s = 0; s < v->S; s++) {
+        const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
+        if (inside(v, h, w)) dx[at_x(v, n, c, h, w)] += dy * weight[at_weight(v, k, c, r, s)];
+      }
+}
+
+brim_status reference_conv2d_grad_input(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const conv v = conv_of(launch, launch->node->out[0], launch->node->in[0]);
+  const double *dy = launch->in[0], *weight = launch->in[1];
+  double *dx = launch->out[0];
+
+  memset(dx, 0, (size_t)(v.N * v.C * v.H * v.W) * sizeof *dx);
+  for (int64_t n = 0; n < v.N; n++)
+    for (int64_t k = 0; k < v.K; k++)
+      for (int64_t p = 0; p < v.P; p++)
+        for (int64_t q = 0; q < v.Q; q++) scatter(&v, dx, weight, dy[at_y(&v, n, k, p, q)], n, k, p, q);
+  return BRIM_OK;
+}
+
+/* What sample n contributes to one weight's gradient: every output at which that weight was used. */
+static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
+                        int64_t s)
+{
+  double sum = 0;
+  for (int64_t p = 0; p < v->P; p++)
+    for (int64_t q = 0; q < v->Q; q++) {
+      const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
+      if (inside(v, h, w)) sum += x[at_x(v, n, c, h, w)] * dy[at_y(v, n, k, p, q)];
+    }
+  return sum;
+}
+
+brim_status reference_conv2d_grad_weight(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const conv v = conv_of(launch, launch->node->in[0], launch->node->in[1]);
+  const double *x = launch->in[0], *dy = launch->in[1];
+  double *dweight = launch->out[0], *dbias = launch->out[1];
+
+  for (int64_t n = 0; n < v.N; n++) /* samples outermost: their order is the order of the sum */
+    for (int64_t k = 0; k < v.K; k++) {
+      for (int64_t c = 0; c < v.C; c++)
+        for (int64_t r = 0; r < v.R; r++)
+          for (int64_t s = 0; s < v.S; s++) dweight[at_weight(&v, k, c, r, s)] += correlate(&v, x, dy, n, k, c, r, s);
+      double sum = 0;
+      for (int64_t p = 0; p < v.P; p++)
+        for (int64_t q = 0; q < v.Q; q++) sum += dy[at_y(&v, n, k, p, q)];
+      dbias[k] += sum;
+    }
+  return BRIM_OK;
+}

@@ -1,0 +1,85 @@
+/* Softmax cross-entropy, its gradient, and the metrics of classification.
+ *
+ *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
+ *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
+ *
+ * One loss per sample; loss_scale is 1 / samples of the effective batch, so gradients of micro-batches
+ * add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow,
+ * and the result is the same. */
+#include "reference.h"
+
+static int64_t first_greatest(const double *value, int64_t count)
+{
+  int64_t best = 0;
+  for (int64_t k = 1; k < count; k++)
+    if (is_greater(value[k], value[best])) best = k;
+  return best;
+}
+
+/* log(sum of exp(logits)). */
+static double log_sum_exp(const double *logits, int64_t count)
+{
+  const double greatest = logits[first_greatest(logits, count)];
+  double sum = 0;
+  for (int64_t k = 0; k < count; k++) sum += exp(logits[k] - greatest);
+  return greatest + log(sum);
+}
+
+/* Labels come from outside, and are used as indices. */
+static brim_status check_label(int32_t label, int64_t sample, int64_t classes)
+{
+  if (label >= 0 && label < classes) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL, "sample %lld of the micro-batch has label %d, but there are %lld classes",
+                   (long long)sample, label, (long long)classes);
+}
+
+brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
+  const double *logits = launch->in[0];
+  const int32_t *label = launch->in[1];
+  double *loss = launch->out[0];
+
+  for (int64_t n = 0; n < N; n++) {
+    BRIM_TRY(check_label(label[n], n, K));
+    loss[n] = log_sum_exp(&logits[n * K], K) - logits[n * K + label[n]];
+  }
+  return BRIM_OK;
+}
+
+brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
+  const double *logits = launch->in[0];
+  const int32_t *label = launch->in[1];
+  double *dlogits = launch->out[0]; /* may lie in the memory of logits */
+
+  for (int64_t n = 0; n < N; n++) {
+    BRIM_TRY(check_label(label[n], n, K));
+    const double lse = log_sum_exp(&logits[n * K], K);
+    for (int64_t k = 0; k < K; k++)
+      dlogits[n * K + k] = (exp(logits[n * K + k] - lse) - (k == label[n])) * launch->step->loss_scale;
+  }
+  return BRIM_OK;
+}
+
+/* The answer is the first greatest logit. Everything is added to what earlier micro-batches left. */
+brim_status reference_classification_metrics(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const int64_t N = launch->node->in[1]->shape.dim[0], K = launch->node->in[1]->shape.dim[1];
+  const double *loss = launch->in[0], *logits = launch->in[1];
+  const int32_t *label = launch->in[2];
+  double *metrics = launch->out[0];
+
+  for (int64_t n = 0; n < N; n++) {
+    BRIM_TRY(check_label(label[n], n, K));
+    const int64_t predicted = first_greatest(&logits[n * K], K);
+    metrics[0] += loss[n];
+    metrics[1] += predicted == label[n];
+    if (launch->node->attr.metrics.confusion) metrics[2 + label[n] * K + predicted] += 1;
+  }
+  return BRIM_OK;
+}

@@ -1,0 +1,83 @@
+/* Operations on each element by itself: relu, dropout, add, and reshape, which changes nothing at all.
+ * Element i of the output depends on element i of the inputs only, so an output may lie in the memory of
+ * an input. */
+#include <string.h>
+
+#include "brim/random.h"
+#include "reference.h"
+
+static int64_t count_of(const brim_launch *launch)
+{
+  return brim_shape_count(&launch->node->out[0]->shape);
+}
+
+/* y = max(x, 0), but NaN stays NaN. */
+brim_status reference_relu(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+  for (int64_t i = 0; i < count_of(launch); i++) y[i] = x[i] <= 0 ? 0 : x[i];
+  return BRIM_OK;
+}
+
+/* dx = dy where the output was not cut off, else 0; the slope at 0 is taken as 0. */
+brim_status reference_relu_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *y = launch->in[0], *dy = launch->in[1];
+  double *dx = launch->out[0];
+  for (int64_t i = 0; i < count_of(launch); i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
+  return BRIM_OK;
+}
+
+/* Logical coordinate of a sample's element, given as its row-major index, in the numbering that
+ * brim/random.h defines for masks: channels fastest, C rounded up to a multiple of 4. */
+static int64_t mask_element(const brim_shape *shape, int64_t index)
+{
+  if (shape->rank != 4) return index;
+  const int64_t pixels = shape->dim[2] * shape->dim[3], channels = (shape->dim[1] + 3) / 4 * 4;
+  return index % pixels * channels + index / pixels;
+}
+
+/* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient
+ * makes it again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
+brim_status reference_dropout(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_dropout_attr *attr = &launch->node->attr.dropout;
+  const brim_step *step = launch->step;
+  const brim_shape *shape = &launch->node->out[0]->shape;
+  const brim_dropout_key key = brim_dropout_key_make(step->seed, step->step, attr->stream, attr->p);
+  const int64_t N = shape->dim[0], size = brim_shape_count(shape) / N;
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t i = 0; i < size; i++) {
+      const double mask = brim_dropout_keep(&key, step->first_sample + n, mask_element(shape, i));
+      y[n * size + i] = x[n * size + i] * mask / (1 - attr->p);
+    }
+  return BRIM_OK;
+}
+
+brim_status reference_dropout_grad(void *self, const brim_launch *launch)
+{
+  return reference_dropout(self, launch);
+}
+
+brim_status reference_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *a = launch->in[0], *b = launch->in[1];
+  double *y = launch->out[0];
+  for (int64_t i = 0; i < count_of(launch); i++) y[i] = a[i] + b[i];
+  return BRIM_OK;
+}
+
+brim_status reference_reshape(void *self, const brim_launch *launch)
+{
+  (void)self;
+  if (launch->out[0] != launch->in[0]) memcpy(launch->out[0], launch->in[0], (size_t)count_of(launch) * sizeof(double));
+  return BRIM_OK;
+}
