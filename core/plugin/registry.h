@@ -1,9 +1,16 @@
 /* Which plugins there are: the core's own and those of shared objects.
  *
- * Folders are searched in order: --plugin-path, BRIM_PLUGIN_PATH (colon-separated), the installation's.
- * A shared object that cannot be used is remembered with its reason and shown by `brim plugins`; it is
- * an error only when something of it is asked for, or when it was named by file. Two plugins of one kind
- * and id: the first found wins, with a warning. */
+ * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated),
+ * the installation's lib/brim/plugins. Two plugins of one kind and id: the first source wins, with a warning;
+ * within a source the file KIND/ID.so does, then the others sorted by name.
+ *
+ * A folder is only listed at first, since loading costs time (the cpu backend brings oneDNN along). Looking for
+ * KIND/ID loads the file of that name; whatever needs all plugins (enumerating, an id that no file is named after)
+ * loads the rest. So lookups are const: they never change which plugins there are, only what of them is in memory.
+ * Not thread-safe: the main thread's.
+ *
+ * A shared object that cannot be used is remembered with its reason and shown by `brim plugins`; it is an error
+ * only when something of it is asked for, or when it was named by file. */
 #ifndef BRIM_PLUGIN_REGISTRY_H
 #define BRIM_PLUGIN_REGISTRY_H
 #include "brim/plugin.h"
@@ -22,18 +29,30 @@ typedef struct brim_registry_failure {
 
 brim_registry *brim_registry_create(void); /* holds the core's own plugins */
 void brim_registry_free(brim_registry *registry);
-/* Loads one file. ELOAD with the reason. */
+
+/* What a command starts with: the core's own plugins, then `paths` (folders or files, as --plugin-path gives them),
+ * BRIM_PLUGIN_PATH and the installation. ELOAD if one of `paths` is not there or is a file that cannot be used; a
+ * missing folder in BRIM_PLUGIN_PATH is a warning. On failure *out is NULL. */
+brim_status brim_registry_open(const char *const *paths, size_t count, brim_registry **out);
+/* Adds one file, loaded at once. ELOAD with the reason. */
 brim_status brim_registry_load(brim_registry *registry, const char *file);
-/* Loads every *.so in a folder and its sub-folders (sorted by name); failures are remembered. A folder
+/* Adds a folder: every *.so in it and its sub-folders (four deep, none whose name starts with a dot). A folder
  * that is not there: ELOAD. */
 brim_status brim_registry_scan(brim_registry *registry, const char *folder);
 
+/* NULL if there is none. Entries live until brim_registry_free. */
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id);
+/* Why the file KIND/ID.so, which find would have taken, cannot be used; NULL if there is no such file, or if it can. */
+const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,
+                                                      const char *id);
+/* All of them; these load everything. */
 size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */
 size_t brim_registry_failure_count(const brim_registry *registry);
 const brim_registry_failure *brim_registry_failure_at(const brim_registry *registry, size_t i);
-const char *brim_kind_name(uint32_t kind); /* "model"; NULL if unknown */
+
+const char *brim_kind_name(uint32_t kind);       /* "model"; NULL if unknown */
+uint32_t brim_kind_by_name(const char *name);    /* enum brim_kind; 0 if unknown */
 
 /* The core's own plugins (optimizers, schedules, losses), NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];

@@ -1,0 +1,14 @@
+/* Where brim's own files are. An installation and a build folder have the same layout (bin, lib, lib/brim/plugins,
+ * share/brim/configs); it is found from where libbrim.so lies, or else the executable, so that it can be moved. */
+#ifndef BRIM_BASE_INSTALL_H
+#define BRIM_BASE_INSTALL_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BRIM_INSTALL_PLUGINS "lib/brim/plugins"
+#define BRIM_INSTALL_CONFIGS "share/brim/configs"
+
+/* Writes the absolute path of the folder `sub` of the installation ("share/brim/configs") to `out`. False, and "", if
+ * there is none or it does not fit. */
+bool brim_install_dir(char *out, size_t room, const char *sub);
+#endif

@@ -1,0 +1,9 @@
+/* A look at a shared object before the dynamic linker gets it, so that what is wrong is said in plain words. */
+#ifndef BRIM_PLUGIN_ELF_H
+#define BRIM_PLUGIN_ELF_H
+#include "brim/status.h"
+
+/* ELOAD unless `file` is a whole ELF shared object for this machine. The error text starts after the file's name:
+ * "is empty". Reads the headers only; the dynamic linker may still refuse what this lets pass. */
+brim_status brim_elf_check(const char *file);
+#endif
