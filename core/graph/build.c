@@ -1,0 +1,98 @@
+/* From a model to a whole graph: its forward pass, the loss, the metrics, and the backward pass; and the graph of an
+ * optimizer's update. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+#undef brim_output
+
+brim_graph *brim_at(brim_graph *g, const char *file, int line)
+{
+  const char *slash = strrchr(file, '/');
+  g->file = slash ? slash + 1 : file;
+  g->line = line;
+  return g;
+}
+
+brim_tensor *brim_input(brim_graph *g) { return g->input; }
+int64_t brim_classes(const brim_graph *g) { return g->classes; }
+
+brim_shape brim_shape_of(const brim_tensor *x) { return x ? x->shape : (brim_shape){0}; }
+
+void brim_output(brim_graph *g, brim_tensor *logits)
+{
+  if (!logits || g->status != BRIM_OK) return;
+  if (g->output) {
+    brim_graph_fail(g, "output", NULL, "the model's output was named twice");
+    return;
+  }
+  g->output = logits;
+}
+
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix. */
+static brim_status add_loss(brim_graph *g)
+{
+  const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : g->classes * g->classes)}};
+  const brim_attr attr = {.metrics = {!g->training}};
+  brim_tensor *const in[] = {g->output, g->label};
+  brim_node *loss = brim_graph_node(g, "softmax_cross_entropy", "loss", in, 2, NULL);
+  if (!loss) return g->status;
+  g->loss = loss->out[0];
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
+  brim_tensor *const metrics_in[] = {g->loss, g->output, g->label};
+  brim_graph_node_into(g, "classification_metrics", "metrics", metrics_in, 3, &g->metrics, 1, &attr);
+  return g->status;
+}
+
+static brim_status build(const brim_graph_options *o, brim_graph *g)
+{
+  brim_shape input = {o->sample.rank + 1, {o->batch}};
+  for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
+  const brim_shape label = {1, {o->batch}};
+  g->classes = o->classes;
+  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, o->real, &input, "input");
+  g->label = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &label, "label");
+  const brim_status status = o->model->build(o->model_self, g);
+  if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
+  if (status != BRIM_OK) return status;
+  if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
+  BRIM_TRY(add_loss(g));
+  if (o->training) {
+    if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
+    return brim_autodiff_run(g, g->loss, NULL);
+  }
+  g->forward_count = g->node_count;
+  return g->status;
+}
+
+brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out)
+{
+  brim_graph *g = brim_graph_create(options->real, options->batch, options->training);
+  const brim_status status = build(options, g);
+  if (status != BRIM_OK) {
+    brim_graph_free(g);
+    return status;
+  }
+  g->file = "";
+  *out = g;
+  return BRIM_OK;
+}
+
+brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out)
+{
+  brim_graph *g = brim_graph_create(like->real, like->batch, true);
+  for (size_t i = 0; i < like->parameter_count; i++) {
+    const brim_tensor *from = like->parameter[i].value;
+    brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(g, from->name, &from->shape, 0)};
+    in[1] = g->parameter[i].gradient;
+    brim_tensor *to[BRIM_NODE_OUTPUTS_MAX] = {in[0]};
+    for (uint32_t s = 0; s < state_count; s++)
+      in[2 + s] = to[1 + s] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &from->shape,
+                                                brim_arena_printf(&g->arena, "%s.%u", from->name, s));
+    brim_graph_node_into(g, op, from->name, in, 2 + state_count, to, 1 + state_count, NULL);
+  }
+  g->forward_count = g->node_count;
+  *out = g;
+  return BRIM_OK;
+}

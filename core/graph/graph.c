@@ -1,0 +1,174 @@
+/* Building graphs: tensors, nodes, parameters and the first error. */
+#include "graph/graph.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define TENSORS_MAX 1000000 /* nobody's graph; stops a model that loops */
+
+brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
+{
+  brim_graph *g = brim_xcalloc(1, sizeof *g);
+  g->real = real;
+  g->batch = batch;
+  g->training = training;
+  g->file = "";
+  return g;
+}
+
+void brim_graph_free(brim_graph *g)
+{
+  if (!g) return;
+  brim_arena_release(&g->arena);
+  free(g->tensor);
+  free(g->node);
+  free(g->parameter);
+  free(g);
+}
+
+brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...)
+{
+  if (g->status != BRIM_OK) return g->status;
+  char what[1024];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  brim_text text = {0};
+  brim_text_printf(&text, "%s", op);
+  if (name && name[0] && strcmp(name, op) != 0) brim_text_printf(&text, " '%s'", name);
+  brim_text_printf(&text, ": %s", what);
+  if (g->file[0]) brim_text_printf(&text, "\n  %s:%d", g->file, g->line);
+  g->error = brim_arena_string(&g->arena, brim_text_str(&text));
+  brim_text_release(&text);
+  g->status = BRIM_EINVAL;
+  return brim_fail(BRIM_EINVAL, "%s", g->error);
+}
+
+/* Doubles the room of an array of pointers or structs when it is full. */
+static void *grow(void *array, size_t count, size_t *room, size_t element)
+{
+  if (count < *room) return array;
+  *room = *room ? *room * 2 : 32;
+  return brim_xrealloc(array, *room * element);
+}
+
+brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name)
+{
+  if (g->tensor_count >= TENSORS_MAX) {
+    brim_graph_fail(g, "graph", NULL, "more than %d tensors", TENSORS_MAX);
+    return NULL;
+  }
+  brim_tensor *t = BRIM_ARENA_NEW(&g->arena, brim_tensor, 1);
+  t->id = (uint32_t)g->tensor_count;
+  t->role = role;
+  t->dtype = dtype;
+  t->shape = *shape;
+  t->name = brim_arena_string(&g->arena, name);
+  t->producer = -1;
+  t->channel_block = 1;
+  t->bytes = (uint64_t)brim_shape_count(shape) * brim_dtype_bytes(dtype);
+  g->tensor = grow(g->tensor, g->tensor_count, &g->tensor_room, sizeof(brim_tensor *));
+  g->tensor[g->tensor_count++] = t;
+  return t;
+}
+
+brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, double bound)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (strcmp(g->parameter[i].value->name, name) == 0) {
+      brim_graph_fail(g, "parameter", name, "there is already a parameter of this name");
+      return NULL;
+    }
+  brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
+  if (!value) return NULL;
+  brim_tensor *gradient = NULL;
+  if (g->training) {
+    gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", name));
+    if (!gradient) return NULL;
+  }
+  g->parameter = grow(g->parameter, g->parameter_count, &g->parameter_room, sizeof(brim_parameter));
+  g->parameter[g->parameter_count++] = (brim_parameter){value, gradient, bound};
+  return value;
+}
+
+static brim_node *append(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
+                         const brim_attr *attr)
+{
+  assert(in_count <= BRIM_NODE_INPUTS_MAX);
+  brim_node *n = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
+  n->index = (uint32_t)g->node_count;
+  n->op = brim_op_find(op)->name;
+  n->name = brim_arena_string(&g->arena, name ? name : op);
+  if (attr) n->attr = *attr;
+  n->in_count = in_count;
+  for (uint32_t i = 0; i < in_count; i++) n->in[i] = in[i];
+  n->file = g->file;
+  n->line = g->line;
+  return n;
+}
+
+static void commit(brim_graph *g, brim_node *n)
+{
+  for (uint32_t i = 0; i < n->out_count; i++)
+    if (n->out[i]->producer < 0) n->out[i]->producer = (int32_t)n->index;
+  g->node = grow(g->node, g->node_count, &g->node_room, sizeof(brim_node *));
+  g->node[g->node_count++] = n;
+}
+
+brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
+                           const brim_attr *attr)
+{
+  if (g->status != BRIM_OK) return NULL;
+  for (uint32_t i = 0; i < in_count; i++)
+    if (!in[i]) {
+      brim_graph_fail(g, op, name, "input %u is NULL", i + 1);
+      return NULL;
+    }
+  const brim_op *descriptor = brim_op_find(op);
+  assert(descriptor && descriptor->infer && descriptor->in_count == in_count);
+  brim_node *n = append(g, op, name, in, in_count, attr);
+  n->out_count = descriptor->out_count;
+  if (descriptor->infer(g, n) != BRIM_OK) return NULL;
+  for (uint32_t i = 0; i < n->out_count; i++)
+    if (!n->out[i]) return NULL; /* the graph has the error */
+  commit(g, n);
+  return n;
+}
+
+brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
+                                uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr)
+{
+  if (g->status != BRIM_OK) return NULL;
+  assert(out_count <= BRIM_NODE_OUTPUTS_MAX);
+  brim_node *n = append(g, op, name, in, in_count, attr);
+  n->out_count = out_count;
+  for (uint32_t i = 0; i < out_count; i++) n->out[i] = out[i];
+  commit(g, n);
+  return n;
+}
+
+uint64_t brim_graph_hash(const brim_graph *g)
+{
+  uint64_t hash = BRIM_HASH_START;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_tensor *t = g->parameter[i].value;
+    hash = brim_hash(hash, t->name, strlen(t->name) + 1);
+    for (int32_t d = 0; d < t->shape.rank; d++) hash = brim_hash(hash, &t->shape.dim[d], sizeof t->shape.dim[d]);
+  }
+  return hash;
+}
+
+const char *brim_shape_format(char *out, size_t room, const brim_shape *shape)
+{
+  int length = snprintf(out, room, "[");
+  for (int32_t i = 0; i < shape->rank && length > 0 && (size_t)length < room; i++)
+    length += snprintf(out + length, room - (size_t)length, "%s%lld", i ? ", " : "", (long long)shape->dim[i]);
+  if (length > 0 && (size_t)length < room) snprintf(out + length, room - (size_t)length, "]");
+  return out;
+}

@@ -1,0 +1,84 @@
+/* A static graph: what a model builds, plus what autodiff adds, in the order of execution.
+ *
+ * A graph holds for one batch shape. Parameters are the same, in the same order, in every graph of a model;
+ * they are told apart by their index. */
+#ifndef BRIM_GRAPH_GRAPH_H
+#define BRIM_GRAPH_GRAPH_H
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "brim/model.h"
+#include "brim/plugin.h"
+#include "graph/op.h"
+
+/* A parameter and its gradient, both persistent. */
+typedef struct brim_parameter {
+  brim_tensor *value, *gradient; /* gradient: NULL in graphs for evaluation */
+  double init_bound;             /* uniform in [-bound, bound] */
+} brim_parameter;
+
+struct brim_graph {
+  brim_arena arena;
+  brim_status status;    /* the first error; its text in `error` */
+  const char *error;
+  const char *file;      /* where the author's current call stands */
+  int line;
+  int64_t batch, classes;
+  uint32_t real;         /* dtype of real numbers */
+  bool training;
+  brim_tensor **tensor;
+  size_t tensor_count, tensor_room;
+  brim_node **node;
+  size_t node_count, node_room, forward_count; /* nodes before the backward pass */
+  brim_parameter *parameter;
+  size_t parameter_count, parameter_room;
+  brim_tensor *input, *label, *output, *loss, *metrics;
+  uint64_t dropout_streams;
+  bool *want;            /* by tensor id: brim_autodiff_want; allocated by the first */
+  brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
+  size_t want_count, gradient_count;
+};
+
+typedef struct brim_graph_options {
+  const brim_model_ops *model;
+  const void *model_self;
+  brim_shape sample;  /* without N */
+  int64_t classes, batch;
+  uint32_t real;
+  bool training;      /* with dropout, gradients */
+} brim_graph_options;
+
+/* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the
+ * author's file and line. *out is set only on success. */
+brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
+/* The optimizer's pass over the parameters of `like`: one node a parameter, `op` with `state_count` states. */
+brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out);
+void brim_graph_free(brim_graph *g);
+
+/* An empty graph, for tests and for what is not a model. */
+brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training);
+/* Appends a node and makes its outputs by the operation's infer. On error returns NULL and the graph keeps it. */
+brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
+                           const brim_attr *attr);
+/* Appends a node whose outputs are given. */
+brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
+                                uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);
+brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape,
+                               const char *name);
+/* A parameter with a uniform initialisation in [-bound, bound]. */
+brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, double bound);
+/* Keeps the first error: "conv2d 'conv1': ..." with file and line of the author's call. Returns the status. */
+brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...)
+  BRIM_PRINTF(4, 5);
+/* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */
+brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
+/* Asks for the gradient of a tensor that is not a parameter; before brim_autodiff_run. */
+void brim_autodiff_want(brim_graph *g, brim_tensor *x);
+/* The gradient of a tensor that was asked for; NULL if none flows there. */
+brim_tensor *brim_autodiff_gradient(const brim_graph *g, const brim_tensor *x);
+
+/* 64-bit hash of the names and shapes of the parameters: tells models apart in checkpoints. */
+uint64_t brim_graph_hash(const brim_graph *g);
+/* "[16, 3, 32, 32]" into `out`, returned. */
+const char *brim_shape_format(char *out, size_t room, const brim_shape *shape);
+#endif

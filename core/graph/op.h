@@ -1,0 +1,61 @@
+/* What an operation is: one descriptor says its shapes, its gradient, what its memory may share, and what it
+ * costs. A descriptor is registered where it is written:
+ *
+ *     BRIM_OP(relu) = {.name = "relu", .inplace = BRIM_OP_INPLACE(0), .infer = infer_relu, ...};
+ *
+ * so adding an operation touches its file here and one kernel in each backend. */
+#ifndef BRIM_GRAPH_OP_H
+#define BRIM_GRAPH_OP_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "brim/ops.h"
+
+typedef struct brim_graph brim_graph;
+typedef struct brim_autodiff brim_autodiff;
+
+typedef struct brim_cost {
+  uint64_t flops, bytes; /* multiply-adds count two; bytes read and written at least */
+} brim_cost;
+
+typedef struct brim_op {
+  const char *name;
+  uint32_t in_count, out_count;
+  /* 1 + the input whose memory out[0] may overwrite if nobody needs that input later; 0: none. The kernel must
+   * read each element of it before it writes that element. */
+  uint32_t inplace;
+  /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
+  bool view;
+  /* Sets dtype and shape of the outputs from those of the inputs, checks the attributes. NULL: the node is made
+   * by the core with its outputs given. */
+  brim_status (*infer)(brim_graph *g, brim_node *node);
+  /* Emits the nodes that compute the gradients of the inputs. NULL: no gradient flows through. */
+  brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
+  void (*cost)(const brim_node *node, brim_cost *out); /* NULL: one flop an output element, all tensors once */
+} brim_op;
+
+#define BRIM_OP_INPLACE(input) ((input) + 1u)
+/* Descriptors lie side by side in a section of the object file; see op.c. */
+#define BRIM_OP(id)                                                                                                    \
+  static const brim_op op_##id;                                                                                        \
+  static const brim_op *const op_entry_##id __attribute__((section("brim_ops"), used)) = &op_##id;                     \
+  static const brim_op op_##id
+
+const brim_op *brim_op_find(const char *name); /* NULL if there is none */
+size_t brim_op_count(void);
+const brim_op *brim_op_at(size_t i);
+brim_cost brim_op_cost(const brim_node *node);
+
+/* For gradient rules. The gradient of a node's output, NULL if nobody needs it. */
+brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
+/* Is a gradient of this tensor needed at all (does a parameter lie behind it)? */
+bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
+/* Emits `op` with the given inputs and attributes of `like`; its one output has the shape of `shape_of` and is
+ * added to the gradient of `shape_of`. */
+brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, brim_tensor *const *in,
+                               uint32_t in_count, const brim_tensor *shape_of);
+/* Emits `op` whose outputs are the accumulated gradients of the parameters given. */
+brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, const brim_node *like,
+                                          brim_tensor *const *in, uint32_t in_count,
+                                          brim_tensor *const *parameter, uint32_t parameter_count);
+#endif

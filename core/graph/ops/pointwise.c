@@ -1,0 +1,99 @@
+/* Operations that work element by element: relu, dropout, add. */
+#include "graph/graph.h"
+
+#undef brim_relu
+#undef brim_dropout
+#undef brim_add
+
+static brim_status infer_same(brim_graph *g, brim_node *n)
+{
+  n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, n->in[0]->dtype, &n->in[0]->shape, n->name);
+  return BRIM_OK;
+}
+
+/* The output tells where the input was positive, so the input need not be kept. */
+static brim_status gradient_relu(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "relu_grad", n, in, 2, n->in[0]);
+}
+
+/* The mask is made again from its counters, so nothing need be kept. */
+static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "dropout_grad", n, in, 1, n->in[0]);
+}
+
+static brim_status infer_add(brim_graph *g, brim_node *n)
+{
+  const brim_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
+  bool same = a->rank == b->rank;
+  for (int32_t d = 0; same && d < a->rank; d++) same = a->dim[d] == b->dim[d];
+  if (!same) {
+    char text_a[96], text_b[96];
+    return brim_graph_fail(g, n->op, n->name, "shapes differ: '%s' %s and '%s' %s", n->in[0]->name,
+                           brim_shape_format(text_a, sizeof text_a, a), n->in[1]->name,
+                           brim_shape_format(text_b, sizeof text_b, b));
+  }
+  return infer_same(g, n);
+}
+
+/* Both inputs get dy itself: a view of it, no copy. */
+static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  for (uint32_t i = 0; i < 2; i++)
+    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, in, 1, n->in[i]));
+  return BRIM_OK;
+}
+
+BRIM_OP(relu) = {.name = "relu",
+                 .in_count = 1,
+                 .out_count = 1,
+                 .inplace = BRIM_OP_INPLACE(0),
+                 .infer = infer_same,
+                 .gradient = gradient_relu};
+BRIM_OP(relu_grad) = {.name = "relu_grad", .in_count = 2, .out_count = 1, .inplace = BRIM_OP_INPLACE(1)};
+BRIM_OP(dropout) = {.name = "dropout",
+                    .in_count = 1,
+                    .out_count = 1,
+                    .inplace = BRIM_OP_INPLACE(0),
+                    .infer = infer_same,
+                    .gradient = gradient_dropout};
+BRIM_OP(dropout_grad) = {.name = "dropout_grad", .in_count = 1, .out_count = 1, .inplace = BRIM_OP_INPLACE(0)};
+BRIM_OP(add) = {.name = "add",
+                .in_count = 2,
+                .out_count = 1,
+                .inplace = BRIM_OP_INPLACE(0),
+                .infer = infer_add,
+                .gradient = gradient_add};
+
+brim_tensor *brim_relu(brim_graph *g, brim_tensor *x)
+{
+  if (!x) return NULL;
+  brim_node *n = brim_graph_node(g, "relu", NULL, &x, 1, NULL);
+  return n ? n->out[0] : NULL;
+}
+
+brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
+{
+  if (!x || g->status != BRIM_OK) return NULL;
+  if (!(p >= 0 && p < 1)) {
+    brim_graph_fail(g, "dropout", NULL, "p must be in [0,1), got %g", p);
+    return NULL;
+  }
+  const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that numbers stay the same */
+  if (!g->training || p == 0) return x;
+  const brim_attr attr = {.dropout = {p, stream}};
+  brim_node *n = brim_graph_node(g, "dropout", NULL, &x, 1, &attr);
+  return n ? n->out[0] : NULL;
+}
+
+brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b)
+{
+  if (!a || !b) return NULL;
+  brim_tensor *const in[] = {a, b};
+  brim_node *n = brim_graph_node(g, "add", NULL, in, 2, NULL);
+  return n ? n->out[0] : NULL;
+}

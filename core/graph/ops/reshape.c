@@ -1,0 +1,64 @@
+/* The same elements under another shape, in row-major logical order: a view where the layout allows it. */
+#include "graph/graph.h"
+
+#undef brim_reshape
+#undef brim_flatten
+
+static brim_status gradient_reshape(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "reshape", n, in, 1, n->in[0]);
+}
+
+static void cost_reshape(const brim_node *n, brim_cost *out)
+{
+  (void)n;
+  out->flops = 0;
+}
+
+BRIM_OP(reshape) = {.name = "reshape",
+                    .in_count = 1,
+                    .out_count = 1,
+                    .view = true,
+                    .gradient = gradient_reshape,
+                    .cost = cost_reshape};
+
+brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim)
+{
+  if (!x || g->status != BRIM_OK) return NULL;
+  char text[96], to[96];
+  brim_shape shape = {rank < 0 || rank > BRIM_DIMS_MAX ? 0 : rank, {0}};
+  int32_t free_dim = -1;
+  int64_t known = 1;
+  bool good = rank >= 1 && rank <= BRIM_DIMS_MAX;
+  for (int32_t d = 0; good && d < rank; d++) {
+    shape.dim[d] = dim[d];
+    if (dim[d] == -1 && free_dim < 0)
+      free_dim = d;
+    else if (dim[d] < 1)
+      good = false;
+    else
+      known *= dim[d];
+  }
+  const int64_t count = brim_shape_count(&x->shape);
+  if (good && free_dim >= 0) {
+    good = count % known == 0;
+    shape.dim[free_dim] = count / known;
+  }
+  if (!good || brim_shape_count(&shape) != count || shape.dim[0] != x->shape.dim[0]) {
+    brim_graph_fail(g, "reshape", NULL, "%s cannot become %s: the number of elements and the first dimension (N) stay",
+                    brim_shape_format(text, sizeof text, &x->shape), brim_shape_format(to, sizeof to, &shape));
+    return NULL;
+  }
+  brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &shape, "reshape");
+  if (!y) return NULL;
+  brim_node *n = brim_graph_node_into(g, "reshape", NULL, &x, 1, &y, 1, NULL);
+  return n ? y : NULL;
+}
+
+brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x)
+{
+  if (!x || x->shape.rank == 2) return x;
+  const int64_t dim[] = {x->shape.rank ? x->shape.dim[0] : 0, -1};
+  return brim_reshape(g, x, 2, dim);
+}
