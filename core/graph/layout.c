@@ -1,0 +1,193 @@
+/* Laying out a program's transient memory, in three steps:
+ *   1. Buffers: every activation and input gets one; a view shares its input's, and so does an in-place result if
+ *      nobody needs the input afterwards. A node's workspace is a buffer of its own.
+ *   2. Lifetimes: from the first node that writes it to the last that reads any tensor in it.
+ *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
+ *      tightest wins. The general problem is NP-hard; greedy by size is within a few percent on training graphs
+ *      (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). */
+#include "graph/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_persistent(const brim_graph *g, const brim_tensor *t)
+{
+  return t == g->metrics || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_GRADIENT ||
+         t->role == BRIM_ROLE_OPTIMIZER;
+}
+
+static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, uint32_t role, int32_t first)
+{
+  brim_buffer *b = &p->buffer[p->buffer_count];
+  *b = (brim_buffer){(bytes + alignment - 1) / alignment * alignment, 0, role, first, first};
+  return (int32_t)p->buffer_count++;
+}
+
+/* Last node that reads each tensor. */
+static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
+{
+  int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
+  for (size_t i = 0; i < g->tensor_count; i++) last[i] = g->tensor[i]->producer < 0 ? 0 : g->tensor[i]->producer;
+  for (size_t i = 0; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) last[g->node[i]->in[k]->id] = (int32_t)i;
+  return last;
+}
+
+/* The input whose buffer out[0] of this node takes over, or NULL. */
+static const brim_tensor *shared_input(const brim_program *p, const brim_node *n)
+{
+  const brim_op *op = brim_op_find(n->op);
+  const brim_tensor *out = n->out_count ? n->out[0] : NULL;
+  if (!out || is_persistent(p->graph, out)) return NULL;
+  const brim_tensor *in = op->view ? n->in[0] : op->inplace ? n->in[op->inplace - 1] : NULL;
+  if (!in || in->role != BRIM_ROLE_ACTIVATION || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
+  if (p->need[n->index].no_inplace) return NULL;
+  /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
+  if (in->channel_block != out->channel_block) return NULL;
+  if (op->view && in->channel_block != 1 && in->shape.rank != out->shape.rank) return NULL;
+  const int32_t buffer = p->tensor_buffer[in->id];
+  if (buffer < 0) return NULL;
+  if (!op->view && p->buffer[buffer].last > (int32_t)n->index) return NULL; /* somebody still needs it */
+  return in;
+}
+
+static void assign_buffers(brim_program *p, uint64_t alignment)
+{
+  brim_graph *g = p->graph;
+  const int32_t *last = find_last_uses(g, &g->arena);
+  p->tensor_buffer = BRIM_ARENA_NEW(&g->arena, int32_t, g->tensor_count);
+  p->tensor_offset = BRIM_ARENA_NEW(&g->arena, uint64_t, g->tensor_count);
+  p->workspace_buffer = BRIM_ARENA_NEW(&g->arena, int32_t, g->node_count);
+  p->buffer = BRIM_ARENA_NEW(&g->arena, brim_buffer, g->tensor_count + g->node_count);
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    p->tensor_buffer[i] = -1;
+    if (is_persistent(g, t) || t->producer >= 0) continue;
+    p->tensor_buffer[i] = new_buffer(p, t->bytes, alignment, t->role, 0); /* inputs, uploaded before node 0 */
+    p->buffer[p->tensor_buffer[i]].last = last[i];
+  }
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    for (uint32_t k = 0; k < n->out_count; k++) {
+      const brim_tensor *t = n->out[k];
+      if (is_persistent(g, t)) continue;
+      const brim_tensor *shared = k == 0 ? shared_input(p, n) : NULL;
+      const int32_t buffer =
+        shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
+      p->tensor_buffer[t->id] = buffer;
+      if (p->buffer[buffer].last < last[t->id]) p->buffer[buffer].last = last[t->id];
+    }
+    p->workspace_buffer[i] = -1;
+    if (p->need[i].workspace_bytes)
+      p->workspace_buffer[i] =
+        new_buffer(p, p->need[i].workspace_bytes, alignment, BRIM_ROLE_WORKSPACE, (int32_t)i);
+  }
+}
+
+/* The most bytes alive at one node, and what they are. */
+static void find_live(brim_program *p)
+{
+  const size_t nodes = p->graph->node_count;
+  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 1);
+  for (size_t b = 0; b < p->buffer_count; b++) {
+    change[p->buffer[b].first] += (int64_t)p->buffer[b].bytes;
+    change[p->buffer[b].last + 1] -= (int64_t)p->buffer[b].bytes;
+  }
+  int64_t live = 0;
+  for (size_t i = 0; i < nodes; i++) {
+    live += change[i];
+    if ((uint64_t)live > p->live_bytes) {
+      p->live_bytes = (uint64_t)live;
+      p->live_node = (int32_t)i;
+    }
+  }
+  for (size_t b = 0; b < p->buffer_count; b++)
+    if (p->buffer[b].first <= p->live_node && p->live_node <= p->buffer[b].last)
+      p->live_class[p->buffer[b].role] += p->buffer[b].bytes;
+}
+
+typedef struct placed {
+  uint64_t offset, end;
+} placed;
+
+static int by_offset(const void *a, const void *b)
+{
+  const placed *x = a, *y = b;
+  return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height. */
+static uint64_t place_in_order(const brim_buffer *buffer, const uint32_t *order, size_t count, uint64_t *offset,
+                               placed *busy)
+{
+  uint64_t height = 0;
+  for (size_t i = 0; i < count; i++) {
+    const brim_buffer *b = &buffer[order[i]];
+    size_t n = 0;
+    for (size_t j = 0; j < i; j++) {
+      const brim_buffer *o = &buffer[order[j]];
+      if (o->first <= b->last && b->first <= o->last)
+        busy[n++] = (placed){offset[order[j]], offset[order[j]] + o->bytes};
+    }
+    qsort(busy, n, sizeof *busy, by_offset);
+    uint64_t at = 0;
+    for (size_t j = 0; j < n && busy[j].offset < at + b->bytes; j++)
+      if (busy[j].end > at) at = busy[j].end;
+    offset[order[i]] = at;
+    if (at + b->bytes > height) height = at + b->bytes;
+  }
+  return height;
+}
+
+enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
+static _Thread_local const brim_buffer *sort_buffer;
+static _Thread_local enum order sort_order;
+
+/* What goes first: larger key. Ties by index, so that the plan is a function of the graph alone. */
+static double sort_key(const brim_buffer *b)
+{
+  const double life = (double)(b->last - b->first + 1), bytes = (double)b->bytes;
+  switch (sort_order) {
+  case ORDER_SIZE: return bytes;
+  case ORDER_AREA: return bytes * life;
+  case ORDER_FIRST: return -(double)b->first;
+  default: return life;
+  }
+}
+
+static int by_key(const void *a, const void *b)
+{
+  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  const double kx = sort_key(&sort_buffer[x]), ky = sort_key(&sort_buffer[y]);
+  if (kx != ky) return kx > ky ? -1 : 1;
+  return x < y ? -1 : x > y;
+}
+
+static void choose_offsets(brim_program *p)
+{
+  const size_t count = p->buffer_count;
+  brim_arena scratch = {0};
+  uint32_t *order = BRIM_ARENA_NEW(&scratch, uint32_t, count);
+  uint64_t *offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
+  placed *busy = BRIM_ARENA_NEW(&scratch, placed, count);
+  p->transient_bytes = UINT64_MAX;
+  for (int o = 0; o < ORDER_COUNT && p->transient_bytes > p->live_bytes; o++) {
+    for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;
+    sort_buffer = p->buffer;
+    sort_order = (enum order)o;
+    qsort(order, count, sizeof *order, by_key);
+    const uint64_t height = place_in_order(p->buffer, order, count, offset, busy);
+    if (height >= p->transient_bytes) continue;
+    p->transient_bytes = height;
+    for (size_t i = 0; i < count; i++) p->buffer[i].offset = offset[i];
+  }
+  brim_arena_release(&scratch);
+}
+
+brim_status brim_layout_program(brim_program *p, uint64_t alignment)
+{
+  assign_buffers(p, alignment);
+  find_live(p);
+  choose_offsets(p);
+  return BRIM_OK;
+}

@@ -1,0 +1,214 @@
+/* Making plans: programs are compiled by the backend (layouts, scratch), laid out, and stacked on the persistent part. */
+#include "graph/plan.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/layout.h"
+
+const char *brim_role_name(uint32_t role)
+{
+  static const char *const names[] = {
+#define X(name, value, text) [value] = text,
+    BRIM_ROLE_MAP(X)
+#undef X
+  };
+  return role < BRIM_ROLE_COUNT ? names[role] : "?";
+}
+
+static const brim_kernel *find_kernel(const brim_backend_ops *backend, const char *op)
+{
+  for (const brim_kernel *k = backend->kernels; k->op; k++)
+    if (strcmp(k->op, op) == 0) return k;
+  return NULL;
+}
+
+/* Lets the backend choose layouts and scratch, node by node. */
+static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
+{
+  brim_graph *g = p->graph;
+  const brim_backend_ops *backend = plan->request.backend;
+  p->kernel = BRIM_ARENA_NEW(&g->arena, const brim_kernel *, g->node_count);
+  p->state = BRIM_ARENA_NEW(&g->arena, void *, g->node_count);
+  p->need = BRIM_ARENA_NEW(&g->arena, brim_kernel_need, g->node_count);
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    p->kernel[i] = find_kernel(backend, n->op);
+    if (!p->kernel[i])
+      return brim_fail(BRIM_ENOTSUP, "the backend has no operation '%s' (node '%s')", n->op, n->name);
+    if (p->kernel[i]->prepare)
+      BRIM_TRY(p->kernel[i]->prepare(plan->request.backend_self, &p->info, n, &p->need[i], &p->state[i]));
+    const brim_cost cost = brim_op_cost(n);
+    p->cost.flops += cost.flops;
+    p->cost.bytes += cost.bytes;
+  }
+  return BRIM_OK;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
+static void place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
+{
+  const uint64_t a = plan->request.backend->alignment;
+  const brim_graph *any = train ? train : eval;
+  uint64_t at = 0;
+  plan->parameter_offset = at;
+  for (size_t i = 0; i < any->parameter_count; i++) at += round_up(any->parameter[i].value->bytes, a);
+  plan->class_bytes[BRIM_ROLE_PARAMETER] = at;
+  plan->gradient_offset = at;
+  for (size_t i = 0; train && i < train->parameter_count; i++) at += round_up(train->parameter[i].gradient->bytes, a);
+  plan->gradient_bytes = plan->class_bytes[BRIM_ROLE_GRADIENT] = at - plan->gradient_offset;
+  plan->optimizer_offset = at;
+  for (size_t i = 0; update && i < update->tensor_count; i++)
+    if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER) at += round_up(update->tensor[i]->bytes, a);
+  plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
+  plan->metrics_offset = at;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_tensor *m = plan->program[i].graph->metrics;
+    if (m && round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = round_up(m->bytes, a);
+  }
+  plan->class_bytes[BRIM_ROLE_DATA] = plan->metrics_bytes;
+  plan->persistent_bytes = at + plan->metrics_bytes;
+}
+
+/* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
+static void resolve_offsets(const brim_plan *plan, brim_program *p)
+{
+  const brim_graph *g = p->graph;
+  const uint64_t a = plan->request.backend->alignment;
+  uint64_t at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = plan->parameter_offset,
+                                  [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
+                                  [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
+  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += plan->persistent_bytes;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    const int32_t buffer = p->tensor_buffer[i];
+    if (t == g->metrics)
+      p->tensor_offset[i] = plan->metrics_offset;
+    else if (buffer >= 0)
+      p->tensor_offset[i] = p->buffer[buffer].offset;
+    else {
+      p->tensor_offset[i] = at[t->role];
+      at[t->role] += round_up(t->bytes, a);
+    }
+  }
+}
+
+/* The peak is that of the program with the largest transient part. */
+static void find_peak(brim_plan *plan)
+{
+  uint64_t transient = 0, live = 0;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_program *p = &plan->program[i];
+    if (p->transient_bytes > transient) transient = p->transient_bytes;
+    if (p->live_bytes > live) {
+      live = p->live_bytes;
+      plan->peak_program = i;
+    }
+  }
+  const brim_program *peak = &plan->program[plan->peak_program];
+  plan->peak_bytes = plan->persistent_bytes + transient;
+  plan->lower_bound_bytes = plan->persistent_bytes + live;
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) plan->class_bytes[r] += peak->live_class[r];
+  if (peak->graph->node_count == 0) return;
+  const brim_node *n = peak->graph->node[peak->live_node];
+  plan->peak_op = brim_arena_printf(&plan->arena, "%s '%s'", n->op, n->name);
+}
+
+static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int64_t batch, brim_graph *graph)
+{
+  brim_program *p = &plan->program[plan->program_count++];
+  p->kind = kind;
+  p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
+  p->graph = graph;
+  BRIM_TRY(prepare_nodes(plan, p));
+  return brim_layout_program(p, plan->request.backend->alignment);
+}
+
+static brim_status create(brim_plan *plan)
+{
+  const brim_plan_request *r = &plan->request;
+  assert(r->shape_count >= 1 && r->shape_count <= BRIM_PROGRAMS_MAX);
+  const brim_graph *train = NULL, *eval = NULL;
+  for (size_t i = 0; i < r->shape_count; i++) {
+    brim_graph_options options = r->graph;
+    options.batch = r->shape[i].batch;
+    options.training = r->shape[i].kind == BRIM_PROGRAM_TRAIN;
+    brim_graph *g = NULL;
+    BRIM_TRY(brim_graph_build(&options, &g));
+    BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
+    const brim_graph *first = plan->program[0].graph;
+    if (brim_graph_hash(g) != brim_graph_hash(first))
+      return brim_fail(BRIM_EINVAL, "the model builds other parameters for N = %lld than for N = %lld",
+                       (long long)g->batch, (long long)first->batch);
+    if (options.training) train = g;
+    if (!options.training) eval = g;
+  }
+  brim_graph *update = NULL;
+  if (train && r->optimizer_op) {
+    BRIM_TRY(brim_graph_build_update(train, r->optimizer_op, r->optimizer_states, &update));
+    BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
+  }
+  place_persistent(plan, train, eval, update);
+  for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
+  find_peak(plan);
+  return BRIM_OK;
+}
+
+brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out)
+{
+  brim_plan *plan = brim_xcalloc(1, sizeof *plan);
+  plan->request = *request;
+  const brim_status status = create(plan);
+  if (status != BRIM_OK) {
+    brim_plan_free(plan);
+    return status;
+  }
+  assert(brim_plan_check(plan) == BRIM_OK);
+  *out = plan;
+  return BRIM_OK;
+}
+
+void brim_plan_free(brim_plan *plan)
+{
+  if (!plan) return;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    brim_program *p = &plan->program[i];
+    for (size_t n = 0; p->state && n < p->graph->node_count; n++)
+      if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
+    brim_graph_free(p->graph);
+  }
+  brim_arena_release(&plan->arena);
+  free(plan);
+}
+
+const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch)
+{
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].kind == kind && (kind == BRIM_PROGRAM_UPDATE || plan->program[i].info.batch == batch))
+      return &plan->program[i];
+  return NULL;
+}
+
+brim_status brim_plan_check(const brim_plan *plan)
+{
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_program *p = &plan->program[i];
+    for (size_t a = 0; a < p->buffer_count; a++) {
+      const brim_buffer *x = &p->buffer[a];
+      if (x->offset < plan->persistent_bytes || x->offset + x->bytes > plan->peak_bytes)
+        return brim_fail(BRIM_EINTERNAL, "program %zu: buffer %zu lies outside the arena", i, a);
+      for (size_t b = a + 1; b < p->buffer_count; b++) {
+        const brim_buffer *y = &p->buffer[b];
+        const bool together = x->first <= y->last && y->first <= x->last;
+        const bool overlap = x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+        if (together && overlap)
+          return brim_fail(BRIM_EINTERNAL, "program %zu: buffers %zu and %zu overlap", i, a, b);
+      }
+    }
+  }
+  return BRIM_OK;
+}
