@@ -1,0 +1,179 @@
+/* Pointers are resolved when the plan is placed; a step walks an array of launches. */
+#include "exec/exec.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct placed_program {
+  brim_launch *launch; /* per node */
+} placed_program;
+
+struct brim_exec {
+  const brim_plan *plan;
+  const brim_backend_ops *backend;
+  void *self;
+  uint8_t *base; /* the arena, on the device */
+  brim_arena host;
+  placed_program program[BRIM_PROGRAMS_MAX + 1];
+};
+
+static size_t index_of(const brim_exec *exec, const brim_program *program)
+{
+  const ptrdiff_t i = program - exec->plan->program;
+  assert(i >= 0 && (size_t)i < exec->plan->program_count);
+  return (size_t)i;
+}
+
+void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
+{
+  return exec->base + program->tensor_offset[tensor->id];
+}
+
+static void resolve(brim_exec *exec, const brim_program *p)
+{
+  const brim_graph *g = p->graph;
+  brim_launch *launch = BRIM_ARENA_NEW(&exec->host, brim_launch, g->node_count);
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    void **in = BRIM_ARENA_NEW(&exec->host, void *, n->in_count);
+    void **out = BRIM_ARENA_NEW(&exec->host, void *, n->out_count);
+    for (uint32_t k = 0; k < n->in_count; k++) in[k] = brim_exec_pointer(exec, p, n->in[k]);
+    for (uint32_t k = 0; k < n->out_count; k++) out[k] = brim_exec_pointer(exec, p, n->out[k]);
+    const int32_t workspace = p->workspace_buffer[i];
+    launch[i] = (brim_launch){.node = n,
+                              .state = p->state[i],
+                              .in = in,
+                              .out = out,
+                              .workspace = workspace < 0 ? NULL : exec->base + p->buffer[workspace].offset};
+  }
+  exec->program[index_of(exec, p)].launch = launch;
+}
+
+static brim_status open_exec(brim_exec *exec, int device)
+{
+  const brim_plan *plan = exec->plan;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_program *p = &plan->program[i];
+    for (size_t n = 0; n < p->graph->node_count; n++)
+      if (p->kernel[n]->realize) BRIM_TRY(p->kernel[n]->realize(exec->self, p->graph->node[n], p->state[n]));
+  }
+  void *base = NULL;
+  BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
+  exec->base = base;
+  for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
+  return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
+}
+
+brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
+{
+  brim_exec *exec = brim_xcalloc(1, sizeof *exec);
+  exec->plan = plan;
+  exec->backend = plan->request.backend;
+  exec->self = plan->request.backend_self;
+  const brim_status status = open_exec(exec, device);
+  if (status != BRIM_OK) {
+    brim_exec_close(exec);
+    return status;
+  }
+  *out = exec;
+  return BRIM_OK;
+}
+
+void brim_exec_close(brim_exec *exec)
+{
+  if (!exec) return;
+  if (exec->base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
+  brim_arena_release(&exec->host);
+  free(exec);
+}
+
+uint64_t brim_exec_bytes(const brim_exec *exec) { return exec->base ? exec->plan->peak_bytes : 0; }
+
+brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
+{
+  const brim_graph *g = program->graph;
+  BRIM_TRY(exec->backend->upload(exec->self, brim_exec_pointer(exec, program, g->input), values, g->input->bytes));
+  return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, g->label), labels, g->label->bytes);
+}
+
+static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+{
+  brim_launch launch = exec->program[index_of(exec, p)].launch[node];
+  launch.step = step;
+  const brim_status status = p->kernel[node]->run(exec->self, &launch);
+  if (status != BRIM_OK) brim_fail_add(status, "in %s '%s'", launch.node->op, launch.node->name);
+  return status;
+}
+
+brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  for (size_t i = 0; i < program->graph->node_count; i++) BRIM_TRY(run_node(exec, program, i, step));
+  return exec->backend->synchronize(exec->self);
+}
+
+brim_status brim_exec_zero_gradients(brim_exec *exec)
+{
+  return exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
+}
+
+brim_status brim_exec_zero_metrics(brim_exec *exec)
+{
+  return exec->backend->zero(exec->self, exec->base + exec->plan->metrics_offset, exec->plan->metrics_bytes);
+}
+
+brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
+{
+  assert(count * sizeof *out <= program->graph->metrics->bytes);
+  return exec->backend->download(exec->self, out, exec->base + exec->plan->metrics_offset, count * sizeof *out);
+}
+
+static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
+{
+  const float *f = values;
+  const double *d = values;
+  for (uint64_t i = 0; i < count; i++) {
+    if (dtype == BRIM_DTYPE_F32 && !isfinite(f[i])) return false;
+    if (dtype == BRIM_DTYPE_F64 && !isfinite(d[i])) return false;
+  }
+  return true;
+}
+
+static brim_status check_tensor(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
+{
+  const uint32_t element = brim_dtype_bytes(t->dtype);
+  void *host = brim_xmalloc(t->bytes);
+  const brim_status status =
+    exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
+  *finite = status != BRIM_OK || all_finite(host, t->dtype, t->bytes / element);
+  free(host);
+  return status;
+}
+
+brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                     const brim_node **out)
+{
+  *out = NULL;
+  for (size_t i = 0; i < program->graph->node_count; i++) {
+    const brim_node *n = program->graph->node[i];
+    BRIM_TRY(run_node(exec, program, i, step));
+    for (uint32_t k = 0; k < n->out_count; k++) {
+      bool finite = true;
+      BRIM_TRY(check_tensor(exec, program, n->out[k], &finite));
+      if (finite) continue;
+      *out = n;
+      return BRIM_OK;
+    }
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
+{
+  return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
+}
+
+brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
+{
+  return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
+}

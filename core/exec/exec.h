@@ -1,0 +1,37 @@
+/* A plan placed on a device: one allocation, every pointer computed once, and the running of its programs.
+ *
+ * After open, running allocates nothing. Nothing durable changes while a training program runs: gradients and metrics
+ * are scratch of the step; parameters and optimizer state change only in the update. */
+#ifndef BRIM_EXEC_EXEC_H
+#define BRIM_EXEC_EXEC_H
+#include "graph/plan.h"
+
+typedef struct brim_exec brim_exec;
+
+/* [init] Realizes the programs, places the arena (exactly plan->peak_bytes) and zeroes it. The plan must outlive the
+ * exec. ENOMEM_DEVICE if it does not fit; then nothing is held. */
+brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
+void brim_exec_close(brim_exec *exec);
+/* Bytes of the arena as asked of the backend. */
+uint64_t brim_exec_bytes(const brim_exec *exec);
+/* Where a program's tensor lies on the device. */
+void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
+
+/* [step] Copies a micro-batch in: values [N, ...] of the backend's real type, labels [N]. */
+brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels);
+/* [step] Runs all nodes of a program. */
+brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Zeroes the gradients; the metrics. */
+brim_status brim_exec_zero_gradients(brim_exec *exec);
+brim_status brim_exec_zero_metrics(brim_exec *exec);
+/* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes]. */
+brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
+
+/* Runs a program node by node, looking at every result, and says which node first made a value that is not finite
+ * (NULL: none) — for a step whose loss is not. Slow; allocates. */
+brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                     const brim_node **out);
+/* Copies a persistent tensor, plain layout. */
+brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
+brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
+#endif
