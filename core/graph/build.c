@@ -31,12 +31,12 @@ void brim_output(brim_graph *g, brim_tensor *logits)
 }
 
 /* Metrics: sum of losses, right answers; in evaluation also the confusion matrix. */
-static brim_status add_loss(brim_graph *g)
+static brim_status add_loss(brim_graph *g, const char *loss_op)
 {
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : g->classes * g->classes)}};
   const brim_attr attr = {.metrics = {!g->training}};
   brim_tensor *const in[] = {g->output, g->label};
-  brim_node *loss = brim_graph_node(g, "softmax_cross_entropy", "loss", in, 2, NULL);
+  brim_node *loss = brim_graph_node(g, loss_op, "loss", in, 2, NULL);
   if (!loss) return g->status;
   g->loss = loss->out[0];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
@@ -57,7 +57,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK) return status;
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
-  BRIM_TRY(add_loss(g));
+  BRIM_TRY(add_loss(g, o->loss_op));
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     return brim_autodiff_run(g, g->loss, NULL);

@@ -42,6 +42,7 @@ struct brim_graph {
 typedef struct brim_graph_options {
   const brim_model_ops *model;
   const void *model_self;
+  const char *loss_op; /* "softmax_cross_entropy" */
   brim_shape sample;  /* without N */
   int64_t classes, batch;
   uint32_t real;

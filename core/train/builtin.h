@@ -1,0 +1,31 @@
+/* The core's own plugins: optimizers, learning-rate schedules, losses. They have parameter tables like any plugin; these
+ * are their ops tables. */
+#ifndef BRIM_TRAIN_BUILTIN_H
+#define BRIM_TRAIN_BUILTIN_H
+#include "brim/backend.h"
+#include "brim/plugin.h"
+
+typedef struct brim_optimizer_ops {
+  uint32_t size;
+  const char *op;            /* the operation that updates one parameter */
+  uint32_t state_count;      /* its states, after parameter and gradient */
+  const char *state_name[4]; /* as in checkpoints */
+  /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
+  void (*fill)(const void *params, double factor, brim_step *step);
+} brim_optimizer_ops;
+
+typedef struct brim_schedule_ops {
+  uint32_t size;
+  /* [step] What the learning rate is multiplied by in step `step` (from 0) of `steps`. */
+  double (*factor)(const void *params, int64_t step, int64_t steps);
+} brim_schedule_ops;
+
+typedef struct brim_loss_ops {
+  uint32_t size;
+  const char *op; /* in: output, label; out: one loss a sample */
+} brim_loss_ops;
+
+extern const brim_plugin brim_optimizer_adamw, brim_optimizer_sgd;
+extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear;
+extern const brim_plugin brim_loss_cross_entropy;
+#endif
