@@ -1,0 +1,215 @@
+/* brim plugins: what there is, where it comes from, which parameters it takes, and what could not be used and why. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "config/value.h"
+
+#define COLUMNS_MAX 5
+
+/* Which plugins are asked for. */
+typedef struct selection {
+  uint32_t kind;  /* 0: all */
+  const char *id; /* NULL: all of the kind */
+} selection;
+
+static bool selected(const selection *s, const brim_plugin *plugin)
+{
+  return (s->kind == 0 || s->kind == plugin->kind) && (!s->id || strcmp(s->id, plugin->id) == 0);
+}
+
+/* Prints rows of `columns` cells, each column as wide as its widest cell, the last one unpadded. */
+static void print_table(const char *const *cell, size_t rows, size_t columns, const char *indent)
+{
+  size_t width[COLUMNS_MAX] = {0};
+  for (size_t i = 0; i < rows * columns; i++) {
+    const size_t length = strlen(cell[i]);
+    if (length > width[i % columns]) width[i % columns] = length;
+  }
+  for (size_t i = 0; i < rows * columns; i++) {
+    const size_t c = i % columns;
+    if (c == 0) fputs(indent, stdout);
+    if (c + 1 == columns)
+      printf("%s\n", cell[i]);
+    else
+      printf("%-*s  ", (int)width[c], cell[i]);
+  }
+}
+
+static const char *version_of(const brim_registry_entry *entry)
+{
+  return entry->module ? entry->module->version : BRIM_VERSION;
+}
+
+static const char *file_of(const brim_registry_entry *entry)
+{
+  return entry->file[0] ? entry->file : "built in";
+}
+
+static void print_failures(const brim_registry *registry)
+{
+  const size_t count = brim_registry_failure_count(registry);
+  if (count > 0) printf("\ncould not be used:\n");
+  for (size_t i = 0; i < count; i++) {
+    const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
+    printf("  %s\n    ", failure->file);
+    for (const char *s = failure->reason; *s; s++) fputs(*s == '\n' ? "\n    " : (char[]){*s, '\0'}, stdout);
+    putchar('\n');
+  }
+}
+
+static void print_list(const brim_registry *registry, const selection *s)
+{
+  brim_arena arena = {0};
+  const size_t count = brim_registry_count(registry);
+  const char **cell = BRIM_ARENA_NEW(&arena, const char *, 4 * (count + 1));
+  size_t n = 0;
+  for (size_t i = 0; i < count; i++) {
+    const brim_registry_entry *entry = brim_registry_at(registry, i);
+    if (!selected(s, entry->plugin)) continue;
+    cell[n++] = brim_arena_printf(&arena, "%s/%s", brim_kind_name(entry->plugin->kind), entry->plugin->id);
+    cell[n++] = version_of(entry);
+    cell[n++] = entry->plugin->help;
+    cell[n++] = file_of(entry);
+  }
+  if (n == 0) puts("no plugins");
+  print_table(cell, n / 4, 4, "");
+  print_failures(registry);
+  brim_arena_release(&arena);
+}
+
+static const char *default_text(const brim_param *row)
+{
+  if (!row->def) return "(required)";
+  return row->def[0] ? row->def : "\"\"";
+}
+
+static void print_one(const brim_registry_entry *entry)
+{
+  const brim_plugin *plugin = entry->plugin;
+  printf("%s/%s: %s\n", brim_kind_name(plugin->kind), plugin->id, plugin->help);
+  printf("  file    %s\n", file_of(entry));
+  if (entry->module)
+    printf("  module  %s %s, abi %d.%d\n", entry->module->name, entry->module->version, entry->module->abi_major,
+           entry->module->abi_minor);
+  size_t count = 0;
+  while (plugin->params && plugin->params[count].key) count++;
+  if (count == 0) {
+    puts("  no parameters");
+    return;
+  }
+  brim_arena arena = {0};
+  const char **cell = BRIM_ARENA_NEW(&arena, const char *, COLUMNS_MAX *(count + 1));
+  size_t n = 0;
+  static const char *const head[COLUMNS_MAX] = {"KEY", "TYPE", "DEFAULT", "RANGE", "HELP"};
+  for (size_t c = 0; c < COLUMNS_MAX; c++) cell[n++] = head[c];
+  for (size_t i = 0; i < count; i++) {
+    const brim_param *row = &plugin->params[i];
+    cell[n++] = row->key;
+    cell[n++] = brim_value_type_name(row->type);
+    cell[n++] = default_text(row);
+    cell[n++] = row->range ? row->range : "any";
+    cell[n++] = row->help;
+  }
+  putchar('\n');
+  print_table(cell, count + 1, COLUMNS_MAX, "  ");
+  brim_arena_release(&arena);
+}
+
+static json_t *json_of(const brim_registry_entry *entry)
+{
+  const brim_plugin *plugin = entry->plugin;
+  json_t *parameters = json_array();
+  for (const brim_param *row = plugin->params; row && row->key; row++)
+    json_array_append_new(parameters, json_pack("{s:s, s:s, s:s?, s:s?, s:s}", "key", row->key, "type",
+                                                brim_value_type_name(row->type), "default", row->def, "range",
+                                                row->range, "help", row->help));
+  return json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:s, s:o}", "kind", brim_kind_name(plugin->kind), "id", plugin->id,
+                   "module", entry->module ? entry->module->name : NULL, "version", version_of(entry), "file",
+                   entry->file[0] ? entry->file : NULL, "help", plugin->help, "parameters", parameters);
+}
+
+static brim_status print_json(const brim_registry *registry, const selection *s)
+{
+  json_t *plugins = json_array(), *failures = json_array();
+  for (size_t i = 0; i < brim_registry_count(registry); i++) {
+    const brim_registry_entry *entry = brim_registry_at(registry, i);
+    if (selected(s, entry->plugin)) json_array_append_new(plugins, json_of(entry));
+  }
+  for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
+    const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
+    json_array_append_new(failures, json_pack("{s:s, s:s}", "file", failure->file, "reason", failure->reason));
+  }
+  json_t *root = json_pack("{s:o, s:o}", "plugins", plugins, "failures", failures);
+  const bool failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
+  json_decref(root);
+  return failed ? brim_fail(BRIM_EIO, "the list of plugins could not be written") : BRIM_OK;
+}
+
+/* Reads KIND or KIND/ID. */
+static brim_status parse_selection(const char *word, brim_arena *arena, selection *out)
+{
+  const size_t length = strcspn(word, "/");
+  const char *kind = brim_arena_string_n(arena, word, length);
+  out->kind = brim_kind_by_name(kind);
+  out->id = word[length] == '/' ? word + length + 1 : NULL;
+  if (out->kind) return BRIM_OK;
+  brim_text known = {0};
+#define X(name, value, text) brim_text_add(&known, " " text);
+  BRIM_KIND_MAP(X)
+#undef X
+  const brim_status status = brim_fail(BRIM_ECONFIG, "no kind of plugins '%s'\n  kinds:%s", kind, known.s);
+  brim_text_release(&known);
+  return status;
+}
+
+/* ELOAD with the reason if the plugin's own file cannot be used, ECONFIG with what there is if nobody has it. */
+static brim_status check_exists(const brim_registry *registry, const selection *s)
+{
+  if (!s->id || brim_registry_find(registry, s->kind, s->id)) return BRIM_OK;
+  const char *kind = brim_kind_name(s->kind);
+  const brim_registry_failure *failure = brim_registry_failure_of(registry, s->kind, s->id);
+  if (failure) return brim_fail(BRIM_ELOAD, "%s/%s: %s %s", kind, s->id, failure->file, failure->reason);
+  brim_text known = {0};
+  for (size_t i = 0; i < brim_registry_count(registry); i++) {
+    const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
+    if (plugin->kind == s->kind) brim_text_printf(&known, " %s", plugin->id);
+  }
+  const brim_status status = brim_fail(BRIM_ECONFIG, "no plugin '%s' of kind '%s'\n  available:%s", s->id, kind,
+                                       known.length ? known.s : " none");
+  brim_text_release(&known);
+  return status;
+}
+
+static brim_status run(const brim_registry *registry, const char *word, bool json, brim_arena *arena)
+{
+  selection s = {0};
+  if (word) BRIM_TRY(parse_selection(word, arena, &s));
+  BRIM_TRY(check_exists(registry, &s));
+  if (json) return print_json(registry, &s);
+  if (s.id)
+    print_one(brim_registry_find(registry, s.kind, s.id));
+  else
+    print_list(registry, &s);
+  return BRIM_OK;
+}
+
+int brim_command_plugins(brim_cli *cli, int argc, char **argv)
+{
+  bool json = false;
+  const brim_option options[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  brim_arena arena = {0};
+  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
+  int *number = BRIM_ARENA_NEW(&arena, int, argc);
+  size_t count = 0;
+  brim_status status = brim_cli_parse(argc, argv, options, 1, operand, number, &count);
+  if (status == BRIM_OK && count > 1)
+    status = brim_fail(BRIM_ECONFIG, "'%s' is too much: brim plugins takes one KIND or KIND/ID", operand[1]);
+  if (status == BRIM_OK) status = run(cli->registry, count > 0 ? operand[0] : NULL, json, &arena);
+  brim_arena_release(&arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

@@ -1,0 +1,186 @@
+/* What must hold of a module before anything of it is used.
+ *
+ * The ABI is compared field by field and every difference is named, since an author who rebuilds wants to know
+ * whether headers, compiler or both are to blame. After it the first thing wrong is reported: later ones are often
+ * its consequence. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "brim/backend.h"
+#include "brim/dataset.h"
+#include "brim/model.h"
+#include "config/value.h"
+#include "plugin/loader.h"
+#include "plugin/registry.h"
+
+#define PLUGINS_MAX 256  /* in a module */
+#define KERNELS_MAX 4096 /* in a backend */
+#define ID_BYTES_MAX 64
+#define PARAMS_BYTES_MAX (1u << 20)
+#define ALIGNMENT_MAX (1 << 21) /* bytes; a huge page */
+
+/* The functions that a kind cannot do without. */
+typedef struct required_op {
+  const char *name;
+  size_t offset;
+} required_op;
+#define REQUIRED(T, field)                                                                                             \
+  {                                                                                                                    \
+#field, offsetof(T, field)                                                                                         \
+  }
+static const required_op model_ops[] = {REQUIRED(brim_model_ops, build), {NULL, 0}};
+static const required_op dataset_ops[] = {REQUIRED(brim_dataset_ops, open),
+                                          REQUIRED(brim_dataset_ops, describe),
+                                          REQUIRED(brim_dataset_ops, read),
+                                          {NULL, 0}};
+static const required_op backend_ops[] = {
+    REQUIRED(brim_backend_ops, kernels),     REQUIRED(brim_backend_ops, device_count),
+    REQUIRED(brim_backend_ops, describe),    REQUIRED(brim_backend_ops, place),
+    REQUIRED(brim_backend_ops, unplace),     REQUIRED(brim_backend_ops, upload),
+    REQUIRED(brim_backend_ops, download),    REQUIRED(brim_backend_ops, zero),
+    REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
+
+/* What may come from outside. `bytes_min` is the table's size in the oldest ABI that is accepted, `bytes_max` in
+ * this one; a table only grows. */
+static brim_status check_backend(const void *ops);
+static const struct {
+  uint32_t kind;
+  size_t bytes_min, bytes_max;
+  const required_op *required;
+  brim_status (*check)(const void *ops);
+} kinds[] = {
+    {BRIM_MODEL, sizeof(brim_model_ops), sizeof(brim_model_ops), model_ops, NULL},
+    {BRIM_DATASET, sizeof(brim_dataset_ops), sizeof(brim_dataset_ops), dataset_ops, NULL},
+    {BRIM_BACKEND, sizeof(brim_backend_ops), sizeof(brim_backend_ops), backend_ops, check_backend},
+};
+
+static brim_status check_abi(const brim_module *module)
+{
+  if (!module) return brim_fail(BRIM_ELOAD, "is not a brim plugin: brim_module_entry returned NULL");
+  if (module->magic != BRIM_MAGIC)
+    return brim_fail(BRIM_ELOAD, "is not a brim plugin: magic is 0x%08X, expected 0x%08X", module->magic, BRIM_MAGIC);
+  brim_text wrong = {0};
+  if (module->abi_major != BRIM_ABI_MAJOR || module->abi_minor > BRIM_ABI_MINOR)
+    brim_text_printf(&wrong, "\nabi: plugin %d.%d, this brim %d.%d (%s)", module->abi_major, module->abi_minor,
+                     BRIM_ABI_MAJOR, BRIM_ABI_MINOR,
+                     module->abi_major != BRIM_ABI_MAJOR ? "the first number must be equal"
+                                                         : "a plugin may be older than brim, not newer");
+  if (!module->abi_tag || strcmp(module->abi_tag, BRIM_ABI_TAG) != 0)
+    brim_text_printf(&wrong, "\nabi tag: plugin %s%s%s, this brim '%s'", module->abi_tag ? "'" : "",
+                     module->abi_tag ? module->abi_tag : "none", module->abi_tag ? "'" : "", BRIM_ABI_TAG);
+  if (module->size != sizeof(brim_module))
+    brim_text_printf(&wrong, "\nsize of brim_module: plugin %u, this brim %zu bytes", module->size,
+                     sizeof(brim_module));
+  brim_status status = BRIM_OK;
+  if (wrong.length > 0)
+    status = brim_fail(BRIM_ELOAD, "is built for another version of the SDK%s\nrebuild it with this brim's headers",
+                       wrong.s);
+  brim_text_release(&wrong);
+  return status;
+}
+
+/* [a-z0-9_]+ */
+static bool good_id(const char *id)
+{
+  const size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  return length > 0 && length <= ID_BYTES_MAX && id[length] == '\0';
+}
+
+static brim_status check_backend(const void *table)
+{
+  const brim_backend_ops *ops = table;
+  if (ops->real != BRIM_DTYPE_F32 && ops->real != BRIM_DTYPE_F64)
+    return brim_fail(BRIM_ELOAD, "ops.real is %u, must be BRIM_DTYPE_F32 or BRIM_DTYPE_F64", ops->real);
+  if (ops->alignment == 0 || ops->alignment > ALIGNMENT_MAX || (ops->alignment & (ops->alignment - 1)) != 0)
+    return brim_fail(BRIM_ELOAD, "ops.alignment is %llu, must be a power of two of at most %d",
+                     (unsigned long long)ops->alignment, ALIGNMENT_MAX);
+  size_t count = 0;
+  for (const brim_kernel *kernel = ops->kernels; kernel->op; kernel++, count++) {
+    if (count == KERNELS_MAX)
+      return brim_fail(BRIM_ELOAD, "ops.kernels has no end: a row with op NULL is missing after %d", KERNELS_MAX);
+    if (!kernel->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", kernel->op);
+  }
+  if (count == 0) return brim_fail(BRIM_ELOAD, "ops.kernels is empty");
+  return BRIM_OK;
+}
+
+static brim_status check_ops(const brim_plugin *plugin)
+{
+  size_t k = 0;
+  while (k < sizeof kinds / sizeof kinds[0] && kinds[k].kind != plugin->kind) k++;
+  if (k == sizeof kinds / sizeof kinds[0]) {
+    const char *name = brim_kind_name(plugin->kind);
+    return name ? brim_fail(BRIM_ELOAD, "plugins of kind '%s' are the core's own in this ABI", name)
+                : brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
+  }
+  if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
+  uint32_t bytes;
+  memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
+  if (bytes < kinds[k].bytes_min || bytes > kinds[k].bytes_max)
+    return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)", bytes, kinds[k].bytes_max,
+                     brim_kind_name(plugin->kind));
+  for (const required_op *op = kinds[k].required; op->name; op++) {
+    void *pointer;
+    memcpy(&pointer, (const char *)plugin->ops + op->offset, sizeof pointer);
+    if (!pointer) return brim_fail(BRIM_ELOAD, "ops.%s is NULL, a %s needs it", op->name, brim_kind_name(plugin->kind));
+  }
+  return kinds[k].check ? kinds[k].check(plugin->ops) : BRIM_OK;
+}
+
+static brim_status check_plugin(const brim_plugin *plugin)
+{
+  if (!plugin->id) return brim_fail(BRIM_ELOAD, "id is NULL");
+  if (!good_id(plugin->id)) return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", ID_BYTES_MAX);
+  if (!plugin->help || !plugin->help[0]) return brim_fail(BRIM_ELOAD, "help is missing: one line of what it is");
+  if (strchr(plugin->help, '\n')) return brim_fail(BRIM_ELOAD, "help must be one line");
+  BRIM_TRY(check_ops(plugin));
+  if (plugin->params_size > PARAMS_BYTES_MAX)
+    return brim_fail(BRIM_ELOAD, "params_size is %zu, at most %u bytes are allowed", plugin->params_size,
+                     PARAMS_BYTES_MAX);
+  if (brim_value_check_table(plugin->params, plugin->params_size) != BRIM_OK)
+    return brim_fail(BRIM_ELOAD, "the table of parameters is wrong: %s", brim_error_text());
+  return BRIM_OK;
+}
+
+/* "model/cnn", as far as it can be said. */
+static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size_t room)
+{
+  const char *kind = brim_kind_name(plugin->kind);
+  if (plugin->id && kind)
+    snprintf(out, room, "%s/%.*s", kind, ID_BYTES_MAX, plugin->id);
+  else
+    snprintf(out, room, "plugin %zu%s%.*s", index + 1, plugin->id ? " " : "", ID_BYTES_MAX,
+             plugin->id ? plugin->id : "");
+}
+
+static brim_status check_one(const brim_module *module, size_t index)
+{
+  const brim_plugin *plugin = module->plugins[index];
+  char name[ID_BYTES_MAX + 32];
+  /* `size` first: without it no other field can be trusted to be where it should. */
+  if (plugin->size != sizeof(brim_plugin))
+    return brim_fail(BRIM_ELOAD, "plugin %zu: size is %u, must be %zu: sizeof(brim_plugin)", index + 1, plugin->size,
+                     sizeof(brim_plugin));
+  name_plugin(plugin, index, name, sizeof name);
+  if (check_plugin(plugin) != BRIM_OK) return brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text());
+  for (size_t i = 0; i < index; i++)
+    if (module->plugins[i]->kind == plugin->kind && strcmp(module->plugins[i]->id, plugin->id) == 0)
+      return brim_fail(BRIM_ELOAD, "%s: is listed twice", name);
+  return BRIM_OK;
+}
+
+brim_status brim_loader_check(const brim_module *module)
+{
+  BRIM_TRY(check_abi(module));
+  if (!module->name || !module->name[0]) return brim_fail(BRIM_ELOAD, "the module's name is missing");
+  if (!module->version || !module->version[0]) return brim_fail(BRIM_ELOAD, "the module's version is missing");
+  if (!module->plugins) return brim_fail(BRIM_ELOAD, "the module's list of plugins is NULL");
+  if (!module->plugins[0]) return brim_fail(BRIM_ELOAD, "the module's list of plugins is empty");
+  for (size_t i = 0; module->plugins[i]; i++) {
+    if (i == PLUGINS_MAX)
+      return brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX);
+    BRIM_TRY(check_one(module, i));
+  }
+  return BRIM_OK;
+}

@@ -1,0 +1,62 @@
+/* Loads a shared object and asks its entry for the module.
+ *
+ * Symbols are resolved at once (RTLD_NOW), so that what is missing shows here and not in the middle of a run, and
+ * are not offered to other plugins (RTLD_LOCAL). Nothing is ever unloaded: descriptors, kernels and error texts of
+ * a plugin may be referred to from anywhere until the process exits. */
+#include "plugin/loader.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "plugin/elf.h"
+
+#define ENTRY "brim_module_entry"
+
+/* Says the dynamic linker's message in our words where it is one of the two that authors meet. `message` opens with
+ * the name of the object that it is about, `path` or one of the libraries that it needs. */
+static brim_status fail_linking(const char *path, const char *message)
+{
+  static const char undefined[] = "undefined symbol: ", missing[] = ": cannot open shared object file: ";
+  const char *symbol = strstr(message, undefined);
+  const char *file = strstr(message, missing);
+  const size_t length = strlen(path);
+  const bool own = strncmp(message, path, length) == 0 && message[length] == ':';
+  if (symbol && own) {
+    symbol += strlen(undefined);
+    return brim_fail(BRIM_ELOAD,
+                     "needs the symbol '%.*s', which neither brim nor a library of the plugin has\n"
+                     "link the plugin with the library that defines it; of brim, only brim/*.h can be called",
+                     (int)strcspn(symbol, " ,\t\n"), symbol);
+  }
+  if (file && !own)
+    return brim_fail(BRIM_ELOAD, "needs the library %.*s, which is not installed", (int)(file - message), message);
+  return brim_fail(BRIM_ELOAD, "cannot be loaded: %s", own ? message + length + 2 : message);
+}
+
+brim_status brim_loader_load(const char *file, const brim_module **out)
+{
+  *out = NULL;
+  char path[PATH_MAX]; /* absolute: dlopen looks up names without a slash elsewhere */
+  if (!realpath(file, path)) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
+  BRIM_TRY(brim_elf_check(path));
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char *message = dlerror();
+    return fail_linking(path, message ? message : "unknown reason");
+  }
+  /* The linker's type is void *; POSIX guarantees that it holds a function. */
+  brim_module_entry_fn entry = NULL;
+  void *symbol = dlsym(handle, ENTRY);
+  memcpy(&entry, &symbol, sizeof entry);
+  if (!entry)
+    return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
+                                 "\na plugin ends in BRIM_MODULE(name, version, plugins)");
+  const brim_module *module = entry();
+  BRIM_TRY(brim_loader_check(module));
+  *out = module;
+  return BRIM_OK;
+}

@@ -1,0 +1,424 @@
+/* Lists the files of the sources, loads them when they are asked for, and decides which plugin of a name wins.
+ *
+ * A source is what the user named: a folder or a file. Each file of it is listed with the kind and id that its path
+ * promises (".../model/cnn.so" is the home of model/cnn). Plugins found are kept sorted by kind, id and rank, where
+ * the rank is: the source, then the home file before others, then the file's name. Of equal kind and id the first
+ * wins. find() never sees a plugin that a later load would outrank: before it goes on to the next source it has
+ * either tried the home file of this one, or loaded all of it. */
+#include "plugin/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/install.h"
+#include "base/text.h"
+#include "plugin/loader.h"
+
+#define DEPTH_MAX 4    /* sub-folders below a source */
+#define FILES_MAX 4096 /* in all sources: a plugin path that names a whole disk is a mistake */
+
+enum file_state { FILE_LISTED, FILE_LOADED, FILE_FAILED };
+
+typedef struct plugin_file {
+  const char *path;
+  uint32_t kind; /* home of this kind and id; 0: of nothing in particular */
+  const char *id;
+  size_t source, index; /* from 1: 0 is the core itself; position in registry->file */
+  dev_t device;
+  ino_t inode;
+  enum file_state state;
+  const brim_registry_failure *failure;
+  bool warned; /* that its home plugin is hidden */
+} plugin_file;
+
+typedef struct held_plugin {
+  brim_registry_entry entry;
+  plugin_file *file; /* NULL: the core's own */
+} held_plugin;
+
+struct brim_registry {
+  brim_arena arena;
+  plugin_file **file;
+  size_t file_count, source_count, loaded_count;
+  held_plugin **plugin; /* sorted, hidden ones included */
+  size_t plugin_count;
+  const brim_registry_failure **failure;
+  size_t failure_count;
+};
+
+static const struct {
+  uint32_t kind;
+  const char *name;
+} kind_names[] = {
+#define X(name, value, text) {value, text},
+    BRIM_KIND_MAP(X)
+#undef X
+};
+#define KIND_COUNT (sizeof kind_names / sizeof kind_names[0])
+
+const char *brim_kind_name(uint32_t kind)
+{
+  for (size_t i = 0; i < KIND_COUNT; i++)
+    if (kind_names[i].kind == kind) return kind_names[i].name;
+  return NULL;
+}
+
+uint32_t brim_kind_by_name(const char *name)
+{
+  for (size_t i = 0; i < KIND_COUNT; i++)
+    if (strcmp(kind_names[i].name, name) == 0) return kind_names[i].kind;
+  return 0;
+}
+
+/* Makes room for one more pointer in an array that has `count`; its room is the power of two above. */
+static void *grown(void *array, size_t count)
+{
+  if (count & (count - 1)) return array;
+  return brim_xrealloc(array, (count ? 2 * count : 1) * sizeof(void *));
+}
+
+static void add_failure(brim_registry *r, plugin_file *file, const char *path, const char *reason)
+{
+  brim_registry_failure *failure = BRIM_ARENA_NEW(&r->arena, brim_registry_failure, 1);
+  failure->file = path;
+  failure->reason = brim_arena_string(&r->arena, reason);
+  r->failure = grown(r->failure, r->failure_count);
+  r->failure[r->failure_count++] = failure;
+  if (file) {
+    file->state = FILE_FAILED;
+    file->failure = failure;
+  }
+}
+
+/* Plugins found: order, precedence. */
+
+static bool is_home(const held_plugin *held)
+{
+  return held->file && held->file->kind == held->entry.plugin->kind &&
+         strcmp(held->file->id, held->entry.plugin->id) == 0;
+}
+
+static int compare_names(const brim_plugin *a, const brim_plugin *b)
+{
+  if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+  return strcmp(a->id, b->id);
+}
+
+static int compare_held(const held_plugin *a, const held_plugin *b)
+{
+  const int names = compare_names(a->entry.plugin, b->entry.plugin);
+  if (names != 0) return names;
+  const size_t source_a = a->file ? a->file->source : 0, source_b = b->file ? b->file->source : 0;
+  if (source_a != source_b) return source_a < source_b ? -1 : 1;
+  if (is_home(a) != is_home(b)) return is_home(a) ? -1 : 1;
+  if (!a->file || !b->file) return 0;
+  return a->file->index < b->file->index ? -1 : 1;
+}
+
+static void warn_hidden(const brim_plugin *plugin, const char *winner, const char *hidden)
+{
+  brim_log(BRIM_LOG_WARN, "%s/%s is taken from %s; the one in %s is hidden", brim_kind_name(plugin->kind), plugin->id,
+           winner[0] ? winner : "brim itself", hidden);
+}
+
+/* Warns of the plugin at `i`, if it has company of its kind and id. */
+static void warn_of_duplicate(const brim_registry *r, size_t i)
+{
+  const held_plugin *const added = r->plugin[i];
+  const held_plugin *winner = added, *hidden = NULL;
+  if (i > 0 && compare_names(r->plugin[i - 1]->entry.plugin, added->entry.plugin) == 0) {
+    for (; i > 0 && compare_names(r->plugin[i - 1]->entry.plugin, added->entry.plugin) == 0; i--)
+      winner = r->plugin[i - 1];
+    hidden = added;
+  } else if (i + 1 < r->plugin_count && compare_names(r->plugin[i + 1]->entry.plugin, added->entry.plugin) == 0) {
+    hidden = r->plugin[i + 1];
+  }
+  if (!hidden || !hidden->file) return;
+  if (is_home(hidden)) {
+    if (hidden->file->warned) return;
+    hidden->file->warned = true;
+  }
+  warn_hidden(added->entry.plugin, winner->entry.file, hidden->entry.file);
+}
+
+static void add_plugin(brim_registry *r, const brim_plugin *plugin, const brim_module *module, plugin_file *file)
+{
+  held_plugin *held = BRIM_ARENA_NEW(&r->arena, held_plugin, 1);
+  held->entry = (brim_registry_entry){plugin, module, file ? file->path : ""};
+  held->file = file;
+  r->plugin = grown(r->plugin, r->plugin_count);
+  size_t at = r->plugin_count++;
+  for (; at > 0 && compare_held(held, r->plugin[at - 1]) < 0; at--) r->plugin[at] = r->plugin[at - 1];
+  r->plugin[at] = held;
+  warn_of_duplicate(r, at);
+}
+
+static const brim_registry_entry *winner_of(const brim_registry *r, uint32_t kind, const char *id, size_t source)
+{
+  for (size_t i = 0; i < r->plugin_count; i++) {
+    const held_plugin *held = r->plugin[i];
+    if (held->entry.plugin->kind != kind || strcmp(held->entry.plugin->id, id) != 0) continue;
+    return (held->file ? held->file->source : 0) <= source ? &held->entry : NULL;
+  }
+  return NULL;
+}
+
+/* Files: listing, loading. */
+
+/* What the path promises: the home of a kind and id, if it ends in KIND/ID.so. */
+static void set_home(brim_registry *r, plugin_file *file)
+{
+  const char *name = strrchr(file->path, '/');
+  if (!name) return;
+  const char *folder = name;
+  while (folder > file->path && folder[-1] != '/') folder--;
+  file->kind = brim_kind_by_name(brim_arena_string_n(&r->arena, folder, (size_t)(name - folder)));
+  if (file->kind) file->id = brim_arena_string_n(&r->arena, name + 1, strlen(name + 1) - strlen(".so"));
+}
+
+/* Lists a file unless it is listed already, perhaps under another name. */
+static plugin_file *list_file(brim_registry *r, const char *path, const struct stat *info)
+{
+  for (size_t i = 0; i < r->file_count; i++)
+    if (r->file[i]->device == info->st_dev && r->file[i]->inode == info->st_ino) return r->file[i];
+  plugin_file *file = BRIM_ARENA_NEW(&r->arena, plugin_file, 1);
+  file->path = brim_arena_string(&r->arena, path);
+  file->source = r->source_count;
+  file->index = r->file_count;
+  file->device = info->st_dev;
+  file->inode = info->st_ino;
+  if (brim_ends_with(path, ".so")) set_home(r, file);
+  r->file = grown(r->file, r->file_count);
+  r->file[r->file_count++] = file;
+  return file;
+}
+
+static void load_file(brim_registry *r, plugin_file *file)
+{
+  if (file->state != FILE_LISTED) return;
+  const brim_module *module = NULL;
+  r->loaded_count++;
+  if (brim_loader_load(file->path, &module) != BRIM_OK) {
+    add_failure(r, file, file->path, brim_error_text());
+    return;
+  }
+  file->state = FILE_LOADED;
+  for (size_t i = 0; module->plugins[i]; i++) add_plugin(r, module->plugins[i], module, file);
+}
+
+/* Loads all files of a source, or of all with source 0. */
+static void load_source(const brim_registry *registry, size_t source)
+{
+  brim_registry *r = (brim_registry *)registry; /* what is in memory changes, not what there is */
+  if (r->loaded_count == r->file_count) return;
+  for (size_t i = 0; i < r->file_count; i++)
+    if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names in a folder, sorted: readdir's order differs between machines, and alphasort's between locales. */
+static brim_status read_names(brim_arena *arena, const char *folder, char ***out, size_t *count)
+{
+  DIR *dir = opendir(folder);
+  if (!dir) return brim_fail(BRIM_ELOAD, "cannot be read: %s", strerror(errno));
+  char **name = NULL;
+  size_t n = 0;
+  for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+    if (entry->d_name[0] == '.') continue;
+    name = grown(name, n);
+    name[n++] = brim_arena_string(arena, entry->d_name);
+  }
+  closedir(dir);
+  if (n > 0) qsort(name, n, sizeof *name, compare_strings);
+  *out = name;
+  *count = n;
+  return BRIM_OK;
+}
+
+static brim_status scan(brim_registry *r, const char *folder, int depth)
+{
+  char **name = NULL;
+  size_t count = 0;
+  BRIM_TRY(read_names(&r->arena, folder, &name, &count));
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < count && status == BRIM_OK; i++) {
+    const char *path = brim_arena_printf(&r->arena, "%s%s%s", folder, brim_ends_with(folder, "/") ? "" : "/", name[i]);
+    struct stat info;
+    if (stat(path, &info) != 0) {
+      if (brim_ends_with(path, ".so")) add_failure(r, NULL, path, "is a link to a file that is not there");
+    } else if (S_ISDIR(info.st_mode)) {
+      if (depth < DEPTH_MAX && scan(r, path, depth + 1) != BRIM_OK) add_failure(r, NULL, path, brim_error_text());
+    } else if (brim_ends_with(path, ".so")) {
+      if (r->file_count == FILES_MAX)
+        status = brim_fail(BRIM_ELOAD, "holds more than %d files named *.so: is this a folder of plugins?", FILES_MAX);
+      else
+        list_file(r, path, &info);
+    }
+  }
+  free(name);
+  return status;
+}
+
+/* Public functions. */
+
+brim_registry *brim_registry_create(void)
+{
+  brim_registry *r = brim_xcalloc(1, sizeof *r);
+  for (size_t i = 0; brim_core_plugins[i]; i++) add_plugin(r, brim_core_plugins[i], NULL, NULL);
+  return r;
+}
+
+void brim_registry_free(brim_registry *registry)
+{
+  if (!registry) return;
+  free(registry->file);
+  free(registry->plugin);
+  free(registry->failure);
+  brim_arena_release(&registry->arena);
+  free(registry);
+}
+
+brim_status brim_registry_load(brim_registry *registry, const char *file)
+{
+  struct stat info;
+  if (stat(file, &info) != 0) return brim_fail(BRIM_ELOAD, "no plugin file '%s': %s", file, strerror(errno));
+  registry->source_count++;
+  plugin_file *listed = list_file(registry, file, &info);
+  load_file(registry, listed);
+  if (listed->state == FILE_FAILED) return brim_fail(BRIM_ELOAD, "the plugin '%s' %s", file, listed->failure->reason);
+  return BRIM_OK;
+}
+
+brim_status brim_registry_scan(brim_registry *registry, const char *folder)
+{
+  registry->source_count++;
+  if (scan(registry, folder, 0) != BRIM_OK)
+    return brim_fail(BRIM_ELOAD, "the plugin folder '%s' %s", folder, brim_error_text());
+  return BRIM_OK;
+}
+
+static brim_status add_path(brim_registry *r, const char *path)
+{
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) return brim_registry_load(r, path);
+  return brim_registry_scan(r, path);
+}
+
+static void add_environment(brim_registry *r)
+{
+  const char *list = getenv("BRIM_PLUGIN_PATH");
+  while (list && *list) {
+    const size_t length = strcspn(list, ":");
+    if (length > 0 && add_path(r, brim_arena_string_n(&r->arena, list, length)) != BRIM_OK)
+      brim_log(BRIM_LOG_WARN, "BRIM_PLUGIN_PATH: %s", brim_error_text());
+    list += length + (list[length] == ':');
+  }
+}
+
+brim_status brim_registry_open(const char *const *paths, size_t count, brim_registry **out)
+{
+  *out = NULL;
+  brim_registry *r = brim_registry_create();
+  for (size_t i = 0; i < count; i++)
+    if (add_path(r, paths[i]) != BRIM_OK) {
+      brim_registry_free(r);
+      return BRIM_ELOAD;
+    }
+  add_environment(r);
+  char installed[PATH_MAX];
+  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_PLUGINS) &&
+      brim_registry_scan(r, installed) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  *out = r;
+  return BRIM_OK;
+}
+
+static plugin_file *home_of(const brim_registry *r, uint32_t kind, const char *id, size_t source)
+{
+  for (size_t i = 0; i < r->file_count; i++) {
+    plugin_file *file = r->file[i];
+    if (file->source == source && file->kind == kind && strcmp(file->id, id) == 0) return file;
+  }
+  return NULL;
+}
+
+/* The user may believe in the file that loses; that it does is known without loading it. */
+static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_entry *winner, size_t source)
+{
+  for (size_t s = source + 1; s <= r->source_count; s++) {
+    plugin_file *file = home_of(r, winner->plugin->kind, winner->plugin->id, s);
+    if (!file || file->warned) continue;
+    file->warned = true;
+    warn_hidden(winner->plugin, winner->file, file->path);
+  }
+}
+
+const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id)
+{
+  const brim_registry_entry *entry = winner_of(registry, kind, id, 0);
+  for (size_t source = 1; !entry && source <= registry->source_count; source++) {
+    plugin_file *home = home_of(registry, kind, id, source);
+    if (home) load_file((brim_registry *)registry, home);
+    if (home && home->state == FILE_FAILED) return NULL; /* never quietly another than the user sees there */
+    entry = winner_of(registry, kind, id, source);
+    if (!home || !entry || entry->file != home->path) { /* the file's name promised too much, or nothing */
+      load_source(registry, source);
+      entry = winner_of(registry, kind, id, source);
+    }
+    if (entry) warn_of_hidden_homes(registry, entry, source);
+  }
+  return entry;
+}
+
+const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,
+                                                      const char *id)
+{
+  if (brim_registry_find(registry, kind, id)) return NULL;
+  for (size_t source = 1; source <= registry->source_count; source++) {
+    const plugin_file *home = home_of(registry, kind, id, source);
+    if (home && home->failure) return home->failure;
+  }
+  return NULL;
+}
+
+size_t brim_registry_count(const brim_registry *registry)
+{
+  load_source(registry, 0);
+  size_t count = 0;
+  for (size_t i = 0; i < registry->plugin_count; i++)
+    count += i == 0 || compare_names(registry->plugin[i - 1]->entry.plugin, registry->plugin[i]->entry.plugin) != 0;
+  return count;
+}
+
+const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i)
+{
+  load_source(registry, 0);
+  for (size_t k = 0; k < registry->plugin_count; k++) {
+    const bool hidden =
+        k > 0 && compare_names(registry->plugin[k - 1]->entry.plugin, registry->plugin[k]->entry.plugin) == 0;
+    if (!hidden && i-- == 0) return &registry->plugin[k]->entry;
+  }
+  return NULL;
+}
+
+size_t brim_registry_failure_count(const brim_registry *registry)
+{
+  load_source(registry, 0);
+  return registry->failure_count;
+}
+
+const brim_registry_failure *brim_registry_failure_at(const brim_registry *registry, size_t i)
+{
+  load_source(registry, 0);
+  return i < registry->failure_count ? registry->failure[i] : NULL;
+}
