@@ -1,0 +1,200 @@
+/* JSON lines from a fixed buffer. See jsonl.h. */
+#include "observe/jsonl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REST_BYTES 512 /* of the line, that a text leaves for what follows it */
+#define ESCAPE_BYTES 6 /* "\u001f", the longest form of one character */
+#define ELLIPSIS "..."
+
+/* Finds the length of the first `keep` lines (or of all whole ones) and how many they are. */
+static brim_status measure(brim_jsonl *log, int64_t keep)
+{
+  char buffer[16384];
+  int64_t at = 0;
+  for (ssize_t n; keep == BRIM_JSONL_ALL || log->records < keep; at += n) {
+    n = pread(log->fd, buffer, sizeof buffer, at);
+    if (n < 0) return brim_fail(BRIM_EIO, "cannot read '%s': %s", log->path, strerror(errno));
+    if (n == 0) break;
+    for (ssize_t i = 0; i < n && (keep == BRIM_JSONL_ALL || log->records < keep); i++)
+      if (buffer[i] == '\n') {
+        log->records++;
+        log->bytes = at + i + 1;
+      }
+  }
+  if (keep != BRIM_JSONL_ALL && log->records < keep)
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' has %" PRId64 " records, but the checkpoint was made when it had %" PRId64
+                     "; put the missing lines back, or start a new run",
+                     log->path, log->records, keep);
+  return BRIM_OK;
+}
+
+static brim_status cut(brim_jsonl *log, int64_t keep)
+{
+  BRIM_TRY(measure(log, keep));
+  if (ftruncate(log->fd, log->bytes) != 0)
+    return brim_fail(BRIM_EIO, "cannot cut '%s' to %" PRId64 " bytes: %s", log->path, log->bytes, strerror(errno));
+  return BRIM_OK;
+}
+
+brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_records)
+{
+  *log = (brim_jsonl){.fd = -1};
+  const int length = snprintf(log->path, sizeof log->path, "%s", path);
+  if (length < 0 || (size_t)length >= sizeof log->path)
+    return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %zu bytes", path, sizeof log->path - 1);
+  log->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (log->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
+  const brim_status status = cut(log, keep_records);
+  if (status != BRIM_OK) brim_jsonl_close(log);
+  return status;
+}
+
+static void put(brim_jsonl *log, const char *bytes, size_t count)
+{
+  /* Two bytes stay free for the end of the record. */
+  if (log->overflow || count > sizeof log->line - 2 - log->length) {
+    log->overflow = true;
+    return;
+  }
+  memcpy(log->line + log->length, bytes, count);
+  log->length += count;
+}
+
+static void put_key(brim_jsonl *log, const char *key)
+{
+  if (log->length > 1) put(log, ",", 1);
+  put(log, "\"", 1);
+  put(log, key, strlen(key));
+  put(log, "\":", 2);
+}
+
+void brim_jsonl_begin(brim_jsonl *log)
+{
+  log->length = 0;
+  log->overflow = false;
+  put(log, "{", 1);
+}
+
+void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value)
+{
+  char text[32];
+  const int length = snprintf(text, sizeof text, "%" PRId64, value);
+  put_key(log, key);
+  put(log, text, (size_t)length);
+}
+
+void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
+{
+  char text[32] = "null";
+  /* A double that has a decimal form of up to 15 digits prints as that form with %.15g, which drops trailing zeros;
+   * any other needs 16 or 17. */
+  for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  put_key(log, key);
+  put(log, text, strlen(text));
+}
+
+/* Bytes of the UTF-8 character at `s`, 1 to 4; 0 if it is not one (RFC 3629: no overlong forms, no surrogates). */
+static size_t utf8_length(const unsigned char *s)
+{
+  static const struct {
+    unsigned char first_min, first_max, second_min, second_max;
+    size_t length;
+  } forms[] = {
+      {0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+      {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+      {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+  };
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    if (s[0] < forms[i].first_min || s[0] > forms[i].first_max) continue;
+    if (forms[i].length == 1) return 1;
+    if (s[1] < forms[i].second_min || s[1] > forms[i].second_max) continue;
+    size_t n = 2;
+    while (n < forms[i].length && s[n] >= 0x80 && s[n] <= 0xbf) n++;
+    if (n == forms[i].length) return n;
+  }
+  return 0;
+}
+
+/* One character of a text as it stands in JSON; returns the bytes that it took from `s`. */
+static size_t put_character(brim_jsonl *log, const unsigned char *s)
+{
+  static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+  const char *known = strchr(plain, *s);
+  char escaped[ESCAPE_BYTES + 1];
+  const size_t length = utf8_length(s);
+  if (known) {
+    put(log, (const char[]){'\\', letter[known - plain]}, 2);
+  } else if (length == 0) {
+    put(log, "\xef\xbf\xbd", 3);
+  } else if (*s < 0x20) {
+    snprintf(escaped, sizeof escaped, "\\u%04x", *s);
+    put(log, escaped, ESCAPE_BYTES);
+  } else {
+    put(log, (const char *)s, length);
+  }
+  return length > 0 ? length : 1;
+}
+
+void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value)
+{
+  put_key(log, key);
+  put(log, "\"", 1);
+  const size_t limit = sizeof log->line - REST_BYTES - ESCAPE_BYTES - sizeof ELLIPSIS;
+  for (const unsigned char *s = (const unsigned char *)value; *s;) {
+    if (log->length > limit) {
+      put(log, ELLIPSIS, sizeof ELLIPSIS - 1);
+      break;
+    }
+    s += put_character(log, s);
+  }
+  put(log, "\"", 1);
+}
+
+/* Appends the line, or leaves the file as long as it was. */
+static brim_status append(brim_jsonl *log)
+{
+  for (size_t done = 0; done < log->length;) {
+    const ssize_t n = write(log->fd, log->line + done, log->length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const int reason = n < 0 ? errno : ENOSPC;
+      if (done > 0 && ftruncate(log->fd, log->bytes) != 0)
+        return brim_fail(BRIM_EIO, "cannot write '%s', and it ends in half a line now: %s", log->path,
+                         strerror(reason));
+      return brim_fail(BRIM_EIO, "cannot write '%s': %s", log->path, strerror(reason));
+    }
+    done += (size_t)n;
+  }
+  log->bytes += (int64_t)log->length;
+  log->records++;
+  return BRIM_OK;
+}
+
+brim_status brim_jsonl_end(brim_jsonl *log)
+{
+  if (log->overflow)
+    return brim_fail(BRIM_EINVAL, "a record of '%s' is longer than %zu bytes and was dropped", log->path,
+                     sizeof log->line);
+  log->line[log->length++] = '}';
+  log->line[log->length++] = '\n';
+  return append(log);
+}
+
+void brim_jsonl_close(brim_jsonl *log)
+{
+  if (log->path[0] && log->fd >= 0) close(log->fd); /* every record was written already */
+  *log = (brim_jsonl){.fd = -1};
+}

@@ -1,0 +1,34 @@
+/* Steps, micro-batches and samples. */
+#include "train/order.h"
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, int64_t epochs, int64_t steps)
+{
+  brim_order o = {count, batch, accumulation, ceil_div(count, batch), 0, 0};
+  o.steps_per_epoch = ceil_div(o.micros_per_epoch, accumulation);
+  o.steps = steps > 0 ? steps : epochs * o.steps_per_epoch;
+  return o;
+}
+
+int64_t brim_order_sequence(const brim_order *o, int64_t step)
+{
+  return step / o->steps_per_epoch * o->micros_per_epoch + step % o->steps_per_epoch * o->accumulation;
+}
+
+brim_span brim_order_span(const brim_order *o, int64_t sequence)
+{
+  if (sequence >= brim_order_sequence(o, o->steps)) return (brim_span){BRIM_PART_TRAIN, 0, 0, 0};
+  const int64_t epoch = sequence / o->micros_per_epoch, first = sequence % o->micros_per_epoch * o->batch;
+  const int64_t rest = o->count - first;
+  return (brim_span){BRIM_PART_TRAIN, epoch, first, rest < o->batch ? rest : o->batch};
+}
+
+brim_span brim_order_step(const brim_order *o, int64_t step)
+{
+  const int64_t epoch = step / o->steps_per_epoch, effective = o->batch * o->accumulation;
+  const int64_t first = step % o->steps_per_epoch * effective, rest = o->count - first;
+  return (brim_span){BRIM_PART_TRAIN, epoch, first, rest < effective ? rest : effective};
+}
+
+bool brim_order_ends_epoch(const brim_order *o, int64_t step) { return (step + 1) % o->steps_per_epoch == 0; }

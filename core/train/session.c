@@ -1,0 +1,160 @@
+/* Instances, data, device and plans of a run. */
+#include "train/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static brim_status make_instance(const brim_config_choice *choice, void **self)
+{
+  *self = choice->params;
+  if (!choice->plugin->create) return BRIM_OK;
+  *self = NULL;
+  const brim_status status = choice->plugin->create(choice->params, self);
+  if (status != BRIM_OK) brim_fail_add(status, "while making %s '%s'", choice->group, choice->plugin->id);
+  return status;
+}
+
+static void drop_instance(const brim_config *config, const char *group, void *self)
+{
+  const brim_config_choice *choice = brim_config_choice_of(config, group);
+  if (self && choice->plugin->destroy) choice->plugin->destroy(self);
+}
+
+/* device=auto | <backend> | <backend>:<index> */
+static brim_status find_device(brim_session *s)
+{
+  const char *device = s->settings->device, *id = brim_config_choice_of(s->config, "backend")->plugin->id;
+  const int count = s->backend_ops->device_count(s->backend);
+  if (strcmp(device, "auto") != 0) {
+    const size_t n = strlen(id);
+    char *end = NULL;
+    const bool named = strncmp(device, id, n) == 0 && (device[n] == '\0' || device[n] == ':');
+    const long index = named && device[n] == ':' ? strtol(device + n + 1, &end, 10) : 0;
+    if (!named || (end && (end == device + n + 1 || *end)) || index < 0 || index >= count)
+      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes the first", device,
+                       id, count, id, count > 1 ? " ..." : "");
+    s->device = (int)index;
+  }
+  return s->backend_ops->describe(s->backend, s->device, &s->device_info);
+}
+
+/* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
+ * judging, without it. */
+static int64_t choose_grain(const brim_session *s)
+{
+  if (s->settings->training.grain >= 0) return s->settings->training.grain;
+  if (!s->device_info.on_host || s->backend_ops->real != BRIM_DTYPE_F32) return 0;
+  return s->data.train.sample.rank >= 2 ? 16 : 1;
+}
+
+static brim_status open_session(brim_session *s)
+{
+  const brim_config *c = s->config;
+  const brim_training_settings *t = &s->settings->training;
+  const brim_config_choice *dataset = brim_config_choice_of(c, "dataset");
+  s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
+  s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
+  s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
+  s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
+  s->schedule_params = brim_config_choice_of(c, "schedule")->params;
+  BRIM_TRY(make_instance(brim_config_choice_of(c, "backend"), &s->backend));
+  BRIM_TRY(find_device(s));
+  BRIM_TRY(make_instance(dataset, &s->dataset));
+  BRIM_TRY(make_instance(brim_config_choice_of(c, "model"), &s->model));
+  BRIM_TRY(brim_data_open(&s->data, dataset->plugin, s->dataset, s->settings));
+  s->grain = choose_grain(s);
+  s->eval_batch = t->eval_batch_size ? t->eval_batch_size : t->batch_size;
+  s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
+                             t->steps);
+  return BRIM_OK;
+}
+
+brim_status brim_session_open(const brim_config *config, brim_session **out)
+{
+  brim_session *s = brim_xcalloc(1, sizeof *s);
+  s->config = config;
+  s->settings = &config->settings;
+  const brim_status status = open_session(s);
+  if (status != BRIM_OK) {
+    brim_session_close(s);
+    return status;
+  }
+  *out = s;
+  return BRIM_OK;
+}
+
+void brim_session_close(brim_session *s)
+{
+  if (!s) return;
+  drop_instance(s->config, "model", s->model);
+  drop_instance(s->config, "dataset", s->dataset);
+  drop_instance(s->config, "backend", s->backend);
+  free(s);
+}
+
+/* Adds the batch shapes in which `count` samples come, if they are not there yet. */
+static void add_shapes(brim_plan_request *r, enum brim_program_kind kind, int64_t count, int64_t batch)
+{
+  const int64_t sizes[] = {count >= batch ? batch : 0, count % batch};
+  for (int i = 0; i < 2; i++) {
+    bool known = sizes[i] == 0;
+    for (size_t k = 0; k < r->shape_count; k++)
+      known = known || (r->shape[k].kind == kind && r->shape[k].batch == sizes[i]);
+    if (!known) r->shape[r->shape_count++] = (brim_batch_shape){kind, sizes[i]};
+  }
+}
+
+brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
+{
+  const brim_training_settings *t = &s->settings->training;
+  const int64_t eval_batch = t->eval_batch_size ? t->eval_batch_size : batch;
+  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
+  brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                                   .model_self = s->model,
+                                   .loss_op = loss->op,
+                                   .sample = s->data.train.sample,
+                                   .classes = s->data.train.classes,
+                                   .real = s->backend_ops->real},
+                         .backend = s->backend_ops,
+                         .backend_self = s->backend,
+                         .grain = s->grain,
+                         .optimizer_op = s->optimizer_ops->op,
+                         .optimizer_states = s->optimizer_ops->state_count};
+  add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
+  add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
+  add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);
+  return brim_plan_create(&r, out);
+}
+
+brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+{
+  const uint64_t limit = s->settings->memory.limit_mb << 20, free_bytes = s->device_info.free_bytes;
+  const bool over_limit = limit && plan->peak_bytes > limit;
+  if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
+  char need[32], have[32], part[32];
+  brim_format_bytes(need, sizeof need, plan->peak_bytes);
+  brim_format_bytes(have, sizeof have, over_limit ? limit : free_bytes);
+  const brim_status status = over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
+  brim_fail(status, "the run needs %s, but %s %s", need, over_limit ? "memory.limit_mb allows" : "the device has free",
+            have);
+  brim_text classes = {0};
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
+    brim_text_printf(&classes, "%s%s %s", r ? ", " : "", brim_role_name(r),
+                     brim_format_bytes(part, sizeof part, plan->class_bytes[r]));
+  brim_fail_add(status, "at its peak, in %s: %s", plan->peak_op, brim_text_str(&classes));
+  brim_text_release(&classes);
+  const uint64_t room = over_limit && limit < free_bytes ? limit : free_bytes;
+  for (int64_t batch = s->settings->training.batch_size / 2; batch >= 1; batch /= 2) {
+    brim_plan *smaller = NULL;
+    if (brim_session_plan(s, batch, &smaller) != BRIM_OK) break;
+    const uint64_t peak = smaller->peak_bytes;
+    brim_plan_free(smaller);
+    if (peak > room) continue;
+    const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
+    return brim_fail_add(status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+                         (long long)batch, (long long)((effective + batch - 1) / batch),
+                         brim_format_bytes(part, sizeof part, peak));
+  }
+  return brim_fail_add(status, "no smaller training.batch_size fits");
+}

@@ -1,0 +1,34 @@
+/* Everything a run is made of before any memory is taken: the chosen plugins' instances, the data, the device, and the
+ * plans that can be asked for. `brim plan` stops here; `brim train` goes on with a trainer. */
+#ifndef BRIM_TRAIN_SESSION_H
+#define BRIM_TRAIN_SESSION_H
+#include "config/config.h"
+#include "graph/plan.h"
+#include "train/builtin.h"
+#include "train/data.h"
+#include "train/order.h"
+
+typedef struct brim_session {
+  const brim_config *config;
+  const brim_settings *settings;
+  void *model, *dataset, *backend; /* instances */
+  const brim_backend_ops *backend_ops;
+  const brim_optimizer_ops *optimizer_ops;
+  const brim_schedule_ops *schedule_ops;
+  const void *optimizer_params, *schedule_params;
+  int device;
+  brim_device_info device_info;
+  brim_data data;
+  brim_order order;
+  int64_t grain, eval_batch; /* resolved */
+} brim_session;
+
+/* Makes the instances, opens the data, finds the device. The configuration must outlive the session. */
+brim_status brim_session_open(const brim_config *config, brim_session **out);
+void brim_session_close(brim_session *session);
+/* The plan for micro-batches of `batch` samples. */
+brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
+/* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free: with the peak by
+ * class, and the largest micro-batch that would fit. */
+brim_status brim_session_check_budget(const brim_session *session, const brim_plan *plan);
+#endif
