@@ -25,8 +25,6 @@ typedef struct brim_train_state {
   /* running sums since the last record, so that a resumed run writes the same records */
   double window_loss, window_correct;
   int64_t window_samples;
-  double epoch_loss, epoch_correct;
-  int64_t epoch_samples;
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -10,19 +10,28 @@ typedef struct brim_safetensor {
   const char *name;
   uint32_t dtype;
   brim_shape shape;
-  const void *data; /* plain, row-major; count(shape) elements */
+  const void *data; /* plain, row-major; count(shape) elements. In a file that was read: perhaps unaligned */
 } brim_safetensor;
 
-/* Writes `path` (not atomic by itself), synced to disk. `metadata`: pairs key, value, ..., NULL; may be
- * NULL. EIO with the path and the system's reason. */
+/* What was written: the length of the file and brim_hash of its bytes. */
+typedef struct brim_file_digest {
+  uint64_t bytes, hash;
+} brim_file_digest;
+
+/* Writes `path` (not atomic by itself), synced to disk; on failure the file is removed. Tensors keep their
+ * order, but those with wider elements come first, so that each starts at a multiple of its element.
+ * `metadata`: pairs key, value, ..., NULL; may be NULL. `digest` may be NULL. EIO with the path and the system's
+ * reason; EINVAL for names given twice. */
 brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
-                                   const char *const *metadata);
+                                   const char *const *metadata, brim_file_digest *digest);
 /* Maps and checks a file: header length, JSON, dtypes, shapes, offsets that cover the data without gap
- * or overlap. ELOAD naming what is wrong. */
+ * or overlap. ELOAD naming what is wrong, also for dtypes and ranks that brim does not have. */
 typedef struct brim_safetensors brim_safetensors;
 brim_status brim_safetensors_open(const char *path, brim_safetensors **out);
-void brim_safetensors_close(brim_safetensors *file);
+/* The same for bytes in memory, which must outlive *out; `path` is for messages. */
+brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *path, brim_safetensors **out);
+void brim_safetensors_close(brim_safetensors *file); /* NULL is a no-op */
 size_t brim_safetensors_count(const brim_safetensors *file);
-const brim_safetensor *brim_safetensors_at(const brim_safetensors *file, size_t i);
+const brim_safetensor *brim_safetensors_at(const brim_safetensors *file, size_t i); /* in the order of the data */
 const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const char *name); /* NULL if absent */
 #endif

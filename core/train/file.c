@@ -1,0 +1,105 @@
+/* Files and folders, with every system call checked. See file.h. */
+#include "train/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* Linux takes at most 2 GiB in one write */
+
+brim_status brim_path_join(char *out, const char *folder, const char *name)
+{
+  const int length = snprintf(out, BRIM_PATH_MAX, "%s/%s", folder, name);
+  if (length < 0 || length >= BRIM_PATH_MAX)
+    return brim_fail(BRIM_EINVAL, "path '%.200s.../%s' is longer than %d bytes", folder, name, BRIM_PATH_MAX - 1);
+  return BRIM_OK;
+}
+
+brim_status brim_file_create(const char *path, int *fd)
+{
+  *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
+  return BRIM_OK;
+}
+
+brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes)
+{
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t n = write(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    from += n;
+    bytes -= (size_t)n;
+  }
+  return BRIM_OK;
+}
+
+/* fsync may be interrupted on network file systems. */
+static int sync_fd(int fd)
+{
+  int result;
+  do result = fsync(fd);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+brim_status brim_file_finish(int fd, const char *path)
+{
+  brim_status status = BRIM_OK;
+  if (sync_fd(fd) != 0) status = brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", path, strerror(errno));
+  /* An interrupted close has closed the descriptor, and the bytes are on the disk already. */
+  if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
+    status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));
+  return status;
+}
+
+brim_status brim_file_write(const char *path, const char *text, size_t bytes)
+{
+  int fd;
+  BRIM_TRY(brim_file_create(path, &fd));
+  brim_status status = brim_file_write_all(fd, path, text, bytes);
+  if (status == BRIM_OK)
+    status = brim_file_finish(fd, path);
+  else
+    close(fd);
+  if (status != BRIM_OK) unlink(path);
+  return status;
+}
+
+brim_status brim_folder_sync(const char *path)
+{
+  const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return brim_fail(BRIM_EIO, "cannot open folder '%s': %s", path, strerror(errno));
+  brim_status status = BRIM_OK;
+  if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+    status = brim_fail(BRIM_EIO, "cannot sync folder '%s' to disk: %s", path, strerror(errno));
+  close(fd); /* nothing was written through it */
+  return status;
+}
+
+bool brim_folder_remove(const char *path)
+{
+  DIR *folder = opendir(path);
+  if (!folder) return errno == ENOENT;
+  int problem = 0;
+  for (const struct dirent *entry; (entry = readdir(folder));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT) problem = errno;
+  }
+  closedir(folder);
+  if (rmdir(path) == 0) return true;
+  if (problem) errno = problem;
+  return false;
+}
+
+bool brim_is_folder(const char *path)
+{
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}

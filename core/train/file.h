@@ -1,0 +1,28 @@
+/* Writing files so that a failure or a kill leaves either the old bytes or the new ones. Paths are at most
+ * BRIM_PATH_MAX bytes with the NUL. Every call that can fail for want of space or permission is checked. */
+#ifndef BRIM_TRAIN_FILE_H
+#define BRIM_TRAIN_FILE_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "brim/status.h"
+
+#define BRIM_PATH_MAX 4096
+
+/* "<folder>/<name>" into `out`, which holds BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
+brim_status brim_path_join(char *out, const char *folder, const char *name);
+/* Makes or empties a file for writing; EIO with the path and the system's reason, also in the next two. */
+brim_status brim_file_create(const char *path, int *fd);
+/* Writes all of it, however many calls that takes. */
+brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);
+/* Puts the bytes on the disk and closes; the descriptor is closed in every case. */
+brim_status brim_file_finish(int fd, const char *path);
+/* A whole file, synced; removed again on failure. */
+brim_status brim_file_write(const char *path, const char *text, size_t bytes);
+/* Puts a folder's entries on the disk. File systems that cannot sync a folder are left alone. */
+brim_status brim_folder_sync(const char *path);
+/* Deletes a folder of plain files. Leaves the thread's error text alone, because it cleans up after errors.
+ * False, with errno, if something of it remains; a folder that is not there is fine. */
+bool brim_folder_remove(const char *path);
+bool brim_is_folder(const char *path);
+#endif

@@ -1,0 +1,401 @@
+/* Reading and writing safetensors, as strict as the format's own library: the header is at most 100 MB of JSON
+ * without duplicate keys, and the tensors' byte ranges cover the data exactly once. A file is mapped; the
+ * table of tensors points into the mapping. */
+#include "train/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "train/file.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie in memory");
+
+#define LENGTH_BYTES 8
+#define HEADER_BYTES_MAX 100000000u /* of the format */
+#define METADATA_KEY "__metadata__"
+
+/* ---- writing ---- */
+
+typedef struct sink {
+  int fd;
+  const char *path;
+  brim_file_digest digest;
+} sink;
+
+static brim_status sink_put(sink *to, const void *data, size_t bytes)
+{
+  to->digest.bytes += bytes;
+  to->digest.hash = brim_hash(to->digest.hash, data, bytes);
+  return brim_file_write_all(to->fd, to->path, data, bytes);
+}
+
+static uint64_t tensor_bytes(const brim_safetensor *tensor)
+{
+  return (uint64_t)brim_shape_count(&tensor->shape) * brim_dtype_bytes(tensor->dtype);
+}
+
+static json_t *describe(const brim_safetensor *tensor, uint64_t begin)
+{
+  json_t *shape = json_array();
+  for (int32_t i = 0; i < tensor->shape.rank; i++) json_array_append_new(shape, json_integer(tensor->shape.dim[i]));
+  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", brim_dtype_name(tensor->dtype), "shape", shape, "data_offsets",
+                   (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
+}
+
+/* Wider elements first: then every tensor is aligned to its elements without any padding. */
+static const uint32_t width_order[] = {8, 4, 1};
+#define WIDTHS (sizeof width_order / sizeof width_order[0])
+
+static brim_status build_header(const char *path, const brim_safetensor *tensor, size_t count,
+                                const char *const *metadata, json_t *header)
+{
+  if (metadata && metadata[0]) {
+    json_t *map = json_object();
+    for (size_t i = 0; metadata[i]; i += 2) json_object_set_new(map, metadata[i], json_string(metadata[i + 1]));
+    json_object_set_new(header, METADATA_KEY, map);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (brim_dtype_bytes(tensor[i].dtype) == 0)
+      return brim_fail(BRIM_EINVAL, "cannot write '%s': '%s' has no known dtype", path, tensor[i].name);
+  uint64_t offset = 0;
+  for (size_t w = 0; w < WIDTHS; w++) {
+    for (size_t i = 0; i < count; i++) {
+      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
+      if (json_object_get(header, tensor[i].name) || strcmp(tensor[i].name, METADATA_KEY) == 0)
+        return brim_fail(BRIM_EINVAL, "cannot write '%s': two tensors have the name '%s'", path, tensor[i].name);
+      if (json_object_set_new(header, tensor[i].name, describe(&tensor[i], offset)) != 0)
+        return brim_fail(BRIM_EINVAL, "cannot write '%s': the name of tensor %zu is not valid UTF-8", path, i);
+      offset += tensor_bytes(&tensor[i]);
+    }
+  }
+  return BRIM_OK;
+}
+
+/* The length and the JSON, filled with spaces so that the data starts at a multiple of 8. */
+static brim_status put_header(sink *to, const json_t *header)
+{
+  char *json = json_dumps(header, JSON_COMPACT);
+  if (!json) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", to->path);
+  const size_t length = strlen(json), padding = (8 - length % 8) % 8;
+  const uint64_t total = length + padding;
+  brim_status status = BRIM_OK;
+  if (total > HEADER_BYTES_MAX)
+    status = brim_fail(BRIM_EINVAL, "cannot write '%s': its header would be longer than 100 MB", to->path);
+  if (status == BRIM_OK) status = sink_put(to, &total, sizeof total);
+  if (status == BRIM_OK) status = sink_put(to, json, length);
+  if (status == BRIM_OK && padding > 0) status = sink_put(to, "        ", padding);
+  free(json);
+  return status;
+}
+
+static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count)
+{
+  for (size_t w = 0; w < WIDTHS; w++)
+    for (size_t i = 0; i < count; i++)
+      if (brim_dtype_bytes(tensor[i].dtype) == width_order[w])
+        BRIM_TRY(sink_put(to, tensor[i].data, tensor_bytes(&tensor[i])));
+  return BRIM_OK;
+}
+
+brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
+                                   const char *const *metadata, brim_file_digest *digest)
+{
+  sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
+  json_t *header = json_object();
+  if (!header) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", path);
+  brim_status status = build_header(path, tensor, count, metadata, header);
+  if (status == BRIM_OK) status = brim_file_create(path, &to.fd);
+  if (status == BRIM_OK) {
+    status = put_header(&to, header);
+    if (status == BRIM_OK) status = put_data(&to, tensor, count);
+    if (status == BRIM_OK)
+      status = brim_file_finish(to.fd, path);
+    else
+      close(to.fd);
+    if (status != BRIM_OK) unlink(path);
+  }
+  json_decref(header);
+  if (status == BRIM_OK && digest) *digest = to.digest;
+  return status;
+}
+
+/* ---- reading ---- */
+
+typedef struct entry {
+  brim_safetensor tensor;
+  uint64_t begin, end; /* bytes, from the start of the data */
+  size_t order;        /* in the header: empty tensors may share an offset */
+} entry;
+
+struct brim_safetensors {
+  void *map; /* NULL: the bytes are the caller's */
+  size_t map_bytes;
+  brim_arena arena;
+  brim_safetensor *tensor;         /* in the order of the data */
+  const brim_safetensor **by_name; /* sorted */
+  size_t count;
+};
+
+/* A complaint: BAD("format", path, arguments of the format...). */
+#define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not a safetensors file that brim can read: " __VA_ARGS__)
+
+/* A name for a message: it may come from a broken file, so only its start. */
+#define NAME "tensor '%.200s'"
+
+static brim_status parse_dtype(const char *path, const char *name, const json_t *value, uint32_t *dtype)
+{
+  const char *text = json_string_value(value);
+  if (!text) return BAD(NAME " has no dtype", path, name);
+  for (uint32_t i = BRIM_DTYPE_F32; i <= BRIM_DTYPE_U8; i++) {
+    if (strcmp(text, brim_dtype_name(i)) != 0) continue;
+    *dtype = i;
+    return BRIM_OK;
+  }
+  return BAD(NAME " has dtype %.20s; brim reads F32, F64, I32 and U8", path, name, text);
+}
+
+/* Also the bytes that the shape asks for, which a hostile file makes overflow. */
+static brim_status parse_shape(const char *path, const char *name, const json_t *value, brim_safetensor *tensor,
+                               uint64_t *bytes)
+{
+  if (!json_is_array(value)) return BAD(NAME " has no shape", path, name);
+  const size_t rank = json_array_size(value);
+  if (rank > BRIM_DIMS_MAX)
+    return BAD(NAME " has %zu dimensions; brim reads up to %d", path, name, rank, BRIM_DIMS_MAX);
+  tensor->shape.rank = (int32_t)rank;
+  int64_t total = brim_dtype_bytes(tensor->dtype);
+  for (size_t i = 0; i < rank; i++) {
+    const json_t *dim = json_array_get(value, i);
+    tensor->shape.dim[i] = json_integer_value(dim);
+    if (!json_is_integer(dim) || tensor->shape.dim[i] < 0)
+      return BAD("dimension %zu of " NAME " is not a whole number from 0", path, i, name);
+    if (__builtin_mul_overflow(total, tensor->shape.dim[i], &total))
+      return BAD("the size of " NAME " overflows", path, name);
+  }
+  *bytes = (uint64_t)total;
+  return BRIM_OK;
+}
+
+static brim_status parse_offsets(const char *path, const char *name, const json_t *value, entry *out)
+{
+  const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
+  if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+      json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+    return BAD("data_offsets of " NAME " are not two ascending numbers", path, name);
+  out->begin = (uint64_t)json_integer_value(begin);
+  out->end = (uint64_t)json_integer_value(end);
+  return BRIM_OK;
+}
+
+static brim_status parse_entry(const char *path, const char *name, const json_t *value, entry *out)
+{
+  uint64_t bytes = 0;
+  if (!json_is_object(value)) return BAD(NAME " is not described by an object", path, name);
+  BRIM_TRY(parse_dtype(path, name, json_object_get(value, "dtype"), &out->tensor.dtype));
+  BRIM_TRY(parse_shape(path, name, json_object_get(value, "shape"), &out->tensor, &bytes));
+  BRIM_TRY(parse_offsets(path, name, json_object_get(value, "data_offsets"), out));
+  if (out->end - out->begin != bytes)
+    return BAD(NAME " has %llu bytes, but its shape and dtype need %llu", path, name,
+               (unsigned long long)(out->end - out->begin), (unsigned long long)bytes);
+  return BRIM_OK;
+}
+
+static brim_status check_metadata(const char *path, json_t *map)
+{
+  const char *key;
+  json_t *value;
+  if (!json_is_object(map)) return BAD(METADATA_KEY " is not an object", path);
+  json_object_foreach(map, key, value)
+  {
+    if (!json_is_string(value)) return BAD(METADATA_KEY " '%.200s' is not a string", path, key);
+  }
+  return BRIM_OK;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+  const entry *x = a, *y = b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  if (x->end != y->end) return x->end < y->end ? -1 : 1;
+  return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* `entries`, sorted, lie back to back and end where the data ends. */
+static brim_status check_cover(const char *path, const entry *entries, size_t count, uint64_t data_bytes)
+{
+  uint64_t expected = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (entries[i].begin != expected)
+      return BAD(NAME " starts at byte %llu of the data, but the tensors before it end at byte %llu (%s)", path,
+                 entries[i].tensor.name, (unsigned long long)entries[i].begin, (unsigned long long)expected,
+                 entries[i].begin < expected ? "they overlap" : "a gap");
+    expected = entries[i].end;
+  }
+  if (expected == data_bytes) return BRIM_OK;
+  return BAD("its tensors take %llu bytes, but %llu follow the header (%s)", path, (unsigned long long)expected,
+             (unsigned long long)data_bytes, data_bytes < expected ? "the file is cut short" : "bytes are left over");
+}
+
+static brim_status read_entries(const char *path, json_t *header, brim_arena *arena, entry *entries, size_t *count)
+{
+  const char *name;
+  json_t *value;
+  json_object_foreach(header, name, value)
+  {
+    if (strcmp(name, METADATA_KEY) == 0) {
+      BRIM_TRY(check_metadata(path, value));
+      continue;
+    }
+    entry *e = &entries[*count];
+    BRIM_TRY(parse_entry(path, name, value, e));
+    e->tensor.name = brim_arena_string(arena, name);
+    e->order = (*count)++;
+  }
+  return BRIM_OK;
+}
+
+static brim_status parse_json(const char *path, const char *text, size_t bytes, json_t **out)
+{
+  json_error_t problem;
+  if (bytes == 0 || text[0] != '{') return BAD("its header does not start with '{'", path);
+  *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+  if (!*out) return BAD("byte %d of its header: %.200s", path, problem.position, problem.text);
+  return BRIM_OK;
+}
+
+static brim_status header_extent(const char *path, const unsigned char *bytes, size_t size, uint64_t *length)
+{
+  if (size < LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
+  memcpy(length, bytes, sizeof *length);
+  if (*length > HEADER_BYTES_MAX)
+    return BAD("its header claims %llu bytes; 100 MB is the most", path, (unsigned long long)*length);
+  if (*length > size - LENGTH_BYTES)
+    return BAD("its header claims %llu bytes, but the file ends after %zu", path, (unsigned long long)*length, size);
+  return BRIM_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+  return strcmp((*(const brim_safetensor *const *)a)->name, (*(const brim_safetensor *const *)b)->name);
+}
+
+static void index_tensors(brim_safetensors *file, const entry *entries, size_t count, const unsigned char *data)
+{
+  file->tensor = BRIM_ARENA_NEW(&file->arena, brim_safetensor, count + 1);
+  file->by_name = BRIM_ARENA_NEW(&file->arena, const brim_safetensor *, count + 1);
+  file->count = count;
+  for (size_t i = 0; i < count; i++) {
+    file->tensor[i] = entries[i].tensor;
+    file->tensor[i].data = data + entries[i].begin;
+    file->by_name[i] = &file->tensor[i];
+  }
+  if (count > 1) qsort(file->by_name, count, sizeof file->by_name[0], compare_names);
+}
+
+static brim_status load_header(const char *path, json_t *header, const unsigned char *data, uint64_t data_bytes,
+                               brim_safetensors *file)
+{
+  entry *entries = brim_xcalloc(json_object_size(header) + 1, sizeof *entries);
+  size_t count = 0;
+  brim_status status = read_entries(path, header, &file->arena, entries, &count);
+  if (status == BRIM_OK) {
+    if (count > 1) qsort(entries, count, sizeof *entries, compare_entries);
+    status = check_cover(path, entries, count, data_bytes);
+  }
+  if (status == BRIM_OK) index_tensors(file, entries, count, data);
+  free(entries);
+  return status;
+}
+
+brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *path, brim_safetensors **out)
+{
+  uint64_t length = 0;
+  json_t *header = NULL;
+  BRIM_TRY(header_extent(path, bytes, size, &length));
+  const unsigned char *start = (const unsigned char *)bytes + LENGTH_BYTES;
+  BRIM_TRY(parse_json(path, (const char *)start, length, &header));
+  brim_safetensors *file = brim_xcalloc(1, sizeof *file);
+  const brim_status status = load_header(path, header, start + length, size - LENGTH_BYTES - length, file);
+  json_decref(header);
+  if (status != BRIM_OK)
+    brim_safetensors_close(file);
+  else
+    *out = file;
+  return status;
+}
+
+static brim_status map_file(const char *path, void **map, size_t *bytes)
+{
+  struct stat info;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  brim_status status = BRIM_OK;
+  if (fstat(fd, &info) != 0)
+    status = brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
+  else if (!S_ISREG(info.st_mode))
+    status = BAD("it is not a plain file", path);
+  else if (info.st_size < LENGTH_BYTES)
+    status = BAD("it has only %lld bytes", path, (long long)info.st_size);
+  if (status == BRIM_OK) {
+    *bytes = (size_t)info.st_size;
+    *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (*map == MAP_FAILED) status = brim_fail(BRIM_ELOAD, "cannot map '%s': %s", path, strerror(errno));
+  }
+  close(fd);
+  return status;
+}
+
+brim_status brim_safetensors_open(const char *path, brim_safetensors **out)
+{
+  void *map = NULL;
+  size_t bytes = 0;
+  BRIM_TRY(map_file(path, &map, &bytes));
+  const brim_status status = brim_safetensors_parse(map, bytes, path, out);
+  if (status != BRIM_OK) {
+    munmap(map, bytes);
+    return status;
+  }
+  (*out)->map = map;
+  (*out)->map_bytes = bytes;
+  return BRIM_OK;
+}
+
+void brim_safetensors_close(brim_safetensors *file)
+{
+  if (!file) return;
+  if (file->map) munmap(file->map, file->map_bytes);
+  brim_arena_release(&file->arena);
+  free(file);
+}
+
+size_t brim_safetensors_count(const brim_safetensors *file)
+{
+  return file->count;
+}
+const brim_safetensor *brim_safetensors_at(const brim_safetensors *file, size_t i)
+{
+  return &file->tensor[i];
+}
+
+const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const char *name)
+{
+  size_t low = 0, high = file->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const int order = strcmp(file->by_name[middle]->name, name);
+    if (order == 0) return file->by_name[middle];
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
