@@ -2,7 +2,7 @@
  *
  * Parsed with libyaml. Refused, with position: duplicate keys, merge keys, recursive aliases, more than
  * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are
- * not plain scalars, several documents. The same trees hold the values of command-line overrides. */
+ * not scalars, tags, several documents. The same trees hold the values of command-line overrides. */
 #ifndef BRIM_CONFIG_YAML_H
 #define BRIM_CONFIG_YAML_H
 #include <stdbool.h>
@@ -24,22 +24,33 @@ typedef struct brim_yaml_origin {
 
 typedef struct brim_yaml {
   enum brim_yaml_kind kind;
-  const char *scalar; /* SCALAR: its text, NUL-terminated; never NULL */
-  bool quoted;        /* SCALAR: 'x', "x" or a block: always a string */
-  const char **key;   /* MAP: `count` keys */
+  const char *scalar;      /* SCALAR: its text, NUL-terminated; never NULL */
+  bool quoted;             /* SCALAR: 'x', "x" or a block: always a string */
+  const char **key;        /* MAP: `count` keys */
   struct brim_yaml **item; /* MAP and LIST: `count` children */
   size_t count, room;
   brim_yaml_origin origin;
+  int key_line, key_column; /* where its key stands, for the child of a map in a file; else 0 */
 } brim_yaml;
+
+#define BRIM_YAML_BYTES_MAX ((size_t)1 << 20) /* of a file */
+#define BRIM_YAML_NODES_MAX 10000             /* keys and values, after expansion of aliases */
+#define BRIM_YAML_DEPTH_MAX 64                /* maps and lists inside each other */
+#define BRIM_YAML_KEY_BYTES_MAX 200
 
 /* Everything lives in `arena`. ECONFIG with the position; ELOAD if the file cannot be read. */
 brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out);
 brim_status brim_yaml_parse(brim_arena *arena, const char *text, size_t bytes, const char *file, brim_yaml **out);
+/* The same for text that is not a file (a word of the command line, a default): every node, and every error, has the
+ * origin given. */
+brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml_origin origin, brim_yaml **out);
 
 brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origin origin);
 brim_yaml *brim_yaml_map(brim_arena *arena, brim_yaml_origin origin);
-brim_yaml *brim_yaml_get(const brim_yaml *map, const char *key);          /* NULL if absent */
-brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted); /* "a.b.0" */
+brim_yaml *brim_yaml_list(brim_arena *arena, brim_yaml_origin origin);
+void brim_yaml_append(brim_arena *arena, brim_yaml *list, brim_yaml *value);
+brim_yaml *brim_yaml_get(const brim_yaml *map, const char *key);                          /* NULL if absent */
+brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted);                 /* "a.b.0" */
 void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value); /* adds or replaces */
 bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);

@@ -1,0 +1,29 @@
+/* Decoding UTF-8 strictly, as RFC 3629 defines it. */
+#include "config/utf8.h"
+
+int32_t brim_utf8_next(const char **s, const char *end)
+{
+  const unsigned char *p = (const unsigned char *)*s;
+  const int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+  if (length == 0 || end - *s < length) return -1;
+  int32_t c = length == 1 ? p[0] : p[0] & (0x7f >> length);
+  for (int i = 1; i < length; i++) {
+    if ((p[i] & 0xc0) != 0x80) return -1;
+    c = c << 6 | (p[i] & 0x3f);
+  }
+  if ((length == 3 && c < 0x800) || (length == 4 && c < 0x10000) || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
+    return -1;
+  *s += length;
+  return c;
+}
+
+bool brim_utf8_is_yaml(int32_t c)
+{
+  return c == '\t' || c == '\n' || c == '\r' || (c >= 0x20 && c < 0x7f) || c == 0x85 ||
+         (c >= 0xa0 && c <= 0xfffd && c != 0xfeff) || c >= 0x10000;
+}
+
+bool brim_utf8_is_break(int32_t c)
+{
+  return c == '\n' || c == '\r' || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
