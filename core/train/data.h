@@ -20,25 +20,45 @@ uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
 
 enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
 
+#define BRIM_DATA_CHANNELS_MAX 64 /* with a mean and deviation of their own */
+
 /* An opened dataset and its parts. Validation samples are the last round(count * fraction) of the
- * training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0). */
+ * training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0); training samples are the first
+ * num_train_samples of the others, or all of them. */
 typedef struct brim_data {
+  const brim_plugin *plugin;
   const brim_dataset_ops *ops;
   void *self;
   brim_dataset_info train, test; /* of the splits; test.count = 0 if there is no test split */
   int64_t count[3];              /* samples of each part */
   brim_permutation split;
   uint64_t seed;
-  int64_t elements;              /* values of one sample */
+  int64_t elements;                /* values of one sample */
+  int64_t channels, rows, columns; /* of one sample; [F] counts as one channel with one row */
+  uint64_t scratch_bytes;          /* one raw sample */
   const brim_settings *settings;
-  float scale[64], shift[64];    /* per channel: x * scale + shift, from mean, std and dtype */
+  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
+  int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
+  struct brim_data_opening *opening; /* between open_start and open_finish */
 } brim_data;
 
-/* [init] Opens the splits, checks them against each other and against the settings. EINVAL/ECONFIG/ELOAD. */
+/* [init] Opens the splits, checks them against each other and against the settings. ECONFIG/ELOAD.
+ * Nothing has to be given back but the plugin's instance. */
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] The same from what the dataset can tell at once (see brim_dataset_ops.describe), for plans: shapes, classes
+ * and counts are there and the settings are checked, but no sample can be read. A dataset that must be opened
+ * for that is opened. */
+brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] brim_data_open in two halves, so that files are read while the caller builds graphs and kernels: the
+ * first describes and starts a thread that opens, the second waits for it and says how it went. Between them
+ * samples cannot be read and the plugin's instance must not be touched; after a successful start, finish must
+ * be called before the instance is destroyed. */
+brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+brim_status brim_data_open_finish(brim_data *data);
 /* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
- * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64) and the label, checked
- * against the number of classes. `scratch` holds one raw sample. */
+ * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way)
+ * and the label, checked against the number of classes. `scratch` has room for `scratch_bytes`. Does not
+ * allocate. EINVAL for a sample outside the part; ELOAD for a label out of range; what the dataset says. */
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, int32_t *label);
 
@@ -48,7 +68,7 @@ typedef struct brim_span {
   int64_t epoch, first, count; /* samples first .. first+count-1 of the part */
 } brim_span;
 /* Gives the span of micro-batch number `sequence` (0, 1, ...); count 0 ends the stream. Called under
- * the loader's lock, in order. */
+ * the loader's lock, in order, once each, up to `slots` ahead of what was taken; not after the end. */
 typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
 
 typedef struct brim_batch {
@@ -60,18 +80,21 @@ typedef struct brim_batch {
 typedef struct brim_loader brim_loader;
 typedef struct brim_loader_options {
   const brim_data *data;
-  int64_t batch_max;  /* samples in the largest micro-batch */
+  int64_t batch_max; /* samples in the largest micro-batch */
   uint32_t real;
-  int32_t threads;    /* 0: decoded by the caller, when asked */
-  int32_t slots;      /* micro-batches decoded ahead, at least 2 */
+  int32_t threads; /* 0: decoded by the caller, when asked */
+  int32_t slots;   /* micro-batches held, the one in use among them; at least 2. For all threads to work
+                      while one is in use: threads + 1 */
   brim_span_fn next;
   void *context;
 } brim_loader_options;
-/* [init] Host memory that a loader with these options takes, to the byte. */
+/* [init] Host memory that a loader with these options takes, to the byte (its threads' stacks aside);
+ * UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_loader_bytes(const brim_loader_options *options);
+/* [init] The data must stay opened until close. EINVAL, ENOMEM_HOST. */
 brim_status brim_loader_open(const brim_loader_options *options, brim_loader **out);
 /* [step] Waits for the next micro-batch; *out is valid until the next call. NULL at the end of the stream. Does not
- * allocate. An error of a sample arrives with the micro-batch that holds it. */
+ * allocate. An error of a sample arrives in place of the micro-batch that holds it; the next call goes on behind it. */
 brim_status brim_loader_next(brim_loader *loader, const brim_batch **out);
 /* Stops the threads and frees; NULL is a no-op. */
 void brim_loader_close(brim_loader *loader);

@@ -20,7 +20,9 @@ typedef struct brim_dataset_ops {
    * serve. ELOAD with the file's name and the reason; ENOTSUP if there is no such split. Opening
    * another split keeps those opened before. */
   brim_status (*open)(void *self, const char *split);
-  /* [init] Describes an opened split. Strings live until destroy. */
+  /* [init] Describes a split. One that is not open yet: from what can be had at once, such as a file's
+   * header, so that `brim plan` need not open it; or EINVAL if that is not possible. ENOTSUP if there is no
+   * such split. Strings live until destroy. */
   brim_status (*describe)(const void *self, const char *split, brim_dataset_info *out);
   /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values` and
    * its label. Must not allocate. */

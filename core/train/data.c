@@ -1,0 +1,395 @@
+/* A dataset cut into parts, and its samples made ready: index, read, crop, mirror, normalise.
+ *
+ * A sample of training position i in an epoch is sample split(shuffle_epoch(i)) of the dataset's training
+ * split. What is done to it at random is drawn from one Philox block of (seed, epoch, that index), so
+ * nothing depends on who decodes it, or when. */
+#include "train/data.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brim/random.h"
+#include "graph/graph.h"
+
+#define ELEMENTS_MAX ((int64_t)1 << 40)
+
+static const char *const train_split = "train", *const test_split = "test";
+
+/* ---- Opening and checking ---- */
+
+static brim_status check_info(const brim_data *data, const char *split, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  char shape[96];
+  if (info->count < 1)
+    return brim_fail(BRIM_ELOAD, "the %s split of dataset '%s' is empty: it has 0 samples", split, id);
+  if (info->classes < 2)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " class%s; at least 2 are needed", id, info->classes,
+                     info->classes == 1 ? "" : "es");
+  if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
+                     brim_dtype_name(info->dtype));
+  if (info->sample.rank != 1 && info->sample.rank != 3)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has samples of %d dimensions; [channels,rows,columns] and [features] can "
+                     "be used",
+                     id, info->sample.rank);
+  int64_t elements = 1;
+  for (int32_t i = 0; i < info->sample.rank; i++)
+    if (info->sample.dim[i] < 1 || __builtin_mul_overflow(elements, info->sample.dim[i], &elements) ||
+        elements > ELEMENTS_MAX)
+      return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of an impossible shape, %s", id,
+                       brim_shape_format(shape, sizeof shape, &info->sample));
+  return BRIM_OK;
+}
+
+static brim_status describe_split(const brim_data *data, const char *split, brim_dataset_info *info)
+{
+  *info = (brim_dataset_info){0};
+  BRIM_TRY(data->ops->describe(data->self, split, info));
+  return check_info(data, split, info);
+}
+
+static brim_status check_same(const brim_data *data)
+{
+  const brim_dataset_info *a = &data->train, *b = &data->test;
+  char train[96], test[96];
+  bool same = a->sample.rank == b->sample.rank;
+  for (int32_t i = 0; same && i < a->sample.rank; i++) same = a->sample.dim[i] == b->sample.dim[i];
+  if (!same)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training samples are %s, test samples %s",
+                     data->plugin->id, brim_shape_format(train, sizeof train, &a->sample),
+                     brim_shape_format(test, sizeof test, &b->sample));
+  if (a->dtype != b->dtype || a->classes != b->classes)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training has %" PRId64
+                     " classes and %s values, test %" PRId64 " and %s",
+                     data->plugin->id, a->classes, brim_dtype_name(a->dtype), b->classes, brim_dtype_name(b->dtype));
+  return BRIM_OK;
+}
+
+static brim_status check_list(const brim_data *data, const char *key, const brim_list *list)
+{
+  if (list->count > 1 && list->count != (size_t)data->channels)
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' has %zu numbers, but the samples have %" PRId64 " channel%s; give 1 or as many "
+                     "as channels",
+                     key, list->count, data->channels, data->channels == 1 ? "" : "s");
+  if (list->count > BRIM_DATA_CHANNELS_MAX)
+    return brim_fail(BRIM_ECONFIG, "'%s' has %zu numbers; at most %d are possible", key, list->count,
+                     BRIM_DATA_CHANNELS_MAX);
+  for (size_t i = 0; i < list->count; i++)
+    if (!isfinite(list->item[i])) return brim_fail(BRIM_ECONFIG, "'%s': number %zu is not finite", key, i + 1);
+  return BRIM_OK;
+}
+
+static double item_of(const brim_list *list, int32_t channel, double otherwise)
+{
+  return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
+}
+
+/* (x / 255 - mean) / std for bytes, (x - mean) / std for floats, as one multiplication and one addition. */
+static brim_status set_normalisation(brim_data *data)
+{
+  const brim_list *mean = &data->settings->dataset.mean, *std = &data->settings->dataset.std;
+  BRIM_TRY(check_list(data, "dataset.mean", mean));
+  BRIM_TRY(check_list(data, "dataset.std", std));
+  const double unit = data->train.dtype == BRIM_DTYPE_U8 ? 255 : 1;
+  data->channel_step = mean->count > 1 || std->count > 1;
+  const int32_t channels = data->channel_step ? (int32_t)data->channels : 1;
+  for (int32_t c = 0; c < channels; c++) {
+    const double s = item_of(std, c, 1);
+    if (!(s > 0)) return brim_fail(BRIM_ECONFIG, "'dataset.std' must be greater than 0, got %g", s);
+    data->scale[c] = (float)(1 / (unit * s));
+    data->shift[c] = (float)(-item_of(mean, c, 0) / s);
+  }
+  return BRIM_OK;
+}
+
+static brim_status set_parts(brim_data *data)
+{
+  const int64_t total = data->train.count, want = data->settings->training.num_train_samples;
+  const double fraction = data->settings->dataset.validation_fraction;
+  const int64_t validation = llround((double)total * fraction);
+  if (fraction > 0 && validation == 0)
+    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which of %" PRId64 " samples is none",
+                     fraction, total);
+  if (validation >= total)
+    return brim_fail(BRIM_ECONFIG,
+                     "'dataset.validation_fraction' is %g, which of %" PRId64 " samples leaves none to train on",
+                     fraction, total);
+  if (want > total - validation)
+    return brim_fail(BRIM_ECONFIG,
+                     "'training.num_train_samples' is %" PRId64 ", but there are %" PRId64 " to train on (0 takes all)",
+                     want, total - validation);
+  data->count[BRIM_PART_TRAIN] = want > 0 ? want : total - validation;
+  data->count[BRIM_PART_VALIDATION] = validation;
+  data->count[BRIM_PART_TEST] = data->test.count;
+  brim_permutation_init(&data->split, data->seed, BRIM_STREAM_SPLIT, 0, (uint64_t)total);
+  return BRIM_OK;
+}
+
+static brim_status check_augment(const brim_data *data)
+{
+  const brim_augment_settings *a = &data->settings->augment;
+  char shape[96];
+  if (data->train.sample.rank == 3 || (!a->flip && a->crop_padding == 0)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'%s' needs images, but the samples of dataset '%s' have shape %s",
+                   a->flip ? "augment.flip" : "augment.crop_padding", data->plugin->id,
+                   brim_shape_format(shape, sizeof shape, &data->train.sample));
+}
+
+/* All that follows from descriptions and settings. */
+static brim_status describe(brim_data *data)
+{
+  BRIM_TRY(describe_split(data, train_split, &data->train));
+  brim_status status = describe_split(data, test_split, &data->test);
+  if (status == BRIM_ENOTSUP)
+    data->test = (brim_dataset_info){0};
+  else
+    BRIM_TRY(status);
+  if (status == BRIM_OK) BRIM_TRY(check_same(data));
+
+  const brim_shape *s = &data->train.sample;
+  data->elements = brim_shape_count(s);
+  data->channels = s->rank == 3 ? s->dim[0] : 1;
+  data->rows = s->rank == 3 ? s->dim[1] : 1;
+  data->columns = s->rank == 3 ? s->dim[2] : s->dim[0];
+  data->scratch_bytes = (uint64_t)data->elements * brim_dtype_bytes(data->train.dtype);
+  BRIM_TRY(set_normalisation(data));
+  BRIM_TRY(check_augment(data));
+  return set_parts(data);
+}
+
+static brim_status open_splits(const brim_dataset_ops *ops, void *self)
+{
+  BRIM_TRY(ops->open(self, train_split));
+  const brim_status status = ops->open(self, test_split);
+  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+}
+
+static void start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
+{
+  *data = (brim_data){
+      .plugin = plugin, .ops = plugin->ops, .self = self, .settings = settings, .seed = (uint64_t)settings->seed};
+}
+
+static brim_status open_and_describe(brim_data *data)
+{
+  BRIM_TRY(open_splits(data->ops, data->self));
+  return describe(data);
+}
+
+brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
+{
+  start(data, plugin, self, settings);
+  const brim_status status = describe(data); /* what is wrong with settings shows before files are read */
+  return status == BRIM_OK || status == BRIM_EINVAL ? open_and_describe(data) : status;
+}
+
+brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
+{
+  start(data, plugin, self, settings);
+  const brim_status status = describe(data);
+  return status == BRIM_EINVAL ? open_and_describe(data) : status;
+}
+
+/* ---- Opening aside ---- */
+
+struct brim_data_opening {
+  pthread_t thread;
+  const brim_dataset_ops *ops;
+  void *self;
+  brim_status status;
+  char error[4096];
+};
+
+static void *open_aside(void *context)
+{
+  struct brim_data_opening *o = context;
+  o->status = open_splits(o->ops, o->self);
+  if (o->status != BRIM_OK) snprintf(o->error, sizeof o->error, "%s", brim_error_text());
+  return NULL;
+}
+
+brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
+{
+  start(data, plugin, self, settings);
+  const brim_status status = describe(data);
+  if (status == BRIM_EINVAL) return open_and_describe(data);
+  BRIM_TRY(status);
+  struct brim_data_opening *o = calloc(1, sizeof *o);
+  if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
+  o->ops = data->ops;
+  o->self = self;
+  sigset_t all, before; /* signals are the main thread's */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = pthread_create(&o->thread, NULL, open_aside, o);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) { /* then here and now */
+    free(o);
+    return open_and_describe(data);
+  }
+  data->opening = o;
+  return BRIM_OK;
+}
+
+brim_status brim_data_open_finish(brim_data *data)
+{
+  struct brim_data_opening *o = data->opening;
+  if (!o) return BRIM_OK;
+  pthread_join(o->thread, NULL);
+  data->opening = NULL;
+  const brim_status status = o->status;
+  if (status != BRIM_OK) brim_fail(status, "%s", o->error);
+  free(o);
+  BRIM_TRY(status);
+  const brim_data before = *data;
+  BRIM_TRY(describe(data));
+  if (before.train.count != data->train.count || before.test.count != data->test.count ||
+      before.elements != data->elements || before.train.classes != data->train.classes)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' changed while it was being opened", data->plugin->id);
+  return BRIM_OK;
+}
+
+/* ---- Samples ---- */
+
+/* Where the picture that is made lies on the one that was read. */
+typedef struct view {
+  int64_t dy, dx; /* pixel (y, x) comes from (y + dy, x + dx), or is padding if there is none */
+  bool mirror;    /* then left and right change places */
+} view;
+
+/* A whole number below n, from 32 random bits. */
+static int64_t below(uint32_t x, int64_t n)
+{
+  return (int64_t)((uint64_t)x * (uint64_t)n >> 32);
+}
+
+static view draw_view(const brim_data *data, int64_t epoch, int64_t index)
+{
+  const brim_augment_settings *a = &data->settings->augment;
+  view v = {0, 0, false};
+  if (!a->flip && a->crop_padding == 0) return v;
+  const brim_philox r = brim_random4(data->seed, BRIM_STREAM_AUGMENT, (uint32_t)epoch, (uint64_t)index, 0);
+  v.mirror = a->flip && r.v[0] >> 31;
+  v.dy = below(r.v[1], 2 * a->crop_padding + 1) - a->crop_padding;
+  v.dx = below(r.v[2], 2 * a->crop_padding + 1) - a->crop_padding;
+  return v;
+}
+
+/* n values, scaled; mirrored: the last first. Plain loops, that compilers turn into vector code. */
+static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
+{
+  if (mirror)
+    for (int64_t i = 0; i < n; i++) out[i] = (float)in[n - 1 - i] * scale + shift;
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = (float)in[i] * scale + shift;
+}
+
+static void scale_f32(float *restrict out, const float *restrict in, int64_t n, float scale, float shift, bool mirror)
+{
+  if (mirror)
+    for (int64_t i = 0; i < n; i++) out[i] = in[n - 1 - i] * scale + shift;
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = in[i] * scale + shift;
+}
+
+static void scale_values(const brim_data *data, float *out, const void *raw, int64_t first, int64_t n, int64_t channel,
+                         bool mirror)
+{
+  const float scale = data->scale[channel * data->channel_step], shift = data->shift[channel * data->channel_step];
+  if (data->train.dtype == BRIM_DTYPE_U8)
+    scale_u8(out, (const uint8_t *)raw + first, n, scale, shift, mirror);
+  else
+    scale_f32(out, (const float *)raw + first, n, scale, shift, mirror);
+}
+
+static void fill(float *out, int64_t n, float value)
+{
+  for (int64_t i = 0; i < n; i++) out[i] = value;
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+  return x < low ? low : x > high ? high : x;
+}
+
+/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and normalised like one. */
+static void make_plane(const brim_data *data, const view *v, const void *raw, int64_t channel, float *out)
+{
+  const int64_t rows = data->rows, columns = data->columns, plane = channel * rows * columns;
+  const float padding = data->shift[channel * data->channel_step];
+  if (v->dy == 0 && v->dx == 0 && !v->mirror) {
+    scale_values(data, out, raw, plane, rows * columns, channel, false);
+    return;
+  }
+  /* columns [first, end) of the crop are on the picture */
+  const int64_t first = clamp(-v->dx, 0, columns), end = clamp(columns - v->dx, first, columns);
+  const int64_t left = v->mirror ? columns - end : first, width = end - first;
+  for (int64_t y = 0; y < rows; y++, out += columns) {
+    const int64_t from = y + v->dy;
+    if (from < 0 || from >= rows) {
+      fill(out, columns, padding);
+      continue;
+    }
+    fill(out, left, padding);
+    scale_values(data, out + left, raw, plane + from * columns + first + v->dx, width, channel, v->mirror);
+    fill(out + left + width, columns - left - width, padding);
+  }
+}
+
+/* n floats at the start of `values` become n doubles there, from the last on. */
+static void widen(void *values, int64_t n)
+{
+  for (int64_t i = n - 1; i >= 0; i--) {
+    float narrow;
+    memcpy(&narrow, (const char *)values + i * (int64_t)sizeof(float), sizeof narrow);
+    const double wide = narrow;
+    memcpy((char *)values + i * (int64_t)sizeof(double), &wide, sizeof wide);
+  }
+}
+
+static int64_t dataset_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
+{
+  if (part == BRIM_PART_TEST) return i;
+  if (part == BRIM_PART_VALIDATION) {
+    const int64_t first = data->train.count - data->count[BRIM_PART_VALIDATION];
+    return (int64_t)brim_permutation_at(&data->split, (uint64_t)(first + i));
+  }
+  brim_permutation shuffle;
+  brim_permutation_init(&shuffle, data->seed, BRIM_STREAM_SHUFFLE, (uint64_t)epoch,
+                        (uint64_t)data->count[BRIM_PART_TRAIN]);
+  return (int64_t)brim_permutation_at(&data->split, brim_permutation_at(&shuffle, (uint64_t)i));
+}
+
+brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
+                             void *scratch, void *values, int32_t *label)
+{
+  if (i < 0 || i >= data->count[part])
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
+  const int64_t index = dataset_index(data, part, epoch, i);
+  const char *split = part == BRIM_PART_TEST ? test_split : train_split;
+  const brim_status status = data->ops->read(data->self, split, index, scratch, label);
+  if (status != BRIM_OK)
+    return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", index, split,
+                         data->plugin->id);
+  if (*label < 0 || *label >= data->train.classes)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s': label %d of sample %" PRId64 " of the %s split is out of range, 0 to %" PRId64,
+                     data->plugin->id, *label, index, split, data->train.classes - 1);
+
+  view v = {0, 0, false};
+  if (part == BRIM_PART_TRAIN) v = draw_view(data, epoch, index);
+  for (int64_t c = 0; c < data->channels; c++)
+    make_plane(data, &v, scratch, c, (float *)values + c * data->rows * data->columns);
+  if (real == BRIM_DTYPE_F64) widen(values, data->elements);
+  return BRIM_OK;
+}

@@ -1,0 +1,34 @@
+/* An IDX file (yann.lecun.com/exdb/mnist), plain or gzip:
+ *
+ *     byte 0, 1   zero
+ *     byte 2      type of the values; 0x08, unsigned bytes, is the one read here
+ *     byte 3      rank, 1 .. 4
+ *     4 * rank    the dimensions, big-endian unsigned 32 bit
+ *     the rest    the values, row-major
+ *
+ * Nothing here trusts the header: memory is asked for only when the file's own size shows that the
+ * values can be there, and pages of it are used only as values arrive. */
+#ifndef IDX_FILE_H
+#define IDX_FILE_H
+#include <stdint.h>
+
+#include "brim/status.h"
+
+#define IDX_RANK_MAX 4
+
+typedef struct idx_file {
+  int32_t rank;
+  int64_t dim[IDX_RANK_MAX];
+  uint64_t bytes;        /* product of the dimensions: one byte a value */
+  unsigned char *values; /* `bytes` values, owned; NULL after idx_file_header or if bytes is 0 */
+} idx_file;
+
+/* Both read from the start of `fd`, an open regular file, whose name stands in messages. ELOAD says what is
+ * wrong with the file, what was expected and what is there; ENOMEM_HOST. On failure *out is empty.
+ *
+ * idx_file_header reads and checks rank and dimensions only. */
+brim_status idx_file_header(int fd, const char *name, idx_file *out);
+/* Reads the whole file and checks it to its last byte, gzip's checksum included. */
+brim_status idx_file_read(int fd, const char *name, idx_file *out);
+void idx_file_free(idx_file *file); /* one that is empty or all zero: a no-op */
+#endif
