@@ -14,6 +14,8 @@ typedef struct brim_cli {
   size_t config_path_count;
   const char *config_name;     /* --config-name; NULL: "config" */
   brim_registry *registry;     /* opened before the command runs */
+  bool quiet;                  /* --quiet: no progress, no information */
+  double start;                /* brim_now() when the program began */
 } brim_cli;
 
 typedef struct brim_command {

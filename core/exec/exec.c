@@ -139,7 +139,7 @@ static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
   return true;
 }
 
-static brim_status check_tensor(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
+brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
 {
   const uint32_t element = brim_dtype_bytes(t->dtype);
   void *host = brim_xmalloc(t->bytes);
@@ -159,7 +159,7 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
     BRIM_TRY(run_node(exec, program, i, step));
     for (uint32_t k = 0; k < n->out_count; k++) {
       bool finite = true;
-      BRIM_TRY(check_tensor(exec, program, n->out[k], &finite));
+      BRIM_TRY(brim_exec_is_finite(exec, program, n->out[k], &finite));
       if (finite) continue;
       *out = n;
       return BRIM_OK;

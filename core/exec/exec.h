@@ -27,6 +27,8 @@ brim_status brim_exec_zero_metrics(brim_exec *exec);
 /* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes]. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
+/* Are all elements of a tensor finite now? Slow; allocates. */
+brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, bool *finite);
 /* Runs a program node by node, looking at every result, and says which node first made a value that is not finite
  * (NULL: none) — for a step whose loss is not. Slow; allocates. */
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,

@@ -33,17 +33,20 @@ typedef struct brim_checkpoint_tensors {
 } brim_checkpoint_tensors;
 
 /* Writes checkpoint `state->step` of the run in `run_dir`; is_best also points `best` to it. Then deletes
- * all but the last `keep` and the best. On EIO nothing of the attempt remains and the older checkpoints
- * are as they were. */
+ * all but the last `keep` and the best. metrics.jsonl and events.jsonl are synced before. On EIO nothing of the attempt
+ * remains and the older checkpoints are as they were; once the checkpoint is safe, trouble with links or with
+ * deleting old ones is a warning, and the next call tries again. A kill at any moment leaves this checkpoint or the
+ * one before to be found. */
 brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
                                   const brim_checkpoint_tensors *tensors, int64_t keep, bool is_best);
-/* The newest checkpoint that is whole: its folder into `path`. Left-over temporary folders are
- * deleted. Sets *found = false if there is none. */
+/* The newest checkpoint that is whole, every byte of it compared with its hash: its folder into `path`. Damaged ones
+ * are passed over with a warning each. Cleans up after attempts that died (left-over folders, links), so the
+ * caller holds the run's lock. *found = false if there is none; ELOAD if there are some and all are damaged. */
 brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found);
 /* Reads state.json and checks it. ELOAD with file and reason. */
 brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state);
-/* Reads the tensors into the given buffers, which have the expected names, dtypes and shapes (`data` is
- * written through). All missing, unexpected and mis-shaped tensors are listed in one ELOAD, and then
+/* Checks the files against their hashes and reads the tensors into the given buffers, which have the expected
+ * names, dtypes and shapes (`data` is written through). ELOAD naming the file that is damaged. All missing, unexpected and mis-shaped tensors are listed in one ELOAD, and then
  * nothing has been written. Dtypes F32 and F64 convert to each other. `optimizer_count` 0: only the model. */
 brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors *tensors);
 #endif

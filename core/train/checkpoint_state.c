@@ -51,8 +51,6 @@ static const field fields[] = {
     FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
     FIELD(backend_id, TEXT),        FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
-    FIELD(epoch_loss, NUMBER),      FIELD(epoch_correct, NUMBER),
-    FIELD(epoch_samples, INTEGER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 

@@ -1,0 +1,241 @@
+/* Global options, the table of commands, and what they share. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/install.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+const brim_command brim_commands[] = {
+  {"train", "train a model", brim_command_train,
+   "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN]\n"
+   "\n"
+   "  brim train                                     the default configuration\n"
+   "  brim train model=mlp training.epochs=2         another model, two epochs\n"
+   "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
+   "  brim train --resume runs/a                     go on with a run that was stopped\n"
+   "  brim train --from runs/a seed=2                the same configuration again, changed\n"
+   "\n"
+   "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
+  {"plan", "show the memory of a run before it starts", brim_command_plan,
+   "usage: brim plan [group=option | key=value]... [--json]\n"
+   "\n"
+   "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
+   "the peak lies, and what other micro-batches would take.\n"},
+  {"config", "show the configuration that a run would have", brim_command_config,
+   "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
+   "\n"
+   "  --origins   with where each value comes from\n"
+   "  --groups    the groups and their options\n"
+   "  --schema    every key with type, default, range and help\n"},
+  {"plugins", "list plugins and their parameters", brim_command_plugins,
+   "usage: brim plugins [KIND[/ID]] [--json]\n"
+   "\n"
+   "  brim plugins                 all\n"
+   "  brim plugins model           of one kind\n"
+   "  brim plugins dataset/idx     one, with its parameters\n"},
+  {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
+  {NULL, NULL, NULL, NULL}};
+
+static void print_help(FILE *out)
+{
+  fputs("brim trains neural networks with memory that is known before the run.\n"
+        "\n"
+        "usage: brim [options] COMMAND [...]\n"
+        "\n"
+        "commands:\n",
+        out);
+  for (const brim_command *c = brim_commands; c->name; c++) fprintf(out, "  %-10s %s\n", c->name, c->help);
+  fputs("\n"
+        "options:\n"
+        "  --plugin-path DIR|FILE   look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)\n"
+        "  --config-path DIR        look for configurations there first (may repeat)\n"
+        "  --config-name NAME       the root configuration (default: config)\n"
+        "  --verbose, --quiet       more, or only warnings and errors\n"
+        "\n"
+        "`brim COMMAND --help` says more. Exit status: 0 done, 2 usage or configuration, 3 a plugin or file could not\n"
+        "be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be resumed).\n",
+        out);
+}
+
+int brim_cli_fail(brim_status status)
+{
+  if (status == BRIM_EINTERRUPTED)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  else
+    brim_log_error();
+  return brim_status_exit(status);
+}
+
+static brim_status unknown_option(const char *word, const brim_option *option, size_t count)
+{
+  const char *best = NULL;
+  int distance = 4;
+  brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
+  for (size_t i = 0; i < count; i++) {
+    const int d = brim_edit_distance(word, option[i].name);
+    if (d < distance) {
+      distance = d;
+      best = option[i].name;
+    }
+  }
+  return best ? brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best) : BRIM_ECONFIG;
+}
+
+/* The value of option `o` in word `i`: behind '=', or the next word. */
+static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
+{
+  const char *equals = strchr(argv[*i], '=');
+  if (o->kind == BRIM_OPTION_FLAG) {
+    if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
+    *(bool *)o->value = true;
+    return BRIM_OK;
+  }
+  if (!equals && *i + 1 >= argc) return brim_fail(BRIM_ECONFIG, "option '%s' needs a value", o->name);
+  *(const char **)o->value = equals ? equals + 1 : argv[++*i];
+  return BRIM_OK;
+}
+
+static const brim_option *find_option(const char *word, const brim_option *option, size_t count)
+{
+  const size_t length = strcspn(word, "=");
+  for (size_t i = 0; i < count; i++)
+    if (strncmp(option[i].name, word, length) == 0 && option[i].name[length] == '\0') return &option[i];
+  return NULL;
+}
+
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count,
+                           const char **operand, int *number, size_t *operand_count)
+{
+  bool only_operands = false;
+  *operand_count = 0;
+  for (int i = 1; i < argc; i++) {
+    if (!only_operands && strcmp(argv[i], "--") == 0) {
+      only_operands = true;
+      continue;
+    }
+    if (only_operands || argv[i][0] != '-') {
+      operand[*operand_count] = argv[i];
+      number[(*operand_count)++] = i;
+      continue;
+    }
+    const brim_option *o = find_option(argv[i], option, option_count);
+    if (!o) return unknown_option(argv[i], option, option_count);
+    BRIM_TRY(take_value(argc, argv, &i, o));
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
+                            size_t count, brim_config **out)
+{
+  const char *search[40];
+  char installed[4096];
+  size_t n = 0;
+  for (size_t i = 0; i < cli->config_path_count; i++) search[n++] = cli->config_path[i];
+  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
+  const brim_config_request request = {.search = search,
+                                       .search_count = n,
+                                       .name = cli->config_name,
+                                       .file = file,
+                                       .overrides = override,
+                                       .override_count = count,
+                                       .first_argument = 1,
+                                       .argument = number};
+  return brim_config_load(&request, cli->registry, out);
+}
+
+/* Global options stand before the command or among its words; they are taken out of argv. */
+static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
+{
+  const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
+  bool verbose = false, quiet = false;
+  const brim_option option[] = {{"--plugin-path", BRIM_OPTION_STRING, &plugin_path},
+                                {"--config-path", BRIM_OPTION_STRING, &config_path},
+                                {"--config-name", BRIM_OPTION_STRING, &config_name},
+                                {"--verbose", BRIM_OPTION_FLAG, &verbose},
+                                {"--quiet", BRIM_OPTION_FLAG, &quiet}};
+  const size_t room = sizeof cli->plugin_path / sizeof cli->plugin_path[0];
+  int kept = 1;
+  for (int i = 1; i < *argc; i++) {
+    const brim_option *o = NULL;
+    if (strcmp(argv[i], "--") == 0) {
+      while (i < *argc) argv[kept++] = argv[i++];
+      break;
+    }
+    if (argv[i][0] == '-') o = find_option(argv[i], option, sizeof option / sizeof option[0]);
+    if (!o) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    BRIM_TRY(take_value(*argc, argv, &i, o));
+    if (cli->plugin_path_count == room || cli->config_path_count == room)
+      return brim_fail(BRIM_ECONFIG, "%s given more than %zu times", o->name, room);
+    if (o->value == (void *)&plugin_path) cli->plugin_path[cli->plugin_path_count++] = plugin_path;
+    if (o->value == (void *)&config_path) cli->config_path[cli->config_path_count++] = config_path;
+  }
+  *argc = kept;
+  cli->config_name = config_name;
+  if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
+  if (quiet) brim_log_set_level(BRIM_LOG_WARN);
+  cli->quiet = quiet;
+  return BRIM_OK;
+}
+
+static int unknown_command(const char *word)
+{
+  const char *best = NULL;
+  int distance = 4;
+  for (const brim_command *c = brim_commands; c->name; c++) {
+    const int d = brim_edit_distance(word, c->name);
+    if (d < distance) {
+      distance = d;
+      best = c->name;
+    }
+  }
+  brim_fail(BRIM_ECONFIG, "unknown command '%s'", word);
+  if (best) brim_fail_add(BRIM_ECONFIG, "did you mean 'brim %s'?", best);
+  return brim_cli_fail(brim_fail_add(BRIM_ECONFIG, "`brim --help` lists the commands"));
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+  return false;
+}
+
+static int run_command(brim_cli *cli, int argc, char **argv)
+{
+  for (const brim_command *c = brim_commands; c->name; c++) {
+    if (strcmp(argv[0], c->name) != 0) continue;
+    if (asks_for_help(argc, argv)) {
+      printf("brim %s: %s\n\n%s", c->name, c->help, c->usage);
+      return 0;
+    }
+    brim_status status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
+    if (status != BRIM_OK) return brim_cli_fail(status);
+    const int result = c->run(cli, argc, argv);
+    brim_registry_free(cli->registry);
+    return result;
+  }
+  return unknown_command(argv[0]);
+}
+
+int brim_main(int argc, char **argv)
+{
+  brim_cli cli = {.start = brim_now()};
+  const brim_status status = take_global_options(&cli, &argc, argv);
+  if (status != BRIM_OK) return brim_cli_fail(status);
+  if (argc < 2) {
+    print_help(stderr);
+    return brim_status_exit(BRIM_ECONFIG);
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    print_help(stdout);
+    return 0;
+  }
+  if (strcmp(argv[1], "--version") == 0) argv[1] = (char *)"version";
+  return run_command(&cli, argc - 1, argv + 1);
+}

@@ -1,0 +1,109 @@
+/* brim plan: the memory of a run, and of runs with other micro-batches, before anything is allocated. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "graph/plan_json.h"
+#include "train/session.h"
+
+#define TABLE_ROWS_MAX 24
+
+typedef struct row {
+  int64_t batch, accumulation;
+  uint64_t peak_bytes, lower_bound_bytes;
+  bool chosen;
+} row;
+
+/* Micro-batches worth showing: the powers of two up to four times the effective batch, and the chosen one. */
+static brim_status make_table(const brim_session *s, const brim_plan *chosen, row *table, size_t *count)
+{
+  const brim_training_settings *t = &s->settings->training;
+  const int64_t effective = t->batch_size * t->gradient_accumulation_steps;
+  bool have_chosen = false;
+  for (int64_t batch = 1; batch <= 4 * effective && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
+    if (batch >= t->batch_size && !have_chosen) {
+      table[(*count)++] = (row){t->batch_size, t->gradient_accumulation_steps, chosen->peak_bytes,
+                                chosen->lower_bound_bytes, true};
+      have_chosen = true;
+      if (batch == t->batch_size) continue;
+    }
+    brim_plan *plan = NULL;
+    BRIM_TRY(brim_session_plan(s, batch, &plan));
+    table[(*count)++] =
+      (row){batch, (effective + batch - 1) / batch, plan->peak_bytes, plan->lower_bound_bytes, false};
+    brim_plan_free(plan);
+  }
+  return BRIM_OK;
+}
+
+static void print_json(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+{
+  json_t *out = brim_plan_json(plan, s->settings->training.batch_size), *rows = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(rows, json_pack("{s:I, s:I, s:I, s:I, s:b}", "batch_size", (json_int_t)table[i].batch,
+                                          "gradient_accumulation_steps", (json_int_t)table[i].accumulation,
+                                          "peak_bytes", (json_int_t)table[i].peak_bytes, "lower_bound_bytes",
+                                          (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
+  json_object_set_new(out, "table", rows);
+  json_dumpf(out, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(out);
+}
+
+static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+{
+  char a[32], b[32];
+  printf("%s on %s: %s, micro-batch %lld x %lld, %s\n",
+         brim_config_choice_of(s->config, "model")->plugin->id, brim_config_choice_of(s->config, "dataset")->plugin->id,
+         brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->settings->training.batch_size,
+         (long long)s->settings->training.gradient_accumulation_steps, s->device_info.name);
+  printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
+         (unsigned long long)plan->peak_bytes, plan->peak_op);
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
+    printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
+  printf("  %-12s %12s   no placement can do with less\n", "lower bound",
+         brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
+  printf("\n  micro-batch  accumulation          peak   lower bound\n");
+  for (size_t i = 0; i < count; i++)
+    printf("%c %11lld  %12lld  %12s  %12s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
+           (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
+           brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes));
+  printf("\nthe device has %s free of %s\n", brim_format_bytes(a, sizeof a, s->device_info.free_bytes),
+         brim_format_bytes(b, sizeof b, s->device_info.total_bytes));
+}
+
+static brim_status show_plan(const brim_config *config, bool json)
+{
+  brim_session *s = NULL;
+  brim_plan *plan = NULL;
+  row table[TABLE_ROWS_MAX];
+  size_t count = 0;
+  BRIM_TRY(brim_session_open(config, &s));
+  brim_status status = brim_session_plan(s, s->settings->training.batch_size, &plan);
+  if (status == BRIM_OK) status = make_table(s, plan, table, &count);
+  if (status == BRIM_OK && json) print_json(s, plan, table, count);
+  if (status == BRIM_OK && !json) print_text(s, plan, table, count);
+  if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_plan_free(plan);
+  brim_session_close(s);
+  return status;
+}
+
+int brim_command_plan(brim_cli *cli, int argc, char **argv)
+{
+  bool json = false;
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  const char **operand = brim_xcalloc((size_t)argc, sizeof *operand);
+  int *number = brim_xcalloc((size_t)argc, sizeof *number);
+  size_t count = 0;
+  brim_config *config = NULL;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, operand, number, &count);
+  if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operand, number, count, &config);
+  if (status == BRIM_OK) status = show_plan(config, json);
+  brim_config_free(config);
+  free(operand);
+  free(number);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

@@ -1,0 +1,9 @@
+/* First values of the parameters. */
+#ifndef BRIM_TRAIN_INITIALIZE_H
+#define BRIM_TRAIN_INITIALIZE_H
+#include "exec/exec.h"
+
+/* Uniform in [-bound, bound], as each operation asks; from (seed, the parameter's name, the element) alone, so that
+ * changing one layer leaves the others' values as they were. */
+brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed);
+#endif

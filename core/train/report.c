@@ -1,0 +1,222 @@
+/* Figures of a run and the files that hold them. */
+#include "train/report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "graph/plan_json.h"
+#include "train/run.h"
+#include "train/rundir.h"
+
+void brim_report_init(brim_report *r)
+{
+  *r = (brim_report){.train_loss = NAN,
+                     .train_accuracy = NAN,
+                     .validation_loss = NAN,
+                     .validation_accuracy = NAN,
+                     .test_loss = NAN,
+                     .test_accuracy = NAN,
+                     .test_step = -1,
+                     .first_step_seconds = NAN};
+}
+
+/* The first step pays for what is made once; rates leave it out. */
+void brim_report_step(brim_report *r, int64_t samples, double seconds, double since_start)
+{
+  if (isnan(r->first_step_seconds)) {
+    r->first_step_seconds = since_start;
+    return;
+  }
+  r->samples += samples;
+  r->train_seconds += seconds;
+}
+
+void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_evaluation *e, int64_t step)
+{
+  if (part == BRIM_PART_VALIDATION) {
+    r->validation_loss = e->loss;
+    r->validation_accuracy = e->accuracy;
+    return;
+  }
+  const size_t bytes = (size_t)(e->classes * e->classes) * sizeof(double);
+  r->test_step = step;
+  r->test_loss = e->loss;
+  r->test_accuracy = e->accuracy;
+  r->confusion = brim_xrealloc(r->confusion, bytes);
+  r->classes = e->classes;
+  memcpy(r->confusion, e->confusion, bytes);
+}
+
+void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint64_t host)
+{
+  r->planned_peak_bytes = planned;
+  r->device_peak_bytes = device;
+  r->host_bytes = host;
+}
+
+double brim_report_rate(const brim_report *r) { return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0; }
+
+void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
+{
+  struct timespec now;
+  if (events->fd < 0) return;
+  clock_gettime(CLOCK_REALTIME, &now);
+  brim_jsonl_begin(events);
+  brim_jsonl_number(events, "time", (double)now.tv_sec + 1e-3 * (double)(now.tv_nsec / 1000000));
+  brim_jsonl_string(events, "event", what);
+  brim_jsonl_int(events, "step", step);
+  if (detail) brim_jsonl_string(events, "detail", detail);
+  if (brim_jsonl_end(events) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+}
+
+uint64_t brim_rss_peak_bytes(void)
+{
+  char line[256];
+  uint64_t kib = 0;
+  FILE *file = fopen("/proc/self/status", "re");
+  if (!file) return 0;
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1) break;
+  fclose(file);
+  return kib * 1024;
+}
+
+static brim_status write_text(const char *dir, const char *name, const brim_text *text)
+{
+  char path[4200];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  return brim_file_write_atomic(path, brim_text_str(text), text->length);
+}
+
+static brim_status write_json(const char *dir, const char *name, json_t *json)
+{
+  brim_text text = {0};
+  char *dump = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  json_decref(json);
+  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format %s", name);
+  brim_text_add(&text, dump);
+  brim_text_add(&text, "\n");
+  free(dump);
+  const brim_status status = write_text(dir, name, &text);
+  brim_text_release(&text);
+  return status;
+}
+
+/* Overrides as a YAML list of quoted words, so that any text reads back. */
+static void print_overrides(const brim_config *c, brim_text *out)
+{
+  for (size_t i = 0; i < c->override_count; i++) {
+    brim_text_add(out, "- '");
+    for (const char *s = c->overrides[i]; *s; s++) brim_text_add_n(out, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
+    brim_text_add(out, "'\n");
+  }
+  if (c->override_count == 0) brim_text_add(out, "[]\n");
+}
+
+static json_t *describe_plugins(const brim_config *c)
+{
+  json_t *all = json_object();
+  for (size_t i = 0; i < c->choice_count; i++) {
+    const brim_plugin *p = c->choice[i].plugin;
+    json_object_set_new(all, c->choice[i].group, json_pack("{s:s, s:s}", "id", p->id, "help", p->help));
+  }
+  return all;
+}
+
+brim_status brim_report_write_inputs(const char *dir, const brim_config *config, const brim_session *session,
+                                     const brim_plan *plan)
+{
+  brim_text text = {0};
+  brim_config_print(config, &text, false);
+  brim_status status = write_text(dir, "config.yaml", &text);
+  brim_text_clear(&text);
+  brim_config_print(config, &text, true);
+  if (status == BRIM_OK) status = write_text(dir, "sources.yaml", &text);
+  brim_text_clear(&text);
+  print_overrides(config, &text);
+  if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
+  brim_text_release(&text);
+  if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
+  if (status == BRIM_OK) status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
+  return status;
+}
+
+/* JSON has no NaN: a figure that was never made is null. */
+static void set_number(json_t *object, const char *key, double value)
+{
+  json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static void set_bytes(json_t *object, const char *key, uint64_t value)
+{
+  json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static json_t *describe_confusion(const brim_report *r)
+{
+  json_t *rows = json_array();
+  for (int64_t i = 0; i < r->classes; i++) {
+    json_t *row = json_array();
+    for (int64_t k = 0; k < r->classes; k++)
+      json_array_append_new(row, json_integer((json_int_t)r->confusion[i * r->classes + k]));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}
+
+brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_status status, const char *error,
+                                      int64_t steps, double wall_seconds)
+{
+  json_t *s = json_object();
+  const char *word = status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
+  json_object_set_new(s, "status", json_string(word));
+  if (error[0]) json_object_set_new(s, "error", json_string(error));
+  json_object_set_new(s, "steps", json_integer(steps));
+  set_number(s, "train_loss", r->train_loss);
+  set_number(s, "train_accuracy", r->train_accuracy);
+  set_number(s, "validation_loss", r->validation_loss);
+  set_number(s, "validation_accuracy", r->validation_accuracy);
+  set_number(s, "test_loss", r->test_loss);
+  set_number(s, "test_accuracy", r->test_accuracy);
+  set_number(s, "samples_per_second", brim_report_rate(r));
+  set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
+  set_bytes(s, "device_peak_bytes", r->device_peak_bytes);
+  set_bytes(s, "loader_bytes", r->host_bytes);
+  set_bytes(s, "rss_peak_bytes", brim_rss_peak_bytes());
+  set_number(s, "first_step_seconds", r->first_step_seconds);
+  set_number(s, "wall_seconds", wall_seconds);
+  json_object_set_new(s, "retries", json_integer(r->retries));
+  if (r->confusion) json_object_set_new(s, "test_confusion", describe_confusion(r));
+  free(r->confusion);
+  r->confusion = NULL;
+  return write_json(dir, "summary.json", s);
+}
+
+void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
+{
+  char time[32], device[32], rss[32];
+  if (isfinite(r->test_loss))
+    brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
+  brim_log(BRIM_LOG_INFO, "done in %s: %.0f samples/s, first step after %.2f s, resident memory at most %s (arena %s)",
+           brim_format_seconds(time, sizeof time, wall_seconds), brim_report_rate(r), r->first_step_seconds,
+           brim_format_bytes(rss, sizeof rss, brim_rss_peak_bytes()),
+           brim_format_bytes(device, sizeof device, r->device_peak_bytes));
+  brim_log(BRIM_LOG_INFO, "results in %s", dir);
+}
+
+bool brim_run_is_finished(const char *dir)
+{
+  char path[4200];
+  snprintf(path, sizeof path, "%s/summary.json", dir);
+  json_error_t error;
+  json_t *summary = json_load_file(path, 0, &error);
+  const char *status = json_string_value(json_object_get(summary, "status"));
+  const bool finished = status && strcmp(status, "finished") == 0;
+  json_decref(summary);
+  return finished;
+}

@@ -1,0 +1,41 @@
+/* What a run tells about itself: figures gathered on the way, and the files config.yaml, overrides.yaml, sources.yaml,
+ * plan.json, plugins.json and summary.json. */
+#ifndef BRIM_TRAIN_REPORT_H
+#define BRIM_TRAIN_REPORT_H
+#include "observe/jsonl.h"
+#include "train/trainer.h"
+
+typedef struct brim_report {
+  double train_loss, train_accuracy;           /* of the newest training record; NAN: none */
+  double validation_loss, validation_accuracy; /* of the newest evaluation; NAN: none */
+  double test_loss, test_accuracy;
+  int64_t test_step;                           /* -1: not evaluated */
+  double *confusion;                           /* of the test data; classes * classes */
+  int64_t classes;
+  int64_t samples;                             /* trained in this process, but for its first step */
+  double train_seconds;                        /* in those steps */
+  double first_step_seconds;                   /* from the process's start to the end of its first step; NAN: none */
+  int64_t retries;                             /* steps that were discarded and done again */
+  uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
+} brim_report;
+
+void brim_report_init(brim_report *report);
+void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
+void brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
+void brim_report_memory(brim_report *report, uint64_t planned, uint64_t device, uint64_t host);
+/* Samples a second over all steps of this process but the first; 0: none yet. */
+double brim_report_rate(const brim_report *report);
+/* One record of events.jsonl: time, event, step, detail (may be NULL). An event that cannot be written is only a
+ * warning: it must not end a run. */
+void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
+/* The files that say what the run was made of. */
+brim_status brim_report_write_inputs(const char *dir, const brim_config *config, const brim_session *session,
+                                     const brim_plan *plan);
+/* Frees what the report holds. `error`: "" unless the run failed. */
+brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,
+                                      int64_t steps, double wall_seconds);
+/* Closing lines for a person. */
+void brim_report_say(const brim_report *report, const char *dir, double wall_seconds);
+/* Highest resident set of this process so far (VmHWM). */
+uint64_t brim_rss_peak_bytes(void);
+#endif

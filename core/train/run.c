@@ -1,0 +1,326 @@
+/* The runner: steps, records, evaluations, checkpoints, in this order after each commit:
+ *     training record -> evaluation (validation, else test) -> checkpoint
+ * Each is due by the number of the step alone, so a resumed run does what an undisturbed one does. */
+#include "train/run.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "observe/progress.h"
+#include "train/report.h"
+#include "train/rundir.h"
+#include "train/trainer.h"
+
+typedef struct run {
+  const brim_run_options *options;
+  const brim_config *config;
+  const brim_settings *settings;
+  brim_session *session;
+  brim_trainer *trainer;
+  brim_train_state *state;
+  char dir[4096];
+  int lock;
+  brim_jsonl metrics, events;
+  brim_progress progress;
+  brim_report report;
+  int64_t checkpoint_step;      /* of the newest checkpoint; -1: none */
+  double window_seconds;        /* spent in the steps of the window */
+} run;
+
+static volatile sig_atomic_t stop_signal;
+static void on_signal(int number) { stop_signal = number; }
+
+static void catch_signals(void)
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- records ---- */
+
+static void event(run *r, const char *what, const char *detail)
+{
+  brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
+}
+
+static brim_status record(run *r, const char *split, double loss, double accuracy, double samples_per_second)
+{
+  brim_jsonl *m = &r->metrics;
+  brim_jsonl_begin(m);
+  brim_jsonl_int(m, "step", r->state->step);
+  brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
+  brim_jsonl_string(m, "split", split);
+  brim_jsonl_number(m, "loss", loss);
+  brim_jsonl_number(m, "accuracy", accuracy);
+  brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
+  brim_jsonl_number(m, "samples_per_second", samples_per_second);
+  BRIM_TRY(brim_jsonl_end(m));
+  r->state->metrics_records++;
+  return BRIM_OK;
+}
+
+static void show_progress(run *r)
+{
+  const brim_train_state *s = r->state;
+  const brim_order *o = &r->session->order;
+  const double n = (double)s->window_samples;
+  const brim_progress_state state = {
+    .epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
+    .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
+    .step = s->step,
+    .steps = o->steps,
+    .loss = n > 0 ? s->window_loss / n : r->report.train_loss,
+    .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
+    .samples_per_second = brim_report_rate(&r->report),
+    .used_bytes = brim_trainer_device_bytes(r->trainer),
+    .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
+  brim_progress_update(&r->progress, &state);
+}
+
+/* A training record covers the steps since the one before it. */
+static brim_status close_window(run *r)
+{
+  brim_train_state *s = r->state;
+  const double n = (double)s->window_samples;
+  if (s->window_samples == 0) return BRIM_OK;
+  r->report.train_loss = s->window_loss / n;
+  r->report.train_accuracy = s->window_correct / n;
+  const double rate = r->window_seconds > 0 ? n / r->window_seconds : 0;
+  s->window_loss = s->window_correct = 0;
+  s->window_samples = 0;
+  r->window_seconds = 0;
+  return record(r, "train", r->report.train_loss, r->report.train_accuracy, rate);
+}
+
+/* ---- what is due after a commit ---- */
+
+static bool is_due(const run *r, int64_t every_steps)
+{
+  const int64_t step = r->state->step;
+  if (step == 0) return false;
+  if (step == r->session->order.steps) return true;
+  return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->session->order, step - 1);
+}
+
+static brim_status evaluate(run *r, enum brim_part part, brim_evaluation *out)
+{
+  static const char *const names[] = {"train", "validation", "test"};
+  const double start = brim_now();
+  BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
+  const double seconds = brim_now() - start;
+  BRIM_TRY(record(r, names[part], out->loss, out->accuracy, (double)out->samples / seconds));
+  const brim_order *o = &r->session->order;
+  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
+           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, names[part], out->loss,
+           100 * out->accuracy, (long long)out->samples);
+  brim_report_evaluation(&r->report, part, out, r->state->step);
+  return BRIM_OK;
+}
+
+/* Evaluates at the present step, on validation data if there is some; then, and only then, it can be the best. */
+static brim_status evaluate_if_due(run *r)
+{
+  brim_train_state *s = r->state;
+  const int64_t *count = r->session->data.count;
+  if (s->evaluated_step == s->step || !is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
+  const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
+  if (count[part] == 0) return BRIM_OK;
+  brim_evaluation e;
+  BRIM_TRY(evaluate(r, part, &e));
+  s->evaluated_step = s->step;
+  if (part != BRIM_PART_VALIDATION || (!isnan(s->best_loss) && !(e.loss < s->best_loss))) return BRIM_OK;
+  s->best_loss = e.loss;
+  s->best_step = s->step;
+  return BRIM_OK;
+}
+
+static brim_status write_checkpoint(run *r)
+{
+  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints,
+                                   r->state->best_step == r->state->step));
+  r->checkpoint_step = r->state->step;
+  event(r, "checkpoint", NULL);
+  return BRIM_OK;
+}
+
+static brim_status after_commit(run *r)
+{
+  BRIM_TRY(evaluate_if_due(r));
+  const bool new_best = r->state->best_step == r->state->step && r->state->step > 0;
+  if (r->checkpoint_step == r->state->step) return BRIM_OK;
+  return new_best || is_due(r, r->settings->training.checkpoint_every_steps) ? write_checkpoint(r) : BRIM_OK;
+}
+
+/* ---- the loop ---- */
+
+static brim_status one_step(run *r)
+{
+  const double start = brim_now();
+  const int64_t samples = r->state->samples;
+  BRIM_TRY(brim_trainer_step(r->trainer));
+  const double now = brim_now();
+  r->window_seconds += now - start;
+  brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
+  if (r->state->step % r->settings->observe.log_every_steps == 0 || is_due(r, 0)) BRIM_TRY(close_window(r));
+  show_progress(r);
+  return BRIM_OK;
+}
+
+static brim_status interrupt(run *r)
+{
+  if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
+  event(r, "interrupted", strsignal(stop_signal));
+  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
+                   stop_signal == SIGTERM ? "terminated" : "interrupted", (long long)r->state->step,
+                   (long long)r->session->order.steps, r->dir);
+}
+
+static brim_status loop(run *r)
+{
+  for (;;) {
+    const brim_status status = after_commit(r);
+    if (status == BRIM_EINTERRUPTED) return interrupt(r);
+    BRIM_TRY(status);
+    if (r->state->step >= r->session->order.steps) return BRIM_OK;
+    if (stop_signal) return interrupt(r);
+    BRIM_TRY(one_step(r));
+  }
+}
+
+/* The last word: the test data, unless it was just evaluated. */
+static brim_status finish(run *r)
+{
+  if (r->session->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
+  brim_evaluation e;
+  const brim_status status = evaluate(r, BRIM_PART_TEST, &e);
+  return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
+}
+
+/* ---- beginning and end ---- */
+
+static brim_status open_new(run *r)
+{
+  const brim_config *c = r->config;
+  char name[256];
+  snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
+           brim_config_choice_of(c, "dataset")->plugin->id);
+  BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
+                           sizeof r->dir));
+  BRIM_TRY(brim_run_lock(r->dir, &r->lock));
+  return brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer));
+}
+
+static brim_status open_resumed(run *r)
+{
+  char checkpoint[4096];
+  bool found = false;
+  snprintf(r->dir, sizeof r->dir, "%s", r->options->resume);
+  BRIM_TRY(brim_run_lock(r->dir, &r->lock));
+  BRIM_TRY(brim_checkpoint_find(r->dir, checkpoint, sizeof checkpoint, &found));
+  if (!found) {
+    brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
+  r->checkpoint_step = r->state->step;
+  brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
+           (long long)r->session->order.steps);
+  return BRIM_OK;
+}
+
+static brim_status open_logs(run *r)
+{
+  char path[4200];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", r->dir);
+  BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
+  snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
+  BRIM_TRY(brim_jsonl_open(&r->events, path, BRIM_JSONL_ALL));
+  event(r, r->options->resume ? "resumed" : "started", NULL);
+  return BRIM_OK;
+}
+
+static void announce(const run *r)
+{
+  char bytes[32];
+  const brim_session *s = r->session;
+  const brim_training_settings *t = &r->settings->training;
+  brim_log(BRIM_LOG_INFO, "%s on %s: %lld samples, %lld steps; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
+           brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
+           (long long)s->order.steps, brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
+  brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
+           brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
+           (long long)(t->batch_size * t->gradient_accumulation_steps), (long long)t->batch_size,
+           (long long)t->gradient_accumulation_steps, r->dir);
+  if (s->grain > 0 && t->batch_size % s->grain != 0)
+    brim_log(BRIM_LOG_WARN,
+             "training.batch_size %lld is not a multiple of training.grain %lld: with another batch_size the results "
+             "differ by rounding",
+             (long long)t->batch_size, (long long)s->grain);
+}
+
+static brim_status start(run *r)
+{
+  BRIM_TRY(brim_session_open(r->config, &r->session));
+  BRIM_TRY(brim_trainer_open(r->session, &r->trainer));
+  r->state = brim_trainer_state(r->trainer);
+  BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
+  BRIM_TRY(open_logs(r));
+  announce(r);
+  brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
+  return BRIM_OK;
+}
+
+static brim_status close_run(run *r, brim_status status)
+{
+  brim_progress_finish(&r->progress);
+  const bool opened = r->dir[0] && r->state;
+  if (opened) {
+    char error[4096];
+    snprintf(error, sizeof error, "%s", status == BRIM_OK ? "" : brim_error_text());
+    if (status != BRIM_OK && status != BRIM_EINTERRUPTED) event(r, "failed", error);
+    if (status == BRIM_OK) event(r, "finished", NULL);
+    brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
+                       brim_trainer_host_bytes(r->trainer));
+    const brim_status written =
+      brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_now() - r->options->start);
+    if (status == BRIM_OK)
+      status = written;
+    else
+      brim_fail(status, "%s", error); /* the first error is the one to show */
+  }
+  brim_jsonl_close(&r->metrics);
+  brim_jsonl_close(&r->events);
+  brim_trainer_close(r->trainer);
+  brim_session_close(r->session);
+  if (r->lock >= 0) close(r->lock);
+  return status;
+}
+
+brim_status brim_run(const brim_run_options *options)
+{
+  run *r = brim_xcalloc(1, sizeof *r);
+  r->options = options;
+  r->config = options->config;
+  r->settings = &options->config->settings;
+  r->lock = -1;
+  r->metrics.fd = r->events.fd = -1;
+  r->checkpoint_step = -1;
+  brim_report_init(&r->report);
+  catch_signals();
+  brim_status status = start(r);
+  if (status == BRIM_OK) status = loop(r);
+  if (status == BRIM_OK) status = finish(r);
+  if (status == BRIM_OK) {
+    brim_progress_finish(&r->progress);
+    brim_report_say(&r->report, r->dir, brim_now() - options->start);
+  }
+  status = close_run(r, status);
+  free(r);
+  return status;
+}

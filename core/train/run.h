@@ -1,0 +1,18 @@
+/* A whole run: from a configuration to a finished run folder. */
+#ifndef BRIM_TRAIN_RUN_H
+#define BRIM_TRAIN_RUN_H
+#include "config/config.h"
+
+typedef struct brim_run_options {
+  const brim_config *config;
+  const char *resume; /* folder of the run to go on with; NULL: a new run */
+  bool quiet;         /* no progress */
+  double start;       /* brim_now() when the process began */
+} brim_run_options;
+
+/* Trains to the end, evaluates, and writes the summary. EINTERRUPTED after SIGINT or SIGTERM, when a checkpoint of the
+ * last commit has been written; a second signal ends the process at once. */
+brim_status brim_run(const brim_run_options *options);
+/* Does the summary of a run's folder say that it went to its end? A folder without a summary has not. */
+bool brim_run_is_finished(const char *dir);
+#endif

@@ -1,0 +1,360 @@
+/* The step loop's body. See trainer.h. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/initialize.h"
+
+#define LOADER_SLOTS 4 /* micro-batches decoded ahead */
+
+struct brim_trainer {
+  const brim_session *session;
+  brim_plan *plan;
+  brim_exec *exec;
+  brim_loader *loader;
+  uint64_t loader_bytes;
+  int64_t first_sequence; /* of the loader's stream: where training began or resumed */
+  const brim_program *update;
+  brim_train_state state;
+  brim_step step;         /* of the step in progress */
+  double *metrics;        /* of an evaluation: 2 + classes * classes */
+};
+
+static const brim_settings *settings_of(const brim_trainer *t) { return t->session->settings; }
+
+static void init_state(brim_trainer *t)
+{
+  const brim_config *c = t->session->config;
+  t->state = (brim_train_state){.best_loss = NAN, .best_step = -1};
+  t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
+  const struct {
+    const char *group;
+    char *id;
+  } ids[] = {{"model", t->state.model_id}, {"optimizer", t->state.optimizer_id}, {"backend", t->state.backend_id}};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
+}
+
+static brim_status open_trainer(brim_trainer *t)
+{
+  const brim_session *s = t->session;
+  BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
+  BRIM_TRY(brim_session_check_budget(s, t->plan));
+  BRIM_TRY(brim_exec_open(t->plan, s->device, &t->exec));
+  t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
+  t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
+  init_state(t);
+  return brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed);
+}
+
+brim_status brim_trainer_open(const brim_session *session, brim_trainer **out)
+{
+  brim_trainer *t = brim_xcalloc(1, sizeof *t);
+  t->session = session;
+  const brim_status status = open_trainer(t);
+  if (status != BRIM_OK) {
+    brim_trainer_close(t);
+    return status;
+  }
+  *out = t;
+  return BRIM_OK;
+}
+
+void brim_trainer_close(brim_trainer *t)
+{
+  if (!t) return;
+  brim_loader_close(t->loader);
+  brim_exec_close(t->exec);
+  brim_plan_free(t->plan);
+  free(t->metrics);
+  free(t);
+}
+
+const brim_plan *brim_trainer_plan(const brim_trainer *t) { return t->plan; }
+uint64_t brim_trainer_device_bytes(const brim_trainer *t) { return brim_exec_bytes(t->exec); }
+uint64_t brim_trainer_host_bytes(const brim_trainer *t) { return t->loader_bytes; }
+brim_train_state *brim_trainer_state(brim_trainer *t) { return &t->state; }
+double brim_trainer_lr(const brim_trainer *t) { return t->step.lr; }
+
+/* ---- checkpoints ---- */
+
+/* Host copies of all parameters and optimizer states, as checkpoints name them. */
+typedef struct snapshot {
+  brim_arena arena;
+  brim_checkpoint_tensors tensors;
+  const brim_tensor **model, **optimizer; /* the graph's, in the same order */
+} snapshot;
+
+static brim_safetensor describe(snapshot *s, const brim_tensor *t, const char *name)
+{
+  return (brim_safetensor){name, t->dtype, t->shape, brim_arena_alloc(&s->arena, t->bytes)};
+}
+
+static void make_snapshot(const brim_trainer *t, snapshot *s)
+{
+  const brim_graph *g = t->plan->program[0].graph;
+  const brim_optimizer_ops *optimizer = t->session->optimizer_ops;
+  const size_t count = g->parameter_count, states = count * optimizer->state_count;
+  brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
+  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, states);
+  s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
+  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, states);
+  for (size_t i = 0; i < count; i++) {
+    s->model[i] = g->parameter[i].value;
+    model[i] = describe(s, s->model[i], s->model[i]->name);
+    const brim_node *update = t->update->graph->node[i];
+    for (uint32_t k = 0; k < optimizer->state_count; k++) {
+      const size_t at = i * optimizer->state_count + k;
+      s->optimizer[at] = update->in[2 + k];
+      state[at] = describe(s, update->in[2 + k],
+                           brim_arena_printf(&s->arena, "%s.%s", s->model[i]->name, optimizer->state_name[k]));
+    }
+  }
+  s->tensors = (brim_checkpoint_tensors){model, state, count, states};
+}
+
+/* Moves between device and snapshot. */
+static brim_status transfer(const brim_trainer *t, const snapshot *s, bool to_device)
+{
+  const struct {
+    const brim_program *program;
+    const brim_tensor *const *tensor;
+    const brim_safetensor *host;
+    size_t count;
+  } sides[] = {{&t->plan->program[0], s->model, s->tensors.model, s->tensors.model_count},
+               {t->update, s->optimizer, s->tensors.optimizer, s->tensors.optimizer_count}};
+  for (int k = 0; k < 2; k++)
+    for (size_t i = 0; i < sides[k].count; i++) {
+      void *host = (void *)sides[k].host[i].data;
+      BRIM_TRY(to_device ? brim_exec_write(t->exec, sides[k].program, sides[k].tensor[i], host)
+                         : brim_exec_read(t->exec, sides[k].program, sides[k].tensor[i], host));
+    }
+  return BRIM_OK;
+}
+
+brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep, bool is_best)
+{
+  snapshot s = {0};
+  make_snapshot(t, &s);
+  brim_status status = transfer(t, &s, false);
+  if (status == BRIM_OK) status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep, is_best);
+  brim_arena_release(&s.arena);
+  return status;
+}
+
+static brim_status check_state(const brim_trainer *t, const brim_train_state *state, const char *path)
+{
+  const brim_train_state *own = &t->state;
+  const struct {
+    const char *what, *theirs, *ours;
+  } ids[] = {{"model", state->model_id, own->model_id},
+             {"optimizer", state->optimizer_id, own->optimizer_id},
+             {"backend", state->backend_id, own->backend_id}};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    if (strcmp(ids[i].theirs, ids[i].ours) != 0)
+      return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of %s '%s', this run has '%s'", path, ids[i].what, ids[i].theirs,
+                       ids[i].ours);
+  return BRIM_OK;
+}
+
+brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
+{
+  brim_train_state state;
+  BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
+  BRIM_TRY(check_state(t, &state, checkpoint));
+  snapshot s = {0};
+  make_snapshot(t, &s);
+  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
+  if (status == BRIM_OK && state.model_hash != t->state.model_hash)
+    status = brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
+  if (status == BRIM_OK) status = transfer(t, &s, true);
+  brim_arena_release(&s.arena);
+  if (status == BRIM_OK) t->state = state;
+  return status;
+}
+
+/* ---- steps ---- */
+
+static brim_span next_span(void *context, int64_t sequence)
+{
+  const brim_trainer *t = context;
+  return brim_order_span(&t->session->order, t->first_sequence + sequence);
+}
+
+static brim_status open_loader(brim_trainer *t)
+{
+  const brim_settings *set = settings_of(t);
+  t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
+  const brim_loader_options options = {.data = &t->session->data,
+                                       .batch_max = set->training.batch_size,
+                                       .real = t->session->backend_ops->real,
+                                       .threads = (int32_t)set->training.num_workers,
+                                       .slots = LOADER_SLOTS,
+                                       .next = next_span,
+                                       .context = t};
+  t->loader_bytes = brim_loader_bytes(&options);
+  return brim_loader_open(&options, &t->loader);
+}
+
+/* Fills what the nodes of step `state.step` need to know. */
+static void begin_step(brim_trainer *t, const brim_span *span)
+{
+  const brim_session *s = t->session;
+  t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
+                        .step = (uint64_t)t->state.step,
+                        .loss_scale = 1 / (double)span->count};
+  const double factor = s->schedule_ops->factor(s->schedule_params, t->state.step, s->order.steps);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
+}
+
+static brim_status accumulate(brim_trainer *t, const brim_span *span)
+{
+  BRIM_TRY(brim_exec_zero_gradients(t->exec));
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  for (int64_t done = 0; done < span->count;) {
+    const brim_batch *batch = NULL;
+    BRIM_TRY(brim_loader_next(t->loader, &batch));
+    if (!batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %lld", (long long)t->state.step);
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, batch->span.count);
+    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
+    t->step.first_sample = done;
+    BRIM_TRY(brim_exec_run(t->exec, program, &t->step));
+    done += batch->span.count;
+  }
+  return BRIM_OK;
+}
+
+/* The first parameter that an earlier update left with a value that is not finite; NULL: none. */
+static brim_status find_nonfinite_parameter(brim_trainer *t, const brim_tensor **out)
+{
+  const brim_program *program = &t->plan->program[0];
+  for (size_t i = 0; i < program->graph->parameter_count; i++) {
+    bool finite = true;
+    BRIM_TRY(brim_exec_is_finite(t->exec, program, program->graph->parameter[i].value, &finite));
+    if (finite) continue;
+    *out = program->graph->parameter[i].value;
+    return BRIM_OK;
+  }
+  return BRIM_OK;
+}
+
+/* Runs the micro-batches of the step again, looking at every result. The samples are read anew, without the loader. */
+static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, double loss)
+{
+  const brim_data *data = &t->session->data;
+  const uint32_t real = t->session->backend_ops->real;
+  const int64_t batch = settings_of(t)->training.batch_size;
+  const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
+  brim_arena arena = {0};
+  void *scratch = brim_arena_alloc(&arena, (size_t)data->elements * sizeof(float));
+  uint8_t *values = brim_arena_alloc(&arena, (size_t)batch * sample_bytes);
+  int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, batch);
+  const brim_node *node = NULL;
+  brim_status status = BRIM_OK;
+  int64_t done = 0, count = 0;
+  for (; done < span->count && !node && status == BRIM_OK; done += count) {
+    count = span->count - done < batch ? span->count - done : batch;
+    for (int64_t i = 0; i < count && status == BRIM_OK; i++)
+      status = brim_data_sample(data, BRIM_PART_TRAIN, span->epoch, span->first + done + i, real, scratch,
+                                values + (size_t)i * sample_bytes, &labels[i]);
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, count);
+    t->step.first_sample = done;
+    if (status == BRIM_OK) status = brim_exec_load(t->exec, program, values, labels);
+    if (status == BRIM_OK) status = brim_exec_find_nonfinite(t->exec, program, &t->step, &node);
+  }
+  brim_arena_release(&arena);
+  if (status != BRIM_OK) return status;
+  const brim_tensor *parameter = NULL;
+  BRIM_TRY(find_nonfinite_parameter(t, &parameter));
+  brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %f", (long long)t->state.step + 1, loss);
+  if (parameter)
+    brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name,
+                  (long long)t->state.step);
+  if (node && node->file[0])
+    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s' (%s:%d)", node->op, node->name, node->file, node->line);
+  else if (node)
+    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s'", node->op, node->name);
+  return brim_fail_add(BRIM_ENUMERIC, "learning rate %g; the step was not committed, checkpoints are as before it",
+                       t->step.lr);
+}
+
+static void commit(brim_trainer *t, const brim_span *span, const double *metrics)
+{
+  brim_train_state *state = &t->state;
+  state->window_loss += metrics[0];
+  state->window_correct += metrics[1];
+  state->window_samples += span->count;
+  state->samples += span->count;
+  state->step++;
+  state->epoch = state->step / t->session->order.steps_per_epoch;
+}
+
+brim_status brim_trainer_step(brim_trainer *t)
+{
+  const brim_span span = brim_order_step(&t->session->order, t->state.step);
+  double metrics[2];
+  if (!t->loader) BRIM_TRY(open_loader(t));
+  begin_step(t, &span);
+  BRIM_TRY(accumulate(t, &span));
+  BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
+  if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
+  commit(t, &span, metrics);
+  return BRIM_OK;
+}
+
+/* ---- evaluation ---- */
+
+typedef struct part_stream {
+  enum brim_part part;
+  int64_t count, batch;
+} part_stream;
+
+static brim_span next_part_span(void *context, int64_t sequence)
+{
+  const part_stream *p = context;
+  const int64_t first = sequence * p->batch, rest = p->count - first;
+  return (brim_span){p->part, 0, first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
+}
+
+static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop)
+{
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  const brim_step step = {.loss_scale = 1};
+  for (;;) {
+    const brim_batch *batch = NULL;
+    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted during evaluation");
+    BRIM_TRY(brim_loader_next(loader, &batch));
+    if (!batch) return BRIM_OK;
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
+    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
+    BRIM_TRY(brim_exec_run(t->exec, program, &step));
+  }
+}
+
+brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
+{
+  const brim_session *s = t->session;
+  const int64_t classes = s->data.train.classes;
+  part_stream stream = {part, s->data.count[part], s->eval_batch};
+  const brim_loader_options options = {.data = &s->data,
+                                       .batch_max = s->eval_batch,
+                                       .real = s->backend_ops->real,
+                                       .threads = (int32_t)settings_of(t)->training.num_workers,
+                                       .slots = LOADER_SLOTS,
+                                       .next = next_part_span,
+                                       .context = &stream};
+  brim_loader *loader = NULL;
+  BRIM_TRY(brim_loader_open(&options, &loader));
+  brim_status status = evaluate(t, loader, stop);
+  brim_loader_close(loader);
+  if (status != BRIM_OK) return status;
+  const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
+  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes)));
+  *out = (brim_evaluation){stream.count, t->metrics[0] / (double)stream.count, t->metrics[1] / (double)stream.count,
+                           classes, t->metrics + 2};
+  return BRIM_OK;
+}

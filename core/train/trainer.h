@@ -1,0 +1,41 @@
+/* Training, a step at a time. A step is a transaction: it reads its samples, accumulates gradients, looks at the loss,
+ * and only then commits: the update of the parameters, the state, the cursor. Until then nothing durable changes. */
+#ifndef BRIM_TRAIN_TRAINER_H
+#define BRIM_TRAIN_TRAINER_H
+#include "exec/exec.h"
+#include "train/checkpoint.h"
+#include "train/session.h"
+
+typedef struct brim_trainer brim_trainer;
+
+typedef struct brim_evaluation {
+  int64_t samples;
+  double loss, accuracy; /* means over the part */
+  int64_t classes;
+  const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer */
+} brim_evaluation;
+
+/* [init] Plans, places and initialises the parameters from the seed. The session must outlive the trainer.
+ * EBUDGET, ENOMEM_DEVICE. */
+brim_status brim_trainer_open(const brim_session *session, brim_trainer **out);
+void brim_trainer_close(brim_trainer *trainer);
+const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
+uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
+uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loader */
+/* The state at the last commit; the runner keeps its own counts (records, best) in it. */
+brim_train_state *brim_trainer_state(brim_trainer *trainer);
+/* Learning rate of the last step. */
+double brim_trainer_lr(const brim_trainer *trainer);
+
+/* [init] Takes parameters, optimizer state and counters from a checkpoint. ELOAD if it is of another model,
+ * optimizer or backend's precision. Before the first step. */
+brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
+/* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation that
+ * made such a value; nothing is committed. */
+brim_status brim_trainer_step(brim_trainer *trainer);
+/* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
+brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
+                                  brim_evaluation *out);
+/* Writes the state at the last commit to the run's folder. */
+brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep, bool is_best);
+#endif
