@@ -1,0 +1,382 @@
+#include "conformance/bench.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "brim/random.h"
+#include "graph/layout.h"
+
+#define CANARY_BYTES 64
+#define CANARY 0xA5
+#define STREAM_DRAWS 0xFFFFFFu
+
+/* ---- numbers ---- */
+
+int64_t bench_pick(bench *b, int64_t low, int64_t high)
+{
+  const brim_philox r = brim_random4(b->o.seed, BRIM_STREAM_DATA, STREAM_DRAWS, b->draws++, 0);
+  return high <= low ? low : low + (int64_t)(r.v[0] % (uint64_t)(high - low + 1));
+}
+
+int64_t bench_pick_channels(bench *b)
+{
+  switch (b->o.size) {
+  case SIZE_SMALL:
+    return bench_pick(b, 1, 3);
+  case SIZE_ONE:
+    return 1;
+  case SIZE_ODD:
+    return 2 * bench_pick(b, 0, 11) + 1;
+  case SIZE_BLOCKED:
+    return 8 * bench_pick(b, 1, 6);
+  default:
+    return bench_pick(b, 1, 40);
+  }
+}
+
+int64_t bench_pick_extent(bench *b, int64_t least)
+{
+  switch (b->o.size) {
+  case SIZE_SMALL:
+    return bench_pick(b, least, least + 3);
+  case SIZE_ONE:
+    return least;
+  case SIZE_ODD:
+    return least + 2 * bench_pick(b, 0, 3) + (least % 2 == 0);
+  case SIZE_BLOCKED:
+    return least + bench_pick(b, 4, 8);
+  default:
+    return bench_pick(b, least, least + 9);
+  }
+}
+
+/* Element `index` of tensor `id`, as a float unless said otherwise. */
+static double value_at(const bench *b, uint32_t id, uint64_t index, enum bench_values values)
+{
+  const brim_philox r = brim_random4(b->o.seed, BRIM_STREAM_DATA, id, index, 0);
+  switch (values) {
+  case VALUES_DISTINCT:
+    return ((double)((index * 7919 + id * 31) % 10007) - 5003.5) * 2e-4;
+  case VALUES_TIES:
+    return ((double)(r.v[0] % 5) - 2) / 2;
+  default:
+    return (float)(2 * brim_uniform(r.v[0]) - 1);
+  }
+}
+
+static double bound_of(const brim_graph *g, const brim_tensor *t)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].value == t && g->parameter[i].init_bound > 0) return g->parameter[i].init_bound;
+  return 1;
+}
+
+static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
+{
+  switch (t->role) {
+  case BRIM_ROLE_PARAMETER:
+    return (float)(value_at(b, t->id, index, VALUES_UNIFORM) * bound_of(b->g, t));
+  case BRIM_ROLE_GRADIENT:
+    return b->o.gradients_at_zero ? 0 : value_at(b, t->id, index, VALUES_UNIFORM);
+  case BRIM_ROLE_OPTIMIZER:
+    return fabs(value_at(b, t->id, index, VALUES_UNIFORM));
+  default:
+    break;
+  }
+  if (t == b->g->metrics) return b->o.gradients_at_zero ? 0 : (double)(index % 5);
+  return value_at(b, t->id, index, b->o.values);
+}
+
+/* ---- building ---- */
+
+static brim_tensor *input(bench *b, const brim_shape *shape, const char *name)
+{
+  brim_tensor *x = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, shape, name);
+  brim_autodiff_want(b->g, x);
+  return x;
+}
+
+brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w)
+{
+  char name[32];
+  if (!(b->o.context & BEHIND_CONV)) return input(b, &(brim_shape){4, {b->o.batch, c, h, w}}, "x");
+  snprintf(name, sizeof name, "behind%u", b->behind++);
+  brim_tensor *x = input(b, &(brim_shape){4, {b->o.batch, bench_pick_channels(b), h, w}}, "x");
+  return brim_conv2d(b->g, name, x, c, 1, 1, 0);
+}
+
+brim_tensor *bench_input2(bench *b, int64_t f)
+{
+  char name[32];
+  if (!(b->o.context & BEHIND_CONV)) return input(b, &(brim_shape){2, {b->o.batch, f}}, "x");
+  snprintf(name, sizeof name, "behind%u", b->behind++);
+  brim_tensor *x = input(b, &(brim_shape){2, {b->o.batch, bench_pick_channels(b)}}, "x");
+  return brim_linear(b->g, name, x, f);
+}
+
+brim_tensor *bench_labels(bench *b, int64_t classes)
+{
+  b->g->classes = classes;
+  b->g->label = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &(brim_shape){1, {b->o.batch}}, "label");
+  return b->g->label;
+}
+
+static void build(bench *b)
+{
+  brim_graph *g = b->g;
+  brim_tensor *y = b->o.row->make(b);
+  if (y && !b->o.row->is_loss) {
+    if ((b->o.context & BEFORE_CONV) && y->shape.rank == 4)
+      y = brim_conv2d(g, "after", y, bench_pick_channels(b), 1, 1, 0);
+    if ((b->o.context & BEFORE_CONV) && y->shape.rank == 2) y = brim_linear(g, "after", y, bench_pick_channels(b));
+    b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");
+  }
+  if (y && brim_autodiff_run(g, y, b->seed) != BRIM_OK) fail_msg("%s: %s", b->o.row->name, brim_error_text());
+  if (!y) g->forward_count = g->node_count;
+  if (g->status != BRIM_OK) fail_msg("%s: %s", b->o.row->name, g->error);
+  b->result = y;
+}
+
+/* ---- memory ---- */
+
+bool bench_accumulates(const bench *b, const brim_tensor *t)
+{
+  return t->role == BRIM_ROLE_GRADIENT || t == b->g->metrics;
+}
+
+static bool is_persistent(const bench *b, const brim_tensor *t)
+{
+  return bench_accumulates(b, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER;
+}
+
+static bool is_source(const bench *b, const brim_tensor *t)
+{
+  return is_persistent(b, t) || t->producer < 0;
+}
+
+static bool is_written(const bench *b, const brim_tensor *t)
+{
+  for (size_t i = 0; i < b->g->node_count; i++)
+    for (uint32_t k = 0; k < b->g->node[i]->out_count; k++)
+      if (b->g->node[i]->out[k] == t) return true;
+  return false;
+}
+
+/* Bytes set to 0xFF are NaN in every type of real number; what no kernel writes shows up. */
+static void *allocate(const bench *b, uint64_t bytes)
+{
+  void *p = NULL;
+  const size_t alignment = b->o.backend->ops->alignment < 64 ? 64 : (size_t)b->o.backend->ops->alignment;
+  if (posix_memalign(&p, alignment, (size_t)bytes + CANARY_BYTES) != 0) fail_msg("out of memory");
+  memset(p, 0xFF, (size_t)bytes);
+  memset((char *)p + bytes, CANARY, CANARY_BYTES);
+  return p;
+}
+
+static void check_canary(const bench *b, const void *memory, uint64_t bytes, const char *what)
+{
+  for (size_t i = 0; i < CANARY_BYTES; i++)
+    if (((const unsigned char *)memory)[bytes + i] != CANARY)
+      fail_msg("%s on %s: wrote behind the end of %s", b->o.row->name, b->o.backend->name, what);
+}
+
+static void store(void *memory, uint32_t dtype, uint64_t i, double value)
+{
+  switch (dtype) {
+  case BRIM_DTYPE_F32:
+    ((float *)memory)[i] = (float)value;
+    break;
+  case BRIM_DTYPE_F64:
+    ((double *)memory)[i] = value;
+    break;
+  case BRIM_DTYPE_I32:
+    ((int32_t *)memory)[i] = (int32_t)value;
+    break;
+  default:
+    ((uint8_t *)memory)[i] = (uint8_t)value;
+    break;
+  }
+}
+
+static double fetch(const void *memory, uint32_t dtype, uint64_t i)
+{
+  switch (dtype) {
+  case BRIM_DTYPE_F32:
+    return ((const float *)memory)[i];
+  case BRIM_DTYPE_F64:
+    return ((const double *)memory)[i];
+  case BRIM_DTYPE_I32:
+    return ((const int32_t *)memory)[i];
+  default:
+    return ((const uint8_t *)memory)[i];
+  }
+}
+
+/* Labels are spread over the classes; numbers of samples continue where the micro-batch before ended. */
+static void fill_source(const bench *b, const brim_tensor *t, void *memory)
+{
+  const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
+  uint64_t first = 0;
+  if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
+  for (uint64_t i = 0; i < count; i++)
+    if (t == b->g->label)
+      store(memory, t->dtype, i, (double)((first + i) * 7919 % (uint64_t)b->g->classes));
+    else
+      store(memory, t->dtype, i, source_value(b, t, first + i));
+}
+
+static void make_memory(bench *b)
+{
+  brim_graph *g = b->g;
+  b->memory = brim_xcalloc(g->tensor_count, sizeof *b->memory);
+  b->workspace = brim_xcalloc(g->node_count + 1, sizeof *b->workspace);
+  if (b->o.shared_memory) {
+    if (brim_layout_program(&b->program, b->o.backend->ops->alignment) != BRIM_OK) fail_msg("%s", brim_error_text());
+    b->arena = allocate(b, b->program.transient_bytes);
+  }
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const int32_t buffer = b->arena ? b->program.tensor_buffer[i] : -1;
+    b->memory[i] = buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, g->tensor[i]->bytes);
+  }
+  for (size_t i = 0; i < g->node_count; i++) {
+    const int32_t buffer = b->arena ? b->program.workspace_buffer[i] : -1;
+    b->workspace[i] =
+        buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, b->program.need[i].workspace_bytes);
+  }
+  for (size_t i = 0; i < g->tensor_count; i++)
+    if (is_source(b, g->tensor[i])) fill_source(b, g->tensor[i], b->memory[i]);
+}
+
+/* ---- life ---- */
+
+static const brim_kernel *find_kernel(const bench *b, const char *op)
+{
+  for (const brim_kernel *k = b->o.backend->ops->kernels; k->op; k++)
+    if (strcmp(k->op, op) == 0) return k;
+  fail_msg("backend %s has no kernel for %s", b->o.backend->name, op);
+  return NULL;
+}
+
+static void prepare(bench *b)
+{
+  brim_program *p = &b->program;
+  brim_graph *g = b->g;
+  p->kind = BRIM_PROGRAM_TRAIN;
+  p->info = (brim_program_info){b->o.batch, b->o.grain, 1};
+  p->graph = g;
+  p->kernel = BRIM_ARENA_NEW(&g->arena, const brim_kernel *, g->node_count + 1);
+  p->state = BRIM_ARENA_NEW(&g->arena, void *, g->node_count + 1);
+  p->need = BRIM_ARENA_NEW(&g->arena, brim_kernel_need, g->node_count + 1);
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_kernel *k = p->kernel[i] = find_kernel(b, g->node[i]->op);
+    if (k->prepare && k->prepare(b->o.backend->self, &p->info, g->node[i], &p->need[i], &p->state[i]) != BRIM_OK)
+      fail_msg("%s on %s: %s", g->node[i]->op, b->o.backend->name, brim_error_text());
+  }
+  for (size_t i = 0; i < g->node_count; i++)
+    if (p->kernel[i]->realize && p->kernel[i]->realize(b->o.backend->self, g->node[i], p->state[i]) != BRIM_OK)
+      fail_msg("%s on %s: %s", g->node[i]->op, b->o.backend->name, brim_error_text());
+}
+
+bench *bench_create(const bench_options *options)
+{
+  bench *b = brim_xcalloc(1, sizeof *b);
+  b->o = *options;
+  b->g = brim_graph_create(options->backend->ops->real, options->batch, true);
+  b->step = (brim_step){.seed = 42,
+                        .step = 7,
+                        .first_sample = options->first_sample,
+                        .loss_scale = 1.0 / 64,
+                        .lr = 0.05,
+                        .weight_decay = 0.125,
+                        .beta1 = 0.9,
+                        .beta2 = 0.999,
+                        .eps = 1e-8,
+                        .momentum = 0.9,
+                        .bias_correction1 = 1 - pow(0.9, 8),
+                        .bias_correction2 = 1 - pow(0.999, 8)};
+  build(b);
+  prepare(b);
+  make_memory(b);
+  return b;
+}
+
+void bench_free(bench *b)
+{
+  brim_program *p = &b->program;
+  for (size_t i = 0; i < b->g->node_count; i++) {
+    if (p->state[i] && p->kernel[i]->release) p->kernel[i]->release(b->o.backend->self, p->state[i]);
+    if (!b->arena || p->workspace_buffer[i] < 0) free(b->workspace[i]);
+  }
+  for (size_t i = 0; i < b->g->tensor_count; i++)
+    if (!b->arena || p->tensor_buffer[i] < 0) free(b->memory[i]);
+  free(b->arena);
+  free(b->memory);
+  free(b->workspace);
+  brim_graph_free(b->g);
+  free(b);
+}
+
+void bench_check_sources(const bench *b)
+{
+  for (size_t i = 0; i < b->g->tensor_count; i++) {
+    const brim_tensor *t = b->g->tensor[i];
+    if (!is_source(b, t) || is_written(b, t)) continue;
+    void *expected = allocate(b, t->bytes);
+    fill_source(b, t, expected);
+    if (memcmp(expected, b->memory[i], t->bytes) != 0)
+      fail_msg("%s on %s: an operation changed its input '%s'", b->o.row->name, b->o.backend->name, t->name);
+    free(expected);
+  }
+}
+
+void bench_run(bench *b, size_t from, size_t to)
+{
+  void *in[BRIM_NODE_INPUTS_MAX], *out[BRIM_NODE_OUTPUTS_MAX];
+  for (size_t i = from; i < to; i++) {
+    const brim_node *n = b->g->node[i];
+    for (uint32_t k = 0; k < n->in_count; k++) in[k] = b->memory[n->in[k]->id];
+    for (uint32_t k = 0; k < n->out_count; k++) out[k] = b->memory[n->out[k]->id];
+    const brim_launch launch = {n, b->program.state[i], in, out, b->workspace[i], &b->step};
+    if (b->program.kernel[i]->run(b->o.backend->self, &launch) != BRIM_OK)
+      fail_msg("%s on %s: %s", n->op, b->o.backend->name, brim_error_text());
+  }
+  if (b->o.backend->ops->synchronize(b->o.backend->self) != BRIM_OK) fail_msg("%s", brim_error_text());
+  if (b->arena) {
+    check_canary(b, b->arena, b->program.transient_bytes, "the arena");
+    return;
+  }
+  for (size_t i = 0; i < b->g->tensor_count; i++)
+    check_canary(b, b->memory[i], b->g->tensor[i]->bytes, b->g->tensor[i]->name);
+  for (size_t i = 0; i < b->g->node_count; i++)
+    check_canary(b, b->workspace[i], b->program.need[i].workspace_bytes, "a workspace");
+}
+
+/* Position in memory of a logical element, by the tensor's layout (see brim/tensor.h). */
+static uint64_t position(const brim_tensor *t, uint64_t i)
+{
+  if (t->shape.rank != 4 || t->channel_block == 1) return i;
+  const uint64_t C = (uint64_t)t->shape.dim[1], plane = (uint64_t)(t->shape.dim[2] * t->shape.dim[3]);
+  const uint64_t block = (uint64_t)t->channel_block;
+  const uint64_t n = i / (C * plane), c = i / plane % C, pixel = i % plane;
+  return ((n * (C / block) + c / block) * plane + pixel) * block + c % block;
+}
+
+double *bench_values_of(const bench *b, const brim_tensor *t)
+{
+  const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
+  double *values = brim_xmalloc(count * sizeof *values);
+  for (uint64_t i = 0; i < count; i++) values[i] = fetch(b->memory[t->id], t->dtype, position(t, i));
+  return values;
+}
+
+void bench_hand_over(const bench *from, bench *to)
+{
+  for (size_t i = 0; i < from->g->tensor_count; i++)
+    if (bench_accumulates(from, from->g->tensor[i])) memcpy(to->memory[i], from->memory[i], from->g->tensor[i]->bytes);
+}

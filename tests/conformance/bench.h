@@ -1,0 +1,90 @@
+/* A test bench for operations: a small graph on one backend, filled with numbers that depend on a seed alone.
+ *
+ * The same row, seed and batch on two backends is the same graph with the same numbers, so results can be compared
+ * tensor by tensor. Numbers of samples are functions of the sample's position in the effective batch, so that a batch
+ * may also be run in pieces. Every tensor has memory of its own (or, if asked for, that of the planner's layout),
+ * filled with NaN before the run and followed by a canary. */
+#ifndef TESTS_CONFORMANCE_BENCH_H
+#define TESTS_CONFORMANCE_BENCH_H
+#include "brim/backend.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+
+typedef struct backend {
+  const char *name;
+  const brim_backend_ops *ops;
+  void *self;
+} backend;
+
+enum bench_size { SIZE_SMALL, SIZE_ONE, SIZE_ODD, SIZE_BLOCKED, SIZE_ANY, SIZE_COUNT };
+enum bench_values {
+  VALUES_UNIFORM,  /* in [-1, 1), floats */
+  VALUES_DISTINCT, /* all different and none near 0: no kink of relu or max pool is near */
+  VALUES_TIES,     /* one of -1, -0.5, 0, 0.5, 1: windows with several greatest values, zeros */
+  VALUES_COUNT
+};
+/* What stands around the operation, so that it meets the layouts that convolutions choose. */
+enum bench_context { BARE = 0, BEHIND_CONV = 1, BEFORE_CONV = 2, CONTEXT_COUNT = 4 };
+
+typedef struct bench bench;
+
+/* A row of the conformance table. */
+typedef struct bench_row {
+  const char *name;
+  /* Builds the operation under test on bench_input()s, by numbers drawn with bench_pick(); returns the result whose
+   * gradient is known (or NULL if nothing is differentiated). */
+  brim_tensor *(*make)(bench *b);
+  bool is_loss;   /* makes its own gradient */
+  bool composite; /* several operations: errors add up */
+  bool by_sample; /* works on samples, so the batch can be cut */
+} bench_row;
+extern const bench_row bench_rows[]; /* ends with name == NULL */
+
+typedef struct bench_options {
+  const backend *backend;
+  const bench_row *row;
+  uint64_t seed;
+  int64_t batch, first_sample, grain;
+  enum bench_size size;
+  enum bench_values values;
+  unsigned context;       /* of enum bench_context */
+  bool gradients_at_zero; /* else they start at random numbers, to be added to */
+  bool shared_memory;     /* memory as the planner lays it out */
+} bench_options;
+
+struct bench {
+  bench_options o;
+  brim_graph *g;
+  brim_tensor *result, *seed; /* seed: the result's gradient; NULL for a loss */
+  brim_program program;
+  void **memory;    /* by tensor id */
+  void **workspace; /* by node */
+  char *arena;      /* with shared_memory */
+  brim_step step;
+  uint32_t draws;
+  uint32_t behind; /* convolutions put before inputs so far, for their names */
+};
+
+/* Builds, prepares and fills. Whatever goes wrong fails the test. */
+bench *bench_create(const bench_options *options);
+void bench_free(bench *b);
+/* Runs nodes [from, to) and checks the canaries. */
+void bench_run(bench *b, size_t from, size_t to);
+/* After a run with memory of their own: sources that no operation writes must be as they were filled. */
+void bench_check_sources(const bench *b);
+/* A tensor's values in plain order, as doubles; to be freed. */
+double *bench_values_of(const bench *b, const brim_tensor *t);
+/* Is this tensor kept from micro-batch to micro-batch and added to? */
+bool bench_accumulates(const bench *b, const brim_tensor *t);
+/* Hands what has been added up so far to the bench of the next micro-batch. */
+void bench_hand_over(const bench *from, bench *to);
+
+/* For rows. A number in [low, high]; one of a channel count or extent in keeping with the size. */
+int64_t bench_pick(bench *b, int64_t low, int64_t high);
+int64_t bench_pick_channels(bench *b);
+int64_t bench_pick_extent(bench *b, int64_t least);
+/* An input of the operation, with the context before it: [N, c, h, w] or [N, f]. */
+brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w);
+brim_tensor *bench_input2(bench *b, int64_t f);
+brim_tensor *bench_labels(bench *b, int64_t classes);
+#endif

@@ -1,0 +1,227 @@
+/* The table of the conformance suite: one row an operation, and small networks of several. A row makes a random valid
+ * configuration; the operation's gradient operations come with it through autodiff. Add a row with every operation. */
+#include <math.h>
+#include <stdio.h>
+
+#include "conformance/bench.h"
+
+#define PRODUCTS_MAX 200000 /* multiply-adds a sample of one convolution: keeps the suite short */
+
+static brim_tensor *first_output(brim_node *n)
+{
+  return n ? n->out[0] : NULL;
+}
+
+/* Any kernel, stride and padding, also of different height and width, which models' brim_conv2d() does not offer. */
+static brim_tensor *make_conv2d(bench *b)
+{
+  brim_conv2d_attr a;
+  int64_t extent[2];
+  const int64_t c = bench_pick_channels(b);
+  int64_t k = bench_pick_channels(b);
+  for (int d = 0; d < 2; d++) {
+    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 3 : 5);
+    a.stride[d] = bench_pick(b, 1, 2);
+    a.padding[d] = b->o.size == SIZE_ONE ? 0 : bench_pick(b, 0, a.kernel[d] / 2);
+    extent[d] = bench_pick_extent(b, a.kernel[d]);
+  }
+  while (k > 1 && c * k * extent[0] * extent[1] * a.kernel[0] * a.kernel[1] > PRODUCTS_MAX) k = (k + 1) / 2;
+  brim_tensor *in[3] = {bench_input4(b, c, extent[0], extent[1])};
+  const double bound = 1 / sqrt((double)(c * a.kernel[0] * a.kernel[1]));
+  in[1] = brim_graph_parameter(b->g, "weight", &(brim_shape){4, {k, c, a.kernel[0], a.kernel[1]}}, bound);
+  in[2] = brim_graph_parameter(b->g, "bias", &(brim_shape){1, {k}}, bound);
+  return first_output(brim_graph_node(b->g, "conv2d", "conv", in, 3, &(brim_attr){.conv2d = a}));
+}
+
+/* As models use it: 3x3 with and without padding, 1x1, 5x5. */
+static brim_tensor *make_conv2d_square(bench *b)
+{
+  const int64_t kernel = b->o.size == SIZE_ONE ? 1 : 2 * bench_pick(b, 0, 2) + 1;
+  const int64_t padding = bench_pick(b, 0, 1) ? kernel / 2 : 0, stride = bench_pick(b, 1, 4) == 1 ? 2 : 1;
+  const int64_t c = bench_pick_channels(b), extent = bench_pick_extent(b, kernel);
+  int64_t k = bench_pick_channels(b);
+  while (k > 1 && c * k * extent * extent * kernel * kernel > PRODUCTS_MAX) k = (k + 1) / 2;
+  return brim_conv2d(b->g, "conv", bench_input4(b, c, extent, extent), k, kernel, stride, padding);
+}
+
+static brim_tensor *make_linear(bench *b)
+{
+  const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 7) : 1;
+  const int64_t in = scale * bench_pick_channels(b), out = bench_pick_channels(b);
+  return brim_linear(b->g, "fc", bench_input2(b, in), out);
+}
+
+/* [N, C, H, W] or [N, F], for operations that take both. */
+static brim_tensor *any_input(bench *b)
+{
+  if (bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick_channels(b) * bench_pick_channels(b));
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
+  return bench_input4(b, c, h, bench_pick_extent(b, 1));
+}
+
+static brim_tensor *make_relu(bench *b)
+{
+  return brim_relu(b->g, any_input(b));
+}
+
+static brim_tensor *make_dropout(bench *b)
+{
+  brim_tensor *x = any_input(b);
+  return brim_dropout(b->g, x, (double)bench_pick(b, 1, 9) / 10);
+}
+
+/* The second input may be any that has the shape: another input, the first one again, or what a relu made of it. */
+static brim_tensor *make_add(bench *b)
+{
+  brim_tensor *x = any_input(b);
+  const brim_shape shape = brim_shape_of(x);
+  switch (bench_pick(b, 0, 2)) {
+  case 0:
+    return brim_add(b->g, x, brim_relu(b->g, x));
+  case 1:
+    return brim_add(b->g, x, x);
+  default:
+    break;
+  }
+  brim_tensor *other = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "other");
+  brim_autodiff_want(b->g, other);
+  return brim_add(b->g, x, other);
+}
+
+static brim_tensor *make_max_pool2d(bench *b)
+{
+  brim_pool2d_attr a;
+  int64_t extent[2];
+  for (int d = 0; d < 2; d++) {
+    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
+    a.stride[d] = bench_pick(b, 1, 3); /* smaller than the window: overlapping; larger: some x in no window */
+    extent[d] = bench_pick_extent(b, a.kernel[d]);
+  }
+  brim_tensor *x = bench_input4(b, bench_pick_channels(b), extent[0], extent[1]);
+  return first_output(brim_graph_node(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a}));
+}
+
+static brim_tensor *make_max_pool2d_by_2(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
+  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), 2, 2);
+}
+
+static brim_tensor *make_reshape(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  switch (bench_pick(b, 0, 3)) {
+  case 0:
+    return brim_reshape(b->g, bench_input2(b, c * h * w), 4, (int64_t[]){b->o.batch, c, h, w});
+  case 1:
+    return brim_reshape(b->g, bench_input4(b, c, h, w), 4, (int64_t[]){b->o.batch, h, w, c});
+  case 2:
+    return brim_reshape(b->g, bench_input4(b, c, h, w), 3, (int64_t[]){b->o.batch, -1, w});
+  default:
+    return brim_flatten(b->g, bench_input4(b, c, h, w));
+  }
+}
+
+/* The loss and its metrics, as the core appends them to a model. */
+static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
+{
+  brim_graph *g = b->g;
+  brim_tensor *in[3] = {NULL, logits, bench_labels(b, classes)};
+  brim_tensor *loss = in[0] = first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], 2, NULL));
+  const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1)}};
+  g->metrics =
+      brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2 + classes * classes}}, "metrics");
+  brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &attr);
+  return loss;
+}
+
+static int64_t pick_classes(bench *b)
+{
+  return b->o.size == SIZE_ONE ? 1 : bench_pick(b, 2, 20);
+}
+
+static brim_tensor *make_loss(bench *b)
+{
+  const int64_t classes = pick_classes(b);
+  return loss_of(b, bench_input2(b, classes), classes);
+}
+
+/* One parameter of any shape with its optimizer's states. */
+static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
+{
+  const int64_t rows = bench_pick_channels(b), columns = bench_pick_channels(b), rank = bench_pick(b, 1, 2);
+  const brim_shape shape = {(int32_t)rank, {rows, rank == 2 ? columns : 0}};
+  brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(b->g, "p", &shape, 1)}, *out[BRIM_NODE_OUTPUTS_MAX];
+  in[1] = b->g->parameter[0].gradient;
+  out[0] = in[0];
+  for (uint32_t s = 0; s < states; s++)
+    in[2 + s] = out[1 + s] = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &shape, "state");
+  brim_graph_node_into(b->g, op, op, in, 2 + states, out, 1 + states, NULL);
+  return NULL;
+}
+static brim_tensor *make_adamw(bench *b)
+{
+  return make_update(b, "adamw", 2);
+}
+static brim_tensor *make_sgd(bench *b)
+{
+  return make_update(b, "sgd", 1);
+}
+
+/* ---- small networks, forward and backward as a whole ---- */
+
+static brim_tensor *make_mlp(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t classes = pick_classes(b);
+  brim_tensor *x = bench_input2(b, bench_pick_channels(b) * bench_pick_extent(b, 1));
+  x = brim_dropout(g, brim_relu(g, brim_linear(g, "fc1", x, 2 * bench_pick_channels(b))), 0.3);
+  x = brim_relu(g, brim_linear(g, "fc2", x, bench_pick_channels(b)));
+  return loss_of(b, brim_linear(g, "fc3", x, classes), classes);
+}
+
+/* The operations of the model cnn in its order, other sizes. */
+static brim_tensor *make_cnn(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t classes = pick_classes(b), padding = bench_pick(b, 0, 1), stride = bench_pick(b, 1, 2);
+  const int64_t h = bench_pick_extent(b, 9), w = bench_pick_extent(b, 9);
+  const int64_t width = b->o.size == SIZE_BLOCKED ? 16 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 2 : 12);
+  brim_tensor *x = bench_input4(b, bench_pick(b, 1, 3), h, w);
+  x = brim_relu(g, brim_conv2d(g, "conv1", x, width, 3, 1, padding));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, bench_pick(b, 1, 2) * width, 3, stride, padding));
+  x = brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25);
+  x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 4 * width));
+  return loss_of(b, brim_linear(g, "fc2", brim_dropout(g, x, 0.5), classes), classes);
+}
+
+/* A tensor with two users: its gradient is the sum of theirs. */
+static brim_tensor *make_residual(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t classes = pick_classes(b), c = bench_pick_channels(b);
+  const int64_t h = bench_pick_extent(b, 4), w = bench_pick_extent(b, 4);
+  brim_tensor *x = brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 2, h, w), c, 3, 1, 1));
+  brim_tensor *y = brim_dropout(g, brim_relu(g, brim_conv2d(g, "conv2", x, c, 3, 1, 1)), 0.2);
+  x = brim_max_pool2d(g, brim_add(g, brim_add(g, x, y), x), 3, 2 - (h < 5 || w < 5));
+  return loss_of(b, brim_linear(g, "fc", brim_flatten(g, x), classes), classes);
+}
+
+const bench_row bench_rows[] = {
+    {"conv2d", make_conv2d, .by_sample = true},
+    {"conv2d, square", make_conv2d_square, .by_sample = true},
+    {"linear", make_linear, .by_sample = true},
+    {"relu", make_relu, .by_sample = true},
+    {"dropout", make_dropout, .by_sample = true},
+    {"add", make_add, .by_sample = true},
+    {"max_pool2d", make_max_pool2d, .by_sample = true},
+    {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true},
+    {"reshape", make_reshape, .by_sample = true},
+    {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true},
+    {"adamw", make_adamw},
+    {"sgd", make_sgd},
+    {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
+    {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},
+    {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true},
+    {.name = NULL},
+};

@@ -1,0 +1,476 @@
+/* The conformance suite: every operation, forward and backward.
+ *
+ *   reference  against itself: gradients against central differences of the forward pass, through the real autodiff
+ *   cpu        against reference: relative L2 of every tensor, over random shapes, sizes, contexts and layouts
+ *   cpu        against itself: the same bits however a batch is cut at multiples of the grain
+ *   both       with the planner's memory layout instead of memory of their own: the same bits; NaN passes through
+ *
+ * At the end a table: operation, cases, worst error. An operation without a case fails the suite. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "conformance/bench.h"
+#include "conformance/load.h"
+
+#define DIFFERENCES_ERROR_MAX 1e-6
+#define BACKEND_ERROR_MAX 1e-5
+#define CASES 48 /* a row and grain; each size, context and kind of values comes up */
+
+static loaded reference_plugin, cpu_plugin;
+static backend reference, cpu; /* cpu.ops is NULL if it was not built */
+
+/* ---- the table ---- */
+
+enum judge { BY_DIFFERENCES, BY_REFERENCE, JUDGE_COUNT };
+typedef struct tally {
+  int cases[JUDGE_COUNT];
+  double worst[JUDGE_COUNT];
+} tally;
+static tally tally_of_op[256], tally_of_row[64];
+
+static void count_case(tally *t, enum judge judge, double error)
+{
+  t->cases[judge]++;
+  if (error > t->worst[judge]) t->worst[judge] = error;
+}
+
+static tally *tally_for(const bench_row *row, const char *op)
+{
+  if (row->composite) return &tally_of_row[row - bench_rows];
+  for (size_t i = 0; i < brim_op_count(); i++)
+    if (strcmp(brim_op_at(i)->name, op) == 0) return &tally_of_op[i];
+  return NULL;
+}
+
+static void print_line(const char *name, const tally *t)
+{
+  printf("%-30s", name);
+  for (int judge = 0; judge < JUDGE_COUNT; judge++) {
+    if (t->cases[judge])
+      printf("  %6d cases  worst %.1e", t->cases[judge], t->worst[judge]);
+    else
+      printf("  %6s %21s", "-", "");
+  }
+  printf("\n");
+}
+
+/* ---- errors ---- */
+
+/* ||a - b|| / ||b||; NaN, if there is one, stays. */
+static double relative_error(const double *a, const double *b, int64_t count)
+{
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < count; i++) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return difference == 0 ? 0 : sqrt(difference) / fmax(sqrt(norm), 1e-30);
+}
+
+/* "conv2d seed 12, N 17, grain 16, context 3, values 0: x [17, 3, 9, 9] -> y [...]" */
+static const char *describe(const bench *b, const brim_node *n)
+{
+  static char text[1024];
+  char shape[96];
+  brim_text out = {0};
+  brim_text_printf(&out, "%s, seed %llu, grain %lld, context %u, values %d: %s", b->o.row->name,
+                   (unsigned long long)b->o.seed, (long long)b->o.grain, b->o.context, (int)b->o.values, n->op);
+  for (uint32_t i = 0; i < n->in_count; i++)
+    brim_text_printf(&out, " %s %s/%lld", n->in[i]->name, brim_shape_format(shape, sizeof shape, &n->in[i]->shape),
+                     (long long)n->in[i]->channel_block);
+  brim_text_add(&out, " ->");
+  for (uint32_t i = 0; i < n->out_count; i++)
+    brim_text_printf(&out, " %s %s/%lld", n->out[i]->name, brim_shape_format(shape, sizeof shape, &n->out[i]->shape),
+                     (long long)n->out[i]->channel_block);
+  snprintf(text, sizeof text, "%s", brim_text_str(&out));
+  brim_text_release(&out);
+  return text;
+}
+
+/* ---- reference against finite differences ---- */
+
+static double objective(bench *b)
+{
+  bench_run(b, 0, b->g->forward_count);
+  const double *y = b->memory[b->result->id], *r = b->seed ? b->memory[b->seed->id] : NULL;
+  double sum = 0;
+  for (int64_t i = 0; i < brim_shape_count(&b->result->shape); i++) sum += y[i] * (r ? r[i] : b->step.loss_scale);
+  return sum;
+}
+
+/* Up to 24 elements of x: their central differences against what the backward pass said. */
+static double differences_error(bench *b, brim_tensor *x, const double *gradient)
+{
+  const double h = 1e-5;
+  const int64_t count = brim_shape_count(&x->shape);
+  double *value = b->memory[x->id], expected[24], got[24];
+  int64_t n = 0;
+  for (; n < 24 && n < count; n++) {
+    const int64_t i = count <= 24 ? n : bench_pick(b, 0, count - 1);
+    const double at = value[i];
+    value[i] = at + h;
+    const double above = objective(b);
+    value[i] = at - h;
+    const double below = objective(b);
+    value[i] = at;
+    expected[n] = (above - below) / (2 * h);
+    got[n] = gradient[i];
+  }
+  double norm = 0;
+  for (int64_t i = 0; i < n; i++) norm += expected[i] * expected[i];
+  return sqrt(norm) < 1e-4 ? relative_error(got, expected, n) * sqrt(norm) : relative_error(got, expected, n);
+}
+
+/* The gradient of x after the backward pass: of a parameter, what was added to where it started. */
+static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient, const double *start)
+{
+  double *values = bench_values_of(b, gradient);
+  if (x->role == BRIM_ROLE_PARAMETER)
+    for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) values[i] -= start[i];
+  return values;
+}
+
+static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
+{
+  double *start = bench_values_of(b, gradient);
+  bench_run(b, 0, b->g->node_count);
+  double *values = gradient_of(b, x, gradient, start);
+  const double error = differences_error(b, x, values);
+  const brim_node *by = b->g->node[gradient->producer];
+  count_case(tally_for(b->o.row, by->op), BY_DIFFERENCES, error);
+  if (!(error <= DIFFERENCES_ERROR_MAX)) fail_msg("gradient of %s: error %g in %s", x->name, error, describe(b, by));
+  free(start);
+  free(values);
+}
+
+static void test_reference_gradients_match_finite_differences(void **state)
+{
+  (void)state;
+  for (const bench_row *row = bench_rows; row->name; row++)
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+      bench *b = bench_create(&(bench_options){.backend = &reference,
+                                               .row = row,
+                                               .seed = seed,
+                                               .batch = 1 + (int64_t)seed % 3,
+                                               .size = seed % 8 == 0 ? SIZE_ONE : SIZE_SMALL,
+                                               .values = VALUES_DISTINCT});
+      for (size_t i = 0; b->result && i < b->g->parameter_count; i++)
+        check_differences(b, b->g->parameter[i].value, b->g->parameter[i].gradient);
+      for (size_t i = 0; b->result && i < b->g->gradient_count; i++) {
+        brim_tensor *x = b->g->tensor[i];
+        if (x->role != BRIM_ROLE_DATA || x->dtype != BRIM_DTYPE_F64 || x == b->g->metrics || x == b->seed) continue;
+        brim_tensor *gradient = brim_autodiff_gradient(b->g, x);
+        assert_non_null(gradient);
+        check_differences(b, x, gradient);
+      }
+      bench_free(b);
+    }
+}
+
+/* ---- cpu against reference ---- */
+
+/* Case number `i` of a row: sizes, contexts and values go round at different speeds. */
+static bench_options case_of(const bench_row *row, int i, int64_t grain)
+{
+  static const int64_t batches[] = {1, 16, 7, 32, 3, 17, 40, 19, 2, 33};
+  bench_options o = {.row = row, .seed = 1000 + (uint64_t)i, .grain = grain};
+  o.size = (enum bench_size)(i % SIZE_COUNT);
+  o.context = (unsigned)(i / 2 % CONTEXT_COUNT);
+  o.values = (enum bench_values)(i % VALUES_COUNT);
+  o.batch = o.size == SIZE_ONE && i % 2 ? 1 : batches[i % 10];
+  o.gradients_at_zero = i % 4 < 2;
+  o.first_sample = 5 * (i % 3);
+  return o;
+}
+
+static double norm_of(const double *values, int64_t count)
+{
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += values[i] * values[i];
+  return sqrt(sum);
+}
+
+/* Norm of all gradients together: the scale of a small one within a network (DESIGN.md). */
+static double gradient_norm(const bench *b)
+{
+  double sum = 0;
+  for (size_t i = 0; i < b->g->parameter_count; i++) {
+    double *values = bench_values_of(b, b->g->parameter[i].gradient);
+    const double norm = norm_of(values, brim_shape_count(&b->g->parameter[i].gradient->shape));
+    sum += norm * norm;
+    free(values);
+  }
+  return sqrt(sum);
+}
+
+static void compare_tensor(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)
+{
+  const brim_tensor *twin = expected->g->tensor[t->id];
+  const int64_t count = brim_shape_count(&t->shape);
+  double *a = bench_values_of(got, t), *b = bench_values_of(expected, twin);
+  double error = relative_error(a, b, count);
+  if (got->o.row->composite && t->role == BRIM_ROLE_GRADIENT)
+    error *= norm_of(b, count) / fmax(fmax(norm_of(b, count), 1e-2 * gradient_norm(expected)), 1e-30);
+  count_case(tally_for(got->o.row, n->op), BY_REFERENCE, error);
+  if (!(error <= BACKEND_ERROR_MAX)) fail_msg("%s: error %g in %s", t->name, error, describe(got, n));
+  free(a);
+  free(b);
+}
+
+static void compare_backends(bench_options o)
+{
+  o.backend = &reference;
+  bench *expected = bench_create(&o);
+  o.backend = &cpu;
+  bench *got = bench_create(&o);
+  assert_int_equal(expected->g->node_count, got->g->node_count);
+  bench_run(expected, 0, expected->g->node_count);
+  bench_run(got, 0, got->g->node_count);
+  bench_check_sources(expected);
+  bench_check_sources(got);
+  for (size_t i = 0; i < got->g->node_count; i++)
+    for (uint32_t k = 0; k < got->g->node[i]->out_count; k++)
+      compare_tensor(got, expected, got->g->node[i], got->g->node[i]->out[k]);
+  bench_free(expected);
+  bench_free(got);
+}
+
+static void skip_without_cpu(void)
+{
+  if (cpu.ops) return;
+  printf("SKIPPED: backend cpu was not built (lib/brim/plugins/backend/cpu.so)\n");
+  skip();
+}
+
+static void test_cpu_agrees_with_reference(void **state)
+{
+  (void)state;
+  skip_without_cpu();
+  for (const bench_row *row = bench_rows; row->name; row++)
+    for (int i = 0; i < CASES; i++) compare_backends(case_of(row, i, i % 2 ? 16 : 0));
+}
+
+/* ---- the same bits however memory is laid out, however a batch is cut ---- */
+
+static void assert_same_bits(const bench *a, const bench *b, const brim_tensor *t, const char *what)
+{
+  const int64_t count = brim_shape_count(&t->shape);
+  double *x = bench_values_of(a, t), *y = bench_values_of(b, b->g->tensor[t->id]);
+  if (memcmp(x, y, (size_t)count * sizeof *x) != 0)
+    fail_msg("%s on %s, seed %llu, N %lld, grain %lld: '%s' differs %s (relative %g)", a->o.row->name,
+             a->o.backend->name, (unsigned long long)a->o.seed, (long long)a->o.batch, (long long)a->o.grain, t->name,
+             what, relative_error(x, y, count));
+  free(x);
+  free(y);
+}
+
+static void check_layout(bench_options o)
+{
+  bench *apart = bench_create(&o);
+  o.shared_memory = true;
+  bench *shared = bench_create(&o);
+  bench_run(apart, 0, apart->g->node_count);
+  bench_run(shared, 0, shared->g->node_count);
+  for (size_t i = 0; i < apart->g->tensor_count; i++) {
+    const brim_tensor *t = apart->g->tensor[i];
+    const bool kept = bench_accumulates(apart, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER;
+    if (kept) assert_same_bits(apart, shared, t, "when memory is shared");
+  }
+  bench_free(apart);
+  bench_free(shared);
+}
+
+static void test_results_do_not_depend_on_shared_memory(void **state)
+{
+  (void)state;
+  for (const bench_row *row = bench_rows; row->name; row++)
+    for (int i = 0; i < 12; i++) {
+      bench_options o = case_of(row, i, 16);
+      o.context = BEHIND_CONV | BEFORE_CONV;
+      o.backend = &reference;
+      check_layout(o);
+      o.backend = &cpu;
+      if (cpu.ops) check_layout(o);
+    }
+}
+
+/* A piece's samples of every tensor against the same samples of the whole. */
+static void compare_piece(const bench *piece, const bench *whole, int64_t first)
+{
+  for (size_t i = 0; i < whole->g->tensor_count; i++) {
+    const brim_tensor *t = whole->g->tensor[i], *twin = piece->g->tensor[i];
+    if (t->role != BRIM_ROLE_ACTIVATION) continue;
+    const int64_t size = brim_shape_count(&t->shape) / t->shape.dim[0], count = brim_shape_count(&twin->shape);
+    double *x = bench_values_of(piece, twin), *y = bench_values_of(whole, t);
+    if (memcmp(x, y + first * size, (size_t)count * sizeof *x) != 0)
+      fail_msg("%s on %s, seed %llu: samples %lld.. of '%s' (%s) differ between N %lld and N %lld (relative %g)",
+               whole->o.row->name, whole->o.backend->name, (unsigned long long)whole->o.seed, (long long)first, t->name,
+               whole->g->node[t->producer]->op, (long long)piece->o.batch, (long long)whole->o.batch,
+               relative_error(x, y + first * size, count));
+    free(x);
+    free(y);
+  }
+}
+
+/* Runs `total` samples at once and in pieces of `batch` (the last may be shorter). */
+static void check_cut(bench_options o, int64_t total, int64_t batch)
+{
+  o.batch = total;
+  bench *whole = bench_create(&o), *before = NULL;
+  bench_run(whole, 0, whole->g->node_count);
+  for (int64_t first = 0; first < total; first += batch) {
+    o.batch = total - first < batch ? total - first : batch;
+    o.first_sample = first;
+    bench *piece = bench_create(&o);
+    if (before) {
+      bench_hand_over(before, piece);
+      bench_free(before);
+    }
+    bench_run(piece, 0, piece->g->node_count);
+    compare_piece(piece, whole, first);
+    before = piece;
+  }
+  for (size_t i = 0; i < whole->g->tensor_count; i++)
+    if (bench_accumulates(whole, whole->g->tensor[i]))
+      assert_same_bits(whole, before, whole->g->tensor[i], "when the batch is cut");
+  bench_free(before);
+  bench_free(whole);
+}
+
+static void check_cuts(const backend *on, int64_t grain, const int64_t (*cut)[2], size_t cuts)
+{
+  for (const bench_row *row = bench_rows; row->name; row++)
+    for (int i = 0; row->by_sample && i < 12; i++)
+      for (size_t c = 0; c < cuts; c++) {
+        bench_options o = case_of(row, i, grain);
+        o.backend = on;
+        o.first_sample = 0;
+        check_cut(o, cut[c][0], cut[c][1]);
+      }
+}
+
+static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
+{
+  (void)state;
+  static const int64_t cut[][2] = {{64, 16}, {64, 32}, {40, 16}, {40, 32}};
+  skip_without_cpu();
+  check_cuts(&cpu, 16, cut, sizeof cut / sizeof cut[0]);
+}
+
+/* Its sums go sample by sample, so it needs no grain. */
+static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
+{
+  (void)state;
+  static const int64_t cut[][2] = {{7, 1}, {7, 3}};
+  check_cuts(&reference, 0, cut, sizeof cut / sizeof cut[0]);
+}
+
+/* ---- NaN ---- */
+
+/* Puts a NaN into one element of the first input. */
+static bench *run_with_nan(bench_options o, int64_t element)
+{
+  bench *b = bench_create(&o);
+  const brim_tensor *x = b->g->tensor[0];
+  if (element >= brim_shape_count(&x->shape)) element = 0;
+  if (x->dtype == BRIM_DTYPE_F32)
+    ((float *)b->memory[x->id])[element] = NAN;
+  else
+    ((double *)b->memory[x->id])[element] = NAN;
+  bench_run(b, 0, b->g->node_count);
+  return b;
+}
+
+/* Every tensor must have its NaNs where the reference has them. */
+static void compare_nans(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)
+{
+  double *a = bench_values_of(got, t), *b = bench_values_of(expected, expected->g->tensor[t->id]);
+  for (int64_t i = 0; i < brim_shape_count(&t->shape); i++)
+    if (!isnan(a[i]) != !isnan(b[i]))
+      fail_msg("element %lld of %s is %g, on reference %g, in %s", (long long)i, t->name, a[i], b[i], describe(got, n));
+  free(a);
+  free(b);
+}
+
+static void check_nan(bench_options o, int64_t element)
+{
+  o.backend = &reference;
+  bench *expected = run_with_nan(o, element);
+  const brim_tensor *y = expected->g->node[0]->out[0];
+  double *values = bench_values_of(expected, y);
+  if (element == 0 && !isnan(values[0]))
+    fail_msg("NaN became %g in %s", values[0], describe(expected, expected->g->node[0]));
+  free(values);
+  o.backend = &cpu;
+  bench *got = cpu.ops ? run_with_nan(o, element) : NULL;
+  for (size_t i = 0; got && i < got->g->node_count; i++)
+    for (uint32_t k = 0; k < got->g->node[i]->out_count; k++)
+      compare_nans(got, expected, got->g->node[i], got->g->node[i]->out[k]);
+  if (got) bench_free(got);
+  bench_free(expected);
+}
+
+static void test_nan_goes_where_the_reference_sends_it(void **state)
+{
+  (void)state;
+  for (const bench_row *row = bench_rows; row->name; row++)
+    for (int i = 0; i < 16; i++) {
+      bench_options o = case_of(row, i, i % 2 ? 16 : 0);
+      o.first_sample = 0;
+      check_nan(o, i % 3);
+    }
+}
+
+/* ---- coverage ---- */
+
+static void test_every_operation_has_cases(void **state)
+{
+  (void)state;
+  printf("\n%-30s  %-27s  %s\n", "operation", "reference by differences", "cpu by reference");
+  for (size_t i = 0; i < brim_op_count(); i++) print_line(brim_op_at(i)->name, &tally_of_op[i]);
+  for (const bench_row *row = bench_rows; row->name; row++)
+    if (row->composite) print_line(row->name, &tally_of_row[row - bench_rows]);
+  printf("\n");
+  for (size_t i = 0; cpu.ops && i < brim_op_count(); i++)
+    if (tally_of_op[i].cases[BY_REFERENCE] < 20)
+      fail_msg("operation %s has %d cases: add a row to rows.c", brim_op_at(i)->name,
+               tally_of_op[i].cases[BY_REFERENCE]);
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
+  reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
+  if (load_plugin(&cpu_plugin, "backend", "cpu", NULL)) cpu = (backend){"cpu", cpu_plugin.plugin->ops, cpu_plugin.self};
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  unload_plugin(&reference_plugin);
+  unload_plugin(&cpu_plugin);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_reference_gradients_match_finite_differences),
+      cmocka_unit_test(test_cpu_agrees_with_reference),
+      cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
+      cmocka_unit_test(test_reference_gives_same_bits_at_any_micro_batch),
+      cmocka_unit_test(test_cpu_gives_same_bits_at_multiples_of_the_grain),
+      cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
+      cmocka_unit_test(test_every_operation_has_cases),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Makes mlp.txt and cnn.txt: what PyTorch computes, in double precision, for small forms of the models mlp and cnn.
+
+    python3 tests/golden/make_models.py        # needs torch; writes beside itself
+
+Each file is a list of tensors: a line "name rank dim...", then the values, as many digits as a double needs. For one
+batch and the initial parameters: logits, the loss of each sample, the gradient of the mean loss; then, from the same
+start and on the same batch, 20 steps of AdamW and of SGD with momentum: the loss before each, the parameters after
+the last. There is no dropout. The hyperparameters are repeated in tests/conformance/test_golden.c.
+"""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+STEPS = 20
+
+
+class Mlp(nn.Module):
+    def __init__(self, features, hidden, classes):
+        super().__init__()
+        widths = [features, *hidden, classes]
+        for i, (a, b) in enumerate(zip(widths, widths[1:]), 1):
+            setattr(self, f"fc{i}", nn.Linear(a, b))
+        self.layers = len(widths) - 1
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for i in range(1, self.layers):
+            x = F.relu(getattr(self, f"fc{i}")(x))
+        return getattr(self, f"fc{self.layers}")(x)
+
+
+class Cnn(nn.Module):
+    """pytorch/examples mnist/main.py, with `width` in place of 32."""
+
+    def __init__(self, shape, width, classes):
+        super().__init__()
+        c, h, w = shape
+        self.conv1 = nn.Conv2d(c, width, 3)
+        self.conv2 = nn.Conv2d(width, 2 * width, 3)
+        self.fc1 = nn.Linear(2 * width * ((h - 4) // 2) * ((w - 4) // 2), 4 * width)
+        self.fc2 = nn.Linear(4 * width, classes)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.conv2(x))
+        x = F.max_pool2d(x, 2).flatten(1)
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+def write(out, name, tensor):
+    tensor = tensor.detach()
+    out.write(f"{name} {tensor.dim()} {' '.join(str(d) for d in tensor.shape)}\n")
+    values = [repr(v) for v in tensor.double().flatten().tolist()]
+    for i in range(0, len(values), 6):
+        out.write(" ".join(values[i : i + 6]) + "\n")
+
+
+def train(out, name, model, start, optimizer, x, label):
+    model.load_state_dict(start)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), label)
+        losses.append(loss.detach())
+        loss.backward()
+        optimizer.step()
+    write(out, f"{name}.loss", torch.stack(losses))
+    for key, value in model.named_parameters():
+        write(out, f"{name}.{key}", value)
+
+
+def make(path, model, shape, classes, batch):
+    x, label = torch.randn(batch, *shape), torch.randint(classes, (batch,))
+    start = {key: value.clone() for key, value in model.state_dict().items()}
+    with open(path, "w") as out:
+        write(out, "input", x)
+        write(out, "label", label)
+        for key, value in start.items():
+            write(out, f"parameter.{key}", value)
+        logits = model(x)
+        write(out, "logits", logits)
+        write(out, "loss", F.cross_entropy(logits, label, reduction="none"))
+        F.cross_entropy(logits, label).backward()
+        for key, value in model.named_parameters():
+            write(out, f"gradient.{key}", value.grad)
+        adamw = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
+        train(out, "adamw", model, start, adamw, x, label)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+        train(out, "sgd", model, start, sgd, x, label)
+
+
+def main():
+    folder = pathlib.Path(__file__).resolve().parent
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    torch.manual_seed(20)
+    make(folder / "mlp.txt", Mlp(12, [10, 7], 5), (1, 4, 3), 5, 6)
+    make(folder / "cnn.txt", Cnn((2, 11, 9), 3, 4), (2, 11, 9), 4, 6)
+
+
+if __name__ == "__main__":
+    main()
