@@ -1,0 +1,39 @@
+/* Functions that do not compile in brim: they overflow what they write to, or hide that their input was no number.
+ * Every source is compiled with -include of this file (cmake/brim_options.cmake), so that nobody can forget it.
+ *
+ * The functions are declared again as unavailable. Unlike macros (git's banned.h, where the idea comes from) that
+ * leaves system headers alone, also those that come later. */
+#ifndef BRIM_BASE_BANNED_H
+#define BRIM_BASE_BANNED_H
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BRIM_BANNED(function, instead)                                                                                 \
+  extern __typeof__(function) function __attribute__((unavailable("banned in brim: use " instead)))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+BRIM_BANNED(strcpy, "snprintf or brim_text");
+BRIM_BANNED(strcat, "snprintf or brim_text");
+BRIM_BANNED(strncpy, "snprintf: strncpy may leave no NUL");
+BRIM_BANNED(strncat, "snprintf or brim_text");
+BRIM_BANNED(sprintf, "snprintf");
+BRIM_BANNED(vsprintf, "vsnprintf");
+BRIM_BANNED(strtok, "strcspn and strspn: strtok keeps hidden state");
+BRIM_BANNED(atoi, "strtol, and check what it says");
+BRIM_BANNED(atol, "strtol, and check what it says");
+BRIM_BANNED(atoll, "strtoll, and check what it says");
+BRIM_BANNED(atof, "strtod, and check what it says");
+/* C11 and C++14 have removed it; the C library has not, and an old declaration would still link. */
+extern char *gets(char *line) __attribute__((unavailable("banned in brim: use fgets or getline")));
+
+#ifdef __cplusplus
+}
+#endif
+#undef BRIM_BANNED
+#endif

@@ -1,0 +1,54 @@
+# Installs brim into a fresh prefix that is then moved, builds a plugin of another project against it, once through
+# find_package and once through pkg-config, and asks the installed brim from elsewhere whether it sees both.
+# Needs BUILD, SOURCE (of the other project), FOLDER, CC, LIBDIR and GENERATOR.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER}/elsewhere ${FOLDER}/more/model)
+
+function(run folder)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${folder} RESULT_VARIABLE status OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\nfailed with ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(expect pattern)
+  if(NOT output MATCHES "${pattern}")
+    message(FATAL_ERROR "expected '${pattern}' in:\n${output}")
+  endif()
+endfunction()
+
+run(${FOLDER} ${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER}/first)
+file(RENAME ${FOLDER}/first ${FOLDER}/prefix)
+set(brim ${FOLDER}/prefix/bin/brim)
+
+# through find_package
+run(${FOLDER} ${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${FOLDER}/outside -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
+    -DCMAKE_C_COMPILER=${CC} "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Werror")
+run(${FOLDER} ${CMAKE_COMMAND} --build ${FOLDER}/outside)
+
+# through pkg-config
+set(ENV{PKG_CONFIG_PATH} ${FOLDER}/prefix/${LIBDIR}/pkgconfig)
+run(${FOLDER} pkg-config --cflags brim)
+string(STRIP "${output}" flags)
+separate_arguments(flags)
+run(${FOLDER} ${CC} -std=c17 ${flags} -DID="by_pkg_config" -shared -fPIC ${SOURCE}/outside.c -o ${FOLDER}/more/model/by_pkg_config.so)
+
+set(paths --plugin-path ../outside/lib/brim/plugins --plugin-path=../more)
+run(${FOLDER}/elsewhere ${brim} ${paths} plugins)
+expect("model/outside +2.5 +one layer, built outside +[^\n]*outside/lib/brim/plugins/model/outside.so\n")
+expect("model/by_pkg_config ")
+expect("model/cnn [^\n]*/prefix/lib/brim/plugins/model/cnn.so\n")
+
+# in a folder named by the environment, and installed beside brim's own
+set(ENV{BRIM_PLUGIN_PATH} ${FOLDER}/more)
+run(${FOLDER}/elsewhere ${brim} plugins model/by_pkg_config --json)
+expect("\"id\": \"by_pkg_config\"")
+run(${FOLDER} ${CMAKE_COMMAND} --install ${FOLDER}/outside --prefix ${FOLDER}/prefix)
+run(${FOLDER}/elsewhere ${brim} plugins model/outside)
+expect("model/outside: one layer, built outside\n[^\n]*/prefix/lib/brim/plugins/model/outside.so\n")
+
+# the installed configurations are found too
+run(${FOLDER}/elsewhere ${brim} config model=outside)
+expect("outside")
