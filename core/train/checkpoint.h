@@ -46,7 +46,8 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
 /* Reads state.json and checks it. ELOAD with file and reason. */
 brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state);
 /* Checks the files against their hashes and reads the tensors into the given buffers, which have the expected
- * names, dtypes and shapes (`data` is written through). ELOAD naming the file that is damaged. All missing, unexpected and mis-shaped tensors are listed in one ELOAD, and then
- * nothing has been written. Dtypes F32 and F64 convert to each other. `optimizer_count` 0: only the model. */
+ * names, dtypes and shapes (`data` is written through). ELOAD naming the file that is damaged. All missing, unexpected
+ * and mis-shaped tensors are listed in one ELOAD, and then nothing has been written. Dtypes F32 and F64 convert to each
+ * other. `optimizer_count` 0: only the model. */
 brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors *tensors);
 #endif

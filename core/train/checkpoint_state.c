@@ -53,6 +53,10 @@ static const field fields[] = {
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
+#define TEXT_COUNT 3
+_Static_assert(sizeof(brim_train_state) == TEXT_COUNT * sizeof(((brim_train_state *)0)->model_id) +
+                                               (FIELD_COUNT - TEXT_COUNT) * sizeof(int64_t),
+               "a field of brim_train_state is not in the table: a resumed run would lose it");
 
 static json_t *hash_json(uint64_t hash)
 {
