@@ -1,0 +1,297 @@
+/* Graphs and their memory plans, on a backend of this test's own that chooses no layouts and asks for scratch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "brim/brim.h"
+#include "graph/plan.h"
+
+static brim_status run_nothing(void *self, const brim_launch *launch)
+{
+  (void)self;
+  (void)launch;
+  return BRIM_OK;
+}
+
+/* Convolutions ask for scratch, so that workspace is planned. */
+static brim_status prepare_conv(void *self, const brim_program_info *program, const brim_node *node,
+                                brim_kernel_need *need, void **state)
+{
+  (void)self;
+  (void)program;
+  *state = NULL;
+  need->workspace_bytes = node->out[0]->bytes / 2 + 1;
+  return BRIM_OK;
+}
+
+static brim_kernel kernels[64];
+static brim_backend_ops backend = {
+  .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = kernels, .alignment = 64};
+
+static int make_backend(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < brim_op_count(); i++) {
+    kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .run = run_nothing};
+    if (strncmp(kernels[i].op, "conv2d", 6) == 0) kernels[i].prepare = prepare_conv;
+  }
+  return 0;
+}
+
+static brim_status build_cnn(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_input(g);
+  x = brim_relu(g, brim_conv2d(g, "conv1", x, 32, 3, 1, 0));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, 3, 1, 0));
+  x = brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25);
+  x = brim_dropout(g, brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 128)), 0.5);
+  brim_output(g, brim_linear(g, "fc2", x, brim_classes(g)));
+  return BRIM_OK;
+}
+
+/* x is used three times: its gradient is a sum, and nothing may overwrite it too early. */
+static brim_status build_residual(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_conv2d(g, "stem", brim_input(g), 8, 3, 1, 1);
+  for (int i = 0; i < 6; i++) {
+    static const char *const names[][2] = {{"a0", "b0"}, {"a1", "b1"}, {"a2", "b2"},
+                                           {"a3", "b3"}, {"a4", "b4"}, {"a5", "b5"}};
+    brim_tensor *y = brim_relu(g, brim_conv2d(g, names[i][0], x, 8, 3, 1, 1));
+    y = brim_dropout(g, brim_conv2d(g, names[i][1], y, 8, 1, 1, 0), 0.1);
+    x = brim_relu(g, brim_add(g, brim_add(g, x, y), x));
+  }
+  brim_output(g, brim_linear(g, "head", brim_flatten(g, brim_max_pool2d(g, x, 4, 4)), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static brim_plan_request request_of(brim_status (*build)(const void *, brim_graph *), int64_t batch)
+{
+  static brim_model_ops model;
+  model = (brim_model_ops){sizeof model, build};
+  return (brim_plan_request){.graph = {.model = &model,
+                                       .loss_op = "softmax_cross_entropy",
+                                       .sample = {3, {1, 28, 28}},
+                                       .classes = 10,
+                                       .real = BRIM_DTYPE_F32},
+                             .backend = &backend,
+                             .optimizer_op = "adamw",
+                             .optimizer_states = 2,
+                             .shape = {{BRIM_PROGRAM_TRAIN, batch}, {BRIM_PROGRAM_EVALUATE, batch}},
+                             .shape_count = 2};
+}
+
+static brim_plan *plan_of(brim_status (*build)(const void *, brim_graph *), int64_t batch)
+{
+  const brim_plan_request request = request_of(build, batch);
+  brim_plan *plan = NULL;
+  const brim_status status = brim_plan_create(&request, &plan);
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+  return plan;
+}
+
+static void cnn_has_the_parameters_of_pytorch_example(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_cnn, 4);
+  const brim_graph *g = plan->program[0].graph;
+  int64_t count = 0;
+  for (size_t i = 0; i < g->parameter_count; i++) count += brim_shape_count(&g->parameter[i].value->shape);
+  assert_int_equal(count, 1199882);
+  assert_string_equal(g->parameter[0].value->name, "conv1.weight");
+  assert_string_equal(g->parameter[7].value->name, "fc2.bias");
+  brim_plan_free(plan);
+}
+
+/* No two buffers that live together overlap, for many batch sizes; and the placement is near the bound. */
+static void buffers_never_overlap_in_life_and_place(void **unused)
+{
+  (void)unused;
+  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual};
+  for (int b = 0; b < 2; b++)
+    for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
+      brim_plan *plan = plan_of(builds[b], batch);
+      assert_int_equal(brim_plan_check(plan), BRIM_OK);
+      assert_true(plan->peak_bytes >= plan->lower_bound_bytes);
+      assert_true((double)plan->peak_bytes <= 1.03 * (double)plan->lower_bound_bytes);
+      brim_plan_free(plan);
+    }
+}
+
+/* A tensor's bytes must survive from its maker to its last reader: nobody else may write there in between. */
+static void nothing_is_overwritten_before_its_last_use(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_residual, 3);
+  for (size_t p = 0; p < plan->program_count; p++) {
+    const brim_graph *g = plan->program[p].graph;
+    const uint64_t *offset = plan->program[p].tensor_offset;
+    for (size_t i = 0; i < g->node_count; i++)
+      for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
+        const brim_tensor *t = g->node[i]->in[k];
+        for (int32_t j = t->producer + 1; t->producer >= 0 && j < (int32_t)i; j++)
+          for (uint32_t o = 0; o < g->node[j]->out_count; o++) {
+            const brim_tensor *w = g->node[j]->out[o];
+            const bool overlap = offset[w->id] < offset[t->id] + t->bytes && offset[t->id] < offset[w->id] + w->bytes;
+            const bool view = strcmp(g->node[j]->op, "reshape") == 0 && offset[w->id] == offset[t->id];
+            if (overlap && !view)
+              fail_msg("'%s' (node %d) overwrites '%s' before node %zu reads it", w->name, j, t->name, i);
+          }
+      }
+  }
+  brim_plan_free(plan);
+}
+
+/* A relu overwrites the convolution's result, which nobody needs; dropout overwrites what pooling made, but not a relu's
+ * result, which the backward pass reads. */
+static void results_take_over_memory_that_nobody_needs(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_cnn, 4);
+  const brim_program *p = &plan->program[0];
+  for (size_t i = 0; i < p->graph->forward_count; i++) {
+    const brim_node *n = p->graph->node[i];
+    if (strcmp(n->op, "relu") != 0 && strcmp(n->op, "dropout") != 0) continue;
+    const bool kept = n->in[0]->producer >= 0 && strcmp(p->graph->node[n->in[0]->producer]->op, "relu") == 0;
+    assert_int_equal(p->tensor_offset[n->in[0]->id] == p->tensor_offset[n->out[0]->id], !kept);
+  }
+  brim_plan_free(plan);
+}
+
+/* What the plan reports adds up, and the persistent part is what it must be. */
+static void classes_add_up_to_the_lower_bound(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_cnn, 32);
+  uint64_t sum = 0;
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) sum += plan->class_bytes[r];
+  assert_int_equal(sum, plan->lower_bound_bytes);
+  assert_int_equal(plan->class_bytes[BRIM_ROLE_PARAMETER], plan->class_bytes[BRIM_ROLE_GRADIENT]);
+  assert_int_equal(2 * plan->class_bytes[BRIM_ROLE_PARAMETER], plan->class_bytes[BRIM_ROLE_OPTIMIZER]);
+  assert_true(plan->class_bytes[BRIM_ROLE_PARAMETER] >= 4 * 1199882);
+  brim_plan_free(plan);
+}
+
+/* The parameters lie at the same place in every program of a plan. */
+static void programs_share_the_persistent_part(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_residual, 5);
+  assert_int_equal(plan->program_count, 3);
+  const brim_program *train = &plan->program[0];
+  for (size_t p = 1; p < plan->program_count; p++) {
+    const brim_program *other = &plan->program[p];
+    for (size_t i = 0; i < train->graph->parameter_count; i++) {
+      const brim_parameter *a = &train->graph->parameter[i], *b = &other->graph->parameter[i];
+      assert_string_equal(a->value->name, b->value->name);
+      assert_true(train->tensor_offset[a->value->id] == other->tensor_offset[b->value->id]);
+      if (b->gradient) assert_true(train->tensor_offset[a->gradient->id] == other->tensor_offset[b->gradient->id]);
+    }
+  }
+  brim_plan_free(plan);
+}
+
+static void the_plan_is_a_function_of_its_request(void **unused)
+{
+  (void)unused;
+  brim_plan *a = plan_of(build_residual, 17), *b = plan_of(build_residual, 17);
+  for (size_t p = 0; p < a->program_count; p++)
+    assert_memory_equal(a->program[p].tensor_offset, b->program[p].tensor_offset,
+                        a->program[p].graph->tensor_count * sizeof(uint64_t));
+  brim_plan_free(a);
+  brim_plan_free(b);
+}
+
+static brim_status build_too_large_kernel(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_flatten(g, brim_conv2d(g, "big", brim_input(g), 4, 31, 1, 0)));
+  return BRIM_OK;
+}
+static brim_status build_linear_on_image(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_linear(g, "fc", brim_input(g), 10));
+  return BRIM_OK;
+}
+static brim_status build_wrong_classes(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_linear(g, "fc", brim_flatten(g, brim_input(g)), 7));
+  return BRIM_OK;
+}
+static brim_status build_without_output(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_relu(g, brim_input(g));
+  return BRIM_OK;
+}
+static brim_status build_twice_the_same_name(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_linear(g, "fc", brim_flatten(g, brim_input(g)), 10);
+  brim_output(g, brim_linear(g, "fc", x, 10));
+  return BRIM_OK;
+}
+static brim_status build_unequal_sum(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  brim_output(g, brim_add(g, brim_linear(g, "a", x, 10), brim_linear(g, "b", x, 11)));
+  return BRIM_OK;
+}
+
+/* An author's mistake names the operation, the shapes, and the line of the call. */
+static void model_errors_name_operation_shapes_and_line(void **unused)
+{
+  (void)unused;
+  const struct {
+    brim_status (*build)(const void *, brim_graph *);
+    const char *want;
+  } cases[] = {{build_too_large_kernel, "conv2d 'big': kernel 31x31 is larger than the padded input [2, 1, 28, 28]"},
+               {build_linear_on_image, "linear 'fc': input must be [N, F], got [2, 1, 28, 28]"},
+               {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
+               {build_without_output, "the model named no output"},
+               {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
+               {build_unequal_sum, "add: shapes differ: 'a' [2, 10] and 'b' [2, 11]"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const brim_plan_request request = request_of(cases[i].build, 2);
+    brim_plan *plan = NULL;
+    assert_int_equal(brim_plan_create(&request, &plan), BRIM_EINVAL);
+    assert_null(plan);
+    if (!strstr(brim_error_text(), cases[i].want))
+      fail_msg("wanted \"%s\" in \"%s\"", cases[i].want, brim_error_text());
+    assert_non_null(strstr(brim_error_text(), i == 3 ? "brim_output" : "test_plan.c:"));
+  }
+}
+
+static void a_backend_without_an_operation_is_named(void **unused)
+{
+  (void)unused;
+  brim_backend_ops poor = backend;
+  static const brim_kernel none[] = {{.op = NULL}};
+  poor.kernels = none;
+  brim_plan_request request = request_of(build_cnn, 2);
+  request.backend = &poor;
+  brim_plan *plan = NULL;
+  assert_int_equal(brim_plan_create(&request, &plan), BRIM_ENOTSUP);
+  assert_non_null(strstr(brim_error_text(), "no operation 'conv2d' (node 'conv1')"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
+                                     cmocka_unit_test(buffers_never_overlap_in_life_and_place),
+                                     cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
+                                     cmocka_unit_test(results_take_over_memory_that_nobody_needs),
+                                     cmocka_unit_test(classes_add_up_to_the_lower_bound),
+                                     cmocka_unit_test(programs_share_the_persistent_part),
+                                     cmocka_unit_test(the_plan_is_a_function_of_its_request),
+                                     cmocka_unit_test(model_errors_name_operation_shapes_and_line),
+                                     cmocka_unit_test(a_backend_without_an_operation_is_named)};
+  return cmocka_run_group_tests(tests, make_backend, NULL);
+}
