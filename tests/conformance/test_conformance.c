@@ -63,6 +63,27 @@ static void print_line(const char *name, const tally *t)
 
 /* ---- errors ---- */
 
+/* A test goes on after a problem, so that one run shows all that is wrong; it fails at its end. */
+#define PROBLEMS_SHOWN 25
+static int problems;
+
+BRIM_PRINTF(1, 2) static void problem(const char *format, ...)
+{
+  va_list list;
+  if (problems++ >= PROBLEMS_SHOWN) return;
+  va_start(list, format);
+  vfprintf(stderr, format, list);
+  va_end(list);
+  fputc('\n', stderr);
+}
+
+static void fail_if_problems(void)
+{
+  const int count = problems;
+  problems = 0;
+  if (count) fail_msg("%d problems (the first %d are shown above)", count, PROBLEMS_SHOWN);
+}
+
 /* ||a - b|| / ||b||; NaN, if there is one, stays. */
 static double relative_error(const double *a, const double *b, int64_t count)
 {
@@ -145,7 +166,7 @@ static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
   const double error = differences_error(b, x, values);
   const brim_node *by = b->g->node[gradient->producer];
   count_case(tally_for(b->o.row, by->op), BY_DIFFERENCES, error);
-  if (!(error <= DIFFERENCES_ERROR_MAX)) fail_msg("gradient of %s: error %g in %s", x->name, error, describe(b, by));
+  if (!(error <= DIFFERENCES_ERROR_MAX)) problem("gradient of %s: error %g in %s", x->name, error, describe(b, by));
   free(start);
   free(values);
 }
@@ -172,6 +193,7 @@ static void test_reference_gradients_match_finite_differences(void **state)
       }
       bench_free(b);
     }
+  fail_if_problems();
 }
 
 /* ---- cpu against reference ---- */
@@ -219,7 +241,7 @@ static void compare_tensor(const bench *got, const bench *expected, const brim_n
   if (got->o.row->composite && t->role == BRIM_ROLE_GRADIENT)
     error *= norm_of(b, count) / fmax(fmax(norm_of(b, count), 1e-2 * gradient_norm(expected)), 1e-30);
   count_case(tally_for(got->o.row, n->op), BY_REFERENCE, error);
-  if (!(error <= BACKEND_ERROR_MAX)) fail_msg("%s: error %g in %s", t->name, error, describe(got, n));
+  if (!(error <= BACKEND_ERROR_MAX)) problem("%s: error %g in %s", t->name, error, describe(got, n));
   free(a);
   free(b);
 }
@@ -255,6 +277,7 @@ static void test_cpu_agrees_with_reference(void **state)
   skip_without_cpu();
   for (const bench_row *row = bench_rows; row->name; row++)
     for (int i = 0; i < CASES; i++) compare_backends(case_of(row, i, i % 2 ? 16 : 0));
+  fail_if_problems();
 }
 
 /* ---- the same bits however memory is laid out, however a batch is cut ---- */
@@ -264,9 +287,9 @@ static void assert_same_bits(const bench *a, const bench *b, const brim_tensor *
   const int64_t count = brim_shape_count(&t->shape);
   double *x = bench_values_of(a, t), *y = bench_values_of(b, b->g->tensor[t->id]);
   if (memcmp(x, y, (size_t)count * sizeof *x) != 0)
-    fail_msg("%s on %s, seed %llu, N %lld, grain %lld: '%s' differs %s (relative %g)", a->o.row->name,
-             a->o.backend->name, (unsigned long long)a->o.seed, (long long)a->o.batch, (long long)a->o.grain, t->name,
-             what, relative_error(x, y, count));
+    problem("%s on %s, seed %llu, N %lld, grain %lld: '%s' differs %s (relative %g)", a->o.row->name,
+            a->o.backend->name, (unsigned long long)a->o.seed, (long long)a->o.batch, (long long)a->o.grain, t->name,
+            what, relative_error(x, y, count));
   free(x);
   free(y);
 }
@@ -299,6 +322,7 @@ static void test_results_do_not_depend_on_shared_memory(void **state)
       o.backend = &cpu;
       if (cpu.ops) check_layout(o);
     }
+  fail_if_problems();
 }
 
 /* A piece's samples of every tensor against the same samples of the whole. */
@@ -310,10 +334,10 @@ static void compare_piece(const bench *piece, const bench *whole, int64_t first)
     const int64_t size = brim_shape_count(&t->shape) / t->shape.dim[0], count = brim_shape_count(&twin->shape);
     double *x = bench_values_of(piece, twin), *y = bench_values_of(whole, t);
     if (memcmp(x, y + first * size, (size_t)count * sizeof *x) != 0)
-      fail_msg("%s on %s, seed %llu: samples %lld.. of '%s' (%s) differ between N %lld and N %lld (relative %g)",
-               whole->o.row->name, whole->o.backend->name, (unsigned long long)whole->o.seed, (long long)first, t->name,
-               whole->g->node[t->producer]->op, (long long)piece->o.batch, (long long)whole->o.batch,
-               relative_error(x, y + first * size, count));
+      problem("%s on %s, seed %llu: samples %lld.. of '%s' (%s) differ between N %lld and N %lld (relative %g)",
+              whole->o.row->name, whole->o.backend->name, (unsigned long long)whole->o.seed, (long long)first, t->name,
+              whole->g->node[t->producer]->op, (long long)piece->o.batch, (long long)whole->o.batch,
+              relative_error(x, y + first * size, count));
     free(x);
     free(y);
   }
@@ -362,6 +386,7 @@ static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
   static const int64_t cut[][2] = {{64, 16}, {64, 32}, {40, 16}, {40, 32}};
   skip_without_cpu();
   check_cuts(&cpu, 16, cut, sizeof cut / sizeof cut[0]);
+  fail_if_problems();
 }
 
 /* Its sums go sample by sample, so it needs no grain. */
@@ -370,6 +395,7 @@ static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
   (void)state;
   static const int64_t cut[][2] = {{7, 1}, {7, 3}};
   check_cuts(&reference, 0, cut, sizeof cut / sizeof cut[0]);
+  fail_if_problems();
 }
 
 /* ---- NaN ---- */
@@ -394,7 +420,7 @@ static void compare_nans(const bench *got, const bench *expected, const brim_nod
   double *a = bench_values_of(got, t), *b = bench_values_of(expected, expected->g->tensor[t->id]);
   for (int64_t i = 0; i < brim_shape_count(&t->shape); i++)
     if (!isnan(a[i]) != !isnan(b[i]))
-      fail_msg("element %lld of %s is %g, on reference %g, in %s", (long long)i, t->name, a[i], b[i], describe(got, n));
+      problem("element %lld of %s is %g, on reference %g, in %s", (long long)i, t->name, a[i], b[i], describe(got, n));
   free(a);
   free(b);
 }
@@ -406,7 +432,7 @@ static void check_nan(bench_options o, int64_t element)
   const brim_tensor *y = expected->g->node[0]->out[0];
   double *values = bench_values_of(expected, y);
   if (element == 0 && !isnan(values[0]))
-    fail_msg("NaN became %g in %s", values[0], describe(expected, expected->g->node[0]));
+    problem("NaN became %g in %s", values[0], describe(expected, expected->g->node[0]));
   free(values);
   o.backend = &cpu;
   bench *got = cpu.ops ? run_with_nan(o, element) : NULL;
@@ -426,6 +452,7 @@ static void test_nan_goes_where_the_reference_sends_it(void **state)
       o.first_sample = 0;
       check_nan(o, i % 3);
     }
+  fail_if_problems();
 }
 
 /* ---- coverage ---- */
