@@ -68,8 +68,14 @@ brim_status brim_file_write(const char *path, const char *text, size_t bytes)
     status = brim_file_finish(fd, path);
   else
     close(fd);
-  if (status != BRIM_OK) unlink(path);
+  if (status != BRIM_OK) brim_file_discard(path);
   return status;
+}
+
+void brim_file_discard(const char *path)
+{
+  struct stat info;
+  if (lstat(path, &info) == 0 && S_ISREG(info.st_mode)) unlink(path);
 }
 
 brim_status brim_folder_sync(const char *path)

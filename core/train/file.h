@@ -19,6 +19,8 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
 brim_status brim_file_finish(int fd, const char *path);
 /* A whole file, synced; removed again on failure. */
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
+/* Removes what a failed write left at `path`; leaves devices and the like alone, and the error text. */
+void brim_file_discard(const char *path);
 /* Puts a folder's entries on the disk. File systems that cannot sync a folder are left alone. */
 brim_status brim_folder_sync(const char *path);
 /* Deletes a folder of plain files. Leaves the thread's error text alone, because it cleans up after errors.

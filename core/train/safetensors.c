@@ -120,7 +120,7 @@ brim_status brim_safetensors_write(const char *path, const brim_safetensor *tens
       status = brim_file_finish(to.fd, path);
     else
       close(to.fd);
-    if (status != BRIM_OK) unlink(path);
+    if (status != BRIM_OK) brim_file_discard(path);
   }
   json_decref(header);
   if (status == BRIM_OK && digest) *digest = to.digest;
