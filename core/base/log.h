@@ -8,7 +8,7 @@
 
 void brim_log_set_level(enum brim_level level);
 /* Called before and after each message, so that a progress bar can move away; NULL: none. */
-void brim_log_set_hook(void (*hook)(void *context, bool before), void *context);
+void brim_log_set_hook(void (*function)(void *context, bool before), void *context);
 /* "error: <text>" with the further lines of the text indented, for the thread's last error. With the
  * level at DEBUG also where in the source it comes from. */
 void brim_log_error(void);

@@ -43,7 +43,7 @@ static const required_op backend_ops[] = {
 
 /* What may come from outside. `bytes_min` is the table's size in the oldest ABI that is accepted, `bytes_max` in
  * this one; a table only grows. */
-static brim_status check_backend(const void *ops);
+static brim_status check_backend(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes_min, bytes_max;

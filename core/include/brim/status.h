@@ -60,7 +60,11 @@ BRIM_EXPORT int brim_status_exit(brim_status status);
  * (separated by '\n') are shown indented below the first. */
 BRIM_EXPORT brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
   BRIM_PRINTF(4, 5);
+#ifdef __clang_analyzer__ /* which cannot see that the function returns its argument */
+#define brim_fail(status, ...) (brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__), (brim_status)(status))
+#else
 #define brim_fail(status, ...) brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__)
+#endif
 
 /* [any thread] Appends a line to the calling thread's error text. Returns `status` for chaining. */
 BRIM_EXPORT brim_status brim_fail_add(brim_status status, const char *format, ...) BRIM_PRINTF(2, 3);
