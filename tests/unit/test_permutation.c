@@ -128,9 +128,12 @@ static void order_is_the_one_it_always_was(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(is_a_bijection_for_every_count), cmocka_unit_test(differs_by_seed_use_and_epoch),
-    cmocka_unit_test(every_place_is_equally_likely),  cmocka_unit_test(order_does_not_shine_through),
-    cmocka_unit_test(serves_large_counts),            cmocka_unit_test(order_is_the_one_it_always_was),
+      cmocka_unit_test(is_a_bijection_for_every_count),
+      cmocka_unit_test(differs_by_seed_use_and_epoch),
+      cmocka_unit_test(every_place_is_equally_likely),
+      cmocka_unit_test(order_does_not_shine_through),
+      cmocka_unit_test(serves_large_counts),
+      cmocka_unit_test(order_is_the_one_it_always_was),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,495 @@
+/* Pins what the parts of a dataset are, what is done to a sample on its way to the network, and what settings and
+ * datasets are refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "brim/random.h"
+#include "train/data.h"
+#include "unit/made_dataset.h"
+
+#define COUNT 200
+#define PIXELS_MAX 512
+
+static brim_settings default_settings(void)
+{
+  return (brim_settings){.seed = 5};
+}
+
+static brim_data open_data(made *m, const brim_settings *settings)
+{
+  brim_data data;
+  if (brim_data_open(&data, &made_plugin, m, settings) != BRIM_OK) fail_msg("%s", brim_error_text());
+  return data;
+}
+
+static int32_t label_at(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
+{
+  uint8_t scratch[PIXELS_MAX * 4];
+  float values[PIXELS_MAX];
+  int32_t label = -1;
+  if (brim_data_sample(data, part, epoch, i, BRIM_DTYPE_F32, scratch, values, &label) != BRIM_OK)
+    fail_msg("%s", brim_error_text());
+  return label;
+}
+
+/* ---- Parts and order ---- */
+
+static void an_epoch_has_every_training_sample_once_in_its_own_order(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  const brim_data data = open_data(&m, &settings);
+  assert_int_equal(data.count[BRIM_PART_TRAIN], COUNT);
+  assert_int_equal(data.count[BRIM_PART_VALIDATION], 0);
+  int32_t order[2][COUNT];
+  int same = 0;
+  for (int epoch = 0; epoch < 2; epoch++) {
+    int seen[COUNT] = {0};
+    for (int64_t i = 0; i < COUNT; i++) {
+      order[epoch][i] = label_at(&data, BRIM_PART_TRAIN, epoch, i);
+      seen[order[epoch][i]]++;
+    }
+    for (int i = 0; i < COUNT; i++) assert_int_equal(seen[i], 1);
+  }
+  for (int i = 0; i < COUNT; i++) same += order[0][i] == order[1][i];
+  assert_true(same < 10);
+}
+
+static void validation_is_kept_out_of_training_in_every_epoch(void **state)
+{
+  (void)state;
+  brim_settings settings = default_settings();
+  settings.dataset.validation_fraction = 0.1013; /* of 200: 20.26 */
+  made m = made_images(COUNT, 1, 2, 3);
+  const brim_data data = open_data(&m, &settings);
+  assert_int_equal(data.count[BRIM_PART_VALIDATION], 20);
+  assert_int_equal(data.count[BRIM_PART_TRAIN], 180);
+  for (int epoch = 0; epoch < 3; epoch++) {
+    int seen[COUNT] = {0};
+    for (int64_t i = 0; i < 180; i++) seen[label_at(&data, BRIM_PART_TRAIN, epoch, i)]++;
+    for (int64_t i = 0; i < 20; i++) seen[label_at(&data, BRIM_PART_VALIDATION, epoch, i)]++;
+    for (int i = 0; i < COUNT; i++) assert_int_equal(seen[i], 1);
+  }
+  for (int64_t i = 0; i < 20; i++) /* in one order always */
+    assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), label_at(&data, BRIM_PART_VALIDATION, 1, i));
+  for (int64_t i = 0; i < 20; i++) { /* as data.h says where they are */
+    brim_permutation split;
+    brim_permutation_init(&split, 5, BRIM_STREAM_SPLIT, 0, COUNT);
+    assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), brim_permutation_at(&split, (uint64_t)(180 + i)));
+  }
+}
+
+static void num_train_samples_takes_a_fixed_subset_and_leaves_validation(void **state)
+{
+  (void)state;
+  brim_settings settings = default_settings(), all = default_settings();
+  settings.dataset.validation_fraction = all.dataset.validation_fraction = 0.1;
+  settings.training.num_train_samples = 30;
+  made m = made_images(COUNT, 1, 2, 3);
+  const brim_data data = open_data(&m, &settings), whole = open_data(&m, &all);
+  assert_int_equal(data.count[BRIM_PART_TRAIN], 30);
+  int seen[COUNT] = {0};
+  for (int epoch = 0; epoch < 4; epoch++)
+    for (int64_t i = 0; i < 30; i++) seen[label_at(&data, BRIM_PART_TRAIN, epoch, i)]++;
+  int used = 0;
+  for (int i = 0; i < COUNT; i++) {
+    assert_true(seen[i] == 0 || seen[i] == 4);
+    used += seen[i] == 4;
+  }
+  assert_int_equal(used, 30);
+  for (int64_t i = 0; i < 20; i++) {
+    const int32_t label = label_at(&data, BRIM_PART_VALIDATION, 0, i);
+    assert_int_equal(label, label_at(&whole, BRIM_PART_VALIDATION, 0, i));
+    assert_int_equal(seen[label], 0);
+  }
+}
+
+static void test_samples_come_in_the_datasets_order(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  const brim_data data = open_data(&m, &settings);
+  assert_int_equal(data.count[BRIM_PART_TEST], 17);
+  for (int64_t i = 0; i < 17; i++) assert_int_equal(label_at(&data, BRIM_PART_TEST, 3, i), i);
+}
+
+static void no_test_split_is_fine(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  m.test.count = -1;
+  const brim_data data = open_data(&m, &settings);
+  assert_int_equal(data.test.count, 0);
+  assert_int_equal(data.count[BRIM_PART_TEST], 0);
+}
+
+/* ---- Values ---- */
+
+static void bytes_are_scaled_and_normalised_by_channel(void **state)
+{
+  (void)state;
+  const double mean[] = {0.25, 0.5, 0.75}, std[] = {0.5, 0.1, 2};
+  brim_settings settings = default_settings();
+  settings.dataset.mean = (brim_list){mean, 3};
+  settings.dataset.std = (brim_list){std, 3};
+  made m = made_images(COUNT, 3, 2, 5);
+  const brim_data data = open_data(&m, &settings);
+  for (int64_t i = 0; i < 17; i++) {
+    uint8_t scratch[30];
+    float values[30];
+    double wide[30];
+    int32_t label;
+    assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F32, scratch, values, &label), BRIM_OK);
+    assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, wide, &label), BRIM_OK);
+    for (int k = 0; k < 30; k++) {
+      const double expected = (made_value(i, k) / 255.0 - mean[k / 10]) / std[k / 10];
+      assert_true(fabs(values[k] - expected) < 2e-6);
+      assert_true(wide[k] == (double)values[k]);
+    }
+  }
+}
+
+static void floats_are_normalised_but_not_scaled(void **state)
+{
+  (void)state;
+  const double mean[] = {10}, std[] = {4};
+  brim_settings settings = default_settings();
+  settings.dataset.mean = (brim_list){mean, 1};
+  settings.dataset.std = (brim_list){std, 1};
+  made m = made_images(COUNT, 1, 1, 1);
+  m.train.sample = m.test.sample = (brim_shape){.rank = 1, .dim = {7}};
+  m.train.dtype = m.test.dtype = BRIM_DTYPE_F32;
+  const brim_data data = open_data(&m, &settings);
+  assert_int_equal(data.elements, 7);
+  float scratch[7], values[7];
+  int32_t label;
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 9, BRIM_DTYPE_F32, scratch, values, &label), BRIM_OK);
+  for (int k = 0; k < 7; k++) assert_true(values[k] == ((float)made_value(9, k) - 110) / 4);
+}
+
+/* ---- Augmentation ---- */
+
+/* The slow way: raw pixel (y + dy, x + dx) or 0, mirrored, then normalised as data.c does. */
+static bool matches(const brim_data *data, int64_t index, const float *values, int64_t dy, int64_t dx, bool mirror)
+{
+  for (int64_t k = 0; k < data->elements; k++) {
+    const int64_t c = k / (data->rows * data->columns), y = k / data->columns % data->rows, x = k % data->columns;
+    const int64_t from_y = y + dy, from_x = (mirror ? data->columns - 1 - x : x) + dx;
+    const bool inside = from_y >= 0 && from_y < data->rows && from_x >= 0 && from_x < data->columns;
+    const int64_t at = (c * data->rows + from_y) * data->columns + from_x;
+    float raw = inside ? (float)made_value(index, at) : 0;
+    if (inside && data->train.dtype == BRIM_DTYPE_F32) raw -= 100;
+    if (values[k] != raw * data->scale[c * data->channel_step] + data->shift[c * data->channel_step]) return false;
+  }
+  return true;
+}
+
+/* Finds which view of the raw sample was made: (dy, dx, mirror) as one number; fails if there is none. */
+static int find_view(const brim_data *data, int64_t epoch, int64_t i, int64_t *index)
+{
+  const int64_t p = data->settings->augment.crop_padding;
+  uint8_t scratch[PIXELS_MAX * 4];
+  float values[PIXELS_MAX];
+  int32_t label = -1;
+  assert_int_equal(brim_data_sample(data, BRIM_PART_TRAIN, epoch, i, BRIM_DTYPE_F32, scratch, values, &label), BRIM_OK);
+  *index = label;
+  for (int64_t dy = -p; dy <= p; dy++)
+    for (int64_t dx = -p; dx <= p; dx++)
+      for (int mirror = 0; mirror < 2; mirror++)
+        if (matches(data, label, values, dy, dx, mirror)) return (int)(((dy + p) * (2 * p + 1) + dx + p) * 2 + mirror);
+  fail_msg("sample %d is no view of the raw one", label);
+  return -1;
+}
+
+static void check_views(uint32_t dtype, bool flip, int64_t padding, int64_t channels, int64_t rows, int64_t columns)
+{
+  const double mean[] = {0.3, 0.2}, std[] = {0.5, 0.7};
+  brim_settings settings = default_settings();
+  settings.augment = (brim_augment_settings){.flip = flip, .crop_padding = padding};
+  settings.dataset.mean = (brim_list){mean, (size_t)channels};
+  settings.dataset.std = (brim_list){std, (size_t)channels};
+  made m = made_images(1000, channels, rows, columns);
+  m.train.dtype = m.test.dtype = dtype;
+  const brim_data data = open_data(&m, &settings);
+  int hits[1000] = {0};
+  const int views = (int)((2 * padding + 1) * (2 * padding + 1) * 2), wanted = flip ? views : views / 2;
+  int64_t index;
+  for (int64_t epoch = 0; epoch < 2; epoch++)
+    for (int64_t i = 0; i < 1000; i++) hits[find_view(&data, epoch, i, &index)]++;
+  for (int v = 0; v < views; v++) { /* each about equally often, none that was not asked for */
+    const double expected = v % 2 == 1 && !flip ? 0 : 2000.0 / wanted;
+    assert_true(fabs(hits[v] - expected) <= 6 * sqrt(expected));
+  }
+}
+
+static void views_are_crops_and_mirror_images_equally_often(void **state)
+{
+  (void)state;
+  check_views(BRIM_DTYPE_U8, true, 0, 1, 5, 7);
+  check_views(BRIM_DTYPE_U8, false, 2, 1, 6, 5);
+  check_views(BRIM_DTYPE_U8, true, 2, 2, 5, 6);
+  check_views(BRIM_DTYPE_F32, true, 2, 2, 6, 5);
+}
+
+/* With padding beyond the picture some crops show nothing of it. */
+static void crops_beyond_the_picture_are_padding(void **state)
+{
+  (void)state;
+  brim_settings settings = default_settings();
+  settings.augment = (brim_augment_settings){.flip = true, .crop_padding = 9};
+  made m = made_images(COUNT, 1, 3, 4);
+  const brim_data data = open_data(&m, &settings);
+  int64_t index;
+  for (int64_t i = 0; i < COUNT; i++) find_view(&data, 0, i, &index);
+}
+
+/* A sample's view in an epoch does not depend on where in the order it comes, nor on which others are used. */
+static void views_depend_on_seed_epoch_and_sample_only(void **state)
+{
+  (void)state;
+  brim_settings settings = default_settings(), other = default_settings();
+  settings.augment = other.augment = (brim_augment_settings){.flip = true, .crop_padding = 3};
+  other.dataset.validation_fraction = 0.5;
+  other.training.num_train_samples = 50;
+  made m = made_images(COUNT, 1, 9, 8);
+  const brim_data data = open_data(&m, &settings), part = open_data(&m, &other);
+  int view[2][COUNT], changed = 0;
+  int64_t index;
+  for (int epoch = 0; epoch < 2; epoch++)
+    for (int64_t i = 0; i < COUNT; i++) {
+      const int v = find_view(&data, epoch, i, &index);
+      view[epoch][index] = v;
+    }
+  for (int epoch = 0; epoch < 2; epoch++)
+    for (int64_t i = 0; i < 50; i++) {
+      const int v = find_view(&part, epoch, i, &index);
+      assert_int_equal(v, view[epoch][index]);
+    }
+  for (int i = 0; i < COUNT; i++) changed += view[0][i] != view[1][i];
+  assert_true(changed > COUNT * 9 / 10);
+}
+
+static void validation_and_test_are_never_augmented(void **state)
+{
+  (void)state;
+  brim_settings settings = default_settings();
+  settings.augment = (brim_augment_settings){.flip = true, .crop_padding = 2};
+  settings.dataset.validation_fraction = 0.2;
+  made m = made_images(COUNT, 1, 5, 6);
+  const brim_data data = open_data(&m, &settings);
+  static const enum brim_part parts[] = {BRIM_PART_VALIDATION, BRIM_PART_TEST};
+  for (int p = 0; p < 2; p++)
+    for (int64_t i = 0; i < data.count[parts[p]]; i++) {
+      uint8_t scratch[30];
+      float values[30];
+      int32_t label;
+      assert_int_equal(brim_data_sample(&data, parts[p], 1, i, BRIM_DTYPE_F32, scratch, values, &label), BRIM_OK);
+      assert_true(matches(&data, label, values, 0, 0, false));
+    }
+}
+
+/* ---- What is refused ---- */
+
+static void expect_refusal(made *m, const brim_settings *settings, brim_status expected, const char *text)
+{
+  brim_data data;
+  assert_int_equal(brim_data_open(&data, &made_plugin, m, settings), expected);
+  assert_string_equal(brim_error_text(), text);
+}
+
+static void datasets_that_cannot_be_used_are_refused(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(0, 1, 2, 3);
+  expect_refusal(&m, &settings, BRIM_ELOAD, "the train split of dataset 'made' is empty: it has 0 samples");
+  m = made_images(COUNT, 1, 2, 3);
+  m.test.count = 0;
+  expect_refusal(&m, &settings, BRIM_ELOAD, "the test split of dataset 'made' is empty: it has 0 samples");
+  m = made_images(COUNT, 1, 2, 3);
+  m.train.classes = 1;
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 1 class; at least 2 are needed");
+  m = made_images(COUNT, 1, 2, 3);
+  m.train.dtype = BRIM_DTYPE_I32;
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of type I32; U8 and F32 can be used");
+  m = made_images(COUNT, 1, 2, 3);
+  m.train.sample.rank = 2;
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "dataset 'made' has samples of 2 dimensions; [channels,rows,columns] and [features] can be used");
+  m = made_images(COUNT, 1, 0, 3);
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of an impossible shape, [1, 0, 3]");
+  m = made_images(COUNT, INT64_MAX, 2, 3);
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "dataset 'made' has samples of an impossible shape, [9223372036854775807, 2, 3]");
+}
+
+static void splits_that_do_not_fit_together_are_refused(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  m.test.sample.dim[2] = 4;
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "the splits of dataset 'made' do not fit together: training samples are [1, 2, 3], test samples "
+                 "[1, 2, 4]");
+  m = made_images(COUNT, 1, 2, 3);
+  m.test.classes = 100;
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "the splits of dataset 'made' do not fit together: training has 200 classes and U8 values, test 100 "
+                 "and U8");
+}
+
+static void settings_that_do_not_fit_are_refused(void **state)
+{
+  (void)state;
+  const double numbers[] = {0.5, 0, NAN};
+  made m = made_images(COUNT, 3, 2, 3);
+  brim_settings s = default_settings();
+  s.dataset.mean = (brim_list){numbers, 2};
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'dataset.mean' has 2 numbers, but the samples have 3 channels; give 1 or as many as channels");
+  s.dataset.mean = (brim_list){numbers + 2, 1};
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.mean': number 1 is not finite");
+  s = default_settings();
+  s.dataset.std = (brim_list){numbers + 1, 1};
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.std' must be greater than 0, got 0");
+  s = default_settings();
+  s.dataset.validation_fraction = 0.9999;
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'dataset.validation_fraction' is 0.9999, which of 200 samples leaves none to train on");
+  s.dataset.validation_fraction = 0.001;
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which of 200 samples is none");
+  s.dataset.validation_fraction = 0.5;
+  s.training.num_train_samples = 101;
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'training.num_train_samples' is 101, but there are 100 to train on (0 takes all)");
+}
+
+static void augmentation_needs_images(void **state)
+{
+  (void)state;
+  made m = made_images(COUNT, 1, 2, 3);
+  m.train.sample = m.test.sample = (brim_shape){.rank = 1, .dim = {6}};
+  brim_settings s = default_settings();
+  s.augment.flip = true;
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'augment.flip' needs images, but the samples of dataset 'made' have shape [6]");
+  s.augment = (brim_augment_settings){.crop_padding = 2};
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'augment.crop_padding' needs images, but the samples of dataset 'made' have shape [6]");
+}
+
+static void samples_that_cannot_be_read_are_named(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  m.fail_read = 4;
+  m.bad_label = 5;
+  const brim_data data = open_data(&m, &settings);
+  uint8_t scratch[6];
+  float values[6];
+  int32_t label;
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 4, BRIM_DTYPE_F32, scratch, values, &label), BRIM_EIO);
+  assert_string_equal(brim_error_text(),
+                      "the disk is gone\nwhile reading sample 4 of the test split of dataset 'made'");
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 5, BRIM_DTYPE_F32, scratch, values, &label), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(),
+                      "dataset 'made': label 200 of sample 5 of the test split is out of range, 0 to 199");
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 17, BRIM_DTYPE_F32, scratch, values, &label),
+                   BRIM_EINVAL);
+  assert_string_equal(brim_error_text(), "sample 17 of a part of 17");
+}
+
+/* ---- Describing and opening aside ---- */
+
+static void describe_does_not_open_unless_it_must(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  brim_data data;
+  assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_OK);
+  assert_int_equal(m.opened, 0);
+  assert_int_equal(data.count[BRIM_PART_TRAIN], COUNT);
+  assert_int_equal(data.elements, 6);
+  m.describes_unopened = false;
+  assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_OK);
+  assert_int_equal(m.opened, 2);
+}
+
+static void opening_aside_ends_like_opening(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  for (int unopened = 0; unopened < 2; unopened++) {
+    made m = made_images(COUNT, 1, 2, 3);
+    m.describes_unopened = unopened;
+    brim_data data;
+    assert_int_equal(brim_data_open_start(&data, &made_plugin, &m, &settings), BRIM_OK);
+    assert_int_equal(data.elements, 6);
+    assert_int_equal(brim_data_open_finish(&data), BRIM_OK);
+    assert_int_equal(m.opened, 2);
+    assert_int_equal(label_at(&data, BRIM_PART_TEST, 0, 3), 3);
+  }
+}
+
+static void failure_to_open_aside_comes_with_finish(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  m.fail_open = true;
+  brim_data data;
+  assert_int_equal(brim_data_open_start(&data, &made_plugin, &m, &settings), BRIM_OK);
+  brim_fail(BRIM_EINVAL, "another error in between");
+  assert_int_equal(brim_data_open_finish(&data), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(), "cannot open train");
+}
+
+static void dataset_that_changes_while_opened_is_refused(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  brim_data data;
+  assert_int_equal(brim_data_open_start(&data, &made_plugin, &m, &settings), BRIM_OK);
+  data.train.count--;
+  assert_int_equal(brim_data_open_finish(&data), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(), "dataset 'made' changed while it was being opened");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_epoch_has_every_training_sample_once_in_its_own_order),
+      cmocka_unit_test(validation_is_kept_out_of_training_in_every_epoch),
+      cmocka_unit_test(num_train_samples_takes_a_fixed_subset_and_leaves_validation),
+      cmocka_unit_test(test_samples_come_in_the_datasets_order),
+      cmocka_unit_test(no_test_split_is_fine),
+      cmocka_unit_test(bytes_are_scaled_and_normalised_by_channel),
+      cmocka_unit_test(floats_are_normalised_but_not_scaled),
+      cmocka_unit_test(views_are_crops_and_mirror_images_equally_often),
+      cmocka_unit_test(crops_beyond_the_picture_are_padding),
+      cmocka_unit_test(views_depend_on_seed_epoch_and_sample_only),
+      cmocka_unit_test(validation_and_test_are_never_augmented),
+      cmocka_unit_test(datasets_that_cannot_be_used_are_refused),
+      cmocka_unit_test(splits_that_do_not_fit_together_are_refused),
+      cmocka_unit_test(settings_that_do_not_fit_are_refused),
+      cmocka_unit_test(augmentation_needs_images),
+      cmocka_unit_test(samples_that_cannot_be_read_are_named),
+      cmocka_unit_test(describe_does_not_open_unless_it_must),
+      cmocka_unit_test(opening_aside_ends_like_opening),
+      cmocka_unit_test(failure_to_open_aside_comes_with_finish),
+      cmocka_unit_test(dataset_that_changes_while_opened_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,404 @@
+/* Pins the loader: the same stream whatever the threads and micro-batches, bounded memory and look-ahead, errors in
+ * their place, and an end at any moment. The dataset takes a while that differs by sample, so that threads overtake
+ * each other. Run under TSan as well. */
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "train/data.h"
+#include "unit/made_dataset.h"
+
+#define COUNT 203 /* no multiple of any micro-batch here */
+#define ELEMENTS 20
+#define EPOCHS 2
+
+/* Epochs of a part in micro-batches of `batch`. */
+typedef struct order {
+  enum brim_part part;
+  int64_t count, batch, epochs, asked; /* asked: how many spans were */
+} order;
+
+static brim_span next_span(void *context, int64_t sequence)
+{
+  order *o = context;
+  o->asked++;
+  const int64_t per_epoch = (o->count + o->batch - 1) / o->batch, epoch = sequence / per_epoch;
+  if (epoch >= o->epochs) return (brim_span){o->part, 0, 0, 0};
+  const int64_t first = sequence % per_epoch * o->batch, rest = o->count - first;
+  return (brim_span){o->part, epoch, first, rest < o->batch ? rest : o->batch};
+}
+
+typedef struct fixture {
+  made dataset;
+  brim_settings settings;
+  brim_data data;
+  order order;
+  brim_loader_options options;
+} fixture;
+
+static void prepare(fixture *f, int32_t threads, int64_t batch)
+{
+  *f = (fixture){.dataset = made_images(COUNT, 1, 4, 5), .settings = {.seed = 3}};
+  f->settings.augment = (brim_augment_settings){.flip = true, .crop_padding = 1};
+  f->dataset.slow = true;
+  assert_int_equal(brim_data_open(&f->data, &made_plugin, &f->dataset, &f->settings), BRIM_OK);
+  f->order = (order){BRIM_PART_TRAIN, COUNT, batch, EPOCHS, 0};
+  f->options = (brim_loader_options){.data = &f->data,
+                                     .batch_max = batch,
+                                     .real = BRIM_DTYPE_F32,
+                                     .threads = threads,
+                                     .slots = threads + 2,
+                                     .next = next_span,
+                                     .context = &f->order};
+}
+
+static brim_loader *open_loader(const fixture *f)
+{
+  brim_loader *loader = NULL;
+  if (brim_loader_open(&f->options, &loader) != BRIM_OK) fail_msg("%s", brim_error_text());
+  return loader;
+}
+
+typedef struct stream {
+  float values[EPOCHS * COUNT * ELEMENTS];
+  int32_t labels[EPOCHS * COUNT];
+  int64_t samples;
+} stream;
+
+static void take_all(fixture *f, stream *out)
+{
+  brim_loader *loader = open_loader(f);
+  out->samples = 0;
+  for (;;) {
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    if (!b) break;
+    assert_int_equal(b->span.epoch * COUNT + b->span.first, out->samples);
+    assert_true(out->samples + b->span.count <= EPOCHS * COUNT);
+    memcpy(out->values + out->samples * ELEMENTS, b->values, (size_t)b->span.count * ELEMENTS * sizeof(float));
+    memcpy(out->labels + out->samples, b->labels, (size_t)b->span.count * sizeof(int32_t));
+    out->samples += b->span.count;
+  }
+  const brim_batch *b = NULL;
+  assert_int_equal(brim_loader_next(loader, &b), BRIM_OK); /* the end stays the end */
+  assert_null(b);
+  brim_loader_close(loader);
+}
+
+static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
+{
+  (void)state;
+  static const int32_t threads[] = {0, 1, 4};
+  static const int64_t batches[] = {16, 1, 50, COUNT, 1000};
+  stream *expected = calloc(1, sizeof *expected), *got = calloc(1, sizeof *got);
+  fixture f;
+  prepare(&f, 0, 16);
+  for (int64_t i = 0; i < EPOCHS * COUNT; i++) { /* straight from the data */
+    uint8_t scratch[ELEMENTS];
+    assert_int_equal(brim_data_sample(&f.data, BRIM_PART_TRAIN, i / COUNT, i % COUNT, BRIM_DTYPE_F32, scratch,
+                                      expected->values + i * ELEMENTS, &expected->labels[i]),
+                     BRIM_OK);
+  }
+  for (size_t t = 0; t < 3; t++) {
+    for (size_t b = 0; b < 5; b++) {
+      prepare(&f, threads[t], batches[b]);
+      memset(got, 0, sizeof *got);
+      take_all(&f, got);
+      assert_int_equal(got->samples, EPOCHS * COUNT);
+      assert_memory_equal(got->values, expected->values, sizeof got->values);
+      assert_memory_equal(got->labels, expected->labels, sizeof got->labels);
+    }
+  }
+  free(expected);
+  free(got);
+}
+
+static void doubles_are_the_same_numbers(void **state)
+{
+  (void)state;
+  fixture f, g;
+  prepare(&f, 0, 64);
+  prepare(&g, 2, 64);
+  g.options.real = BRIM_DTYPE_F64;
+  brim_loader *narrow = open_loader(&f), *wide = open_loader(&g);
+  for (;;) {
+    const brim_batch *a = NULL, *b = NULL;
+    assert_int_equal(brim_loader_next(narrow, &a), BRIM_OK);
+    assert_int_equal(brim_loader_next(wide, &b), BRIM_OK);
+    assert_true(!a == !b);
+    if (!a) break;
+    for (int64_t k = 0; k < a->span.count * ELEMENTS; k++)
+      assert_true(((const double *)b->values)[k] == (double)((const float *)a->values)[k]);
+  }
+  brim_loader_close(narrow);
+  brim_loader_close(wide);
+}
+
+static void last_micro_batch_has_what_is_left(void **state)
+{
+  (void)state;
+  for (int32_t threads = 0; threads < 3; threads++) {
+    fixture f;
+    prepare(&f, threads, 64);
+    f.order.epochs = 1;
+    brim_loader *loader = open_loader(&f);
+    static const int64_t counts[] = {64, 64, 64, 11};
+    for (int i = 0; i < 4; i++) {
+      const brim_batch *b = NULL;
+      assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+      assert_int_equal(b->span.count, counts[i]);
+    }
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    assert_null(b);
+    brim_loader_close(loader);
+  }
+}
+
+static void batch_stays_valid_until_the_next_call(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 3, 8);
+  f.options.slots = 2;
+  brim_loader *loader = open_loader(&f);
+  for (int i = 0; i < 10; i++) {
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    float before[8 * ELEMENTS];
+    memcpy(before, b->values, sizeof before);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* time enough for the threads to write elsewhere */
+    assert_memory_equal(before, b->values, sizeof before);
+  }
+  brim_loader_close(loader);
+}
+
+static void never_looks_further_ahead_than_its_slots(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 4, 4);
+  f.options.slots = 3;
+  brim_loader *loader = open_loader(&f);
+  for (int64_t taken = 0; taken < 20; taken++) {
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  brim_loader_close(loader);              /* only now may `asked` be read */
+  assert_in_range(f.order.asked, 20, 22); /* the one in use is among the three */
+}
+
+static void closes_at_any_moment(void **state)
+{
+  (void)state;
+  brim_loader_close(NULL);
+  for (int32_t threads = 0; threads < 5; threads += 2) {
+    for (int taken = 0; taken < 30; taken++) {
+      fixture f;
+      prepare(&f, threads, 16);
+      brim_loader *loader = open_loader(&f);
+      for (int i = 0; i < taken; i++) {
+        const brim_batch *b = NULL;
+        assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+      }
+      if (taken % 3 == 0) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); /* all slots full, threads wait */
+      brim_loader_close(loader);
+    }
+  }
+}
+
+static void error_arrives_in_its_place_and_the_stream_goes_on(void **state)
+{
+  (void)state;
+  for (int32_t threads = 0; threads < 5; threads += 2) {
+    fixture f;
+    prepare(&f, threads, 10);
+    f.order.epochs = 1;
+    f.dataset.fail_read = 77;
+    int64_t place = 0;
+    for (; place < COUNT; place++) { /* where sample 77 comes in the epoch */
+      uint8_t scratch[ELEMENTS];
+      float values[ELEMENTS];
+      int32_t label;
+      if (brim_data_sample(&f.data, BRIM_PART_TRAIN, 0, place, BRIM_DTYPE_F32, scratch, values, &label) != BRIM_OK)
+        break;
+    }
+    assert_in_range(place, 0, COUNT - 1);
+    brim_loader *loader = open_loader(&f);
+    for (int64_t i = 0; i * 10 < COUNT; i++) {
+      const brim_batch *b = NULL;
+      const brim_status status = brim_loader_next(loader, &b);
+      if (place / 10 == i) {
+        assert_int_equal(status, BRIM_EIO);
+        assert_null(b);
+        assert_string_equal(brim_error_text(),
+                            "the disk is gone\nwhile reading sample 77 of the train split of dataset 'made'");
+      } else {
+        assert_int_equal(status, BRIM_OK);
+        assert_int_equal(b->span.first, i * 10);
+      }
+    }
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    assert_null(b);
+    brim_loader_close(loader);
+  }
+}
+
+static brim_span span_outside(void *context, int64_t sequence)
+{
+  (void)context;
+  static const brim_span spans[] = {{BRIM_PART_TRAIN, 0, COUNT - 3, 4}, {BRIM_PART_TRAIN, 0, 0, 17}};
+  return sequence < 2 ? spans[sequence] : (brim_span){BRIM_PART_TRAIN, 0, 0, 0};
+}
+
+static void spans_outside_the_part_or_the_slot_are_errors(void **state)
+{
+  (void)state;
+  for (int32_t threads = 0; threads < 2; threads++) {
+    fixture f;
+    prepare(&f, threads, 16);
+    f.options.next = span_outside;
+    brim_loader *loader = open_loader(&f);
+    const brim_batch *b = NULL;
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_EINTERNAL);
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_EINTERNAL);
+    assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
+    assert_null(b);
+    brim_loader_close(loader);
+  }
+}
+
+static void takes_the_memory_it_says(void **state)
+{
+  (void)state;
+  static const int32_t threads[] = {0, 1, 5};
+  for (int i = 0; i < 3; i++) {
+    fixture f;
+    prepare(&f, threads[i], 33);
+    const uint64_t bytes = brim_loader_bytes(&f.options);
+    const uint64_t values = (uint64_t)(threads[i] ? threads[i] + 2 : 1) * 33 * ELEMENTS * sizeof(float);
+    assert_true(bytes >= values && bytes < values + 64 * 1024);
+    brim_loader *loader = open_loader(&f);
+    const size_t usable = malloc_usable_size(loader); /* the one block, with the allocator's rounding */
+    assert_true(usable >= bytes && usable < bytes + 128);
+    brim_loader_close(loader);
+  }
+}
+
+static void impossible_sizes_and_options_are_refused(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 1, 16);
+  brim_loader *loader = NULL;
+  f.options.batch_max = INT64_MAX;
+  assert_true(brim_loader_bytes(&f.options) == UINT64_MAX);
+  assert_int_equal(brim_loader_open(&f.options, &loader), BRIM_ENOMEM_HOST);
+  assert_null(loader);
+  f.options.batch_max = 0;
+  assert_int_equal(brim_loader_open(&f.options, &loader), BRIM_EINVAL);
+  f.options.batch_max = 16;
+  f.options.slots = 1;
+  assert_int_equal(brim_loader_open(&f.options, &loader), BRIM_EINVAL);
+  f.options.slots = 2;
+  f.options.real = BRIM_DTYPE_U8;
+  assert_int_equal(brim_loader_open(&f.options, &loader), BRIM_EINVAL);
+  f.options.real = BRIM_DTYPE_F32;
+  f.options.threads = -1;
+  assert_int_equal(brim_loader_open(&f.options, &loader), BRIM_EINVAL);
+}
+
+static volatile sig_atomic_t handled;
+static void on_signal(int signal)
+{
+  (void)signal;
+  handled = 1;
+}
+
+/* A signal that the main thread holds back stays pending: no loader thread takes it. */
+static void threads_leave_signals_to_the_main_thread(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 4, 16);
+  brim_loader *loader = open_loader(&f);
+  struct sigaction action = {.sa_handler = on_signal}, old_action;
+  sigset_t set, before, pending;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  sigaction(SIGUSR1, &action, &old_action);
+  pthread_sigmask(SIG_BLOCK, &set, &before);
+  assert_int_equal(kill(getpid(), SIGUSR1), 0);
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  sigpending(&pending);
+  assert_int_equal(sigismember(&pending, SIGUSR1), 1);
+  assert_int_equal(handled, 0);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  brim_loader_close(loader);
+  assert_int_equal(handled, 1); /* and the main thread's own mask is as it was */
+  sigaction(SIGUSR1, &old_action, NULL);
+}
+
+#if defined(__has_feature) /* clang's way to say it */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+#ifndef SANITIZED
+static void threads_that_cannot_be_started_are_told(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 200, 2);
+  struct rlimit before, tight;
+  assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+  tight = before;
+  tight.rlim_cur = (rlim_t)256 << 20; /* 200 stacks are more */
+  assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+  brim_loader *loader = NULL;
+  const brim_status status = brim_loader_open(&f.options, &loader);
+  assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+  assert_int_equal(status, BRIM_ENOMEM_HOST);
+  assert_null(loader);
+  assert_non_null(strstr(brim_error_text(), "of 200: Resource temporarily unavailable\nlower training.num_workers"));
+}
+#else
+static void threads_that_cannot_be_started_are_told(void **state)
+{
+  (void)state;
+  skip(); /* sanitizers take address space that cannot be limited */
+}
+#endif
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(stream_is_the_same_for_any_threads_and_micro_batch),
+      cmocka_unit_test(doubles_are_the_same_numbers),
+      cmocka_unit_test(last_micro_batch_has_what_is_left),
+      cmocka_unit_test(batch_stays_valid_until_the_next_call),
+      cmocka_unit_test(never_looks_further_ahead_than_its_slots),
+      cmocka_unit_test(closes_at_any_moment),
+      cmocka_unit_test(error_arrives_in_its_place_and_the_stream_goes_on),
+      cmocka_unit_test(spans_outside_the_part_or_the_slot_are_errors),
+      cmocka_unit_test(takes_the_memory_it_says),
+      cmocka_unit_test(impossible_sizes_and_options_are_refused),
+      cmocka_unit_test(threads_leave_signals_to_the_main_thread),
+      cmocka_unit_test(threads_that_cannot_be_started_are_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
