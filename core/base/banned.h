@@ -14,6 +14,11 @@
 #define BRIM_BANNED(function, instead)                                                                                 \
   extern __typeof__(function) function __attribute__((unavailable("banned in brim: use " instead)))
 
+#ifdef __clang__
+/* When optimizing, the C library defines ato*() inline in its headers, and clang ignores a ban that comes after. */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wignored-attributes"
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,6 +39,9 @@ extern char *gets(char *line) __attribute__((unavailable("banned in brim: use fg
 
 #ifdef __cplusplus
 }
+#endif
+#ifdef __clang__
+#pragma clang diagnostic pop
 #endif
 #undef BRIM_BANNED
 #endif

@@ -58,14 +58,17 @@ brim_status brim_fail_at(const char *file, int line, brim_status status, const c
 
 brim_status brim_fail_add(brim_status status, const char *format, ...)
 {
-  const size_t length = strlen(error_text);
+  size_t length = strlen(error_text);
   if (length + 2 >= ERROR_TEXT_MAX) return status;
   char text[ERROR_TEXT_MAX];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  snprintf(error_text + length, ERROR_TEXT_MAX - length, "%s%s", length ? "\n" : "", text);
+  if (length) error_text[length++] = '\n';
+  const size_t room = ERROR_TEXT_MAX - length - 1, bytes = strlen(text);
+  memcpy(error_text + length, text, bytes < room ? bytes : room);
+  error_text[length + (bytes < room ? bytes : room)] = '\0';
   return status;
 }
 
