@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 for tool in clang-format clang-tidy cmake; do
-  command -v "$tool" >/dev/null || { echo "lint: $tool is missing; scripts/setup.sh installs it" >&2; exit 2; }
+  command -v "$tool" >/dev/null || { echo "lint: $tool is missing: sudo apt-get install $tool" >&2; exit 2; }
 done
 
 pattern='\.(c|h|cpp|cu|cuh)$'

@@ -60,11 +60,13 @@ BRIM_EXPORT int brim_status_exit(brim_status status);
  * (separated by '\n') are shown indented below the first. */
 BRIM_EXPORT brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
   BRIM_PRINTF(4, 5);
-#ifdef __clang_analyzer__ /* which cannot see that the function returns its argument */
-#define brim_fail(status, ...) (brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__), (brim_status)(status))
-#else
-#define brim_fail(status, ...) brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__)
-#endif
+#define brim_fail(status, ...) brim_fail_known((status), brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__))
+/* Lets compilers see which status comes back, so that they know what is initialised after a check of it. */
+static inline brim_status brim_fail_known(brim_status status, brim_status returned)
+{
+  (void)returned;
+  return status;
+}
 
 /* [any thread] Appends a line to the calling thread's error text. Returns `status` for chaining. */
 BRIM_EXPORT brim_status brim_fail_add(brim_status status, const char *format, ...) BRIM_PRINTF(2, 3);
