@@ -80,7 +80,7 @@ static brim_status show_plan(const brim_config *config, bool json)
   brim_plan *plan = NULL;
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
-  BRIM_TRY(brim_session_open(config, &s));
+  BRIM_TRY(brim_session_open(config, false, &s));
   brim_status status = brim_session_plan(s, s->settings->training.batch_size, &plan);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK && json) print_json(s, plan, table, count);

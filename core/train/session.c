@@ -48,7 +48,7 @@ static int64_t choose_grain(const brim_session *s)
   return s->data.train.sample.rank >= 2 ? 16 : 1;
 }
 
-static brim_status open_session(brim_session *s)
+static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
   const brim_training_settings *t = &s->settings->training;
@@ -62,7 +62,10 @@ static brim_status open_session(brim_session *s)
   BRIM_TRY(find_device(s));
   BRIM_TRY(make_instance(dataset, &s->dataset));
   BRIM_TRY(make_instance(brim_config_choice_of(c, "model"), &s->model));
-  BRIM_TRY(brim_data_open(&s->data, dataset->plugin, s->dataset, s->settings));
+  brim_status (*const open_data)(brim_data *, const brim_plugin *, void *, const brim_settings *) =
+    read_data ? brim_data_open_start : brim_data_describe;
+  BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
+  s->opening = read_data;
   s->grain = choose_grain(s);
   s->eval_batch = t->eval_batch_size ? t->eval_batch_size : t->batch_size;
   s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
@@ -70,12 +73,12 @@ static brim_status open_session(brim_session *s)
   return BRIM_OK;
 }
 
-brim_status brim_session_open(const brim_config *config, brim_session **out)
+brim_status brim_session_open(const brim_config *config, bool read_data, brim_session **out)
 {
   brim_session *s = brim_xcalloc(1, sizeof *s);
   s->config = config;
   s->settings = &config->settings;
-  const brim_status status = open_session(s);
+  const brim_status status = open_session(s, read_data);
   if (status != BRIM_OK) {
     brim_session_close(s);
     return status;
@@ -84,9 +87,17 @@ brim_status brim_session_open(const brim_config *config, brim_session **out)
   return BRIM_OK;
 }
 
+brim_status brim_session_finish_data(brim_session *s)
+{
+  if (!s->opening) return BRIM_OK;
+  s->opening = false;
+  return brim_data_open_finish(&s->data);
+}
+
 void brim_session_close(brim_session *s)
 {
   if (!s) return;
+  if (s->opening) (void)brim_data_open_finish(&s->data); /* the session failed for another reason */
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);

@@ -19,12 +19,16 @@ typedef struct brim_session {
   int device;
   brim_device_info device_info;
   brim_data data;
+  bool opening;                    /* the data is being read by a thread */
   brim_order order;
   int64_t grain, eval_batch; /* resolved */
 } brim_session;
 
-/* Makes the instances, opens the data, finds the device. The configuration must outlive the session. */
-brim_status brim_session_open(const brim_config *config, brim_session **out);
+/* Makes the instances, finds the device, describes the data: enough for plans. With `read_data` a thread begins to read
+ * it meanwhile, for brim_session_finish_data. The configuration must outlive the session. */
+brim_status brim_session_open(const brim_config *config, bool read_data, brim_session **out);
+/* Waits until the data is read; afterwards samples can be had. */
+brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
 /* The plan for micro-batches of `batch` samples. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);

@@ -38,23 +38,23 @@ static void init_state(brim_trainer *t)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
 }
 
-static brim_status open_trainer(brim_trainer *t)
+static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
-  const brim_session *s = t->session;
   BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
   BRIM_TRY(brim_session_check_budget(s, t->plan));
   BRIM_TRY(brim_exec_open(t->plan, s->device, &t->exec));
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
-  return brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed);
+  BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed));
+  return brim_session_finish_data(s);
 }
 
-brim_status brim_trainer_open(const brim_session *session, brim_trainer **out)
+brim_status brim_trainer_open(brim_session *session, brim_trainer **out)
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
   t->session = session;
-  const brim_status status = open_trainer(t);
+  const brim_status status = open_trainer(t, session);
   if (status != BRIM_OK) {
     brim_trainer_close(t);
     return status;
@@ -249,7 +249,7 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
   const int64_t batch = settings_of(t)->training.batch_size;
   const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
   brim_arena arena = {0};
-  void *scratch = brim_arena_alloc(&arena, (size_t)data->elements * sizeof(float));
+  void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
   uint8_t *values = brim_arena_alloc(&arena, (size_t)batch * sample_bytes);
   int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, batch);
   const brim_node *node = NULL;

@@ -15,9 +15,9 @@ typedef struct brim_evaluation {
   const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer */
 } brim_evaluation;
 
-/* [init] Plans, places and initialises the parameters from the seed. The session must outlive the trainer.
- * EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_trainer_open(const brim_session *session, brim_trainer **out);
+/* [init] Plans, places, initialises the parameters from the seed, and waits for the session's data. The session must
+ * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */
+brim_status brim_trainer_open(brim_session *session, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
