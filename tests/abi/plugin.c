@@ -133,8 +133,8 @@ __attribute__((constructor)) static void mark(void)
 #ifndef NO_ENTRY
 const brim_module *brim_module_entry(void)
 {
-  static const brim_module module = {MAGIC,       MODULE_SIZE,    ABI_MAJOR,     ABI_MINOR, ABI_TAG,
-                                     MODULE_NAME, MODULE_VERSION, MODULE_PLUGINS};
+  static const brim_module module = {MAGIC,   MODULE_SIZE, ABI_MAJOR,      ABI_MINOR,
+                                     ABI_TAG, MODULE_NAME, MODULE_VERSION, MODULE_PLUGINS};
   return ENTRY_RETURNS;
 }
 #endif
