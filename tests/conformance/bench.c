@@ -127,20 +127,26 @@ brim_tensor *bench_labels(bench *b, int64_t classes)
   return b->g->label;
 }
 
+/* What the context puts behind the operation. */
+static brim_tensor *put_context(bench *b, brim_tensor *y)
+{
+  const int32_t rank = brim_shape_of(y).rank;
+  if (!(b->o.context & BEFORE_CONV) || b->o.row->is_loss || (rank != 2 && rank != 4)) return y;
+  const int64_t channels = bench_pick_channels(b);
+  return rank == 4 ? brim_conv2d(b->g, "after", y, channels, 1, 1, 0) : brim_linear(b->g, "after", y, channels);
+}
+
 static void build(bench *b)
 {
   brim_graph *g = b->g;
-  brim_tensor *y = b->o.row->make(b);
-  if (y && !b->o.row->is_loss) {
-    if ((b->o.context & BEFORE_CONV) && y->shape.rank == 4)
-      y = brim_conv2d(g, "after", y, bench_pick_channels(b), 1, 1, 0);
-    if ((b->o.context & BEFORE_CONV) && y->shape.rank == 2) y = brim_linear(g, "after", y, bench_pick_channels(b));
-    b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");
+  brim_tensor *y = b->result = put_context(b, b->o.row->make(b));
+  if (y && !b->o.evaluate) {
+    if (!b->o.row->is_loss) b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");
+    brim_autodiff_run(g, y, b->seed);
+  } else {
+    g->forward_count = g->node_count;
   }
-  if (y && brim_autodiff_run(g, y, b->seed) != BRIM_OK) fail_msg("%s: %s", b->o.row->name, brim_error_text());
-  if (!y) g->forward_count = g->node_count;
   if (g->status != BRIM_OK) fail_msg("%s: %s", b->o.row->name, g->error);
-  b->result = y;
 }
 
 /* ---- memory ---- */
@@ -267,8 +273,8 @@ static void prepare(bench *b)
 {
   brim_program *p = &b->program;
   brim_graph *g = b->g;
-  p->kind = BRIM_PROGRAM_TRAIN;
-  p->info = (brim_program_info){b->o.batch, b->o.grain, 1};
+  p->kind = b->o.evaluate ? BRIM_PROGRAM_EVALUATE : BRIM_PROGRAM_TRAIN;
+  p->info = (brim_program_info){b->o.batch, b->o.grain, !b->o.evaluate};
   p->graph = g;
   p->kernel = BRIM_ARENA_NEW(&g->arena, const brim_kernel *, g->node_count + 1);
   p->state = BRIM_ARENA_NEW(&g->arena, void *, g->node_count + 1);
@@ -287,11 +293,11 @@ bench *bench_create(const bench_options *options)
 {
   bench *b = brim_xcalloc(1, sizeof *b);
   b->o = *options;
-  b->g = brim_graph_create(options->backend->ops->real, options->batch, true);
+  b->g = brim_graph_create(options->backend->ops->real, options->batch, !options->evaluate);
   b->step = (brim_step){.seed = 42,
                         .step = 7,
                         .first_sample = options->first_sample,
-                        .loss_scale = 1.0 / 64,
+                        .loss_scale = 0.75,
                         .lr = 0.05,
                         .weight_decay = 0.125,
                         .beta1 = 0.9,

@@ -50,6 +50,7 @@ typedef struct bench_options {
   unsigned context;       /* of enum bench_context */
   bool gradients_at_zero; /* else they start at random numbers, to be added to */
   bool shared_memory;     /* memory as the planner lays it out */
+  bool evaluate;          /* the forward pass alone, as a program for evaluation */
 } bench_options;
 
 struct bench {
