@@ -1,3 +1,4 @@
+/* The test bench: numbers, building, memory, and running node by node as core/exec does. */
 #include "conformance/bench.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Loading plugins for tests: dlopen, the entry function, and the core's own parsing of parameters. */
 #include "conformance/load.h"
 
 #include <dlfcn.h>
