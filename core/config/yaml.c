@@ -140,6 +140,16 @@ brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node)
   return copy;
 }
 
+brim_yaml_origin brim_yaml_key_origin(const brim_yaml *node)
+{
+  brim_yaml_origin origin = node->origin;
+  if (node->key_line > 0 && !origin.text) {
+    origin.line = node->key_line;
+    origin.column = node->key_column;
+  }
+  return origin;
+}
+
 bool brim_yaml_is_null(const brim_yaml *node)
 {
   static const char *const names[] = {"", "~", "null", "Null", "NULL"};

@@ -54,6 +54,8 @@ brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted);       
 void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value); /* adds or replaces */
 bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);
+/* Where the node's key stands; the node's own origin if it has none. */
+brim_yaml_origin brim_yaml_key_origin(const brim_yaml *node);
 bool brim_yaml_is_null(const brim_yaml *node); /* an unquoted null, ~ or empty */
 /* As YAML that parses to the same tree; `origins` adds a comment of where each scalar came from. */
 void brim_yaml_print(const brim_yaml *node, brim_text *out, bool origins);

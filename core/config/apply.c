@@ -1,0 +1,263 @@
+/* What an override does to the tree.
+ *
+ * Keys are those of the schema; a key that the user adds with '+' is written into the tree with its '+' ("+note"), so
+ * that it can be told from a typing error, also when the resolved configuration is read again. Below it everything is
+ * free. */
+#include "config/apply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct target {
+  brim_composition *c;
+  const brim_schema *schema;
+  const brim_override *override;
+} target;
+
+static void apply_value(const target *t, const char *path, const brim_yaml *value);
+
+bool brim_override_is_choice(const brim_composition *c, const brim_override *override)
+{
+  const bool scalar = !override->value || override->value->kind == BRIM_YAML_SCALAR;
+  return scalar && !override->append && brim_compose_is_group(c, override->key);
+}
+
+bool brim_group_is_broken(const brim_composition *c, const char *path)
+{
+  const char *name = brim_arena_string_n(c->arena, path, strcspn(path, "."));
+  for (int g = 0; brim_config_groups[g].name; g++)
+    if (strcmp(brim_config_groups[g].name, name) == 0) return c->group_broken[g];
+  return false;
+}
+
+/* ---- walking by path ---- */
+
+/* The child of that name, or the one that the user added under it. */
+static brim_yaml *child_of(const brim_composition *c, const brim_yaml *node, const char *name)
+{
+  brim_yaml *child = brim_yaml_get(node, name);
+  return child ? child : brim_yaml_get(node, brim_arena_printf(c->arena, "+%s", name));
+}
+
+/* Cuts the first name off a path. */
+static const char *next_name(const brim_composition *c, const char **path)
+{
+  const size_t length = strcspn(*path, ".");
+  const char *name = brim_arena_string_n(c->arena, *path, length);
+  *path += length + ((*path)[length] == '.');
+  return name;
+}
+
+static brim_yaml *find(const brim_composition *c, const char *path)
+{
+  brim_yaml *node = c->root;
+  while (node && *path) node = child_of(c, node, next_name(c, &path));
+  return node;
+}
+
+/* Sets a value; maps on the way are made. A name that neither the tree nor the schema has is the user's. */
+static void store(const target *t, const char *path, brim_yaml *value)
+{
+  const brim_composition *c = t->c;
+  brim_yaml *node = c->root;
+  const char *rest = path, *full = "";
+  bool free_below = false;
+  for (;;) {
+    const char *name = next_name(c, &rest);
+    full = full[0] ? brim_arena_printf(c->arena, "%s.%s", full, name) : name;
+    const char *added = brim_arena_printf(c->arena, "+%s", name);
+    const bool known = free_below || brim_schema_find(t->schema, full) || brim_schema_is_section(t->schema, full);
+    const char *key = known ? name : added;
+    free_below = free_below || !known;
+    if (*rest == '\0') {
+      brim_yaml_set(c->arena, node, key, value);
+      return;
+    }
+    brim_yaml *child = brim_yaml_get(node, key);
+    if (child && free_below && child->kind != BRIM_YAML_MAP && !brim_yaml_is_null(child)) {
+      brim_problem_at(&t->c->problems, &value->origin, "'%s' has a value already, and holds no keys", full);
+      return;
+    }
+    if (!child || child->kind != BRIM_YAML_MAP) {
+      child = brim_yaml_map(c->arena, value->origin);
+      brim_yaml_set(c->arena, node, key, child);
+    }
+    node = child;
+  }
+}
+
+static void discard(const brim_composition *c, const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  const char *name = dot ? dot + 1 : path;
+  brim_yaml *parent = dot ? find(c, brim_arena_string_n(c->arena, path, (size_t)(dot - path))) : c->root;
+  if (!parent || parent->kind != BRIM_YAML_MAP) return;
+  if (!brim_yaml_remove(parent, name)) brim_yaml_remove(parent, brim_arena_printf(c->arena, "+%s", name));
+}
+
+/* ---- problems ---- */
+
+static void unknown_key(const target *t, const char *path)
+{
+  const brim_override *o = t->override;
+  const char *meant = brim_schema_suggest(t->schema, path);
+  brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
+  const char *word = o->origin.text + (o->mode == BRIM_OVERRIDE_REMOVE);
+  if (o->mode == BRIM_OVERRIDE_REMOVE || o->append) {
+    if (meant) brim_problem_hint(&t->c->problems, "did you mean '%s'?", meant);
+  } else if (meant) {
+    brim_problem_hint(&t->c->problems, "did you mean '%s'? to add a new key, write +%s", meant, word);
+  } else {
+    brim_problem_hint(&t->c->problems, "to add a new key, write +%s", word);
+  }
+}
+
+static bool is_group_id(const char *path)
+{
+  const char *dot = strchr(path, '.');
+  if (!dot || strcmp(dot + 1, "id") != 0) return false;
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strlen(g->name) == (size_t)(dot - path) && strncmp(g->name, path, (size_t)(dot - path)) == 0) return true;
+  return false;
+}
+
+/* ---- lists ---- */
+
+/* The list that a key holds now, to be changed: what is in the tree, else the default. A scalar is a list of one. */
+static brim_yaml *list_now(const target *t, const char *path)
+{
+  brim_arena *arena = t->c->arena;
+  const brim_yaml *now = find(t->c, path);
+  const brim_schema_row *row = brim_schema_find(t->schema, path);
+  if (!now && row) now = brim_value_default(row->row, arena);
+  if (now && now->kind == BRIM_YAML_LIST) return brim_yaml_clone(arena, now);
+  brim_yaml *list = brim_yaml_list(arena, t->override->origin);
+  if (now && now->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(now))
+    brim_yaml_append(arena, list, brim_yaml_clone(arena, now));
+  return list;
+}
+
+static bool is_list(const target *t, const char *path)
+{
+  const brim_schema_row *row = brim_schema_find(t->schema, path);
+  const brim_yaml *now = find(t->c, path);
+  return row ? row->row->type == BRIM_LIST : now && now->kind == BRIM_YAML_LIST;
+}
+
+static void append_items(const target *t)
+{
+  const brim_override *o = t->override;
+  const bool known = brim_schema_find(t->schema, o->key) || find(t->c, o->key);
+  if (!known) {
+    unknown_key(t, o->key);
+    return;
+  }
+  if (!is_list(t, o->key)) {
+    brim_problem_at(&t->c->problems, &o->origin, "'%s' is not a list: += appends to lists", o->key);
+    return;
+  }
+  brim_yaml *list = list_now(t, o->key);
+  list->origin = o->origin;
+  const bool one = o->value->kind != BRIM_YAML_LIST;
+  for (size_t i = 0; i < (one ? 1 : o->value->count); i++)
+    brim_yaml_append(t->c->arena, list, brim_yaml_clone(t->c->arena, one ? o->value : o->value->item[i]));
+  store(t, o->key, list);
+}
+
+/* "list.0": true if the path is an item of a list, which was then set, or found wrong. */
+static bool set_item(const target *t, const char *path, const brim_yaml *value)
+{
+  const char *dot = strrchr(path, '.');
+  if (!dot || dot[1] == '\0' || strspn(dot + 1, "0123456789") != strlen(dot + 1)) return false;
+  const char *list_path = brim_arena_string_n(t->c->arena, path, (size_t)(dot - path));
+  if (!is_list(t, list_path)) return false;
+  brim_yaml *list = list_now(t, list_path);
+  const unsigned long long i = strtoull(dot + 1, NULL, 10);
+  if (i >= list->count || t->override->mode != BRIM_OVERRIDE_SET) {
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' has %zu items, counted from 0", list_path,
+                    list->count);
+    brim_problem_hint(&t->c->problems, "to change an item, write %s.0=VALUE; to append one, %s+=[VALUE]", list_path,
+                      list_path);
+    return true;
+  }
+  list->item[i] = brim_yaml_clone(t->c->arena, value);
+  list->origin = t->override->origin;
+  store(t, list_path, list);
+  return true;
+}
+
+/* ---- one override ---- */
+
+static void apply_section(const target *t, const char *path, const brim_yaml *value)
+{
+  if (value->kind != BRIM_YAML_MAP) {
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' holds keys and is not a value itself", path);
+    brim_problem_hint(&t->c->problems,
+                      brim_compose_group_kind(path) ? "write %s=OPTION, or %s.KEY=VALUE"
+                                                    : "write %s.KEY=VALUE, or %s={KEY: VALUE}",
+                      path, path);
+    return;
+  }
+  for (size_t i = 0; i < value->count; i++)
+    apply_value(t, brim_arena_printf(t->c->arena, "%s.%s", path, value->key[i]), value->item[i]);
+}
+
+static void apply_value(const target *t, const char *path, const brim_yaml *value)
+{
+  const brim_override *o = t->override;
+  brim_problems *problems = &t->c->problems;
+  if (is_group_id(path)) {
+    const int length = (int)strcspn(path, ".");
+    brim_problem_at(problems, &o->origin, "'%s' is not set by itself: to choose a plugin, write %.*s=%s", path, length,
+                    path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
+    return;
+  }
+  if (set_item(t, path, value)) return;
+  const bool section = brim_schema_is_section(t->schema, path);
+  const bool declared = brim_schema_find(t->schema, path) != NULL;
+  const bool there = declared || section || find(t->c, path);
+  if (there && o->mode == BRIM_OVERRIDE_ADD && !section) {
+    brim_problem_at(problems, &o->origin, "'%s' exists already: to change it, write %s", path, o->origin.text + 1);
+  } else if (!there && o->mode == BRIM_OVERRIDE_SET) {
+    unknown_key(t, path);
+  } else if (section) {
+    apply_section(t, path, value);
+  } else {
+    store(t, path, brim_yaml_clone(t->c->arena, value));
+  }
+}
+
+static void apply_removal(const target *t)
+{
+  const brim_override *o = t->override;
+  const brim_yaml *now = find(t->c, o->key);
+  const brim_schema_row *row = brim_schema_find(t->schema, o->key);
+  if (is_group_id(o->key)) {
+    brim_problem_at(&t->c->problems, &o->origin, "'%s' cannot be removed: a group needs a plugin", o->key);
+  } else if (!now && !row && !brim_schema_is_section(t->schema, o->key)) {
+    unknown_key(t, o->key);
+  } else if (o->value) {
+    const brim_yaml *value = now ? now : row ? brim_value_default(row->row, t->c->arena) : NULL;
+    const bool scalars = value && value->kind == BRIM_YAML_SCALAR && o->value->kind == BRIM_YAML_SCALAR;
+    if (scalars && strcmp(value->scalar, o->value->scalar) == 0)
+      discard(t->c, o->key);
+    else
+      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is %s, not %s", o->key,
+                      value && value->kind == BRIM_YAML_SCALAR ? value->scalar : "no scalar",
+                      o->value->kind == BRIM_YAML_SCALAR ? o->value->scalar : "what is written");
+  } else {
+    discard(t->c, o->key);
+  }
+}
+
+void brim_override_apply(brim_composition *c, const brim_schema *schema, const brim_override *override)
+{
+  const target t = {c, schema, override};
+  if (brim_group_is_broken(c, override->key)) return;
+  if (override->mode == BRIM_OVERRIDE_REMOVE)
+    apply_removal(&t);
+  else if (override->append)
+    append_items(&t);
+  else
+    apply_value(&t, override->key, override->value);
+}

@@ -1,0 +1,388 @@
+/* Walking defaults lists and merging files. The walk is repeated until the choices that it meets are those it was
+ * made with: an option chosen late in the order stands in the place of one chosen early, and brings along a defaults
+ * list of its own. */
+#include "config/compose.h"
+
+#include <string.h>
+
+#define WALKS_MAX 16
+
+static void merge_file(brim_composition *c, brim_yaml *node, const char *path, const char *group, brim_yaml *into);
+
+/* ---- files ---- */
+
+/* Room for one more pointer. */
+static void *grown(const brim_composition *c, void *array, size_t count, size_t *room)
+{
+  if (count < *room) return array;
+  *room = *room ? *room * 2 : 16;
+  void **larger = BRIM_ARENA_NEW(c->arena, void *, *room);
+  if (count) memcpy(larger, array, count * sizeof *larger);
+  return larger;
+}
+
+static const brim_source *load_source(brim_composition *c, const char *path)
+{
+  for (size_t i = 0; i < c->source_count; i++)
+    if (strcmp(c->source[i]->path, path) == 0) return c->source[i];
+  brim_source *s = BRIM_ARENA_NEW(c->arena, brim_source, 1);
+  c->source = grown(c, c->source, c->source_count, &c->source_room);
+  c->source[c->source_count++] = s;
+  s->path = brim_arena_string(c->arena, path);
+  s->status = brim_yaml_parse_file(c->arena, path, &s->node);
+  if (s->status == BRIM_OK && brim_yaml_is_null(s->node)) s->node = brim_yaml_map(c->arena, s->node->origin);
+  if (s->status == BRIM_OK && s->node->kind != BRIM_YAML_MAP)
+    s->status = brim_fail(BRIM_ECONFIG, "a configuration is a map of keys\n  %s:%d:%d", path, s->node->origin.line,
+                          s->node->origin.column);
+  if (s->status != BRIM_OK) {
+    s->node = NULL;
+    s->problem = brim_arena_string(c->arena, brim_error_text());
+  }
+  return s;
+}
+
+brim_yaml *brim_compose_source(brim_composition *c, const char *path)
+{
+  const brim_source *s = load_source(c, path);
+  if (!s->node) brim_problem(&c->problems, s->status, "%s", s->problem);
+  return s->node;
+}
+
+/* ---- choices ---- */
+
+brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group)
+{
+  for (size_t i = 0; i < c->chosen_count; i++)
+    if (strcmp(c->chosen[i]->group, group) == 0) return c->chosen[i];
+  return NULL;
+}
+
+static brim_chosen *add_chosen(brim_composition *c, const char *group)
+{
+  brim_chosen *chosen = BRIM_ARENA_NEW(c->arena, brim_chosen, 1);
+  chosen->group = brim_arena_string(c->arena, group);
+  c->chosen = grown(c, c->chosen, c->chosen_count, &c->chosen_room);
+  c->chosen[c->chosen_count++] = chosen;
+  return chosen;
+}
+
+void brim_compose_choose(brim_composition *c, const brim_override *override)
+{
+  brim_chosen *chosen = brim_compose_chosen(c, override->key);
+  if (!chosen) chosen = add_chosen(c, override->key);
+  const bool none = override->mode == BRIM_OVERRIDE_REMOVE || brim_yaml_is_null(override->value);
+  chosen->option = none ? NULL : override->value->scalar;
+  chosen->origin = override->origin;
+  chosen->forced = override;
+}
+
+/* ---- merging ---- */
+
+static const char *join_path(const brim_composition *c, const char *path, const char *key)
+{
+  return path[0] ? brim_arena_printf(c->arena, "%s.%s", path, key) : key;
+}
+
+static const char *kind_name(const brim_yaml *node)
+{
+  return node->kind == BRIM_YAML_MAP ? "map" : node->kind == BRIM_YAML_LIST ? "list" : "scalar";
+}
+
+/* Merges `from` into `into`, maps key by key, everything else by replacing. Children are copied. `top`: the keys are
+ * those of the root. */
+static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *from, const char *path, bool top)
+{
+  for (size_t i = 0; i < from->count; i++) {
+    const char *key = from->key[i];
+    const brim_yaml *child = from->item[i];
+    const char *full = join_path(c, path, key);
+    brim_yaml *old = brim_yaml_get(into, key);
+    const brim_yaml_origin at = brim_yaml_key_origin(child);
+    if (strchr(key, '.')) {
+      brim_problem_at(&c->problems, &at, "the key '%s' has a dot: in a file, write one key below the other", full);
+    } else if (child->kind == BRIM_YAML_MAP && (!old || old->kind == BRIM_YAML_MAP || brim_yaml_is_null(old))) {
+      if (!old || old->kind != BRIM_YAML_MAP) {
+        old = brim_yaml_map(c->arena, child->origin);
+        old->key_line = child->key_line;
+        old->key_column = child->key_column;
+        brim_yaml_set(c->arena, into, key, old);
+      }
+      merge_map(c, old, child, full, false);
+    } else if (top && child->kind != BRIM_YAML_MAP && !brim_yaml_is_null(child) && brim_compose_is_group(c, key)) {
+      brim_problem_at(&c->problems, &child->origin, "'%s' is a group: a %s cannot replace it", key, kind_name(child));
+      brim_problem_hint(&c->problems, "choose an option in the defaults list: - %s: OPTION", key);
+    } else if (old && old->kind == BRIM_YAML_MAP && !brim_yaml_is_null(child)) {
+      brim_problem_at(&c->problems, &child->origin, "'%s' is a map: a %s cannot replace it", full, kind_name(child));
+    } else if (!old || old->kind != BRIM_YAML_MAP) {
+      brim_yaml_set(c->arena, into, key, brim_yaml_clone(c->arena, child));
+    }
+  }
+}
+
+/* ---- options ---- */
+
+/* Keys of an old option go; what the core reads itself, and what the user added, stays. */
+static void keep_core_keys(brim_yaml *node, const char *group)
+{
+  for (size_t i = node->count; i-- > 0;) {
+    bool keep = node->key[i][0] == '+';
+    for (const brim_section *s = brim_settings_sections; s->path; s++)
+      for (const brim_param *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->key; row++)
+        keep = keep || strcmp(row->key, node->key[i]) == 0;
+    if (!keep) brim_yaml_remove(node, node->key[i]);
+  }
+}
+
+static void set_id(const brim_composition *c, brim_yaml *content, const char *id, brim_yaml_origin origin)
+{
+  brim_yaml *rest = brim_yaml_clone(c->arena, content);
+  content->count = 0; /* the id comes first */
+  brim_yaml_set(c->arena, content, "id", brim_yaml_scalar(c->arena, id, origin));
+  for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
+}
+
+/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
+ * cannot be read; a problem was then added. */
+static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
+                        brim_yaml *content)
+{
+  const uint32_t kind = brim_compose_group_kind(group);
+  const char *path = brim_compose_option_file(c, group, option);
+  if (!path && kind == BRIM_BACKEND && strcmp(option, "auto") == 0) {
+    option = brim_compose_auto_backend(c);
+    path = brim_compose_option_file(c, group, option);
+  }
+  if (path) {
+    brim_yaml *node = brim_compose_source(c, path);
+    if (!node) return false;
+    merge_file(c, node, path, group, content);
+  }
+  if (!kind || brim_yaml_get(content, "id")) return true;
+  if (brim_registry_find(c->registry, kind, option)) {
+    set_id(c, content, option, origin);
+    return true;
+  }
+  if (!path || brim_registry_failure_of(c->registry, kind, option)) {
+    brim_compose_no_option(c, group, option, &origin);
+    return false;
+  }
+  brim_problem(&c->problems, BRIM_ECONFIG, "%s does not say which plugin it is for\n  write: id: PLUGIN", path);
+  return false;
+}
+
+static bool place_content(brim_composition *c, const brim_chosen *chosen, bool last)
+{
+  const char *group = chosen->group;
+  if (strcmp(group, "experiment") == 0) return read_option(c, group, chosen->option, chosen->origin, c->root);
+  brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
+  if (!read_option(c, group, chosen->option, chosen->origin, content)) return false;
+  brim_yaml *node = brim_yaml_get(c->root, group);
+  if (node && last && brim_compose_group_kind(group)) keep_core_keys(node, group);
+  brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
+  brim_yaml_set(c->arena, wrapped, group, content);
+  merge_map(c, c->root, wrapped, "", true);
+  return true;
+}
+
+/* Merges what is chosen for a group into the tree. `last`: no defaults list names the group, so the option comes
+ * after everything else, and replaces what files say about the group's plugin. */
+static void place_option(brim_composition *c, brim_chosen *chosen, bool last)
+{
+  chosen->placed = true;
+  if (!chosen->option) return;
+  if (strstr(chosen->option, "${")) {
+    brim_problem_at(&c->problems, &chosen->origin, "'%s' holds '${': interpolation is not available in this build",
+                    chosen->group);
+    chosen->broken = true;
+  } else {
+    chosen->broken = !place_content(c, chosen, last);
+  }
+}
+
+/* ---- defaults lists ---- */
+
+/* An entry `group: option`. */
+static void merge_choice(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin)
+{
+  if (brim_starts_with(group, "override ")) group += strlen("override ");
+  group += group[0] == '/';
+  if (!brim_compose_is_group(c, group)) {
+    brim_problem_at(&c->problems, &origin, "no group '%s'", group);
+    brim_problem_hint(&c->problems, "a group is a folder on the search path, or one of: model dataset optimizer "
+                                    "schedule loss backend");
+    return;
+  }
+  brim_chosen *chosen = brim_compose_chosen(c, group);
+  if (!chosen) {
+    chosen = add_chosen(c, group);
+    chosen->option = option;
+    chosen->origin = origin;
+  }
+  chosen->met = option ? option : "";
+  chosen->met_origin = origin;
+  if (!chosen->placed) place_option(c, chosen, false);
+}
+
+static void merge_entry_file(brim_composition *c, const brim_yaml *entry, const char *group, brim_yaml *into)
+{
+  const char *name = entry->scalar, *slash = strchr(name, '/');
+  if (!group && slash && brim_compose_is_group(c, brim_arena_string_n(c->arena, name, (size_t)(slash - name)))) {
+    merge_choice(c, brim_arena_string_n(c->arena, name, (size_t)(slash - name)), slash + 1, entry->origin);
+    return;
+  }
+  if (group) {
+    read_option(c, group, name, entry->origin, into);
+    return;
+  }
+  const char *path = brim_compose_option_file(c, "", name);
+  if (!path) {
+    brim_problem_at(&c->problems, &entry->origin, "no file '%s.yaml' on the search path", name);
+    return;
+  }
+  brim_yaml *node = brim_compose_source(c, path);
+  if (node) merge_file(c, node, path, NULL, into);
+}
+
+static void merge_body(brim_composition *c, const brim_yaml *node, const char *group, brim_yaml *into)
+{
+  brim_yaml *body = brim_yaml_clone(c->arena, node);
+  brim_yaml_remove(body, "defaults");
+  const bool at_root = !group || strcmp(group, "experiment") == 0;
+  merge_map(c, into, body, at_root ? "" : group, at_root);
+}
+
+static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_yaml *entry, const char *group,
+                        brim_yaml *into, bool *self)
+{
+  if (entry->kind == BRIM_YAML_SCALAR && strcmp(entry->scalar, "_self_") == 0) {
+    if (*self) brim_problem_at(&c->problems, &entry->origin, "'_self_' stands twice in a defaults list");
+    if (!*self) merge_body(c, node, group, into);
+    *self = true;
+  } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
+    if (strstr(entry->scalar, "${"))
+      brim_problem_at(&c->problems, &entry->origin, "'%s': interpolation is not available in this build",
+                      entry->scalar);
+    else
+      merge_entry_file(c, entry, group, into);
+  } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && entry->item[0]->kind == BRIM_YAML_SCALAR) {
+    const brim_yaml *option = entry->item[0];
+    const bool none = brim_yaml_is_null(option) || (!option->quoted && strcmp(option->scalar, "???") == 0);
+    merge_choice(c, entry->key[0], none ? NULL : option->scalar, option->origin);
+  } else {
+    brim_problem_at(&c->problems, &entry->origin,
+                    "an entry of a defaults list is 'group: option', '_self_', or the name of a file");
+  }
+}
+
+static bool is_open(brim_composition *c, const char *path)
+{
+  brim_text circle = {0};
+  bool found = false;
+  for (size_t i = 0; i < c->open_count; i++) {
+    found = found || strcmp(c->open[i], path) == 0;
+    if (found) brim_text_printf(&circle, "%s -> ", c->open[i]);
+  }
+  if (found)
+    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists go round in a circle: %s%s", brim_text_str(&circle), path);
+  else if (c->open_count == sizeof c->open / sizeof c->open[0])
+    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists nest deeper than %zu files at %s", c->open_count, path);
+  brim_text_release(&circle);
+  return found || c->open_count == sizeof c->open / sizeof c->open[0];
+}
+
+/* Merges a file, its defaults list included. `group`: it is an option of this group, and `into` the option's own map
+ * (the tree's root for an experiment). */
+static void merge_file(brim_composition *c, brim_yaml *node, const char *path, const char *group, brim_yaml *into)
+{
+  if (is_open(c, path)) return;
+  c->open[c->open_count++] = path;
+  const brim_yaml *defaults = brim_yaml_get(node, "defaults");
+  bool self = false;
+  if (defaults && defaults->kind == BRIM_YAML_LIST) {
+    for (size_t i = 0; i < defaults->count; i++) merge_entry(c, node, defaults->item[i], group, into, &self);
+  } else if (defaults && !brim_yaml_is_null(defaults)) {
+    brim_problem_at(&c->problems, &defaults->origin, "'defaults' must be a list");
+  }
+  if (!self) merge_body(c, node, group, into);
+  c->open_count--;
+}
+
+/* ---- the whole ---- */
+
+/* Takes the choices met in this walk for the next one. True if they differ. */
+static bool take_choices(brim_composition *c)
+{
+  bool changed = false;
+  for (size_t i = 0; i < c->chosen_count; i++) {
+    brim_chosen *chosen = c->chosen[i];
+    if (chosen->forced || !chosen->met) continue;
+    changed = changed || strcmp(chosen->option ? chosen->option : "", chosen->met) != 0;
+    chosen->option = chosen->met[0] ? chosen->met : NULL;
+    chosen->origin = chosen->met_origin;
+  }
+  return changed;
+}
+
+/* Choices of the command line for groups that no defaults list names, and those that contradict the lists. */
+static void place_rest(brim_composition *c)
+{
+  for (size_t i = 0; i < c->chosen_count; i++) {
+    brim_chosen *chosen = c->chosen[i];
+    const brim_override *forced = chosen->forced;
+    if (!forced) continue;
+    const brim_yaml *node = brim_yaml_get(c->root, chosen->group);
+    const bool there = (chosen->met && chosen->met[0]) || (!chosen->placed && brim_yaml_get(node, "id"));
+    if (forced->mode == BRIM_OVERRIDE_ADD && there)
+      brim_problem_at(&c->problems, &forced->origin, "'%s' is chosen already: to choose another, write %s=%s",
+                      chosen->group, chosen->group, chosen->option ? chosen->option : "OPTION");
+    else if (forced->mode == BRIM_OVERRIDE_REMOVE && !(chosen->met && chosen->met[0]))
+      brim_problem_at(&c->problems, &forced->origin, "no defaults list names the group '%s'", chosen->group);
+    else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value && strcmp(forced->value->scalar, chosen->met) != 0)
+      brim_problem_at(&c->problems, &forced->origin, "the option of '%s' is '%s', not '%s'", chosen->group, chosen->met,
+                      forced->value->scalar);
+    if (!chosen->placed) place_option(c, chosen, true);
+  }
+}
+
+static bool walk(brim_composition *c, brim_yaml *node, const char *path)
+{
+  c->root = brim_yaml_map(c->arena, node->origin);
+  for (size_t i = 0; i < c->chosen_count; i++) {
+    c->chosen[i]->placed = c->chosen[i]->broken = false;
+    c->chosen[i]->met = NULL;
+  }
+  merge_file(c, node, path, NULL, c->root);
+  place_rest(c);
+  return take_choices(c);
+}
+
+static const char *root_path(brim_composition *c)
+{
+  if (c->request->file) return c->request->file;
+  const char *name = c->request->name ? c->request->name : "config";
+  const char *path = brim_compose_option_file(c, "", name);
+  if (path) return path;
+  brim_problem(&c->problems, BRIM_ECONFIG, "no configuration '%s'", name);
+  brim_compose_hint_available(c, ".");
+  return NULL;
+}
+
+void brim_compose(brim_composition *c)
+{
+  const brim_problems before = c->problems;
+  const char *path = root_path(c);
+  brim_yaml *node = path ? brim_compose_source(c, path) : NULL;
+  c->broken = !node;
+  if (!node) {
+    c->root = brim_yaml_map(c->arena, (brim_yaml_origin){0});
+    return;
+  }
+  bool changed = true;
+  for (int i = 0; changed && i < WALKS_MAX; i++) {
+    c->problems = before; /* what is wrong with options that another choice replaces does not matter */
+    changed = walk(c, node, path);
+  }
+  if (changed)
+    brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
+                 path);
+}

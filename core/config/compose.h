@@ -1,0 +1,74 @@
+/* Composition: the root file, its defaults list, and the options chosen for groups become one tree.
+ *
+ * A defaults list is walked depth first; a file's own keys are merged where `_self_` stands, last unless placed. An
+ * entry is `_self_`, `group: option`, or the name of another file. An option is the file GROUP/OPTION.yaml on the
+ * search path, or else the id of a plugin of the group's kind. As in Hydra, a choice for a group made by the command
+ * line or by a later defaults list takes the place of the first one in the order, so that what a file says itself
+ * about the group still applies after it; a choice for a group that no list names comes last. */
+#ifndef BRIM_CONFIG_COMPOSE_H
+#define BRIM_CONFIG_COMPOSE_H
+#include "config/config.h"
+#include "config/override.h"
+#include "config/schema.h"
+
+/* A file of configuration, read once. */
+typedef struct brim_source {
+  const char *path;
+  brim_yaml *node;     /* NULL: could not be read */
+  const char *problem; /* then why */
+  brim_status status;
+} brim_source;
+
+/* What is chosen for a group, and by whom. */
+typedef struct brim_chosen {
+  const char *group, *option; /* option NULL: none */
+  brim_yaml_origin origin;
+  const brim_override *forced; /* the command line's choice; NULL: the defaults lists' */
+  const char *met;             /* the option that the defaults lists named last in this walk; "": none */
+  brim_yaml_origin met_origin;
+  bool placed; /* in the tree of this walk */
+  bool broken; /* its option was not found or not read: nothing more can be said about the group */
+} brim_chosen;
+
+typedef struct brim_composition {
+  brim_arena *arena;
+  const brim_config_request *request;
+  const brim_registry *registry;
+  brim_problems problems;
+  brim_yaml *root;
+  bool broken;                        /* the root file could not be read */
+  bool group_broken[BRIM_GROUPS_MAX]; /* for each of brim_config_groups: its plugin is not known */
+  brim_chosen **chosen;
+  size_t chosen_count, chosen_room;
+  brim_source **source;
+  size_t source_count, source_room;
+  const char *open[32]; /* files that are being merged, for cycles */
+  size_t open_count;
+  const char *auto_backend; /* what `auto` means; NULL: not asked yet */
+} brim_composition;
+
+/* Is `key` a group: one of the core's, or a folder on the search path (unless a top-level key has that name)? */
+bool brim_compose_is_group(const brim_composition *c, const char *key);
+/* The kind of plugin of a group; 0 if it has only files. */
+uint32_t brim_compose_group_kind(const char *group);
+/* Records the command line's choice; the override must live as long as the composition. */
+void brim_compose_choose(brim_composition *c, const brim_override *override);
+/* Builds c->root. What goes wrong is added to c->problems. */
+void brim_compose(brim_composition *c);
+/* NULL if nothing is chosen. */
+brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
+
+/* The options of a group, sorted: files on the search path and plugins. Loads every plugin. */
+size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out);
+/* The path of an option's file; NULL if there is none. */
+const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option);
+/* A file of the search path, read once; NULL if it is not a readable map (then a problem was added). */
+brim_yaml *brim_compose_source(brim_composition *c, const char *path);
+/* Adds "no option ..." with what there is, or why the plugin of that name could not be loaded. `origin` is told if
+ * it is not the command line. */
+void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin);
+/* The line "available: ...   searched: ..." to the last problem. */
+void brim_compose_hint_available(brim_composition *c, const char *group);
+/* What `backend=auto` means on this machine. */
+const char *brim_compose_auto_backend(brim_composition *c);
+#endif

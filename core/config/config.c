@@ -1,0 +1,311 @@
+/* Loading a configuration: parse the overrides, compose the files, find the plugins, apply the overrides, and check
+ * everything against the schema once, filling the settings and the plugins' parameters on the way. A step goes on
+ * where it can after an error, so that all of them are told together. */
+#include "config/config.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/apply.h"
+#include "config/compose.h"
+#include "config/schema.h"
+#include "config/value.h"
+
+_Static_assert(sizeof((brim_config){0}.choice) / sizeof(brim_config_choice) == BRIM_GROUPS_MAX, "one choice a group");
+
+typedef struct loading {
+  brim_config *config;
+  brim_composition c;
+  brim_schema schema;
+  const brim_plugin *plugin[BRIM_GROUPS_MAX];
+  brim_override *override;
+  size_t override_count;
+} loading;
+
+static void read_overrides(loading *l, const brim_config_request *request)
+{
+  brim_arena *arena = &l->config->arena;
+  const char **copy = BRIM_ARENA_NEW(arena, const char *, request->override_count);
+  l->override = BRIM_ARENA_NEW(arena, brim_override, request->override_count);
+  for (size_t i = 0; i < request->override_count; i++) {
+    const int number = request->argument ? request->argument[i] : request->first_argument + (int)i;
+    copy[i] = brim_arena_string(arena, request->overrides[i]);
+    brim_override *o = &l->override[l->override_count];
+    if (!brim_override_parse(arena, copy[i], number, &l->c.problems, o)) continue;
+    if (brim_override_is_choice(&l->c, o)) brim_compose_choose(&l->c, o);
+    l->override_count++;
+  }
+  l->config->overrides = copy;
+  l->config->override_count = request->override_count;
+}
+
+static bool has_interpolation(const brim_yaml *node)
+{
+  if (node->kind == BRIM_YAML_SCALAR) return strstr(node->scalar, "${") != NULL;
+  for (size_t i = 0; i < node->count; i++)
+    if (has_interpolation(node->item[i])) return true;
+  return false;
+}
+
+/* "${a.b}" would have to be replaced; to pass it through as text would be worse than to refuse it. */
+static bool refuse_interpolation(loading *l, const char *path, const brim_yaml *node)
+{
+  if (!has_interpolation(node)) return false;
+  brim_problem_at(&l->c.problems, &node->origin, "'%s' holds '${': interpolation is not available in this build", path);
+  return true;
+}
+
+static bool is_missing(const brim_yaml *node)
+{
+  return node->kind == BRIM_YAML_SCALAR && !node->quoted && strcmp(node->scalar, "???") == 0;
+}
+
+/* ---- plugins ---- */
+
+/* The plugin that a group's node names; NULL with a problem added. */
+static const brim_plugin *find_plugin(loading *l, const brim_group *group)
+{
+  brim_composition *c = &l->c;
+  const brim_yaml *node = brim_yaml_get(c->root, group->name);
+  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
+  if (!id || brim_yaml_is_null(id) || is_missing(id)) {
+    const brim_chosen *chosen = brim_compose_chosen(c, group->name);
+    const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
+    brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
+                    group->name);
+    brim_compose_hint_available(c, group->name);
+    return NULL;
+  }
+  if (id->kind != BRIM_YAML_SCALAR) {
+    brim_problem_at(&c->problems, &id->origin, "'%s.id' must be the name of a plugin", group->name);
+    return NULL;
+  }
+  if (refuse_interpolation(l, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
+  if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0)
+    id->scalar = brim_compose_auto_backend(c);
+  const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
+  if (!entry) brim_compose_no_option(c, group->name, id->scalar, &id->origin);
+  return entry ? entry->plugin : NULL;
+}
+
+static void find_plugins(loading *l)
+{
+  for (int g = 0; brim_config_groups[g].name; g++) {
+    const brim_chosen *chosen = brim_compose_chosen(&l->c, brim_config_groups[g].name);
+    if (!chosen || !chosen->broken) l->plugin[g] = find_plugin(l, &brim_config_groups[g]);
+    l->c.group_broken[g] = !l->plugin[g];
+  }
+}
+
+/* ---- keys that are in no table ---- */
+
+/* A key that a file sets for the option that the command line replaced: it goes with the option, and is said to. */
+static bool went_with_old_option(loading *l, const char *path, const brim_yaml *node)
+{
+  const size_t length = strcspn(path, ".");
+  const char *group = brim_arena_string_n(l->c.arena, path, length);
+  const uint32_t kind = brim_compose_group_kind(group);
+  const brim_chosen *chosen = kind && path[length] ? brim_compose_chosen(&l->c, group) : NULL;
+  if (!chosen || !chosen->forced || !chosen->met || !chosen->met[0] || node->origin.text) return false;
+  const char *own = brim_compose_option_file(&l->c, group, chosen->option);
+  if (own && strcmp(own, node->origin.file) == 0) return false;
+  const char *file = brim_compose_option_file(&l->c, group, chosen->met);
+  const brim_yaml *content = file ? brim_compose_source(&l->c, file) : NULL;
+  const brim_yaml *id = content ? brim_yaml_get(content, "id") : NULL;
+  const brim_registry_entry *old =
+      brim_registry_find(l->c.registry, kind, id && id->kind == BRIM_YAML_SCALAR ? id->scalar : chosen->met);
+  for (const brim_param *row = old ? old->plugin->params : NULL; row && row->key; row++) {
+    if (strcmp(row->key, path + length + 1) != 0) continue;
+    brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: it belongs to %s=%s", path, node->origin.file, group, chosen->met);
+    return true;
+  }
+  return false;
+}
+
+static void unknown_key(loading *l, const char *path, const brim_yaml *node)
+{
+  if (went_with_old_option(l, path, node)) return;
+  const brim_yaml_origin origin = brim_yaml_key_origin(node);
+  const char *meant = brim_schema_suggest(&l->schema, path);
+  brim_problem_at(&l->c.problems, &origin, "unknown key '%s'", path);
+  if (meant) brim_problem_hint(&l->c.problems, "did you mean '%s'?", meant);
+}
+
+static void check_keys(loading *l, const brim_yaml *node, const char *path)
+{
+  for (size_t i = 0; i < node->count; i++) {
+    const char *key = node->key[i];
+    const brim_yaml *child = node->item[i];
+    const bool added = key[0] == '+';
+    const char *full = path[0] ? brim_arena_printf(l->c.arena, "%s.%s", path, key + added) : key + added;
+    const bool declared = brim_schema_find(&l->schema, full) || brim_schema_is_section(&l->schema, full);
+    if (brim_group_is_broken(&l->c, full)) continue;
+    if (added && declared) {
+      const brim_yaml_origin origin = brim_yaml_key_origin(child);
+      brim_problem_at(&l->c.problems, &origin, "'%s' exists already: write it without '+'", full);
+    } else if (added) {
+      refuse_interpolation(l, full, child);
+    } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path))) {
+      continue; /* its value is checked when it is filled in */
+    } else if (!declared) {
+      unknown_key(l, full, child);
+    } else if (child->kind == BRIM_YAML_MAP) {
+      check_keys(l, child, full);
+    } else if (!brim_yaml_is_null(child)) {
+      brim_problem_at(&l->c.problems, &child->origin, "'%s' holds keys and is not a value itself", full);
+    }
+  }
+}
+
+/* ---- values ---- */
+
+/* "configs/model/vit.yaml:7:12   (vit: number of blocks; default 12)" */
+static void value_problem(loading *l, const brim_schema_row *row, const brim_yaml *node, const char *problem)
+{
+  const char *def = row->row->def;
+  brim_text where = {0};
+  brim_yaml_print_origin(&node->origin, &where);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' %s\n  %s   (%s%s%s; %s%s)", row->path, problem,
+               brim_text_str(&where), row->plugin ? row->plugin->id : "", row->plugin ? ": " : "", row->row->help,
+               def ? "default " : "required",
+               !def     ? ""
+               : def[0] ? def
+                        : "''");
+  brim_text_release(&where);
+}
+
+static void missing_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
+{
+  brim_text where = {0};
+  if (node) brim_yaml_print_origin(&node->origin, &where);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' has no value: write %s=VALUE\n  %s%s(%s%s%s; required)", row->path,
+               row->path, brim_text_str(&where), node ? "   " : "", row->plugin ? row->plugin->id : "",
+               row->plugin ? ": " : "", row->row->help);
+  brim_text_release(&where);
+}
+
+/* The node of a row: from the tree, else what an earlier row of the same path took, else the default. */
+static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
+{
+  const brim_yaml *node = brim_yaml_get_path(l->c.root, row->path);
+  if (!node) node = brim_yaml_get_path(l->config->root, row->path);
+  return node ? node : brim_value_default(row->row, l->c.arena);
+}
+
+static void *params_of(const loading *l, const brim_schema_row *row)
+{
+  return row->plugin ? l->config->choice[row->group].params : (char *)&l->config->settings + row->section->offset;
+}
+
+static brim_yaml *make_parents(const loading *l, const char *path)
+{
+  brim_yaml *node = l->config->root;
+  for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+    const char *name = brim_arena_string_n(l->c.arena, path, (size_t)(dot - path));
+    brim_yaml *child = brim_yaml_get(node, name);
+    if (!child) {
+      child = brim_yaml_map(l->c.arena, node->origin);
+      brim_yaml_set(l->c.arena, node, name, child);
+    }
+    node = child;
+  }
+  return node;
+}
+
+static void fill_row(loading *l, const brim_schema_row *row)
+{
+  const brim_yaml *node = node_of(l, row);
+  if (!node || is_missing(node)) {
+    missing_value(l, row, node);
+    return;
+  }
+  if (refuse_interpolation(l, row->path, node)) return;
+  brim_text problem = {0};
+  if (brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem) != BRIM_OK) {
+    value_problem(l, row, node, brim_text_str(&problem));
+  } else {
+    const char *dot = strrchr(row->path, '.');
+    brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, brim_yaml_clone(l->c.arena, node));
+  }
+  brim_text_release(&problem);
+}
+
+/* Keys that the user added go with the resolved configuration. */
+static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
+{
+  for (size_t i = 0; i < from->count; i++) {
+    brim_yaml *below = brim_yaml_get(to, from->key[i]);
+    if (from->key[i][0] == '+')
+      brim_yaml_set(l->c.arena, to, from->key[i], brim_yaml_clone(l->c.arena, from->item[i]));
+    else if (below && below->kind == BRIM_YAML_MAP && from->item[i]->kind == BRIM_YAML_MAP)
+      keep_added(l, from->item[i], below);
+  }
+}
+
+static void fill(loading *l)
+{
+  brim_config *config = l->config;
+  config->root = brim_yaml_map(l->c.arena, l->c.root->origin);
+  size_t i = 0;
+  for (; i < l->schema.count && !strchr(l->schema.row[i].path, '.'); i++) fill_row(l, &l->schema.row[i]);
+  for (int g = 0; brim_config_groups[g].name; g++) {
+    const char *name = brim_config_groups[g].name;
+    config->choice[g] = (brim_config_choice){.group = name, .plugin = l->plugin[g]};
+    config->choice_count++;
+    if (!l->plugin[g]) continue;
+    config->choice[g].params = brim_arena_alloc(l->c.arena, l->plugin[g]->params_size);
+    brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
+    brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, name), "id"));
+    brim_yaml_set(l->c.arena, config->root, name, node);
+  }
+  for (; i < l->schema.count; i++)
+    if (!brim_group_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
+  keep_added(l, l->c.root, config->root);
+}
+
+/* ---- the whole ---- */
+
+static void load(loading *l, const brim_config_request *request)
+{
+  read_overrides(l, request);
+  brim_compose(&l->c);
+  if (l->c.broken) return;
+  find_plugins(l);
+  brim_schema_build(&l->schema, l->c.arena, l->plugin);
+  for (size_t i = 0; i < l->override_count; i++)
+    if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
+  check_keys(l, l->c.root, "");
+  fill(l);
+}
+
+brim_status brim_config_load(const brim_config_request *request, const brim_registry *registry, brim_config **out)
+{
+  *out = NULL;
+  loading l = {.config = brim_xcalloc(1, sizeof(brim_config))};
+  l.c = (brim_composition){.arena = &l.config->arena, .request = request, .registry = registry};
+  l.c.problems.arena = &l.config->arena;
+  load(&l, request);
+  const brim_status status = brim_problems_status(&l.c.problems);
+  if (status == BRIM_OK)
+    *out = l.config;
+  else
+    brim_config_free(l.config);
+  return status;
+}
+
+void brim_config_free(brim_config *config)
+{
+  if (!config) return;
+  brim_arena arena = config->arena;
+  brim_arena_release(&arena);
+  free(config);
+}
+
+const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group)
+{
+  for (size_t i = 0; i < config->choice_count; i++)
+    if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
+  assert(!"a group of brim_config_groups");
+  return NULL;
+}

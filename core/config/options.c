@@ -1,0 +1,134 @@
+/* Groups and their options: what there is, where it is, and what to say when it is not. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/compose.h"
+
+uint32_t brim_compose_group_kind(const char *group)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strcmp(g->name, group) == 0) return g->kind;
+  return 0;
+}
+
+static bool is_top_level_key(const char *key)
+{
+  for (const brim_section *s = brim_settings_sections; s->path; s++)
+    for (const brim_param *row = s->path[0] ? NULL : s->table; row && row->key; row++)
+      if (strcmp(row->key, key) == 0) return true;
+  return false;
+}
+
+bool brim_compose_is_group(const brim_composition *c, const char *key)
+{
+  if (brim_compose_group_kind(key)) return true;
+  if (key[0] == '\0' || strpbrk(key, "./") || is_top_level_key(key)) return false;
+  for (size_t i = 0; i < c->request->search_count; i++) {
+    struct stat info;
+    const char *path = brim_arena_printf(c->arena, "%s/%s", c->request->search[i], key);
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return true;
+  }
+  return false;
+}
+
+const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option)
+{
+  if (option[0] == '\0' || option[0] == '/' || strstr(option, "..")) return NULL;
+  const char *suffix = brim_ends_with(option, ".yaml") ? "" : ".yaml";
+  for (size_t i = 0; i < c->request->search_count; i++) {
+    const char *path =
+        brim_arena_printf(c->arena, "%s/%s%s%s%s", c->request->search[i], group, group[0] ? "/" : "", option, suffix);
+    if (access(path, F_OK) == 0) return path;
+  }
+  return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the names of the *.yaml in a folder. */
+static void add_files(brim_arena *arena, const char *folder, brim_yaml *names)
+{
+  DIR *dir = opendir(folder);
+  if (!dir) return;
+  for (const struct dirent *entry; (entry = readdir(dir));) {
+    const size_t length = strlen(entry->d_name);
+    if (entry->d_name[0] == '.' || length <= 5 || !brim_ends_with(entry->d_name, ".yaml")) continue;
+    const char *name = brim_arena_string_n(arena, entry->d_name, length - 5);
+    brim_yaml_append(arena, names, brim_yaml_scalar(arena, name, (brim_yaml_origin){0}));
+  }
+  closedir(dir);
+}
+
+size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out)
+{
+  brim_arena *arena = c->arena;
+  brim_yaml *found = brim_yaml_list(arena, (brim_yaml_origin){0});
+  for (size_t i = 0; i < c->request->search_count; i++)
+    add_files(arena, brim_arena_printf(arena, "%s/%s", c->request->search[i], group), found);
+  const uint32_t kind = brim_compose_group_kind(group);
+  const size_t plugins = kind ? brim_registry_count(c->registry) : 0;
+  for (size_t i = 0; i < plugins; i++) {
+    const brim_plugin *plugin = brim_registry_at(c->registry, i)->plugin;
+    if (plugin->kind == kind)
+      brim_yaml_append(arena, found, brim_yaml_scalar(arena, plugin->id, (brim_yaml_origin){0}));
+  }
+  if (kind == BRIM_BACKEND) brim_yaml_append(arena, found, brim_yaml_scalar(arena, "auto", (brim_yaml_origin){0}));
+  const char **name = BRIM_ARENA_NEW(arena, const char *, found->count);
+  for (size_t i = 0; i < found->count; i++) name[i] = found->item[i]->scalar;
+  if (found->count) qsort(name, found->count, sizeof *name, compare_names);
+  size_t count = 0;
+  for (size_t i = 0; i < found->count; i++)
+    if (count == 0 || strcmp(name[count - 1], name[i]) != 0) name[count++] = name[i];
+  *out = name;
+  return count;
+}
+
+void brim_compose_hint_available(brim_composition *c, const char *group)
+{
+  const char **name = NULL;
+  const size_t count = brim_compose_options(c, group, &name);
+  brim_text text = {0};
+  brim_text_add(&text, "available:");
+  for (size_t i = 0; i < count; i++) brim_text_printf(&text, " %s", name[i]);
+  if (count == 0) brim_text_add(&text, " none");
+  for (size_t i = 0; i < c->request->search_count; i++)
+    brim_text_printf(&text, "%s %s", i ? "" : "   searched:", c->request->search[i]);
+  brim_problem_hint(&c->problems, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin)
+{
+  const brim_yaml_origin *told = origin && !origin->text ? origin : NULL;
+  const uint32_t kind = brim_compose_group_kind(group);
+  const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, option) : NULL;
+  if (!failure) {
+    brim_problem_at(&c->problems, told, "no option '%s' in group '%s'", option, group);
+    brim_compose_hint_available(c, group);
+    return;
+  }
+  brim_text reason = {0};
+  for (const char *s = failure->reason; *s; s++) brim_text_add_n(&reason, *s == '\n' ? "\n  " : s, *s == '\n' ? 3 : 1);
+  c->problems.load = true;
+  brim_problem_at(&c->problems, told, "%s '%s' could not be loaded\n  %s: %s", group, option, failure->file,
+                  brim_text_str(&reason));
+  brim_text_release(&reason);
+}
+
+const char *brim_compose_auto_backend(brim_composition *c)
+{
+  if (c->auto_backend) return c->auto_backend;
+  const bool cpu = brim_registry_find(c->registry, BRIM_BACKEND, "cpu") != NULL;
+  const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cpu");
+  if (failure)
+    brim_log(BRIM_LOG_WARN, "backend=auto takes the slow 'reference', since 'cpu' could not be loaded\n%s: %s",
+             failure->file, failure->reason);
+  c->auto_backend = cpu ? "cpu" : "reference";
+  return c->auto_backend;
+}

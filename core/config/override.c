@@ -1,0 +1,134 @@
+/* Taking an override apart; what it does to a configuration is in apply.c. */
+#include "config/override.h"
+
+#include <string.h>
+
+#include "config/utf8.h"
+
+static bool is_utf8(const char *s)
+{
+  const char *end = s + strlen(s);
+  while (s < end)
+    if (brim_utf8_next(&s, end) < 0) return false;
+  return true;
+}
+
+static bool is_key(const char *key)
+{
+  static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/@";
+  for (const char *s = key;;) {
+    const size_t length = strspn(s, inside);
+    if (length == 0 || length > BRIM_YAML_KEY_BYTES_MAX || (s[length] != '.' && s[length] != '\0')) return false;
+    if (s[length] == '\0') return true;
+    s += length + 1;
+  }
+}
+
+/* A comma that is in no bracket and no quotes; a quote inside a word is an apostrophe. */
+static bool has_top_level_comma(const char *s)
+{
+  int depth = 0;
+  char quote = '\0';
+  for (const char *p = s; *p; p++) {
+    const bool starts = p == s || strchr(" ,[{(:", p[-1]);
+    if (quote) {
+      if (*p == '\\' && quote == '"' && p[1])
+        p++;
+      else if (*p == quote)
+        quote = '\0';
+    } else if ((*p == '\'' || *p == '"') && starts) {
+      quote = *p;
+    } else if (strchr("[{(", *p)) {
+      depth++;
+    } else if (strchr("]})", *p)) {
+      if (depth) depth--;
+    } else if (*p == ',' && depth == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool is_sweep_function(const char *s)
+{
+  return (brim_starts_with(s, "range(") || brim_starts_with(s, "glob(")) && brim_ends_with(s, ")");
+}
+
+/* {a:1} is, to YAML, a key "a:1" without a value. */
+static const char *find_glued_colon(const brim_yaml *node)
+{
+  for (size_t i = 0; i < node->count; i++) {
+    const brim_yaml *child = node->item[i];
+    if (node->kind == BRIM_YAML_MAP && brim_yaml_is_null(child) && strchr(node->key[i], ':')) return node->key[i];
+    const char *found = find_glued_colon(child);
+    if (found) return found;
+  }
+  return NULL;
+}
+
+static bool parse_value(brim_arena *arena, const char *word, const char *text, brim_problems *problems,
+                        brim_override *out)
+{
+  text += strspn(text, " \t");
+  size_t length = strlen(text);
+  while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\t')) length--;
+  const char *value = brim_arena_string_n(arena, text, length);
+  const size_t key_length = strcspn(word, "=");
+  if (has_top_level_comma(value)) {
+    brim_problem(problems, BRIM_ECONFIG, "'%s' is a sweep: add -m, or write %.*s=[%s] for a list", word,
+                 (int)key_length, word, value);
+    return false;
+  }
+  if (is_sweep_function(value)) {
+    brim_problem(problems, BRIM_ECONFIG, "'%s' is a sweep: add -m, or write %.*s='%s' for a string", word,
+                 (int)key_length, word, value);
+    return false;
+  }
+  if (length > 0 && strchr("'\"[{", value[0])) {
+    const brim_status status = brim_yaml_parse_value(arena, value, out->origin, &out->value);
+    if (status != BRIM_OK) {
+      brim_problem_last_error(problems, status);
+      return false;
+    }
+  } else {
+    out->value = brim_yaml_scalar(arena, value, out->origin);
+    out->value->quoted = length == 0;
+  }
+  const char *glued = find_glued_colon(out->value);
+  if (glued) brim_problem_at(problems, &out->origin, "'%s' needs a space after the colon: {key: value}", glued);
+  return !glued;
+}
+
+bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems, brim_override *out)
+{
+  word = brim_arena_string(arena, word);
+  *out = (brim_override){.origin = {"command line", argument, 0, word}};
+  if (!is_utf8(word)) {
+    brim_problem(problems, BRIM_ECONFIG, "argument %d is not valid UTF-8", argument);
+    return false;
+  }
+  const char *key = word;
+  out->mode = brim_starts_with(word, "++")  ? BRIM_OVERRIDE_FORCE
+              : brim_starts_with(word, "+") ? BRIM_OVERRIDE_ADD
+              : brim_starts_with(word, "~") ? BRIM_OVERRIDE_REMOVE
+                                            : BRIM_OVERRIDE_SET;
+  key += out->mode == BRIM_OVERRIDE_FORCE ? 2 : out->mode == BRIM_OVERRIDE_SET ? 0 : 1;
+  size_t length = strcspn(key, "=");
+  const bool has_value = key[length] == '=';
+  if (!has_value && out->mode != BRIM_OVERRIDE_REMOVE) {
+    brim_problem_at(problems, &out->origin, "'%s' is not an override: write KEY=VALUE", word);
+    return false;
+  }
+  const char *value = key + length + 1;
+  if (has_value && out->mode == BRIM_OVERRIDE_SET && length > 0 && key[length - 1] == '+') {
+    out->append = true;
+    length--;
+  }
+  out->key = brim_arena_string_n(arena, key, length);
+  if (!is_key(out->key)) {
+    brim_problem_at(problems, &out->origin, "'%s' is not a key: write names joined by dots, as in optimizer.lr",
+                    out->key);
+    return false;
+  }
+  return !has_value || parse_value(arena, word, value, problems, out);
+}

@@ -1,0 +1,25 @@
+/* Overrides: words of the command line that change a configuration.
+ *
+ *     key=value    the key must exist          +key=value   it must not exist yet
+ *     ++key=value  either                      ~key         removes it: its default applies again
+ *     key+=[x]     appends to a list           ~key=value   the same, if it has that value
+ *
+ * Split at the first '='. A value is a scalar, taken as it stands; [a, b]; {k: v}; or quoted, always a string.
+ * `key=` is the empty string. */
+#ifndef BRIM_CONFIG_OVERRIDE_H
+#define BRIM_CONFIG_OVERRIDE_H
+#include "config/problems.h"
+
+enum brim_override_mode { BRIM_OVERRIDE_SET, BRIM_OVERRIDE_ADD, BRIM_OVERRIDE_FORCE, BRIM_OVERRIDE_REMOVE };
+typedef struct brim_override {
+  enum brim_override_mode mode;
+  bool append;      /* key+= */
+  const char *key;  /* dotted, without prefix */
+  brim_yaml *value; /* NULL: ~key */
+  brim_yaml_origin origin;
+} brim_override;
+
+/* Takes a word apart. False, with a problem added, if it cannot. Strings live in `arena`. */
+bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems,
+                         brim_override *out);
+#endif

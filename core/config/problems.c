@@ -1,0 +1,90 @@
+/* A list of texts, joined at the end in the form of the command line's messages. */
+#include "config/problems.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_MAX 3900 /* of all problems together; a thread's error text holds 4095 bytes */
+
+static void add(brim_problems *p, const char *text)
+{
+  for (size_t i = 0; i < p->count; i++)
+    if (strcmp(p->text[i], text) == 0) return;
+  if (p->count == p->room) {
+    const size_t room = p->room ? p->room * 2 : 16;
+    const char **grown = BRIM_ARENA_NEW(p->arena, const char *, room);
+    if (p->count) memcpy(grown, p->text, p->count * sizeof *grown);
+    p->text = grown;
+    p->room = room;
+  }
+  p->text[p->count++] = brim_arena_string(p->arena, text);
+}
+
+static void format_into(brim_text *text, const char *format, va_list list)
+{
+  char line[2048];
+  vsnprintf(line, sizeof line, format, list);
+  brim_text_add(text, line);
+}
+
+void brim_problem(brim_problems *problems, brim_status status, const char *format, ...)
+{
+  brim_text text = {0};
+  va_list list;
+  va_start(list, format);
+  format_into(&text, format, list);
+  va_end(list);
+  if (status == BRIM_ELOAD) problems->load = true;
+  add(problems, brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, const char *format, ...)
+{
+  brim_text text = {0};
+  va_list list;
+  va_start(list, format);
+  format_into(&text, format, list);
+  va_end(list);
+  if (origin) {
+    brim_text_add(&text, "\n  ");
+    brim_yaml_print_origin(origin, &text);
+  }
+  add(problems, brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+void brim_problem_hint(brim_problems *problems, const char *format, ...)
+{
+  brim_text text = {0};
+  va_list list;
+  if (problems->count == 0) return;
+  brim_text_printf(&text, "%s\n  ", problems->text[problems->count - 1]);
+  va_start(list, format);
+  format_into(&text, format, list);
+  va_end(list);
+  problems->text[problems->count - 1] = brim_arena_string(problems->arena, brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+void brim_problem_last_error(brim_problems *problems, brim_status status)
+{
+  if (status == BRIM_ELOAD) problems->load = true;
+  add(problems, brim_error_text());
+}
+
+brim_status brim_problems_status(const brim_problems *problems)
+{
+  if (problems->count == 0) return BRIM_OK;
+  brim_text all = {0};
+  size_t told = 0;
+  for (; told < problems->count; told++) {
+    if (told && all.length + strlen(problems->text[told]) > TEXT_MAX) break;
+    brim_text_printf(&all, "%s%s", told ? "\nerror: " : "", problems->text[told]);
+  }
+  if (told < problems->count) brim_text_printf(&all, "\nerror: and %zu more", problems->count - told);
+  const brim_status status = brim_fail(problems->load ? BRIM_ELOAD : BRIM_ECONFIG, "%s", brim_text_str(&all));
+  brim_text_release(&all);
+  return status;
+}

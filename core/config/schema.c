@@ -1,0 +1,123 @@
+/* Collecting the rows of all tables, and finding the key that was meant by one that is not there. */
+#include "config/schema.h"
+
+#include <limits.h>
+#include <string.h>
+
+static void add_row(brim_schema *schema, brim_arena *arena, const char *section, brim_schema_row row)
+{
+  if (schema->count == schema->room) {
+    const size_t room = schema->room ? schema->room * 2 : 64;
+    brim_schema_row *grown = BRIM_ARENA_NEW(arena, brim_schema_row, room);
+    if (schema->count) memcpy(grown, schema->row, schema->count * sizeof *grown);
+    schema->row = grown;
+    schema->room = room;
+  }
+  row.path = section[0] ? brim_arena_printf(arena, "%s.%s", section, row.row->key) : row.row->key;
+  schema->row[schema->count++] = row;
+}
+
+static void add_section(brim_schema *schema, brim_arena *arena, const brim_section *section)
+{
+  for (const brim_param *p = section->table; p && p->key; p++)
+    add_row(schema, arena, section->path, (brim_schema_row){.row = p, .group = -1, .section = section});
+}
+
+static bool is_group(const char *name)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strcmp(g->name, name) == 0) return true;
+  return false;
+}
+
+void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin *const *plugin)
+{
+  const brim_section *s;
+  for (s = brim_settings_sections; s->path; s++)
+    if (s->path[0] == '\0') add_section(schema, arena, s);
+  for (int g = 0; brim_config_groups[g].name; g++) {
+    const char *name = brim_config_groups[g].name;
+    for (const brim_param *p = plugin[g] ? plugin[g]->params : NULL; p && p->key; p++)
+      add_row(schema, arena, name, (brim_schema_row){.row = p, .plugin = plugin[g], .group = g});
+    for (s = brim_settings_sections; s->path; s++)
+      if (strcmp(s->path, name) == 0) add_section(schema, arena, s);
+  }
+  for (s = brim_settings_sections; s->path; s++)
+    if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
+}
+
+const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path)
+{
+  for (size_t i = 0; i < schema->count; i++)
+    if (strcmp(schema->row[i].path, path) == 0) return &schema->row[i];
+  return NULL;
+}
+
+bool brim_schema_is_section(const brim_schema *schema, const char *path)
+{
+  const size_t length = strlen(path);
+  if (is_group(path)) return true;
+  for (size_t i = 0; i < schema->count; i++)
+    if (strncmp(schema->row[i].path, path, length) == 0 && schema->row[i].path[length] == '.') return true;
+  return false;
+}
+
+/* ---- did you mean ---- */
+
+static const char *leaf_of(const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+static bool same_parent(const char *a, const char *b)
+{
+  const size_t n = (size_t)(leaf_of(a) - a), m = (size_t)(leaf_of(b) - b);
+  return n == m && strncmp(a, b, n) == 0;
+}
+
+/* Is `shorter` made of the first letters of the words of `name` ("lr" of "learning_rate")? */
+static bool are_initials(const char *shorter, const char *name)
+{
+  bool start = true;
+  if (!strchr(name, '_')) return false;
+  for (; *name; name++) {
+    if (start && *shorter++ != *name) return false;
+    start = *name == '_';
+  }
+  return *shorter == '\0';
+}
+
+/* How far a known key is from what was written: 0 is nearest; INT_MAX: unrelated. */
+static int distance(const char *written, const char *known)
+{
+  const char *a = leaf_of(written), *b = leaf_of(known);
+  const bool siblings = same_parent(written, known);
+  const int length = (int)strlen(a);
+  const int allowed = length < 4 ? 1 : length < 9 ? 2 : 3;
+  const int near = brim_edit_distance(a, b);
+  if (near <= allowed && near < length) return siblings ? near : near + 3;
+  if (are_initials(a, b) || are_initials(b, a)) return siblings ? 2 : 5;
+  if (siblings && length >= 3 && strlen(b) >= 3 && (brim_starts_with(a, b) || brim_starts_with(b, a))) return 4;
+  const int whole = brim_edit_distance(written, known);
+  return whole <= 1 + (int)strlen(written) / 6 ? whole + 1 : INT_MAX;
+}
+
+const char *brim_schema_suggest(const brim_schema *schema, const char *path)
+{
+  const char *best = NULL;
+  int least = INT_MAX;
+  for (size_t i = 0; i < schema->count; i++) {
+    const int d = distance(path, schema->row[i].path);
+    if (d >= least) continue;
+    least = d;
+    best = schema->row[i].path;
+  }
+  for (const brim_group *g = brim_config_groups; g->name; g++) {
+    const int d = strchr(path, '.') ? INT_MAX : brim_edit_distance(path, g->name);
+    if (d > 2 || d >= least) continue;
+    least = d;
+    best = g->name;
+  }
+  return best;
+}

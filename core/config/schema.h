@@ -1,0 +1,30 @@
+/* The schema: every key that a configuration may have, from the core's sections and the tables of the chosen
+ * plugins, with its dotted path. */
+#ifndef BRIM_CONFIG_SCHEMA_H
+#define BRIM_CONFIG_SCHEMA_H
+#include "config/config.h"
+
+#define BRIM_GROUPS_MAX 8
+
+typedef struct brim_schema_row {
+  const char *path; /* "model.width" */
+  const brim_param *row;
+  const brim_plugin *plugin;   /* whose; NULL: the core's */
+  int group;                   /* index in brim_config_groups of a plugin's row; else -1 */
+  const brim_section *section; /* of a row of the core's; else NULL */
+} brim_schema_row;
+
+typedef struct brim_schema {
+  brim_schema_row *row; /* in the order in which a configuration is printed */
+  size_t count, room;
+} brim_schema;
+
+/* `plugin`: one for each of brim_config_groups; NULL where it is not known. */
+void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin *const *plugin);
+/* The first row of this path; NULL if there is none. */
+const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path);
+/* Is it a group, or does it hold keys? */
+bool brim_schema_is_section(const brim_schema *schema, const char *path);
+/* The key that was probably meant; NULL if none is near. */
+const char *brim_schema_suggest(const brim_schema *schema, const char *path);
+#endif
