@@ -124,7 +124,8 @@ brim_status brim_exec_zero_metrics(brim_exec *exec)
 
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
 {
-  assert(count * sizeof *out <= program->graph->metrics->bytes);
+  if (count * sizeof *out > program->graph->metrics->bytes)
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
   return exec->backend->download(exec->self, out, exec->base + exec->plan->metrics_offset, count * sizeof *out);
 }
 

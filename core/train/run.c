@@ -276,6 +276,12 @@ static brim_status start(run *r)
   return BRIM_OK;
 }
 
+static void collect_memory(run *r)
+{
+  brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
+                     brim_trainer_host_bytes(r->trainer));
+}
+
 static brim_status close_run(run *r, brim_status status)
 {
   brim_progress_finish(&r->progress);
@@ -285,8 +291,7 @@ static brim_status close_run(run *r, brim_status status)
     snprintf(error, sizeof error, "%s", status == BRIM_OK ? "" : brim_error_text());
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) event(r, "failed", error);
     if (status == BRIM_OK) event(r, "finished", NULL);
-    brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
-                       brim_trainer_host_bytes(r->trainer));
+    collect_memory(r);
     const brim_status written =
       brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_now() - r->options->start);
     if (status == BRIM_OK)
@@ -318,6 +323,7 @@ brim_status brim_run(const brim_run_options *options)
   if (status == BRIM_OK) status = finish(r);
   if (status == BRIM_OK) {
     brim_progress_finish(&r->progress);
+    collect_memory(r);
     brim_report_say(&r->report, r->dir, brim_now() - options->start);
   }
   status = close_run(r, status);
