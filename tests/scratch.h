@@ -53,7 +53,10 @@ static inline int scratch_delete_one(const char *path, const struct stat *info, 
 }
 
 /* A file or a folder with all in it; absent is fine. */
-static inline void scratch_delete(const char *path) { nftw(path, scratch_delete_one, 16, FTW_DEPTH | FTW_PHYS); }
+static inline void scratch_delete(const char *path)
+{
+  nftw(path, scratch_delete_one, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 static inline int scratch_teardown(void **state)
 {

@@ -19,7 +19,8 @@
 #define COLUMNS_DEFAULT 80
 #define BAR_MIN 10
 #define BAR_MAX 24
-#define GAP 2 /* spaces between parts */
+#define ETA_SECONDS_MAX 1e9 /* beyond, nobody waits */
+#define GAP 2               /* spaces between parts */
 #define CLEAR_LINE "\r\033[K"
 #define DIM "\033[2m"
 #define BOLD "\033[1m"
@@ -88,10 +89,12 @@ static void fill_memory(part *p, uint64_t used, uint64_t planned)
 
 static void fill_eta(part *p, const brim_progress *progress, double now)
 {
-  const int64_t done = progress->last.step - progress->start_step, left = progress->last.steps - progress->last.step;
+  const double done = (double)progress->last.step - (double)progress->start_step;
+  const double left = (double)progress->last.steps - (double)progress->last.step;
+  const double seconds = done > 0 ? (now - progress->start) / done * left : -1;
   char text[40];
-  if (done <= 0 || left < 0 || now < progress->start) return;
-  fill(p, "eta ", brim_format_seconds(text, sizeof text, (now - progress->start) / (double)done * (double)left), "");
+  if (!(seconds >= 0 && seconds < ETA_SECONDS_MAX)) return;
+  fill(p, "eta ", brim_format_seconds(text, sizeof text, seconds), "");
 }
 
 static void fill_parts(part *parts, const brim_progress *p, double now)

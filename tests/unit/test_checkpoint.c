@@ -30,10 +30,10 @@
 enum mode { PASS, FAIL, KILL, FULL };
 static struct {
   enum mode mode;
-  int calls, at;      /* FAIL, KILL: which call */
-  int64_t room;       /* FULL: bytes that still fit */
+  int calls, at; /* FAIL, KILL: which call */
+  int64_t room;  /* FULL: bytes that still fit */
   bool hit;
-  char trace[4096];   /* "mkdir x; write x; ..." by last part of the path */
+  char trace[4096]; /* "mkdir x; write x; ..." by last part of the path */
 } disk;
 
 static void disk_set(enum mode mode, int at, int64_t room)
@@ -93,7 +93,10 @@ ssize_t write(int fd, const void *bytes, size_t count)
 }
 
 /* The disk itself is not under test; leaving it out makes thousands of checkpoints fast. */
-int fsync(int fd) { return faulty("fsync", fd_name(fd)) ? -1 : 0; }
+int fsync(int fd)
+{
+  return faulty("fsync", fd_name(fd)) ? -1 : 0;
+}
 
 int close(int fd)
 {
@@ -136,7 +139,10 @@ int unlinkat(int folder, const char *path, int flags)
   return (int)syscall(SYS_unlinkat, folder, path, flags);
 }
 
-int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
+int unlink(const char *path)
+{
+  return unlinkat(AT_FDCWD, path, 0);
+}
 
 int rmdir(const char *path)
 {
@@ -155,10 +161,17 @@ static const brim_checkpoint_tensors tensors = {model, optimizer, LEN(model), LE
 
 static brim_train_state state_of(int64_t step)
 {
-  brim_train_state s = {.step = step, .samples = 128 * step, .epoch = 1 + step / 100, .metrics_records = step / 10,
-                        .best_loss = NAN, .best_step = -1, .evaluated_step = step - 1,
-                        .model_hash = 0xfedcba9876543210u, .window_loss = 0.1 * (double)step,
-                        .window_correct = 3, .window_samples = 64};
+  brim_train_state s = {.step = step,
+                        .samples = 128 * step,
+                        .epoch = 1 + step / 100,
+                        .metrics_records = step / 10,
+                        .best_loss = NAN,
+                        .best_step = -1,
+                        .evaluated_step = step - 1,
+                        .model_hash = 0xfedcba9876543210u,
+                        .window_loss = 0.1 * (double)step,
+                        .window_correct = 3,
+                        .window_samples = 64};
   snprintf(s.model_id, sizeof s.model_id, "cnn");
   snprintf(s.optimizer_id, sizeof s.optimizer_id, "adamw");
   snprintf(s.backend_id, sizeof s.backend_id, "cpu");
@@ -197,7 +210,10 @@ static const char *new_run(const char *name)
 }
 
 /* Every name below a folder with type, length, hash or target, sorted: two trees are alike if these are. */
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_text(const void *a, const void *b)
+{
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static char *tree_item[256];
 static size_t tree_count, tree_skip;
@@ -340,10 +356,19 @@ static void everything_is_on_the_disk_before_it_is_renamed(void **unused)
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   disk_set(FULL, 0, INT64_MAX);
   assert_int_equal(save(run, 100, 1, true), BRIM_OK);
-  static const char *const order[] = {
-    "fsync metrics.jsonl;", "mkdir .step-00000100.tmp;", "fsync model.safetensors;", "fsync optimizer.safetensors;",
-    "fsync state.json;", "fsync .step-00000100.tmp;", "symlink .last.tmp;", "symlink .best.tmp;",
-    "rename step-00000100;", "fsync checkpoints;", "rename last;", "rename best;", "rename .step-00000050.del;"};
+  static const char *const order[] = {"fsync metrics.jsonl;",
+                                      "mkdir .step-00000100.tmp;",
+                                      "fsync model.safetensors;",
+                                      "fsync optimizer.safetensors;",
+                                      "fsync state.json;",
+                                      "fsync .step-00000100.tmp;",
+                                      "symlink .last.tmp;",
+                                      "symlink .best.tmp;",
+                                      "rename step-00000100;",
+                                      "fsync checkpoints;",
+                                      "rename last;",
+                                      "rename best;",
+                                      "rename .step-00000050.del;"};
   const char *at = disk.trace;
   for (size_t i = 0; i < LEN(order); i++) {
     at = strstr(at, order[i]);
@@ -668,11 +693,10 @@ static void all_that_does_not_fit_is_listed_and_nothing_is_written(void **unused
   const char *run = new_run("fit");
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   assert_int_equal(brim_checkpoint_read(scratch("fit/checkpoints/step-00000050"), &all), BRIM_ELOAD);
-  static const char *const lines[] = {
-    "model.safetensors: 'weight' is F32 [2, 3]; the model needs F32 [3, 2]",
-    "model.safetensors: 'extra' is missing; the model needs F32 [4]",
-    "optimizer.safetensors: 'weight.v' is missing; the model needs I32 []",
-    "optimizer.safetensors: 'weight.m' F32 [2, 3] is not in the model"};
+  static const char *const lines[] = {"model.safetensors: 'weight' is F32 [2, 3]; the model needs F32 [3, 2]",
+                                      "model.safetensors: 'extra' is missing; the model needs F32 [4]",
+                                      "optimizer.safetensors: 'weight.v' is missing; the model needs I32 []",
+                                      "optimizer.safetensors: 'weight.m' F32 [2, 3] is not in the model"};
   for (size_t i = 0; i < LEN(lines); i++)
     if (!strstr(brim_error_text(), lines[i])) fail_msg("'%s' is not in: %s", lines[i], brim_error_text());
   assert_null(strstr(brim_error_text(), "'bias'"));
@@ -728,27 +752,27 @@ int main(void)
 {
   brim_log_set_level(BRIM_LOG_ERROR); /* the warnings of hundreds of damaged checkpoints */
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_state_reads_back_to_the_same_bits),
-    cmocka_unit_test(tensors_read_back_and_the_folder_holds_nothing_else),
-    cmocka_unit_test(equal_runs_leave_equal_bytes),
-    cmocka_unit_test(the_last_ones_and_the_best_are_kept),
-    cmocka_unit_test(everything_is_on_the_disk_before_it_is_renamed),
-    cmocka_unit_test(every_call_that_fails_leaves_all_or_nothing),
-    cmocka_unit_test(a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints),
-    cmocka_unit_test(a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end),
-    cmocka_unit_test(a_kill_while_cleaning_up_is_harmless_too),
-    cmocka_unit_test(a_real_limit_of_the_system_is_told_and_undone),
-    cmocka_unit_test(a_run_without_checkpoints_has_none),
-    cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
-    cmocka_unit_test(any_changed_byte_is_noticed_and_an_older_checkpoint_taken),
-    cmocka_unit_test(a_cut_or_missing_file_is_damage),
-    cmocka_unit_test(when_all_are_damaged_nothing_starts_over_in_silence),
-    cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
-    cmocka_unit_test(a_state_of_another_version_is_refused),
-    cmocka_unit_test(all_that_does_not_fit_is_listed_and_nothing_is_written),
-    cmocka_unit_test(a_long_list_of_differences_is_counted_at_its_end),
-    cmocka_unit_test(single_and_double_precision_convert),
-    cmocka_unit_test(only_the_model_is_read_without_an_optimizer),
+      cmocka_unit_test(a_state_reads_back_to_the_same_bits),
+      cmocka_unit_test(tensors_read_back_and_the_folder_holds_nothing_else),
+      cmocka_unit_test(equal_runs_leave_equal_bytes),
+      cmocka_unit_test(the_last_ones_and_the_best_are_kept),
+      cmocka_unit_test(everything_is_on_the_disk_before_it_is_renamed),
+      cmocka_unit_test(every_call_that_fails_leaves_all_or_nothing),
+      cmocka_unit_test(a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints),
+      cmocka_unit_test(a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end),
+      cmocka_unit_test(a_kill_while_cleaning_up_is_harmless_too),
+      cmocka_unit_test(a_real_limit_of_the_system_is_told_and_undone),
+      cmocka_unit_test(a_run_without_checkpoints_has_none),
+      cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
+      cmocka_unit_test(any_changed_byte_is_noticed_and_an_older_checkpoint_taken),
+      cmocka_unit_test(a_cut_or_missing_file_is_damage),
+      cmocka_unit_test(when_all_are_damaged_nothing_starts_over_in_silence),
+      cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
+      cmocka_unit_test(a_state_of_another_version_is_refused),
+      cmocka_unit_test(all_that_does_not_fit_is_listed_and_nothing_is_written),
+      cmocka_unit_test(a_long_list_of_differences_is_counted_at_its_end),
+      cmocka_unit_test(single_and_double_precision_convert),
+      cmocka_unit_test(only_the_model_is_read_without_an_optimizer),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -22,7 +22,11 @@ static brim_safetensor tensor(const char *name, uint32_t dtype, const void *data
   for (int i = 0; i < rank; i++) t.shape.dim[i] = dim[i];
   return t;
 }
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                                      \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[])                                               \
+  {                                                                                                                    \
+    __VA_ARGS__                                                                                                        \
+  }
 
 /* A file in memory: length, header, data bytes of zeros. */
 static char *build(const char *header, size_t data, size_t *size)
@@ -64,10 +68,11 @@ static void what_is_written_reads_back(void **state)
   static const int32_t i32[] = {INT32_MIN, 7};
   static const double f64[] = {0.1, -0.0, 1e-320};
   static const float f32[] = {NAN, 3.5f, 1, 2, 3, 4};
-  const brim_safetensor t[] = {tensor("u8", BRIM_DTYPE_U8, u8, DIMS(3)), tensor("f32", F32, f32, DIMS(1, 2, 3)),
-                               tensor("i32", BRIM_DTYPE_I32, i32, DIMS(2)), tensor("f64", BRIM_DTYPE_F64, f64, DIMS(3)),
-                               tensor("scalar", F32, f32 + 1, 0, NULL), tensor("none", F32, NULL, DIMS(3, 0)),
-                               tensor("six", F32, f32, DIMS(1, 1, 2, 1, 3, 1))};
+  const brim_safetensor t[] = {
+      tensor("u8", BRIM_DTYPE_U8, u8, DIMS(3)),       tensor("f32", F32, f32, DIMS(1, 2, 3)),
+      tensor("i32", BRIM_DTYPE_I32, i32, DIMS(2)),    tensor("f64", BRIM_DTYPE_F64, f64, DIMS(3)),
+      tensor("scalar", F32, f32 + 1, 0, NULL),        tensor("none", F32, NULL, DIMS(3, 0)),
+      tensor("six", F32, f32, DIMS(1, 1, 2, 1, 3, 1))};
   brim_safetensors *file;
   assert_int_equal(brim_safetensors_write(scratch("all"), t, LEN(t), NULL, NULL), BRIM_OK);
   assert_int_equal(brim_safetensors_open(scratch("all"), &file), BRIM_OK);
@@ -92,8 +97,8 @@ static void tensors_keep_their_order_but_wider_elements_come_first(void **state)
   static const double zeros[2];
   static const char *const expected[] = {"wide", "z", "a", "m", "byte"};
   const brim_safetensor t[] = {tensor("byte", BRIM_DTYPE_U8, zeros, DIMS(1)), tensor("z", F32, zeros, DIMS(1)),
-                               tensor("a", BRIM_DTYPE_I32, zeros, DIMS(1)), tensor("wide", BRIM_DTYPE_F64, zeros, DIMS(1)),
-                               tensor("m", F32, zeros, DIMS(1))};
+                               tensor("a", BRIM_DTYPE_I32, zeros, DIMS(1)),
+                               tensor("wide", BRIM_DTYPE_F64, zeros, DIMS(1)), tensor("m", F32, zeros, DIMS(1))};
   brim_safetensors *file;
   assert_int_equal(brim_safetensors_write(scratch("order"), t, LEN(t), NULL, NULL), BRIM_OK);
   assert_int_equal(brim_safetensors_open(scratch("order"), &file), BRIM_OK);
@@ -158,38 +163,38 @@ static void broken_headers_are_refused_with_the_reason(void **state)
     size_t data;
     const char *reason;
   } cases[] = {
-    {"", 0, "does not start with '{'"},
-    {" {}", 0, "does not start with '{'"},
-    {"[]", 0, "does not start with '{'"},
-    {"{", 0, "byte 1 of its header"},
-    {"{} x", 0, "end of file expected"},
-    {"{}", 4, "bytes are left over"},
-    {"{\"a\":1}", 0, "tensor 'a' is not described by an object"},
-    {"{\"a\":{}}", 0, "tensor 'a' has no dtype"},
-    {"{\"a\":" T("BF16", "[2]", "[0,4]") "}", 4, "dtype BF16; brim reads F32, F64, I32 and U8"},
-    {"{\"a\":{\"dtype\":\"F32\"}}", 0, "tensor 'a' has no shape"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "data_offsets of tensor 'a'"},
-    {"{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", 4, "7 dimensions; brim reads up to 6"},
-    {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-    {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-    {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-    {"{\"a\":" T("F32", "[4611686018427387904,4]", "[0,4]") "}", 4, "the size of tensor 'a' overflows"},
-    {"{\"a\":" T("F32", "[99999999999999999999]", "[0,4]") "}", 4, "too big"},
-    {"{\"a\":" T("F32", "[1]", "[0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
-    {"{\"a\":" T("F32", "[1]", "[0,4,8]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
-    {"{\"a\":" T("F32", "[1]", "[4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
-    {"{\"a\":" T("F32", "[1]", "[-4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
-    {"{\"a\":" T("F32", "[1]", "[0,8]") "}", 8, "tensor 'a' has 8 bytes, but its shape and dtype need 4"},
-    {"{\"a\":" T("F32", "[2]", "[0,8]") "}", 4, "the file is cut short"},
-    {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "bytes are left over"},
-    {"{\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "tensor 'a' starts at byte 4"},
-    {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", 12, "(a gap)"},
-    {"{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[4,12]") "}", 12, "(they overlap)"},
-    {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[0,4]") "}", 4, "(they overlap)"},
-    {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "duplicate object key"},
-    {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
-    {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__ 'k' is not a string"},
-    {"{\"\xff\":" T("F32", "[1]", "[0,4]") "}", 4, "unable to decode byte 0xff"},
+      {"", 0, "does not start with '{'"},
+      {" {}", 0, "does not start with '{'"},
+      {"[]", 0, "does not start with '{'"},
+      {"{", 0, "byte 1 of its header"},
+      {"{} x", 0, "end of file expected"},
+      {"{}", 4, "bytes are left over"},
+      {"{\"a\":1}", 0, "tensor 'a' is not described by an object"},
+      {"{\"a\":{}}", 0, "tensor 'a' has no dtype"},
+      {"{\"a\":" T("BF16", "[2]", "[0,4]") "}", 4, "dtype BF16; brim reads F32, F64, I32 and U8"},
+      {"{\"a\":{\"dtype\":\"F32\"}}", 0, "tensor 'a' has no shape"},
+      {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "data_offsets of tensor 'a'"},
+      {"{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", 4, "7 dimensions; brim reads up to 6"},
+      {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
+      {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
+      {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
+      {"{\"a\":" T("F32", "[4611686018427387904,4]", "[0,4]") "}", 4, "the size of tensor 'a' overflows"},
+      {"{\"a\":" T("F32", "[99999999999999999999]", "[0,4]") "}", 4, "too big"},
+      {"{\"a\":" T("F32", "[1]", "[0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
+      {"{\"a\":" T("F32", "[1]", "[0,4,8]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
+      {"{\"a\":" T("F32", "[1]", "[4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
+      {"{\"a\":" T("F32", "[1]", "[-4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
+      {"{\"a\":" T("F32", "[1]", "[0,8]") "}", 8, "tensor 'a' has 8 bytes, but its shape and dtype need 4"},
+      {"{\"a\":" T("F32", "[2]", "[0,8]") "}", 4, "the file is cut short"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "bytes are left over"},
+      {"{\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "tensor 'a' starts at byte 4"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", 12, "(a gap)"},
+      {"{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[4,12]") "}", 12, "(they overlap)"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[0,4]") "}", 4, "(they overlap)"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "duplicate object key"},
+      {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
+      {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__ 'k' is not a string"},
+      {"{\"\xff\":" T("F32", "[1]", "[0,4]") "}", 4, "unable to decode byte 0xff"},
   };
   for (size_t i = 0; i < LEN(cases); i++) {
     size_t size;
@@ -323,21 +328,21 @@ static void a_failed_write_removes_plain_files_only(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_bytes_are_those_of_the_format),
-    cmocka_unit_test(what_is_written_reads_back),
-    cmocka_unit_test(tensors_keep_their_order_but_wider_elements_come_first),
-    cmocka_unit_test(the_digest_is_of_the_file),
-    cmocka_unit_test(an_empty_list_is_a_file_too),
-    cmocka_unit_test(a_file_of_the_formats_own_library_is_read),
-    cmocka_unit_test(broken_headers_are_refused_with_the_reason),
-    cmocka_unit_test(the_order_of_the_header_need_not_be_that_of_the_data),
-    cmocka_unit_test(a_header_longer_than_the_file_or_the_format_allows_is_refused),
-    cmocka_unit_test(a_file_cut_anywhere_is_refused),
-    cmocka_unit_test(what_is_not_a_file_is_refused_by_name),
-    cmocka_unit_test(tensors_that_cannot_be_told_apart_are_not_written),
-    cmocka_unit_test(a_file_that_cannot_be_written_is_an_error_with_its_path),
-    cmocka_unit_test(a_write_that_fails_half_way_leaves_no_file),
-    cmocka_unit_test(a_failed_write_removes_plain_files_only),
+      cmocka_unit_test(the_bytes_are_those_of_the_format),
+      cmocka_unit_test(what_is_written_reads_back),
+      cmocka_unit_test(tensors_keep_their_order_but_wider_elements_come_first),
+      cmocka_unit_test(the_digest_is_of_the_file),
+      cmocka_unit_test(an_empty_list_is_a_file_too),
+      cmocka_unit_test(a_file_of_the_formats_own_library_is_read),
+      cmocka_unit_test(broken_headers_are_refused_with_the_reason),
+      cmocka_unit_test(the_order_of_the_header_need_not_be_that_of_the_data),
+      cmocka_unit_test(a_header_longer_than_the_file_or_the_format_allows_is_refused),
+      cmocka_unit_test(a_file_cut_anywhere_is_refused),
+      cmocka_unit_test(what_is_not_a_file_is_refused_by_name),
+      cmocka_unit_test(tensors_that_cannot_be_told_apart_are_not_written),
+      cmocka_unit_test(a_file_that_cannot_be_written_is_an_error_with_its_path),
+      cmocka_unit_test(a_write_that_fails_half_way_leaves_no_file),
+      cmocka_unit_test(a_failed_write_removes_plain_files_only),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
