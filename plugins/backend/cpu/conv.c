@@ -1,0 +1,426 @@
+/* conv2d and its gradients: the micro-batch is cut into units of samples that run as parallel tasks, each
+ * through a oneDNN primitive made for one thread. A unit's size follows from the shape and the grain, never
+ * from the micro-batch or the thread count, so those do not change the results.
+ *
+ * Weights are kept plain and brought into the primitive's order at every run. Their gradient is brought
+ * into that order too, takes the units' parts one after another in the order of the samples, and goes back:
+ *     dw = ((dw + unit 0) + unit 1) + ...
+ * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
+ * range of elements.
+ *
+ * Workspace: weights in the primitive's order | a wave's parts of dw and dbias | for each thread: scratch,
+ * copies of a unit of x and y where the primitive wants another order. */
+#include <stdlib.h>
+
+#include "conv.h"
+
+enum {
+  GRAIN_DEFAULT = 16,   /* samples, where the program leaves it to us */
+  WAVE_MAX = 16,        /* units whose parts are kept at once, or one a thread if those are more */
+  ADD_PIECE = 4096,     /* elements of dw that a task adds up */
+  ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */
+};
+#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, read anew by each unit, are larger */
+
+/* The memory objects of one thread for one primitive; pointers are set at every run. */
+typedef struct memories {
+  dnnl_memory_t x_outer, x_inner, y_outer, y_inner, w_outer, w_inner, bias, scratch;
+  dnnl_memory_t reorder_scratch[6];
+} memories;
+
+typedef struct conv_state {
+  int64_t kind;
+  int64_t units; /* of unit_samples each, and one more of tail_samples if that is not 0 */
+  int64_t unit_samples, tail_samples;
+  cpu_conv *unit, *tail;                       /* the same if all units are alike */
+  int64_t wave;                                /* units whose parts fit the workspace */
+  uint64_t parts_at, part_bytes, part_bias_at; /* dw, then dbias */
+  uint64_t threads_at, thread_bytes, x_copy_at, y_copy_at;
+  int32_t threads;
+  memories *mem; /* [threads][2]: of unit and tail */
+} conv_state;
+
+/* One run. */
+typedef struct conv_run {
+  cpu_backend *backend;
+  const conv_state *state;
+  char *workspace;
+  float *x, *y; /* or their gradients */
+  float *w;     /* in the primitive's order; for the gradient, the sum so far */
+  float *bias;
+  int64_t first_unit; /* of the wave */
+  int64_t wave_units;
+  atomic_int failed; /* the first dnnl_status_t that was not success */
+} conv_run;
+
+static int64_t conv_kind(const brim_node *node)
+{
+  if (node->out_count == 2) return CONV_GRAD_WEIGHT;
+  return node->in_count == 2 ? CONV_GRAD_INPUT : CONV_FORWARD;
+}
+
+static int64_t unit_of(const cpu_conv_key *k, int64_t grain)
+{
+  if (grain <= 0) grain = GRAIN_DEFAULT;
+  const int64_t weights = k->out_channels * k->channels * k->kernel[0] * k->kernel[1];
+  if (k->kind != CONV_GRAD_WEIGHT && 2 * weights * k->out_height * k->out_width >= ALONE_FLOPS &&
+      weights * (int64_t)sizeof(float) <= ALONE_WEIGHT_BYTES)
+    return 1;
+  return grain % 2 == 0 ? grain / 2 : grain;
+}
+
+static void describe(const brim_node *node, int64_t kind, cpu_conv_key *k)
+{
+  const brim_tensor *x = kind == CONV_GRAD_INPUT ? node->out[0] : node->in[0];
+  const brim_tensor *w = kind == CONV_GRAD_WEIGHT ? node->out[0] : node->in[1];
+  const brim_tensor *y = kind == CONV_FORWARD ? node->out[0] : kind == CONV_GRAD_INPUT ? node->in[0] : node->in[1];
+  const brim_conv2d_attr *attr = &node->attr.conv2d;
+  memset(k, 0, sizeof *k);
+  k->kind = kind;
+  k->channels = x->shape.dim[1];
+  k->height = x->shape.dim[2];
+  k->width = x->shape.dim[3];
+  k->out_channels = w->shape.dim[0];
+  k->out_height = y->shape.dim[2];
+  k->out_width = y->shape.dim[3];
+  for (int i = 0; i < 2; i++) {
+    k->kernel[i] = attr->kernel[i];
+    k->stride[i] = attr->stride[i];
+    k->padding[i] = attr->padding[i];
+  }
+  k->x_block = kind == CONV_GRAD_INPUT ? 0 : x->channel_block;
+  k->y_block = kind == CONV_FORWARD ? 0 : y->channel_block;
+}
+
+static uint64_t bytes_of(const dnnl_memory_desc_t *md)
+{
+  return cpu_aligned(dnnl_memory_desc_get_size(md));
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
+}
+
+static uint64_t copy_bytes(const conv_state *s, bool of_x)
+{
+  uint64_t bytes = 0;
+  const cpu_conv *convs[] = {s->unit, s->tail};
+  for (int i = 0; i < 2; i++) {
+    const cpu_conv_side *side = of_x ? &convs[i]->x : &convs[i]->y;
+    if (side->copied) bytes = larger(bytes, bytes_of(&side->inner));
+  }
+  return bytes;
+}
+
+/* Where everything lies in the workspace; its size. */
+static uint64_t lay_out(conv_state *s)
+{
+  uint64_t at = s->unit->w.copied ? bytes_of(&s->unit->w.inner) : 0;
+  s->parts_at = at;
+  if (s->kind == CONV_GRAD_WEIGHT) {
+    s->part_bias_at = bytes_of(&s->unit->w.inner);
+    s->part_bytes = s->part_bias_at + bytes_of(&s->unit->bias);
+    s->wave = cpu_min(s->units + (s->tail_samples > 0), cpu_max(WAVE_MAX, s->threads));
+    at += (uint64_t)s->wave * s->part_bytes;
+  }
+  s->threads_at = at;
+  s->x_copy_at = cpu_aligned(larger(s->unit->scratch_bytes, s->tail->scratch_bytes));
+  s->y_copy_at = s->x_copy_at + copy_bytes(s, true);
+  s->thread_bytes = s->y_copy_at + copy_bytes(s, false);
+  return at + (uint64_t)s->threads * s->thread_bytes;
+}
+
+static brim_status plan(cpu_backend *b, const brim_program_info *program, const brim_node *node, conv_state *s)
+{
+  cpu_conv_key key;
+  s->kind = conv_kind(node);
+  s->threads = b->threads;
+  describe(node, s->kind, &key);
+  s->unit_samples = cpu_min(unit_of(&key, program->grain), program->batch);
+  s->units = program->batch / s->unit_samples;
+  s->tail_samples = program->batch % s->unit_samples;
+  key.samples = s->unit_samples;
+  BRIM_TRY(cpu_conv_get(b, &key, &s->unit));
+  s->tail = s->unit;
+  if (s->tail_samples == 0) return BRIM_OK;
+  key.samples = s->tail_samples;
+  key.x_block = s->unit->x_block;
+  key.y_block = s->unit->y_block;
+  key.like = s->unit;
+  return cpu_conv_get(b, &key, &s->tail);
+}
+
+CPU_PREPARE(cpu_conv2d_prepare)
+{
+  cpu_backend *b = self;
+  cpu_pool_single_openmp();
+  if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
+  conv_state *s = calloc(1, sizeof *s);
+  if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
+  const brim_status status = plan(b, program, node, s);
+  if (status != BRIM_OK) {
+    free(s);
+    return brim_fail_add(status, "while planning %s '%s'", node->op, node->name);
+  }
+  if (s->kind == CONV_FORWARD) cpu_layout_set(node->out[0], s->unit->y_block);
+  if (s->kind == CONV_GRAD_INPUT) cpu_layout_set(node->out[0], s->unit->x_block);
+  need->workspace_bytes = lay_out(s);
+  need->no_inplace = 1;
+  *state = s;
+  return BRIM_OK;
+}
+
+static brim_status make_memory(cpu_backend *b, dnnl_memory_t *memory, const dnnl_memory_desc_t *md)
+{
+  const dnnl_status_t status = dnnl_memory_create(memory, md, b->engine, DNNL_MEMORY_NONE);
+  return status == dnnl_success ? BRIM_OK : cpu_conv_failed(status, "describing memory");
+}
+
+static brim_status make_reorder_scratch(cpu_backend *b, memories *m, const cpu_conv *c)
+{
+  const dnnl_primitive_desc_t pds[6] = {c->x.to_inner_pd, c->x.to_outer_pd, c->y.to_inner_pd,
+                                        c->y.to_outer_pd, c->w.to_inner_pd, c->w.to_outer_pd};
+  for (int i = 0; i < 6; i++)
+    if (pds[i])
+      BRIM_TRY(
+          make_memory(b, &m->reorder_scratch[i], dnnl_primitive_desc_query_md(pds[i], dnnl_query_scratchpad_md, 0)));
+  return BRIM_OK;
+}
+
+static brim_status make_memories(cpu_backend *b, memories *m, const cpu_conv *c)
+{
+  BRIM_TRY(make_memory(b, &m->x_outer, &c->x.outer));
+  BRIM_TRY(make_memory(b, &m->x_inner, &c->x.inner));
+  BRIM_TRY(make_memory(b, &m->y_outer, &c->y.outer));
+  BRIM_TRY(make_memory(b, &m->y_inner, &c->y.inner));
+  BRIM_TRY(make_memory(b, &m->w_outer, &c->w.outer));
+  BRIM_TRY(make_memory(b, &m->w_inner, &c->w.inner));
+  BRIM_TRY(make_memory(b, &m->bias, &c->bias));
+  BRIM_TRY(make_memory(b, &m->scratch, &c->scratch));
+  return make_reorder_scratch(b, m, c);
+}
+
+brim_status cpu_conv2d_realize(void *self, const brim_node *node, void *state)
+{
+  cpu_backend *b = self;
+  conv_state *s = state;
+  if (s->mem) return BRIM_OK;
+  cpu_pool_single_openmp();
+  BRIM_TRY(cpu_conv_realize(s->unit));
+  BRIM_TRY(cpu_conv_realize(s->tail));
+  s->mem = calloc((size_t)s->threads * 2, sizeof *s->mem);
+  if (!s->mem) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
+  for (int32_t t = 0; t < s->threads; t++) {
+    BRIM_TRY(make_memories(b, &s->mem[2 * t], s->unit));
+    if (s->tail != s->unit) BRIM_TRY(make_memories(b, &s->mem[2 * t + 1], s->tail));
+  }
+  return BRIM_OK;
+}
+
+static void free_memories(memories *m)
+{
+  dnnl_memory_t *const all[] = {&m->x_outer, &m->x_inner, &m->y_outer, &m->y_inner,
+                                &m->w_outer, &m->w_inner, &m->bias,    &m->scratch};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) dnnl_memory_destroy(*all[i]);
+  for (int i = 0; i < 6; i++) dnnl_memory_destroy(m->reorder_scratch[i]);
+}
+
+void cpu_conv2d_release(void *self, void *state)
+{
+  (void)self;
+  conv_state *s = state;
+  if (!s) return;
+  for (int32_t i = 0; s->mem && i < 2 * s->threads; i++) free_memories(&s->mem[i]);
+  free(s->mem);
+  free(s);
+}
+
+/* Setting a handle fills the padding of what it points to: only ever before there is anything in it. */
+static dnnl_status_t point(dnnl_memory_t memory, const void *to)
+{
+  void *now = NULL;
+  const dnnl_status_t status = dnnl_memory_get_data_handle(memory, &now);
+  if (status != dnnl_success || now == to) return status;
+  union {
+    const void *given;
+    void *wanted;
+  } handle = {.given = to}; /* oneDNN's inputs are not const */
+  return dnnl_memory_set_data_handle(memory, handle.wanted);
+}
+
+static dnnl_status_t reorder(dnnl_primitive_t primitive, dnnl_stream_t stream, dnnl_memory_t from, dnnl_memory_t to,
+                             dnnl_memory_t scratch, void *scratch_at)
+{
+  const dnnl_status_t status = point(scratch, scratch_at);
+  if (status != dnnl_success) return status;
+  const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
+  return dnnl_primitive_execute(primitive, stream, 3, args);
+}
+
+/* What one unit works with. */
+typedef struct unit_run {
+  const conv_run *run;
+  const cpu_conv *conv;
+  memories *m;
+  dnnl_stream_t stream;
+  char *scratch; /* the thread's part of the workspace */
+} unit_run;
+
+/* Points a side at its unit, and brings an input into the primitive's order; the memory to give it. */
+static dnnl_status_t bind_side(const unit_run *u, bool is_x, bool is_input, const float *values, dnnl_memory_t *out)
+{
+  const cpu_conv_side *side = is_x ? &u->conv->x : &u->conv->y;
+  const conv_state *s = u->run->state;
+  const dnnl_memory_t outer = is_x ? u->m->x_outer : u->m->y_outer, inner = is_x ? u->m->x_inner : u->m->y_inner;
+  dnnl_status_t status = point(outer, values);
+  *out = outer;
+  if (status != dnnl_success || !side->copied) return status;
+  *out = inner;
+  status = point(inner, u->scratch + (is_x ? s->x_copy_at : s->y_copy_at));
+  if (status != dnnl_success || !is_input) return status;
+  return reorder(side->to_inner, u->stream, outer, inner, u->m->reorder_scratch[is_x ? 0 : 2], u->scratch);
+}
+
+static dnnl_status_t execute(const unit_run *u, const float *x, const float *y, const float *w, const float *bias)
+{
+  const int64_t kind = u->run->state->kind;
+  dnnl_memory_t mx = NULL, my = NULL;
+  dnnl_status_t status = point(u->m->w_inner, w);
+  if (status == dnnl_success) status = point(u->m->bias, bias);
+  if (status == dnnl_success) status = bind_side(u, true, kind != CONV_GRAD_INPUT, x, &mx);
+  if (status == dnnl_success) status = bind_side(u, false, kind != CONV_FORWARD, y, &my);
+  if (status == dnnl_success) status = point(u->m->scratch, u->scratch);
+  if (status != dnnl_success) return status;
+
+  const dnnl_exec_arg_t args[][5] = {[CONV_FORWARD] = {{DNNL_ARG_SRC, mx},
+                                                       {DNNL_ARG_DST, my},
+                                                       {DNNL_ARG_WEIGHTS, u->m->w_inner},
+                                                       {DNNL_ARG_SCRATCHPAD, u->m->scratch},
+                                                       {DNNL_ARG_BIAS, u->m->bias}},
+                                     [CONV_GRAD_INPUT] = {{DNNL_ARG_DIFF_SRC, mx},
+                                                          {DNNL_ARG_DIFF_DST, my},
+                                                          {DNNL_ARG_WEIGHTS, u->m->w_inner},
+                                                          {DNNL_ARG_SCRATCHPAD, u->m->scratch}},
+                                     [CONV_GRAD_WEIGHT] = {{DNNL_ARG_SRC, mx},
+                                                           {DNNL_ARG_DIFF_DST, my},
+                                                           {DNNL_ARG_DIFF_WEIGHTS, u->m->w_inner},
+                                                           {DNNL_ARG_SCRATCHPAD, u->m->scratch},
+                                                           {DNNL_ARG_DIFF_BIAS, u->m->bias}}};
+  status = dnnl_primitive_execute(u->conv->primitive, u->stream, kind == CONV_GRAD_INPUT ? 4 : 5, args[kind]);
+  if (status == dnnl_success && kind == CONV_FORWARD && u->conv->y.copied)
+    status = reorder(u->conv->y.to_outer, u->stream, my, u->m->y_outer, u->m->reorder_scratch[3], u->scratch);
+  if (status == dnnl_success && kind == CONV_GRAD_INPUT && u->conv->x.copied)
+    status = reorder(u->conv->x.to_outer, u->stream, mx, u->m->x_outer, u->m->reorder_scratch[1], u->scratch);
+  return status;
+}
+
+static void run_unit(void *arg, int64_t task, int32_t thread)
+{
+  conv_run *r = arg;
+  const conv_state *s = r->state;
+  const int64_t number = r->first_unit + task;
+  const bool is_tail = number >= s->units;
+  const unit_run u = {.run = r,
+                      .conv = is_tail ? s->tail : s->unit,
+                      .m = &s->mem[2 * thread + is_tail],
+                      .stream = r->backend->streams[thread],
+                      .scratch = r->workspace + s->threads_at + (uint64_t)thread * s->thread_bytes};
+  const cpu_conv_key *k = &u.conv->key;
+  const int64_t sample = number * s->unit_samples;
+  const float *x = r->x + sample * k->channels * k->height * k->width;
+  const float *y = r->y + sample * k->out_channels * k->out_height * k->out_width;
+  const char *part = r->workspace + s->parts_at + (uint64_t)task * s->part_bytes;
+  const float *w = r->w, *bias = r->bias;
+  if (s->kind == CONV_GRAD_WEIGHT) {
+    w = (const float *)(const void *)part;
+    bias = (const float *)(const void *)(part + s->part_bias_at);
+  }
+  const dnnl_status_t status = execute(&u, x, y, w, bias);
+  int none = dnnl_success;
+  if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
+}
+
+/* The weights between their own order and the primitive's, which is in the workspace. */
+static brim_status reorder_weights(const conv_run *r, bool inward, const float *plain)
+{
+  const cpu_conv *c = r->state->unit;
+  memories *m = r->state->mem;
+  char *scratch = r->workspace + r->state->threads_at;
+  dnnl_status_t status = point(m->w_outer, plain);
+  if (status == dnnl_success) status = point(m->w_inner, r->w);
+  if (status == dnnl_success)
+    status =
+        inward ? reorder(c->w.to_inner, r->backend->streams[0], m->w_outer, m->w_inner, m->reorder_scratch[4], scratch)
+               : reorder(c->w.to_outer, r->backend->streams[0], m->w_inner, m->w_outer, m->reorder_scratch[5], scratch);
+  return status == dnnl_success ? BRIM_OK : cpu_conv_failed(status, "reordering weights");
+}
+
+static brim_status outcome(conv_run *r)
+{
+  const int failed = atomic_load(&r->failed);
+  return failed == dnnl_success ? BRIM_OK : cpu_conv_failed((dnnl_status_t)failed, "running a convolution");
+}
+
+CPU_RUN(cpu_conv2d_run)
+{
+  const conv_state *s = launch->state;
+  const bool forward = s->kind == CONV_FORWARD;
+  conv_run r = {.backend = self, .state = s, .workspace = launch->workspace};
+  r.x = forward ? launch->in[0] : launch->out[0];
+  r.y = forward ? launch->out[0] : launch->in[0];
+  r.bias = forward ? launch->in[2] : NULL;
+  r.w = launch->in[1];
+  cpu_pool_single_openmp();
+  if (s->unit->w.copied) {
+    r.w = launch->workspace;
+    BRIM_TRY(reorder_weights(&r, true, launch->in[1]));
+  }
+  cpu_pool_run(r.backend->pool, s->units + (s->tail_samples > 0), run_unit, &r);
+  return outcome(&r);
+}
+
+/* Adds all parts of the wave to one piece of dw, in order; the task after the last piece, to dbias. */
+static void add_parts(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const conv_run *r = arg;
+  const conv_state *s = r->state;
+  const cpu_simd *simd = r->backend->simd;
+  const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
+  const int64_t at = task * ADD_PIECE;
+  const bool is_bias = at >= count;
+  float *sum = is_bias ? r->bias : r->w + at;
+  const int64_t length = is_bias ? s->unit->key.out_channels : cpu_min(ADD_PIECE, count - at);
+  for (int64_t i = 0; i < r->wave_units; i++) {
+    const char *part = r->workspace + s->parts_at + (uint64_t)i * s->part_bytes;
+    const char *from = is_bias ? part + s->part_bias_at : part + (uint64_t)at * sizeof(float);
+    simd->add(sum, (const float *)(const void *)from, sum, length);
+  }
+}
+
+CPU_RUN(cpu_conv2d_grad_weight_run)
+{
+  const conv_state *s = launch->state;
+  conv_run r = {.backend = self,
+                .state = s,
+                .workspace = launch->workspace,
+                .x = launch->in[0],
+                .y = launch->in[1],
+                .w = launch->out[0],
+                .bias = launch->out[1]};
+  const int64_t units = s->units + (s->tail_samples > 0);
+  const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
+  cpu_pool_single_openmp();
+  if (s->unit->w.copied) {
+    r.w = launch->workspace;
+    BRIM_TRY(reorder_weights(&r, true, launch->out[0]));
+  }
+  for (r.first_unit = 0; r.first_unit < units; r.first_unit += r.wave_units) {
+    r.wave_units = cpu_min(s->wave, units - r.first_unit);
+    cpu_pool_run(r.backend->pool, r.wave_units, run_unit, &r);
+    BRIM_TRY(outcome(&r));
+    cpu_pool_run(r.backend->pool, cpu_divide_up(count, ADD_PIECE) + 1, add_parts, &r);
+  }
+  return s->unit->w.copied ? reorder_weights(&r, false, launch->out[0]) : BRIM_OK;
+}

@@ -1,0 +1,45 @@
+/* Convolution primitives: what conv_primitive.c finds for a shape and conv.c runs. */
+#ifndef CPU_CONV_H
+#define CPU_CONV_H
+#include "cpu.h"
+
+enum cpu_conv_kind { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT };
+
+/* One side of a convolution in two descriptions: as the tensor lies in memory, and as the primitive wants
+ * it. If they differ, a reorder goes through a copy in the workspace. */
+typedef struct cpu_conv_side {
+  dnnl_memory_desc_t outer, inner;
+  bool copied;
+  dnnl_primitive_desc_t to_inner_pd, to_outer_pd; /* NULL: not needed */
+  dnnl_primitive_t to_inner, to_outer;
+} cpu_conv_side;
+
+/* What decides on a primitive. Compared as bytes: cleared before it is filled. */
+typedef struct cpu_conv_key {
+  int64_t kind; /* enum cpu_conv_kind */
+  int64_t samples, channels, height, width, out_channels, out_height, out_width;
+  dnnl_dims_t kernel, stride, padding; /* of two */
+  int64_t x_block, y_block;            /* channel blocks; 0: the primitive chooses */
+  const struct cpu_conv *like;         /* weights in the order that this one has them; NULL: free */
+} cpu_conv_key;
+
+typedef struct cpu_conv {
+  struct cpu_conv *next;
+  cpu_conv_key key;
+  int64_t x_block, y_block; /* as chosen; x is also the gradient of x, and so on */
+  dnnl_primitive_desc_t pd;
+  dnnl_primitive_t primitive;
+  cpu_conv_side x, y, w;
+  dnnl_memory_desc_t bias;
+  dnnl_memory_desc_t scratch; /* of pd */
+  uint64_t scratch_bytes;     /* of pd and the reorders */
+} cpu_conv;
+
+/* [plan] Finds or adds the primitive of a shape; it lives as long as the backend. */
+brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out);
+/* [init] Compiles what cpu_conv_get() described; again: nothing. */
+brim_status cpu_conv_realize(cpu_conv *c);
+void cpu_conv_free_all(cpu_backend *b);
+brim_status cpu_conv_failed(dnnl_status_t status, const char *what);
+
+#endif

@@ -1,0 +1,270 @@
+/* Which of oneDNN's convolutions serves a shape, and in which orders of memory.
+ *
+ * Several pairs of orders are tried for x and y, the best first; the first for which oneDNN has one of its
+ * compiled (JIT) convolutions wins, else the first that it does by a matrix product, else its plain loops. A
+ * side that is free takes the order that the primitive likes, if it needs no padding; a side that is given
+ * is copied if the primitive wants it otherwise.
+ *
+ * A search takes some tens of microseconds; results are kept by shape, for all programs. */
+#include <stdlib.h>
+
+#include "conv.h"
+
+brim_status cpu_conv_failed(dnnl_status_t status, const char *what)
+{
+  if (status == dnnl_out_of_memory) return brim_fail(BRIM_ENOMEM_HOST, "oneDNN: %s: no memory", what);
+  return brim_fail(BRIM_EDEVICE, "oneDNN: %s failed with status %d", what, (int)status);
+}
+
+#define TRY_DNNL(call, what)                                                                                           \
+  do {                                                                                                                 \
+    const dnnl_status_t dnnl_try_status = (call);                                                                      \
+    if (dnnl_try_status != dnnl_success) return cpu_conv_failed(dnnl_try_status, what);                                \
+  } while (0)
+
+enum { ORDER_PLAIN = 1, ORDER_ANY = 0, ORDER_LAST = -1, ORDER_GIVEN = -2 };
+
+static dnnl_format_tag_t tag_of(int64_t channel_block)
+{
+  if (channel_block == ORDER_ANY) return dnnl_format_tag_any;
+  if (channel_block == 16) return dnnl_nChw16c;
+  if (channel_block == 8) return dnnl_nChw8c;
+  return channel_block == 1 ? dnnl_nchw : dnnl_nhwc;
+}
+
+static bool describe_activation(dnnl_memory_desc_t *md, int64_t n, int64_t c, int64_t h, int64_t w, int64_t block)
+{
+  const dnnl_dims_t dims = {n, c, h, w};
+  return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag_of(block)) == dnnl_success;
+}
+
+/* The channel block that describes `md`, or 0 if there is none (padding, or an order of its own). */
+static int64_t block_of(const dnnl_memory_desc_t *md)
+{
+  const int64_t channels = md->dims[1];
+  const int64_t candidates[] = {16, 8, channels, 1};
+  for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
+    dnnl_memory_desc_t like;
+    if (channels % candidates[i] != 0) continue;
+    if (!describe_activation(&like, md->dims[0], channels, md->dims[2], md->dims[3], candidates[i])) continue;
+    if (dnnl_memory_desc_equal(&like, md)) return candidates[i];
+  }
+  return 0;
+}
+
+typedef struct candidate {
+  dnnl_primitive_desc_t pd;
+  int rank; /* 2 compiled, 1 by matrix product, 0 plain loops, -1 none */
+} candidate;
+
+static int rank_of(const_dnnl_primitive_desc_t pd)
+{
+  const char *name = "";
+  if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success) return 0;
+  if (strncmp(name, "ref", 3) == 0 || strncmp(name, "simple", 6) == 0) return 0;
+  return strstr(name, "gemm") && !strstr(name, "brgemm") ? 1 : 2;
+}
+
+static dnnl_status_t make_attr(dnnl_primitive_attr_t *attr)
+{
+  const dnnl_status_t status = dnnl_primitive_attr_create(attr);
+  return status == dnnl_success ? dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user) : status;
+}
+
+/* hint: for a gradient, the descriptor of the forward pass. Padding on the right is what is left over, less
+ * than 0 where the stride leaves some of x unread. */
+static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind, const dnnl_memory_desc_t md[4],
+                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+{
+  const dnnl_memory_desc_t *x = &md[0], *w = &md[1], *bias = &md[2], *y = &md[3];
+  const int64_t in[2] = {k->height, k->width}, out[2] = {k->out_height, k->out_width};
+  dnnl_dims_t pad_right = {0};
+  for (int i = 0; i < 2; i++) pad_right[i] = (out[i] - 1) * k->stride[i] + k->kernel[i] - in[i] - k->padding[i];
+  dnnl_convolution_desc_t desc;
+  dnnl_status_t status;
+  if (kind == CONV_FORWARD)
+    status = dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, x, w, bias, y,
+                                                k->stride, k->padding, pad_right);
+  else if (kind == CONV_GRAD_INPUT)
+    status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, x, w, y, k->stride, k->padding,
+                                                      pad_right);
+  else
+    status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, x, w, bias, y, k->stride,
+                                                         k->padding, pad_right);
+  dnnl_primitive_attr_t attr = NULL;
+  if (status == dnnl_success) status = make_attr(&attr);
+  if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint);
+  dnnl_primitive_attr_destroy(attr);
+  return status;
+}
+
+static candidate try_orders(cpu_backend *b, const cpu_conv_key *k, int64_t x_block, int64_t y_block)
+{
+  candidate c = {.rank = -1};
+  const dnnl_dims_t wd = {k->out_channels, k->channels, k->kernel[0], k->kernel[1]}, bd = {k->out_channels};
+  dnnl_memory_desc_t md[4]; /* x, weights, bias, y */
+  if (!describe_activation(&md[0], k->samples, k->channels, k->height, k->width, x_block)) return c;
+  if (!describe_activation(&md[3], k->samples, k->out_channels, k->out_height, k->out_width, y_block)) return c;
+  dnnl_memory_desc_init_by_tag(&md[1], 4, wd, dnnl_f32, dnnl_format_tag_any);
+  if (k->like) md[1] = k->like->w.inner;
+  dnnl_memory_desc_init_by_tag(&md[2], 1, bd, dnnl_f32, dnnl_a);
+
+  dnnl_primitive_desc_t hint = NULL;
+  if (k->kind != CONV_FORWARD) {
+    dnnl_memory_desc_t free_md[4] = {md[0], md[1], md[2], md[3]};
+    dnnl_memory_desc_init_by_tag(&free_md[1], 4, wd, dnnl_f32, dnnl_format_tag_any);
+    if (make_pd(b, k, CONV_FORWARD, free_md, NULL, &hint) != dnnl_success) return c;
+  }
+  if (make_pd(b, k, k->kind, md, hint, &c.pd) == dnnl_success) c.rank = rank_of(c.pd);
+  dnnl_primitive_desc_destroy(hint);
+  return c;
+}
+
+/* In the order of preference: nothing copied; channels last on a side that is free, or copied; all as oneDNN
+ * likes; all plain, which it does by matrix products. */
+static candidate choose(cpu_backend *b, const cpu_conv_key *k)
+{
+  static const int8_t orders[][2] = {{ORDER_GIVEN, ORDER_GIVEN}, {ORDER_GIVEN, ORDER_LAST}, {ORDER_LAST, ORDER_GIVEN},
+                                     {ORDER_LAST, ORDER_LAST},   {ORDER_ANY, ORDER_ANY},    {ORDER_PLAIN, ORDER_PLAIN}};
+  candidate best = {.rank = -1};
+  for (size_t i = 0; i < sizeof orders / sizeof orders[0] && best.rank < 2; i++) {
+    int64_t block[2] = {orders[i][0], orders[i][1]};
+    if (block[0] == ORDER_GIVEN) block[0] = k->x_block; /* 0, free, is ORDER_ANY */
+    if (block[1] == ORDER_GIVEN) block[1] = k->y_block;
+    if (block[0] == ORDER_LAST) block[0] = k->channels;
+    if (block[1] == ORDER_LAST) block[1] = k->out_channels;
+    const candidate c = try_orders(b, k, block[0], block[1]);
+    if (c.rank > best.rank) {
+      dnnl_primitive_desc_destroy(best.pd);
+      best = c;
+    } else {
+      dnnl_primitive_desc_destroy(c.pd);
+    }
+  }
+  return best;
+}
+
+static dnnl_status_t make_reorder(cpu_backend *b, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                                  dnnl_primitive_desc_t *pd)
+{
+  dnnl_primitive_attr_t attr = NULL;
+  dnnl_status_t status = make_attr(&attr);
+  if (status == dnnl_success) status = dnnl_reorder_primitive_desc_create(pd, from, b->engine, to, b->engine, attr);
+  dnnl_primitive_attr_destroy(attr);
+  return status;
+}
+
+static uint64_t scratch_of(const_dnnl_primitive_desc_t pd)
+{
+  return pd ? dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0)) : 0;
+}
+
+/* Fills a side whose inner description is known: the outer one, and the reorders between them. */
+static brim_status join_side(cpu_backend *b, cpu_conv *c, cpu_conv_side *side, bool in, bool out)
+{
+  side->copied = !dnnl_memory_desc_equal(&side->outer, &side->inner);
+  if (!side->copied) return BRIM_OK;
+  if (in) TRY_DNNL(make_reorder(b, &side->outer, &side->inner, &side->to_inner_pd), "planning a reorder");
+  if (out) TRY_DNNL(make_reorder(b, &side->inner, &side->outer, &side->to_outer_pd), "planning a reorder");
+  const uint64_t bytes[] = {scratch_of(side->to_inner_pd), scratch_of(side->to_outer_pd)};
+  for (int i = 0; i < 2; i++)
+    if (bytes[i] > c->scratch_bytes) c->scratch_bytes = bytes[i];
+  return BRIM_OK;
+}
+
+static brim_status fill(cpu_backend *b, cpu_conv *c)
+{
+  const cpu_conv_key *k = &c->key;
+  const candidate chosen = choose(b, k);
+  if (chosen.rank < 0) return cpu_conv_failed(dnnl_unimplemented, "planning a convolution");
+  c->pd = chosen.pd;
+  static const dnnl_query_t query[][3] = {
+      [CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_dst_md, dnnl_query_weights_md},
+      [CONV_GRAD_INPUT] = {dnnl_query_diff_src_md, dnnl_query_diff_dst_md, dnnl_query_weights_md},
+      [CONV_GRAD_WEIGHT] = {dnnl_query_src_md, dnnl_query_diff_dst_md, dnnl_query_diff_weights_md}};
+  c->x.inner = *dnnl_primitive_desc_query_md(c->pd, query[k->kind][0], 0);
+  c->y.inner = *dnnl_primitive_desc_query_md(c->pd, query[k->kind][1], 0);
+  c->w.inner = *dnnl_primitive_desc_query_md(c->pd, query[k->kind][2], 0);
+  c->scratch = *dnnl_primitive_desc_query_md(c->pd, dnnl_query_scratchpad_md, 0);
+  c->scratch_bytes = dnnl_memory_desc_get_size(&c->scratch);
+
+  c->x_block = k->x_block ? k->x_block : block_of(&c->x.inner);
+  c->y_block = k->y_block ? k->y_block : block_of(&c->y.inner);
+  if (c->x_block == 0) c->x_block = k->channels;
+  if (c->y_block == 0) c->y_block = k->out_channels;
+  describe_activation(&c->x.outer, k->samples, k->channels, k->height, k->width, c->x_block);
+  describe_activation(&c->y.outer, k->samples, k->out_channels, k->out_height, k->out_width, c->y_block);
+  const dnnl_dims_t wd = {k->out_channels, k->channels, k->kernel[0], k->kernel[1]}, bd = {k->out_channels};
+  TRY_DNNL(dnnl_memory_desc_init_by_tag(&c->w.outer, 4, wd, dnnl_f32, dnnl_oihw), "describing weights");
+  TRY_DNNL(dnnl_memory_desc_init_by_tag(&c->bias, 1, bd, dnnl_f32, dnnl_a), "describing a bias");
+
+  const bool x_out = k->kind == CONV_GRAD_INPUT, y_out = k->kind == CONV_FORWARD;
+  BRIM_TRY(join_side(b, c, &c->x, !x_out, x_out));
+  BRIM_TRY(join_side(b, c, &c->y, !y_out, y_out));
+  return join_side(b, c, &c->w, true, k->kind == CONV_GRAD_WEIGHT);
+}
+
+static void free_side(cpu_conv_side *side)
+{
+  dnnl_primitive_destroy(side->to_inner);
+  dnnl_primitive_destroy(side->to_outer);
+  dnnl_primitive_desc_destroy(side->to_inner_pd);
+  dnnl_primitive_desc_destroy(side->to_outer_pd);
+}
+
+static void free_conv(cpu_conv *c)
+{
+  free_side(&c->x);
+  free_side(&c->y);
+  free_side(&c->w);
+  dnnl_primitive_destroy(c->primitive);
+  dnnl_primitive_desc_destroy(c->pd);
+  free(c);
+}
+
+brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out)
+{
+  for (cpu_conv *c = b->convs; c; c = c->next)
+    if (memcmp(&c->key, key, sizeof *key) == 0) {
+      *out = c;
+      return BRIM_OK;
+    }
+  cpu_conv *c = calloc(1, sizeof *c);
+  if (!c) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a convolution");
+  c->key = *key;
+  const brim_status status = fill(b, c);
+  if (status != BRIM_OK) {
+    free_conv(c);
+    return status;
+  }
+  c->next = b->convs;
+  b->convs = c;
+  *out = c;
+  return BRIM_OK;
+}
+
+static brim_status realize(dnnl_primitive_desc_t pd, dnnl_primitive_t *primitive)
+{
+  if (!pd || *primitive) return BRIM_OK;
+  TRY_DNNL(dnnl_primitive_create(primitive, pd), "compiling a convolution");
+  return BRIM_OK;
+}
+
+brim_status cpu_conv_realize(cpu_conv *c)
+{
+  cpu_conv_side *const sides[] = {&c->x, &c->y, &c->w};
+  for (int i = 0; i < 3; i++) {
+    BRIM_TRY(realize(sides[i]->to_inner_pd, &sides[i]->to_inner));
+    BRIM_TRY(realize(sides[i]->to_outer_pd, &sides[i]->to_outer));
+  }
+  return realize(c->pd, &c->primitive);
+}
+
+void cpu_conv_free_all(cpu_backend *b)
+{
+  while (b->convs) {
+    cpu_conv *next = b->convs->next;
+    free_conv(b->convs);
+    b->convs = next;
+  }
+}

@@ -1,0 +1,107 @@
+/* What the files of the cpu backend share. */
+#ifndef CPU_CPU_H
+#define CPU_CPU_H
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "brim/brim.h"
+#include "pool.h"
+#include "simd.h"
+
+typedef struct cpu_params {
+  int64_t threads;
+  uint64_t memory_mb;
+  int32_t isa;
+} cpu_params;
+
+struct cpu_conv;
+
+/* An instance. prepare, realize and release are called by one thread at a time, as is run. */
+typedef struct cpu_backend {
+  const cpu_params *params;
+  cpu_pool *pool;
+  int32_t threads;
+  const cpu_simd *simd;
+  int64_t block; /* channel block that oneDNN prefers on this processor: 8 or 16 */
+  dnnl_engine_t engine;
+  dnnl_stream_t *streams; /* one per thread */
+  struct cpu_conv *convs; /* every convolution primitive so far, by shape */
+  uint64_t placed_bytes;
+} cpu_backend;
+
+/* Scratch areas start at multiples of this, as tensors do. */
+#define CPU_ALIGNMENT 64
+static inline uint64_t cpu_aligned(uint64_t bytes)
+{
+  return (bytes + CPU_ALIGNMENT - 1) / CPU_ALIGNMENT * CPU_ALIGNMENT;
+}
+static inline int64_t cpu_min(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+static inline int64_t cpu_max(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+static inline int64_t cpu_divide_up(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
+
+/* device.c */
+brim_status cpu_device_describe(void *self, int device, brim_device_info *out);
+brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base);
+void cpu_device_unplace(void *self, void *base, uint64_t bytes);
+brim_status cpu_device_upload(void *self, void *to, const void *from, uint64_t bytes);
+brim_status cpu_device_download(void *self, void *to, const void *from, uint64_t bytes);
+brim_status cpu_device_zero(void *self, void *to, uint64_t bytes);
+brim_status cpu_device_synchronize(void *self);
+int32_t cpu_device_threads(void); /* how many this process may use */
+
+/* layout.c */
+/* Sets a rank-4 output's order in memory; other tensors stay plain. */
+void cpu_layout_set(brim_tensor *t, int64_t channel_block);
+/* Values of `shape` from one order in memory to another; from and to do not overlap. */
+void cpu_layout_convert(cpu_backend *b, const brim_shape *shape, const float *from, int64_t from_block, float *to,
+                        int64_t to_block);
+/* For kernels that take `t` in the order `channel_block`: the workspace this needs, and t's values in that
+ * order, in the workspace if they are not already. */
+uint64_t cpu_layout_bytes(const brim_tensor *t, int64_t channel_block);
+const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *values, int64_t channel_block,
+                           void *workspace);
+
+/* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
+#define CPU_PREPARE(name)                                                                                              \
+  brim_status name(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,        \
+                   void **state)
+#define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
+
+CPU_PREPARE(cpu_reshape_prepare);
+CPU_RUN(cpu_reshape_run);
+CPU_PREPARE(cpu_follow_prepare); /* outputs in the order of in[0] */
+CPU_PREPARE(cpu_binary_prepare); /* likewise, and in[1] is converted if it differs */
+CPU_RUN(cpu_relu_run);
+CPU_RUN(cpu_relu_grad_run);
+CPU_RUN(cpu_add_run);
+CPU_RUN(cpu_dropout_run);
+CPU_RUN(cpu_max_pool2d_run);
+CPU_PREPARE(cpu_max_pool2d_grad_prepare);
+CPU_RUN(cpu_max_pool2d_grad_run);
+CPU_PREPARE(cpu_linear_prepare);
+CPU_RUN(cpu_linear_run);
+CPU_RUN(cpu_linear_grad_input_run);
+CPU_RUN(cpu_linear_grad_weight_run);
+CPU_RUN(cpu_softmax_cross_entropy_run);
+CPU_RUN(cpu_softmax_cross_entropy_grad_run);
+CPU_RUN(cpu_classification_metrics_run);
+CPU_RUN(cpu_adamw_run);
+CPU_RUN(cpu_sgd_run);
+CPU_PREPARE(cpu_conv2d_prepare);
+brim_status cpu_conv2d_realize(void *self, const brim_node *node, void *state);
+CPU_RUN(cpu_conv2d_run);
+CPU_RUN(cpu_conv2d_grad_weight_run);
+void cpu_conv2d_release(void *self, void *state);
+
+#endif

@@ -1,0 +1,67 @@
+/* Dropout and its gradient, which are the same: multiply by the mask of brim/random.h. Numbers belong to
+ * logical coordinates, channels fastest, so the order in memory decides only how they are visited. */
+#include "cpu.h"
+
+enum { PIECE = 16384 }; /* elements a task, about */
+
+typedef struct mask {
+  const cpu_simd *simd;
+  brim_dropout_key key;
+  float scale; /* 1 / (1 - p) */
+  int64_t first_sample, samples, samples_per_task;
+  int64_t channels, pixels, block; /* [C/block][pixels][block]; other ranks: one pixel of block channels */
+  const float *x;
+  float *y;
+} mask;
+
+/* Planes of single channels: four share a block of numbers. */
+static void drop_planes(const mask *m, int64_t sample, const float *x, float *y)
+{
+  const int64_t groups = cpu_divide_up(m->channels, 4);
+  for (int64_t c = 0; c < m->channels; c += 4)
+    m->simd->dropout_planes(&m->key, m->scale, sample, c / 4, groups, x + c * m->pixels, y + c * m->pixels, m->pixels,
+                            cpu_min(4, m->channels - c), m->pixels);
+}
+
+static void drop_sample(const mask *m, int64_t sample, const float *x, float *y)
+{
+  const int64_t groups = cpu_divide_up(m->channels, 4), b = m->block;
+  if (b == 1 && m->pixels > 1) {
+    drop_planes(m, sample, x, y);
+  } else if (b % 4 == 0) {
+    for (int64_t c = 0; c < m->channels; c += b, x += b * m->pixels, y += b * m->pixels)
+      m->simd->dropout_run(&m->key, m->scale, sample, c / 4, b / 4, groups, x, y, b * m->pixels);
+  } else {
+    for (int64_t i = 0; i < m->pixels; i++, x += b, y += b)
+      m->simd->dropout_run(&m->key, m->scale, sample, i * groups, 1, 1, x, y, b);
+  }
+}
+
+static void drop_samples(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const mask *m = arg;
+  const int64_t count = m->channels * m->pixels, end = cpu_min((task + 1) * m->samples_per_task, m->samples);
+  for (int64_t n = task * m->samples_per_task; n < end; n++)
+    drop_sample(m, m->first_sample + n, m->x + n * count, m->y + n * count);
+}
+
+CPU_RUN(cpu_dropout_run)
+{
+  cpu_backend *b = self;
+  const brim_tensor *x = launch->node->in[0];
+  const brim_dropout_attr *attr = &launch->node->attr.dropout;
+  const int64_t count = brim_shape_count(&x->shape);
+  if (count == 0) return BRIM_OK;
+  mask m = {.simd = b->simd, .scale = (float)(1 / (1 - attr->p)), .x = launch->in[0], .y = launch->out[0]};
+  m.key = brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->p);
+  m.first_sample = launch->step->first_sample;
+  m.samples = x->shape.dim[0];
+  m.channels = x->shape.rank == 4 ? x->shape.dim[1] : count / m.samples;
+  m.pixels = count / m.samples / m.channels;
+  m.block = x->shape.rank == 4 ? x->channel_block : m.channels;
+  if (m.pixels == 1) m.block = m.channels; /* all orders are the same */
+  m.samples_per_task = cpu_max(1, PIECE / (count / m.samples));
+  cpu_pool_run(b->pool, cpu_divide_up(m.samples, m.samples_per_task), drop_samples, &m);
+  return BRIM_OK;
+}

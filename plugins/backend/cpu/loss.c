@@ -1,0 +1,109 @@
+/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are few and short beside the
+ * network, so exponentials are the mathematical library's, in double precision.
+ *
+ *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
+ *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale */
+#include <math.h>
+
+#include "cpu.h"
+
+typedef struct rows {
+  const float *logits;
+  const int32_t *label;
+  float *out;
+  int64_t samples, classes, per_task;
+  double scale;
+} rows;
+
+/* The first greatest value; a NaN beats every number. */
+static int64_t first_greatest(const float *value, int64_t count)
+{
+  int64_t best = 0;
+  for (int64_t k = 1; k < count; k++)
+    if (value[k] > value[best] || (isnan(value[k]) && !isnan(value[best]))) best = k;
+  return best;
+}
+
+static double log_sum_exp(const float *logits, int64_t count)
+{
+  const double greatest = logits[first_greatest(logits, count)];
+  double sum = 0;
+  for (int64_t k = 0; k < count; k++) sum += exp((double)logits[k] - greatest);
+  return greatest + log(sum);
+}
+
+static void loss_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
+    const float *logits = v->logits + n * v->classes;
+    v->out[n] = (float)(log_sum_exp(logits, v->classes) - (double)logits[v->label[n]]);
+  }
+}
+
+static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
+    const float *logits = v->logits + n * v->classes;
+    float *out = v->out + n * v->classes; /* may be the memory of logits */
+    const double whole = log_sum_exp(logits, v->classes);
+    for (int64_t k = 0; k < v->classes; k++)
+      out[k] = (float)((exp((double)logits[k] - whole) - (k == v->label[n])) * v->scale);
+  }
+}
+
+/* Labels come from outside, and are used as indices. */
+static brim_status check_labels(const int32_t *label, int64_t samples, int64_t classes)
+{
+  for (int64_t n = 0; n < samples; n++)
+    if (label[n] < 0 || label[n] >= classes)
+      return brim_fail(BRIM_EINVAL, "sample %lld of the micro-batch has label %d, but there are %lld classes",
+                       (long long)n, label[n], (long long)classes);
+  return BRIM_OK;
+}
+
+static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn)
+{
+  const brim_shape *shape = &launch->node->in[0]->shape;
+  rows v = {.logits = launch->in[0],
+            .label = launch->in[1],
+            .out = launch->out[0],
+            .samples = shape->dim[0],
+            .classes = shape->dim[1],
+            .scale = launch->step->loss_scale};
+  BRIM_TRY(check_labels(v.label, v.samples, v.classes));
+  v.per_task = cpu_max(1, 512 / v.classes);
+  cpu_pool_run(b->pool, cpu_divide_up(v.samples, v.per_task), fn, &v);
+  return BRIM_OK;
+}
+
+CPU_RUN(cpu_softmax_cross_entropy_run)
+{
+  return run_rows(self, launch, loss_rows);
+}
+
+CPU_RUN(cpu_softmax_cross_entropy_grad_run)
+{
+  return run_rows(self, launch, loss_rows_grad);
+}
+
+CPU_RUN(cpu_classification_metrics_run)
+{
+  (void)self;
+  const brim_shape *shape = &launch->node->in[1]->shape;
+  const float *loss = launch->in[0], *logits = launch->in[1];
+  const int32_t *label = launch->in[2];
+  double *metrics = launch->out[0];
+  const int64_t classes = shape->dim[1];
+  BRIM_TRY(check_labels(label, shape->dim[0], classes));
+  for (int64_t n = 0; n < shape->dim[0]; n++) {
+    const int64_t predicted = first_greatest(logits + n * classes, classes);
+    metrics[0] += (double)loss[n];
+    metrics[1] += predicted == label[n];
+    if (launch->node->attr.metrics.confusion) metrics[2 + label[n] * classes + predicted] += 1;
+  }
+  return BRIM_OK;
+}

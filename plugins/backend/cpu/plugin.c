@@ -1,0 +1,154 @@
+/* The `cpu` backend: fp32 on this host's processors. oneDNN computes convolutions, in orders of memory of its
+ * own choice that are kept between operations; the rest is this plugin's vector code, compiled for three
+ * instruction sets and chosen when an instance is made.
+ *
+ * Work is cut into pieces by shape and grain only, so neither the thread count nor the micro-batch
+ * (if it is a multiple of the grain) changes a bit of a result. */
+#include <stdlib.h>
+
+#include "conv.h"
+
+enum { ISA_AUTO, ISA_V2, ISA_V3, ISA_V4 };
+
+static const brim_param params[] = {
+    BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]", "threads to compute with; 0: all that this process may use"),
+    BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL, "most memory to use, in MiB; 0: what the host has"),
+    BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
+               "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor"),
+    BRIM_PARAMS_END};
+
+static const brim_kernel kernels[] = {
+    {.op = "conv2d", cpu_conv2d_prepare, cpu_conv2d_realize, cpu_conv2d_run, cpu_conv2d_release},
+    {.op = "conv2d_grad_input", cpu_conv2d_prepare, cpu_conv2d_realize, cpu_conv2d_run, cpu_conv2d_release},
+    {.op = "conv2d_grad_weight",
+     cpu_conv2d_prepare,
+     cpu_conv2d_realize,
+     cpu_conv2d_grad_weight_run,
+     cpu_conv2d_release},
+    {.op = "max_pool2d", .prepare = cpu_follow_prepare, .run = cpu_max_pool2d_run},
+    {.op = "max_pool2d_grad", .prepare = cpu_max_pool2d_grad_prepare, .run = cpu_max_pool2d_grad_run},
+    {.op = "linear", .prepare = cpu_linear_prepare, .run = cpu_linear_run},
+    {.op = "linear_grad_input", .prepare = cpu_linear_prepare, .run = cpu_linear_grad_input_run},
+    {.op = "linear_grad_weight", .prepare = cpu_linear_prepare, .run = cpu_linear_grad_weight_run},
+    {.op = "relu", .prepare = cpu_follow_prepare, .run = cpu_relu_run},
+    {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = cpu_relu_grad_run},
+    {.op = "dropout", .prepare = cpu_follow_prepare, .run = cpu_dropout_run},
+    {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = cpu_dropout_run},
+    {.op = "add", .prepare = cpu_binary_prepare, .run = cpu_add_run},
+    {.op = "reshape", .prepare = cpu_reshape_prepare, .run = cpu_reshape_run},
+    {.op = "softmax_cross_entropy", .run = cpu_softmax_cross_entropy_run},
+    {.op = "softmax_cross_entropy_grad", .run = cpu_softmax_cross_entropy_grad_run},
+    {.op = "classification_metrics", .run = cpu_classification_metrics_run},
+    {.op = "adamw", .run = cpu_adamw_run},
+    {.op = "sgd", .run = cpu_sgd_run},
+    {.op = NULL}};
+
+/* Which of the three this processor can run. */
+static int best_isa(void)
+{
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+    return __builtin_cpu_supports("sse4.2") ? ISA_V2 : ISA_AUTO;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    return ISA_V3;
+  return ISA_V4;
+}
+
+/* oneDNN takes a limit once a process, before its first use; by then an earlier instance may have used it. */
+static brim_status choose_isa(cpu_backend *b)
+{
+  static const cpu_simd *const tables[] = {[ISA_V2] = &cpu_simd_v2, [ISA_V3] = &cpu_simd_v3, [ISA_V4] = &cpu_simd_v4};
+  static const dnnl_cpu_isa_t limit[] = {
+      [ISA_V2] = dnnl_cpu_isa_sse41, [ISA_V3] = dnnl_cpu_isa_avx2, [ISA_V4] = dnnl_cpu_isa_avx512_core};
+  const int best = best_isa();
+  int isa = b->params->isa;
+  if (best == ISA_AUTO)
+    return brim_fail(BRIM_ENOTSUP, "this processor has no SSE4.2, which the cpu backend needs\nuse backend=reference");
+  if (isa > best) return brim_fail(BRIM_ENOTSUP, "backend.isa=v%d: this processor has only v%d", isa + 1, best + 1);
+  if (isa != ISA_AUTO && dnnl_set_max_cpu_isa(limit[isa]) != dnnl_success)
+    brim_log(BRIM_LOG_DEBUG, "oneDNN is in use already and keeps its instruction set");
+  if (isa == ISA_AUTO) isa = best;
+  b->simd = tables[isa];
+  const dnnl_cpu_isa_t library = dnnl_get_effective_cpu_isa();
+  b->block = (library & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
+  return BRIM_OK;
+}
+
+static void destroy(void *self)
+{
+  cpu_backend *b = self;
+  if (!b) return;
+  cpu_conv_free_all(b);
+  for (int32_t i = 0; b->streams && i < b->threads; i++) dnnl_stream_destroy(b->streams[i]);
+  free(b->streams);
+  if (b->engine) dnnl_engine_destroy(b->engine);
+  cpu_pool_destroy(b->pool);
+  free(b);
+}
+
+static brim_status start(cpu_backend *b)
+{
+  b->threads = b->params->threads > 0 ? (int32_t)b->params->threads : cpu_device_threads();
+  cpu_pool_single_openmp();
+  BRIM_TRY(choose_isa(b));
+  dnnl_status_t status = dnnl_engine_create(&b->engine, dnnl_cpu, 0);
+  if (status != dnnl_success) return cpu_conv_failed(status, "creating the engine");
+  b->streams = calloc((size_t)b->threads, sizeof(dnnl_stream_t));
+  if (!b->streams) return brim_fail(BRIM_ENOMEM_HOST, "no memory for %d streams", b->threads);
+  for (int32_t i = 0; i < b->threads; i++) {
+    status = dnnl_stream_create(&b->streams[i], b->engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) return cpu_conv_failed(status, "creating a stream");
+  }
+  return cpu_pool_create(b->threads, &b->pool);
+}
+
+static brim_status create(const void *filled, void **self)
+{
+  cpu_backend *b = calloc(1, sizeof *b);
+  if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cpu backend");
+  b->params = filled;
+  const brim_status status = start(b);
+  if (status != BRIM_OK) {
+    destroy(b);
+    return status;
+  }
+  *self = b;
+  return BRIM_OK;
+}
+
+static int device_count(void *self)
+{
+  (void)self;
+  return 1;
+}
+
+static const brim_backend_ops ops = {
+    .size = sizeof(brim_backend_ops),
+    .real = BRIM_DTYPE_F32,
+    .kernels = kernels,
+    .alignment = CPU_ALIGNMENT,
+    .device_count = device_count,
+    .describe = cpu_device_describe,
+    .place = cpu_device_place,
+    .unplace = cpu_device_unplace,
+    .upload = cpu_device_upload,
+    .download = cpu_device_download,
+    .zero = cpu_device_zero,
+    .synchronize = cpu_device_synchronize,
+};
+
+static const brim_plugin backend = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_BACKEND,
+    .id = "cpu",
+    .help = "fp32 on this host's processors: oneDNN and vector code of its own",
+    .params_size = sizeof(cpu_params),
+    .params = params,
+    .create = create,
+    .destroy = destroy,
+    .ops = &ops,
+};
+
+static const brim_plugin *const plugins[] = {&backend, NULL};
+BRIM_MODULE("brim-cpu", "0.1.0", plugins)

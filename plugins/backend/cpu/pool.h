@@ -1,0 +1,27 @@
+/* The backend's threads: one job at a time, cut into tasks that any of them may take.
+ *
+ * What a task computes never depends on which thread takes it nor on how many there are, so results do
+ * not depend on the thread count either. */
+#ifndef CPU_POOL_H
+#define CPU_POOL_H
+#include <stdint.h>
+
+#include "brim/status.h"
+
+typedef struct cpu_pool cpu_pool;
+
+/* A task of a job: its number in [0, tasks), and that of the thread, in [0, threads), for scratch. */
+typedef void (*cpu_task_fn)(void *arg, int64_t task, int32_t thread);
+
+/* [init] `threads` counts the caller of cpu_pool_run(), which works too: 1 starts no thread. */
+brim_status cpu_pool_create(int32_t threads, cpu_pool **out);
+void cpu_pool_destroy(cpu_pool *pool); /* NULL: nothing */
+int32_t cpu_pool_threads(const cpu_pool *pool);
+
+/* [step] Runs all tasks and returns when the last one is done. One caller at a time, not from a task. */
+void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg);
+
+/* [any thread] Makes the libraries' OpenMP use the calling thread alone: our tasks are the parallelism. */
+void cpu_pool_single_openmp(void);
+
+#endif

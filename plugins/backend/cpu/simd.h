@@ -1,0 +1,178 @@
+/* Vectors for the files that are compiled once for each instruction set (x86-64-v2, v3, v4), and the
+ * table of functions that each compilation fills. plugin.c picks one table when the backend is created.
+ *
+ * Every function here works on a range that its caller chose; an element's value depends neither on the
+ * range nor on the vector lane it falls in. */
+#ifndef CPU_SIMD_H
+#define CPU_SIMD_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "brim/random.h"
+
+/* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all fp32; each element adds its K products in
+ * ascending order, whatever M and N. */
+typedef struct cpu_gemm {
+  int64_t m, n, k;
+  const float *a;
+  int64_t lda;
+  bool a_transposed; /* A is stored [K,M] */
+  const float *b;
+  int64_t ldb;
+  bool b_transposed; /* B is stored [N,K] */
+  float *c;
+  int64_t ldc;
+  const float *bias; /* [N] or NULL */
+  bool accumulate;
+} cpu_gemm;
+
+typedef struct cpu_adamw {
+  float decay;                /* 1 - lr * weight_decay */
+  float beta1, beta2;         /* and their complements, rounded once */
+  float one_beta1, one_beta2; /* 1 - beta */
+  float step_size;            /* lr / bias_correction1 */
+  float root;                 /* sqrt(bias_correction2) */
+  float eps;
+} cpu_adamw;
+
+/* A plane of max pooling: `lanes` channels side by side (the tensor's channel block). */
+typedef struct cpu_pool_plane {
+  int64_t height, width;         /* of x */
+  int64_t out_height, out_width; /* of y */
+  int64_t lanes;
+  int64_t kernel[2], stride[2];
+} cpu_pool_plane;
+
+typedef struct cpu_simd {
+  const char *name;
+  int32_t lanes;     /* floats in a vector */
+  int32_t gemm_rows; /* of a tile of C, and its columns */
+  int32_t gemm_columns;
+  int64_t gemm_rows_max; /* rows that one call of gemm() packs at a time */
+  uint64_t gemm_scratch_bytes;
+  /* Rows [m0, m1) and columns [n0, n1) of C; n0 a multiple of gemm_columns. scratch: 64-byte aligned. */
+  void (*gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
+
+  void (*relu)(const float *x, float *y, int64_t count);
+  void (*relu_grad)(const float *y, const float *dy, float *dx, int64_t count);
+  void (*add)(const float *a, const float *b, float *y, int64_t count);
+  /* to[c*to_stride + r] = from[r*from_stride + c] for rows x columns of `from`. */
+  void (*transpose)(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t rows,
+                    int64_t columns);
+
+  /* y = x * (kept ? scale : 0) for `count` elements, back to back in memory: runs of 4*run elements, the
+   * first from element 4*block on, each 4*stride elements after the one before. */
+  void (*dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
+                      int64_t stride, const float *x, float *y, int64_t count);
+  /* The same for a group of four channels, each a plane of `count` pixels: plane j holds elements
+   * 4*(block + pixel*blocks_per_pixel) + j. `planes`, at most 4, of them exist. */
+  void (*dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
+                         int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride, int64_t planes,
+                         int64_t count);
+
+  void (*max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
+  void (*max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
+
+  void (*adamw)(const cpu_adamw *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
+                float *p, float *m, float *v, int64_t count);
+  void (*sgd)(float lr, float momentum, float weight_decay, const float *p_old, const float *g, const float *vel_old,
+              float *p, float *vel, int64_t count);
+} cpu_simd;
+
+extern const cpu_simd cpu_simd_v2, cpu_simd_v3, cpu_simd_v4;
+
+/* The rest is for the files of one instruction set. */
+#ifdef CPU_ISA
+
+#define CPU_JOIN_(a, b) a##_##b
+#define CPU_JOIN(a, b) CPU_JOIN_(a, b)
+#define CPU_NAME(name) CPU_JOIN(name, CPU_ISA) /* max_pool -> max_pool_v4 */
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint8_t vb __attribute__((vector_size(LANES)));
+typedef uint64_t vq __attribute__((vector_size(LANES * 4))); /* LANES/2 of them */
+
+static inline vf load(const float *p)
+{
+  vf v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+static inline void store(float *p, vf v)
+{
+  memcpy(p, &v, sizeof v);
+}
+static inline vf splat(float x)
+{
+  return x - (vf){0};
+}
+/* mask ? a : b, for masks as comparisons make them */
+static inline vf choose(vi mask, vf a, vf b)
+{
+  return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+}
+
+/* The lower and the upper halves of a and b, element by element in turn: a0 b0 a1 b1 ... */
+#if LANES == 16
+#define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define INTERLEAVE_HIGH(a, b)                                                                                          \
+  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define INTERLEAVE_LOW_64(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define INTERLEAVE_HIGH_64(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#elif LANES == 8
+#define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define INTERLEAVE_LOW_64(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define INTERLEAVE_HIGH_64(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#else
+#define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define INTERLEAVE_LOW_64(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define INTERLEAVE_HIGH_64(a, b) __builtin_shufflevector(a, b, 1, 3)
+#endif
+
+/* Transposes a square of vectors: after log2(LANES) perfect shuffles, element j of vector i is
+ * element i of vector j. */
+static inline void transpose_square(vf v[LANES])
+{
+  for (int round = 1; round < LANES; round *= 2) {
+    vf t[LANES];
+    for (int i = 0; i < LANES / 2; i++) {
+      t[2 * i] = INTERLEAVE_LOW(v[i], v[i + LANES / 2]);
+      t[2 * i + 1] = INTERLEAVE_HIGH(v[i], v[i + LANES / 2]);
+    }
+    for (int i = 0; i < LANES; i++) v[i] = t[i];
+  }
+}
+
+/* One table's entries, each defined in a file of its own family. */
+void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
+enum {
+  GEMM_VECTORS = 2, /* of a row of a tile */
+  GEMM_COLUMNS = GEMM_VECTORS * LANES,
+  GEMM_ROWS = LANES == 16 ? 8 : 6, /* 16 accumulators of 32 registers, or 12 of 16 */
+  GEMM_DEPTH = 256,                /* K of a packed block: a panel of B fits the first-level cache */
+  GEMM_ROWS_MAX = 128 / GEMM_ROWS * GEMM_ROWS + (128 % GEMM_ROWS ? GEMM_ROWS : 0),
+  GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
+  GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
+};
+void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
+                                int64_t stride, const float *x, float *y, int64_t count);
+void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
+                                   int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride,
+                                   int64_t planes, int64_t count);
+void CPU_NAME(simd_max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
+void CPU_NAME(simd_max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
+
+#endif
+#endif

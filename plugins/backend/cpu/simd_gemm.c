@@ -1,0 +1,159 @@
+/* Products of matrices, for one instruction set.
+ *
+ * The loops are Goto's (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008):
+ * a block of A of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once; then, panel by panel, GEMM_COLUMNS
+ * columns of B are packed and multiplied with every tile of GEMM_ROWS rows, whose results stay in registers.
+ *
+ * Tiles at the edges are padded to whole ones and go through the same loop, so an element's sum is the
+ * same chain of fused multiply-adds wherever it lies and however large the matrices are. */
+#include "simd.h"
+
+typedef struct tile {
+  vf v[GEMM_ROWS][GEMM_VECTORS];
+} tile;
+
+/* Adds `depth` products to the tile. Element (r, k) of A is at a[r*row_stride + k*depth_stride]; inlined with
+ * constants, so that the rows are displacements from one pointer. */
+static inline __attribute__((always_inline)) void multiply(tile *t, int64_t depth, const float *a, int row_stride,
+                                                           int depth_stride, const float *b)
+{
+  tile s = *t;
+  for (int64_t k = 0; k < depth; k++) {
+    const vf b0 = load(b), b1 = load(b + LANES);
+    for (int r = 0; r < GEMM_ROWS; r++) {
+      const vf x = splat(a[r * row_stride]);
+      s.v[r][0] += x * b0;
+      s.v[r][1] += x * b1;
+    }
+    a += depth_stride;
+    b += GEMM_COLUMNS;
+  }
+  *t = s;
+}
+
+/* Rows of A as they are, at a constant stride; rows past the end are zeros. */
+static void pack_rows(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int64_t depth, float *to)
+{
+  const int64_t padded = (m1 - m0 + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS;
+  for (int64_t r = 0; r < padded; r++, to += GEMM_A_STRIDE) {
+    if (m0 + r < m1)
+      memcpy(to, g->a + (m0 + r) * g->lda + k0, (size_t)depth * sizeof *to);
+    else
+      memset(to, 0, (size_t)depth * sizeof *to);
+  }
+}
+
+/* A stored [K,M]: tile after tile, each [depth][GEMM_ROWS]. */
+static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int64_t depth, float *to)
+{
+  for (int64_t m = m0; m < m1; m += GEMM_ROWS, to += GEMM_ROWS * GEMM_A_STRIDE) {
+    const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
+    const float *from = g->a + k0 * g->lda + m;
+    for (int64_t k = 0; k < depth; k++, from += g->lda) {
+      if (rows == GEMM_ROWS) {
+        memcpy(to + k * GEMM_ROWS, from, GEMM_ROWS * sizeof *to);
+        continue;
+      }
+      for (int64_t r = 0; r < GEMM_ROWS; r++) to[k * GEMM_ROWS + r] = r < rows ? from[r] : 0;
+    }
+  }
+}
+
+/* A panel of B, [depth][GEMM_COLUMNS]. */
+static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
+{
+  const float *from = g->b + k0 * g->ldb + n;
+  for (int64_t k = 0; k < depth; k++, from += g->ldb, to += GEMM_COLUMNS) {
+    if (columns == GEMM_COLUMNS) {
+      memcpy(to, from, GEMM_COLUMNS * sizeof *to);
+      continue;
+    }
+    for (int64_t j = 0; j < GEMM_COLUMNS; j++) to[j] = j < columns ? from[j] : 0;
+  }
+}
+
+/* The same from B stored [N,K]. */
+static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
+{
+  for (int64_t j = 0; j < GEMM_COLUMNS; j += LANES) {
+    const float *from = g->b + (n + j) * g->ldb + k0;
+    const int64_t valid = columns - j < LANES ? columns - j : LANES;
+    int64_t k = 0;
+    for (; k + LANES <= depth && valid == LANES; k += LANES) {
+      vf v[LANES];
+      for (int i = 0; i < LANES; i++) v[i] = load(from + i * g->ldb + k);
+      transpose_square(v);
+      for (int i = 0; i < LANES; i++) store(to + (k + i) * GEMM_COLUMNS + j, v[i]);
+    }
+    for (; k < depth; k++)
+      for (int64_t i = 0; i < LANES; i++) to[k * GEMM_COLUMNS + j + i] = i < valid ? from[i * g->ldb + k] : 0;
+  }
+}
+
+static void load_tile(const cpu_gemm *g, tile *t, int64_t m, int64_t n, int64_t rows, int64_t columns, bool from_c)
+{
+  if (!from_c && !g->bias) {
+    memset(t, 0, sizeof *t);
+  } else if (rows == GEMM_ROWS && columns == GEMM_COLUMNS) {
+    for (int r = 0; r < GEMM_ROWS; r++) {
+      const float *from = from_c ? g->c + (m + r) * g->ldc + n : g->bias + n;
+      t->v[r][0] = load(from);
+      t->v[r][1] = load(from + LANES);
+    }
+  } else {
+    float padded[GEMM_ROWS * GEMM_COLUMNS] = {0};
+    for (int64_t r = 0; r < rows; r++) {
+      const float *from = from_c ? g->c + (m + r) * g->ldc + n : g->bias + n;
+      for (int64_t j = 0; j < columns; j++) padded[r * GEMM_COLUMNS + j] = from[j];
+    }
+    memcpy(t, padded, sizeof *t);
+  }
+}
+
+static void store_tile(const cpu_gemm *g, const tile *t, int64_t m, int64_t n, int64_t rows, int64_t columns)
+{
+  if (rows == GEMM_ROWS && columns == GEMM_COLUMNS) {
+    for (int r = 0; r < GEMM_ROWS; r++) {
+      store(g->c + (m + r) * g->ldc + n, t->v[r][0]);
+      store(g->c + (m + r) * g->ldc + n + LANES, t->v[r][1]);
+    }
+    return;
+  }
+  float padded[GEMM_ROWS * GEMM_COLUMNS];
+  memcpy(padded, t, sizeof padded);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < columns; j++) g->c[(m + r) * g->ldc + n + j] = padded[r * GEMM_COLUMNS + j];
+}
+
+/* A panel of B against the packed rows of A. */
+static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n, int64_t columns, int64_t depth,
+                           bool first, const float *a, const float *b)
+{
+  for (int64_t m = m0; m < m1; m += GEMM_ROWS, a += GEMM_ROWS * GEMM_A_STRIDE) {
+    const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
+    tile t;
+    load_tile(g, &t, m, n, rows, columns, g->accumulate || !first);
+    if (g->a_transposed)
+      multiply(&t, depth, a, 1, GEMM_ROWS, b);
+    else
+      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b);
+    store_tile(g, &t, m, n, rows, columns);
+  }
+}
+
+void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  float *a = scratch, *b = scratch + GEMM_ROWS_MAX * GEMM_A_STRIDE;
+  for (int64_t m = m0; m < m1; m += GEMM_ROWS_MAX) {
+    const int64_t m_end = m1 - m < GEMM_ROWS_MAX ? m1 : m + GEMM_ROWS_MAX;
+    for (int64_t k = 0; k < g->k; k += GEMM_DEPTH) {
+      const int64_t depth = g->k - k < GEMM_DEPTH ? g->k - k : GEMM_DEPTH;
+      (g->a_transposed ? pack_columns : pack_rows)(g, m, m_end, k, depth, a);
+      for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
+        const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;
+        (g->b_transposed ? pack_panel_transposed : pack_panel)(g, n, columns, k, depth, b);
+        multiply_panel(g, m, m_end, n, columns, depth, k == 0, a, b);
+      }
+    }
+  }
+}

@@ -1,0 +1,120 @@
+/* What is done element by element (relu, add, the optimizers' updates) and transposition, for one
+ * instruction set; and its table of functions. Inputs and outputs may be the same memory.
+ *
+ * Each loop is written twice, for vectors and for the rest, with the same operations in the same order
+ * (no fused multiply-adds in this file), so an element does not depend on which of them it falls in. */
+#include "simd.h"
+
+#include <math.h>
+
+/* A NaN stays one, as in PyTorch: it is not at most 0. */
+static void relu(const float *x, float *y, int64_t count)
+{
+  const vf zero = {0};
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const vf v = load(x + i);
+    store(y + i, choose(v <= zero, zero, v));
+  }
+  for (; i < count; i++) y[i] = x[i] <= 0 ? 0 : x[i];
+}
+
+static void relu_grad(const float *y, const float *dy, float *dx, int64_t count)
+{
+  const vf zero = {0};
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store(dx + i, choose(load(y + i) <= zero, zero, load(dy + i)));
+  for (; i < count; i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+static void add(const float *a, const float *b, float *y, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store(y + i, load(a + i) + load(b + i));
+  for (; i < count; i++) y[i] = a[i] + b[i];
+}
+
+static void transpose(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t rows,
+                      int64_t columns)
+{
+  int64_t r = 0;
+  for (; r + LANES <= rows; r += LANES) {
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES) {
+      vf v[LANES];
+      for (int i = 0; i < LANES; i++) v[i] = load(from + (r + i) * from_stride + c);
+      transpose_square(v);
+      for (int i = 0; i < LANES; i++) store(to + (c + i) * to_stride + r, v[i]);
+    }
+    for (; c < columns; c++)
+      for (int i = 0; i < LANES; i++) to[c * to_stride + r + i] = from[(r + i) * from_stride + c];
+  }
+  for (; r < rows; r++)
+    for (int64_t c = 0; c < columns; c++) to[c * to_stride + r] = from[r * from_stride + c];
+}
+
+static vf square_root(vf x)
+{
+  float v[LANES];
+  store(v, x);
+  for (int i = 0; i < LANES; i++) v[i] = sqrtf(v[i]); /* becomes one instruction */
+  return load(v);
+}
+
+static void adamw(const cpu_adamw *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
+                  float *p, float *m, float *v, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const vf gi = load(g + i);
+    const vf mi = c->beta1 * load(m_old + i) + c->one_beta1 * gi;
+    const vf vi2 = c->beta2 * load(v_old + i) + c->one_beta2 * (gi * gi);
+    store(m + i, mi);
+    store(v + i, vi2);
+    store(p + i, c->decay * load(p_old + i) - c->step_size * mi / (square_root(vi2) / c->root + c->eps));
+  }
+  for (; i < count; i++) {
+    m[i] = c->beta1 * m_old[i] + c->one_beta1 * g[i];
+    v[i] = c->beta2 * v_old[i] + c->one_beta2 * (g[i] * g[i]);
+    p[i] = c->decay * p_old[i] - c->step_size * m[i] / (sqrtf(v[i]) / c->root + c->eps);
+  }
+}
+
+static void sgd(float lr, float momentum, float weight_decay, const float *p_old, const float *g, const float *vel_old,
+                float *p, float *vel, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const vf pi = load(p_old + i);
+    const vf velocity = momentum * load(vel_old + i) + (load(g + i) + weight_decay * pi);
+    store(vel + i, velocity);
+    store(p + i, pi - lr * velocity);
+  }
+  for (; i < count; i++) {
+    vel[i] = momentum * vel_old[i] + (g[i] + weight_decay * p_old[i]);
+    p[i] = p_old[i] - lr * vel[i];
+  }
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const cpu_simd CPU_NAME(cpu_simd) = {
+    .name = TEXT(CPU_ISA),
+    .lanes = LANES,
+    .gemm_rows = GEMM_ROWS,
+    .gemm_columns = GEMM_COLUMNS,
+    .gemm_rows_max = GEMM_ROWS_MAX,
+    .gemm_scratch_bytes = GEMM_SCRATCH_FLOATS * sizeof(float),
+    .gemm = CPU_NAME(simd_gemm),
+    .relu = relu,
+    .relu_grad = relu_grad,
+    .add = add,
+    .transpose = transpose,
+    .dropout_run = CPU_NAME(simd_dropout_run),
+    .dropout_planes = CPU_NAME(simd_dropout_planes),
+    .max_pool = CPU_NAME(simd_max_pool),
+    .max_pool_grad = CPU_NAME(simd_max_pool_grad),
+    .adamw = adamw,
+    .sgd = sgd,
+};
