@@ -37,6 +37,7 @@ typedef struct bench_row {
   bool is_loss;   /* makes its own gradient */
   bool composite; /* several operations: errors add up */
   bool by_sample; /* works on samples, so the batch can be cut */
+  bool large;     /* as large as in earnest, one fixed size: few cases, none by finite differences */
 } bench_row;
 extern const bench_row bench_rows[]; /* ends with name == NULL */
 

@@ -207,6 +207,25 @@ static brim_tensor *make_residual(bench *b)
   return loss_of(b, brim_linear(g, "fc", brim_flatten(g, x), classes), classes);
 }
 
+/* The models cnn and mlp on 1x28x28 images: libraries choose other algorithms for large shapes than for small ones. */
+static brim_tensor *make_cnn_large(bench *b)
+{
+  brim_graph *g = b->g;
+  brim_tensor *x = brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 1, 28, 28), 32, 3, 1, 0));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, 3, 1, 0));
+  x = brim_flatten(g, brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25));
+  x = brim_dropout(g, brim_relu(g, brim_linear(g, "fc1", x, 128)), 0.5);
+  return loss_of(b, brim_linear(g, "fc2", x, 10), 10);
+}
+
+static brim_tensor *make_mlp_large(bench *b)
+{
+  brim_graph *g = b->g;
+  brim_tensor *x = brim_relu(g, brim_linear(g, "fc1", bench_input2(b, 784), 512));
+  x = brim_relu(g, brim_linear(g, "fc2", x, 256));
+  return loss_of(b, brim_linear(g, "fc3", x, 10), 10);
+}
+
 const bench_row bench_rows[] = {
     {"conv2d", make_conv2d, .by_sample = true},
     {"conv2d, square", make_conv2d_square, .by_sample = true},
@@ -223,5 +242,7 @@ const bench_row bench_rows[] = {
     {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
     {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},
     {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true},
+    {"network: cnn, 28x28", make_cnn_large, .is_loss = true, .composite = true, .by_sample = true, .large = true},
+    {"network: mlp, 784", make_mlp_large, .is_loss = true, .composite = true, .by_sample = true, .large = true},
     {.name = NULL},
 };
