@@ -102,13 +102,14 @@ static void unknown_key(const target *t, const char *path)
   const brim_override *o = t->override;
   const char *meant = brim_schema_suggest(t->schema, path);
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
-  const char *word = o->origin.text + (o->mode == BRIM_OVERRIDE_REMOVE);
-  if (o->mode == BRIM_OVERRIDE_REMOVE || o->append) {
+  const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
+  const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);
+  if (o->mode != BRIM_OVERRIDE_SET || o->append) {
     if (meant) brim_problem_hint(&t->c->problems, "did you mean '%s'?", meant);
   } else if (meant) {
-    brim_problem_hint(&t->c->problems, "did you mean '%s'? to add a new key, write +%s", meant, word);
+    brim_problem_hint(&t->c->problems, "did you mean '%s'? to add a new key, write +%s", meant, add);
   } else {
-    brim_problem_hint(&t->c->problems, "to add a new key, write +%s", word);
+    brim_problem_hint(&t->c->problems, "to add a new key, write +%s", add);
   }
 }
 
@@ -174,10 +175,10 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
   brim_yaml *list = list_now(t, list_path);
   const unsigned long long i = strtoull(dot + 1, NULL, 10);
   if (i >= list->count || t->override->mode != BRIM_OVERRIDE_SET) {
-    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' has %zu items, counted from 0", list_path,
-                    list->count);
-    brim_problem_hint(&t->c->problems, "to change an item, write %s.0=VALUE; to append one, %s+=[VALUE]", list_path,
-                      list_path);
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not there: the list has %zu item%s", path,
+                    list->count, list->count == 1 ? "" : "s");
+    brim_problem_hint(&t->c->problems, "items count from 0, as in %s.0=VALUE; to append one, write %s+=[VALUE]",
+                      list_path, list_path);
     return true;
   }
   list->item[i] = brim_yaml_clone(t->c->arena, value);

@@ -142,10 +142,11 @@ static void set_id(const brim_composition *c, brim_yaml *content, const char *id
 }
 
 /* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
- * cannot be read; a problem was then added. */
+ * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
 static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
-                        brim_yaml *content)
+                        bool included, brim_yaml *content)
 {
+  const size_t problems = c->problems.count;
   const uint32_t kind = brim_compose_group_kind(group);
   const char *path = brim_compose_option_file(c, group, option);
   if (!path && kind == BRIM_BACKEND && strcmp(option, "auto") == 0) {
@@ -156,9 +157,9 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     brim_yaml *node = brim_compose_source(c, path);
     if (!node) return false;
     merge_file(c, node, path, group, content);
+    if (!kind || brim_yaml_get(content, "id")) return true;
   }
-  if (!kind || brim_yaml_get(content, "id")) return true;
-  if (brim_registry_find(c->registry, kind, option)) {
+  if (kind && brim_registry_find(c->registry, kind, option)) {
     set_id(c, content, option, origin);
     return true;
   }
@@ -166,16 +167,18 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     brim_compose_no_option(c, group, option, &origin);
     return false;
   }
-  brim_problem(&c->problems, BRIM_ECONFIG, "%s does not say which plugin it is for\n  write: id: PLUGIN", path);
+  if (included) return true;
+  if (c->problems.count == problems) /* else that is why */
+    brim_problem(&c->problems, BRIM_ECONFIG, "%s does not say which plugin it is for\n  write: id: PLUGIN", path);
   return false;
 }
 
 static bool place_content(brim_composition *c, const brim_chosen *chosen, bool last)
 {
   const char *group = chosen->group;
-  if (strcmp(group, "experiment") == 0) return read_option(c, group, chosen->option, chosen->origin, c->root);
+  if (strcmp(group, "experiment") == 0) return read_option(c, group, chosen->option, chosen->origin, false, c->root);
   brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
-  if (!read_option(c, group, chosen->option, chosen->origin, content)) return false;
+  if (!read_option(c, group, chosen->option, chosen->origin, false, content)) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
   if (node && last && brim_compose_group_kind(group)) keep_core_keys(node, group);
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
@@ -220,6 +223,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
   }
   chosen->met = option ? option : "";
   chosen->met_origin = origin;
+  if (option && chosen->option && strcmp(option, chosen->option) != 0) chosen->replaced = option;
   if (!chosen->placed) place_option(c, chosen, false);
 }
 
@@ -231,7 +235,7 @@ static void merge_entry_file(brim_composition *c, const brim_yaml *entry, const 
     return;
   }
   if (group) {
-    read_option(c, group, name, entry->origin, into);
+    read_option(c, group, name, entry->origin, true, into);
     return;
   }
   const char *path = brim_compose_option_file(c, "", name);
@@ -349,7 +353,7 @@ static bool walk(brim_composition *c, brim_yaml *node, const char *path)
   c->root = brim_yaml_map(c->arena, node->origin);
   for (size_t i = 0; i < c->chosen_count; i++) {
     c->chosen[i]->placed = c->chosen[i]->broken = false;
-    c->chosen[i]->met = NULL;
+    c->chosen[i]->met = c->chosen[i]->replaced = NULL;
   }
   merge_file(c, node, path, NULL, c->root);
   place_rest(c);

@@ -82,8 +82,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
     return NULL;
   }
   if (refuse_interpolation(l, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
-  if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0)
-    id->scalar = brim_compose_auto_backend(c);
+  if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0) id->scalar = brim_compose_auto_backend(c);
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
   if (!entry) brim_compose_no_option(c, group->name, id->scalar, &id->origin);
   return entry ? entry->plugin : NULL;
@@ -100,24 +99,26 @@ static void find_plugins(loading *l)
 
 /* ---- keys that are in no table ---- */
 
-/* A key that a file sets for the option that the command line replaced: it goes with the option, and is said to. */
+/* A key that a file sets for an option in whose place another one was chosen: it goes with the option, and is said
+ * to. */
 static bool went_with_old_option(loading *l, const char *path, const brim_yaml *node)
 {
   const size_t length = strcspn(path, ".");
   const char *group = brim_arena_string_n(l->c.arena, path, length);
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_chosen *chosen = kind && path[length] ? brim_compose_chosen(&l->c, group) : NULL;
-  if (!chosen || !chosen->forced || !chosen->met || !chosen->met[0] || node->origin.text) return false;
+  if (!chosen || !chosen->option || !chosen->replaced || node->origin.text) return false;
   const char *own = brim_compose_option_file(&l->c, group, chosen->option);
   if (own && strcmp(own, node->origin.file) == 0) return false;
-  const char *file = brim_compose_option_file(&l->c, group, chosen->met);
+  const char *file = brim_compose_option_file(&l->c, group, chosen->replaced);
   const brim_yaml *content = file ? brim_compose_source(&l->c, file) : NULL;
   const brim_yaml *id = content ? brim_yaml_get(content, "id") : NULL;
   const brim_registry_entry *old =
-      brim_registry_find(l->c.registry, kind, id && id->kind == BRIM_YAML_SCALAR ? id->scalar : chosen->met);
+      brim_registry_find(l->c.registry, kind, id && id->kind == BRIM_YAML_SCALAR ? id->scalar : chosen->replaced);
   for (const brim_param *row = old ? old->plugin->params : NULL; row && row->key; row++) {
     if (strcmp(row->key, path + length + 1) != 0) continue;
-    brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: it belongs to %s=%s", path, node->origin.file, group, chosen->met);
+    brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: it belongs to %s=%s", path, node->origin.file, group,
+             chosen->replaced);
     return true;
   }
   return false;
@@ -216,6 +217,8 @@ static brim_yaml *make_parents(const loading *l, const char *path)
 static void fill_row(loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = node_of(l, row);
+  if (brim_schema_find(&l->schema, row->path) != row && !brim_yaml_get_path(l->config->root, row->path))
+    return; /* an earlier row of the same path has told what is wrong */
   if (!node || is_missing(node)) {
     missing_value(l, row, node);
     return;

@@ -103,6 +103,14 @@ static int distance(const char *written, const char *known)
   return whole <= 1 + (int)strlen(written) / 6 ? whole + 1 : INT_MAX;
 }
 
+static void take_nearer(const char *path, const char *name, int *least, const char **best)
+{
+  const int d = brim_edit_distance(path, name);
+  if (d > 2 || d >= *least) return;
+  *least = d;
+  *best = name;
+}
+
 const char *brim_schema_suggest(const brim_schema *schema, const char *path)
 {
   const char *best = NULL;
@@ -113,11 +121,8 @@ const char *brim_schema_suggest(const brim_schema *schema, const char *path)
     least = d;
     best = schema->row[i].path;
   }
-  for (const brim_group *g = brim_config_groups; g->name; g++) {
-    const int d = strchr(path, '.') ? INT_MAX : brim_edit_distance(path, g->name);
-    if (d > 2 || d >= least) continue;
-    least = d;
-    best = g->name;
-  }
+  if (strchr(path, '.')) return best;
+  for (const brim_group *g = brim_config_groups; g->name; g++) take_nearer(path, g->name, &least, &best);
+  for (const brim_section *s = brim_settings_sections; s->path; s++) take_nearer(path, s->path, &least, &best);
   return best;
 }

@@ -1,0 +1,481 @@
+/* What test_config composes: a folder of configurations, and cases of overrides with the values or the message that
+ * must come of them. */
+#ifndef BRIM_TESTS_CONFIG_CASES_H
+#define BRIM_TESTS_CONFIG_CASES_H
+
+/* The files, below the folder that the test works in. */
+static const struct {
+  const char *path, *text;
+} config_files[] = {
+    {"configs/config.yaml", "defaults:\n"
+                            "  - model: cnn\n"
+                            "  - dataset: small\n"
+                            "  - optimizer: adamw\n"
+                            "  - schedule: constant\n"
+                            "  - loss: cross_entropy\n"
+                            "  - backend: auto\n"
+                            "  - _self_\n"
+                            "training:\n"
+                            "  epochs: 7\n"
+                            "model:\n"
+                            "  width: 48\n"
+                            "dataset:\n"
+                            "  validation_fraction: 0.1\n"},
+    {"configs/dataset/small.yaml", "id: files\npath: data/small\nclasses: 3\nmean: [0.5]\n"},
+    {"configs/dataset/open.yaml", "id: files\npath: ???\n"},
+    {"configs/dataset/plain.yaml", "path: data/plain\n"},
+    {"configs/dataset/files.yaml", "path: data/files\n"},
+    {"configs/dataset/typo.yaml", "id: files\npath: data/typo\nclases: 4\n"},
+    {"configs/dataset/later.yaml", "id: files\npath: ${env:DATA}\n"},
+    {"configs/model/wide.yaml", "defaults:\n  - cnn\nwidth: 512\ntag: wide\n"},
+    {"configs/model/wide_first.yaml", "defaults:\n  - _self_\n  - wide\nwidth: 64\nid: cnn\n"},
+    {"configs/model/deep.yaml", "id: vit\n# blocks\n# that many?\n# too\n# many\n\ndepth:     0\n"},
+    {"configs/model/switch.yaml", "defaults:\n  - optimizer: sgd\nid: mlp\n"},
+    {"configs/model/loop.yaml", "defaults:\n  - pool\nid: cnn\n"},
+    {"configs/model/pool.yaml", "defaults:\n  - loop\n"},
+    {"configs/model/unread.yaml", "id: cnn\nid: cnn\n"},
+    {"configs/experiment/fast.yaml", "defaults:\n  - override /model: mlp\ntraining:\n  epochs: 1\n"
+                                     "model:\n  dropout: 0.25\n"},
+    {"configs/training/long.yaml", "epochs: 90\nbatch_size: 256\n"},
+    {"configs/robust.yaml", "defaults:\n  - config\n  - training: long\n  - _self_\ntraining:\n  batch_size: 64\n"},
+    {"configs/self_first.yaml", "defaults:\n  - _self_\n  - config\ntraining:\n  epochs: 9\n  batch_size: 9\n"},
+    {"configs/listed.yaml", "defaults:\n  - config\n  - experiment: fast\n"},
+    {"configs/slash.yaml", "defaults:\n  - config\n  - model/wide\n"},
+    {"configs/whole.yaml", "model: {id: vit, depth: 3}\ndataset: {id: made, validation_fraction: 0.2, mean: [0.7]}\n"
+                           "optimizer: {id: sgd}\nschedule: {id: constant}\nloss: {id: cross_entropy}\n"
+                           "backend: {id: auto, threads: 2}\n+note: kept\n"},
+    {"configs/empty.yaml", "# nothing\n"},
+    {"configs/wrong.yaml", "defaults:\n  - config\n  - modell: cnn\n  - missing\n  - [a]\n  - _self_\n  - _self_\n"
+                           "trainig: {epochs: 3}\nseed: {a: 1}\nmodel: cnn\ndataset: [1]\noptimizer.lr: 3\n"
+                           "training: {epochs: 1.0, epoch: 2}\n"},
+    {"configs/not_a_map.yaml", "- a\n"},
+    {"configs/scalar_on_map.yaml", "defaults: [config]\ntraining: 3\n"},
+    {"configs/nulls.yaml", "defaults: [config]\ntraining:\nmodel:\nseed:\n"},
+    {"configs/bad_default.yaml", "defaults: {model: cnn}\n"},
+    {"configs/choose.yaml", "defaults:\n  - config\n  - model: ???\n"},
+    {"configs/sparse.yaml",
+     "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
+};
+
+/* One case. `want`: lines "key=value" of the resolved configuration ("key" alone: it has no such key), or the whole
+ * message, from "error: " on. */
+typedef struct config_case {
+  const char *name, *root;
+  const char *override[8];
+  const char *want;
+} config_case;
+
+#define SMALL_DATASET "dataset.id=files\ndataset.path=data/small\n"
+#define OPTIONS_OF_MODEL "available: cnn deep loop mlp pool switch unread vit wide wide_first   searched: configs"
+
+static const config_case config_cases[] = {
+    /* ---- composition ---- */
+    {"a file's own keys come after its defaults list", NULL, {0}, "training.epochs=7\nmodel.id=cnn\nmodel.width=48\n"},
+    {"what no file says is the table's default", NULL, {0}, "model.dropout=0.5\nseed=1\ntraining.batch_size=128\n"},
+    {"an option file gives its values", NULL, {0}, SMALL_DATASET "dataset.classes=3\ndataset.mean=[0.5]\n"},
+    {"a section named like a group adds core keys", NULL, {0}, "dataset.validation_fraction=0.1\ndataset.std=[]\n"},
+    {"backend auto becomes cpu", NULL, {0}, "backend.id=cpu\nbackend.threads=0\n"},
+    {"backend auto may be chosen", NULL, {"backend=auto"}, "backend.id=cpu\n"},
+    {"a plugin's id is an option", NULL, {"model=vit"}, "model.id=vit\nmodel.depth=12\n"},
+    {"the old option's keys vanish",
+     NULL,
+     {"dataset=made"},
+     "dataset.id=made\ndataset.count=100\ndataset.path\n"
+     "dataset.classes\n"},
+    {"core keys of the file itself stay with another option",
+     NULL,
+     {"dataset=made"},
+     "dataset.validation_fraction=0.1\n"},
+    {"keys of an option file go to nobody else", NULL, {"dataset=made"}, "dataset.mean=[]\n"},
+    {"a plugin's own key of the file itself applies to another option that has it",
+     NULL,
+     {"model=wide"},
+     "model.width=48\nmodel.tag=wide\nmodel.id=cnn\n"},
+    {"a plugin's own key of the file itself goes if the other option lacks it",
+     NULL,
+     {"model=mlp"},
+     "model.id=mlp\nmodel.width\nmodel.hidden=[512, 256]\n"},
+    {"an option file is for the plugin of its name",
+     NULL,
+     {"dataset=files"},
+     "dataset.id=files\n"
+     "dataset.path=data/files\n"},
+    {"an option file may include a sibling",
+     "empty",
+     {"model=wide", "dataset=small", "optimizer=sgd", "schedule=constant", "loss=cross_entropy", "backend=cpu"},
+     "model.id=cnn\nmodel.width=512\nmodel.tag=wide\noptimizer.id=sgd\n"},
+    {"_self_ placed first in an option file", "whole", {"model=wide_first"}, "model.width=512\nmodel.tag=wide\n"},
+    {"_self_ placed first in the root", "self_first", {0}, "training.epochs=7\ntraining.batch_size=9\n"},
+    {"an option's defaults list chooses for other groups", "sparse", {0}, "model.id=mlp\noptimizer.id=sgd\n"},
+    {"a later defaults list wins over an option's", NULL, {"model=switch"}, "optimizer.id=adamw\n"},
+    {"the command line wins over an option's defaults list",
+     NULL,
+     {"model=switch", "optimizer=adamw"},
+     "optimizer.id=adamw\n"},
+    {"a file includes another, and a folder of the search path is a group",
+     "robust",
+     {0},
+     "training.epochs=90\ntraining.batch_size=64\nmodel.width=48\n"},
+    {"a group of files only may be chosen on the command line", NULL, {"training=long"}, "training.epochs=90\n"},
+    {"an experiment merges at the root, after the file itself",
+     NULL,
+     {"experiment=fast"},
+     "training.epochs=1\nmodel.id=mlp\nmodel.dropout=0.25\n"},
+    {"an experiment with + as Hydra writes it", NULL, {"+experiment=fast"}, "training.epochs=1\nmodel.id=mlp\n"},
+    {"an experiment in the defaults list", "listed", {0}, "training.epochs=1\nmodel.id=mlp\n"},
+    {"the command line wins over an experiment",
+     "listed",
+     {"model=vit", "training.epochs=2", "~experiment"},
+     "training.epochs=2\nmodel.id=vit\n"},
+    {"a file named group/option is a choice", "slash", {0}, "model.tag=wide\nmodel.width=48\n"},
+    {"groups may stand in the body with their id",
+     "whole",
+     {0},
+     "model.id=vit\nmodel.depth=3\nbackend.id=cpu\nbackend.threads=2\ndataset.count=100\n"},
+    {"an option replaces a group of the body, but for core keys",
+     "whole",
+     {"model=cnn", "dataset=small"},
+     "model.id=cnn\nmodel.depth\ndataset.id=files\ndataset.validation_fraction=0.2\ndataset.mean=[0.5]\n"},
+    {"an empty section changes nothing", "nulls", {"seed=3"}, "training.epochs=7\nmodel.width=48\nseed=3\n"},
+    {"a plugin's default comes before the core's", NULL, {"dataset=files"}, "dataset.mean=[0.25]\n"},
+
+    /* ---- overrides ---- */
+    {"key=value", NULL, {"training.epochs=3"}, "training.epochs=3\n"},
+    {"the last one wins", NULL, {"seed=2", "seed=3", "model=mlp", "model=vit"}, "seed=3\nmodel.id=vit\n"},
+    {"order of choice and value does not matter", NULL, {"model.depth=4", "model=vit"}, "model.depth=4\n"},
+    {"split at the first =", NULL, {"run.name=epoch=3.ckpt"}, "run.name=epoch=3.ckpt\n"},
+    {"key= is the empty string", NULL, {"run.name=x", "run.name="}, "run.name=\"\"\n"},
+    {"quoted values are strings", NULL, {"run.name='3'", "model.tag=\"a,b\""}, "run.name=\"3\"\nmodel.tag=\"a,b\"\n"},
+    {"values are taken as they stand",
+     NULL,
+     {"run.name=a: b #c", "run.dir=*x", "model.tag=&y"},
+     "run.name=\"a: b #c\"\nrun.dir=\"*x\"\nmodel.tag=\"&y\"\n"},
+    {"blanks around a value go", NULL, {"seed= 4 "}, "seed=4\n"},
+    {"a string may look like another type",
+     NULL,
+     {"run.name=true", "model.tag=1e-4"},
+     "run.name=true\nmodel.tag=1e-4\n"},
+    {"lists replace", NULL, {"dataset.mean=[0.1,0.2]"}, "dataset.mean=[0.1, 0.2]\n"},
+    {"a scalar is a list of one", NULL, {"dataset.mean=0.1"}, "dataset.mean=0.1\n"},
+    {"+= appends", NULL, {"dataset.mean+=[0.6,0.7]", "dataset.mean+=0.8"}, "dataset.mean=[0.5, 0.6, 0.7, 0.8]\n"},
+    {"+= appends to a default", NULL, {"model=mlp", "model.hidden+=[64]"}, "model.hidden=[512, 256, 64]\n"},
+    {"an item of a list", NULL, {"model=mlp", "model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
+    {"a map merges into a section",
+     NULL,
+     {"training={epochs: 3, batch_size: 4}"},
+     "training.epochs=3\ntraining.batch_size=4\n"},
+    {"a map merges into a group", NULL, {"model={width: 8}"}, "model.width=8\nmodel.id=cnn\n"},
+    {"+ adds a key", NULL, {"+note=hi", "+project.tag=x"}, "+note=hi\n+project.tag=x\n"},
+    {"+ adds below a section", NULL, {"+optimizer.learning_rat=1e-4"}, "optimizer.+learning_rat=1e-4\n"},
+    {"an added key may be changed and removed",
+     NULL,
+     {"+note=hi", "note=ho", "+b.c=1", "b.c=2", "~note"},
+     "+note\n+b.c=2\n"},
+    {"++ sets what is there", NULL, {"++training.epochs=3"}, "training.epochs=3\n"},
+    {"++ adds what is not", NULL, {"++note=3"}, "+note=3\n"},
+    {"~ gives the default back", NULL, {"~training.epochs", "~model.width"}, "training.epochs=5\nmodel.width=32\n"},
+    {"~key=value removes that value", NULL, {"~training.epochs=7"}, "training.epochs=5\n"},
+    {"~ removes a section", NULL, {"memory.limit_mb=3", "~memory"}, "memory.limit_mb=0\n"},
+    {"integers in other bases", NULL, {"seed=0x10", "training.epochs=0o10"}, "seed=0x10\ntraining.epochs=0o10\n"},
+    {"an integer is a number", NULL, {"optimizer.lr=1"}, "optimizer.lr=1\n"},
+    {"units of bytes and time",
+     NULL,
+     {"backend.memory_mb=4GB", "backend.cache_bytes=512KiB", "backend.wait_minutes=90s", "backend.poll_seconds=0.5min"},
+     "backend.memory_mb=4GB\nbackend.cache_bytes=512KiB\nbackend.wait_minutes=90s\nbackend.poll_seconds=0.5min\n"},
+    {"a quote inside a word is an apostrophe", NULL, {"run.name=it's"}, "run.name=\"it's\"\n"},
+    {"commas in brackets and quotes are no sweep",
+     NULL,
+     {"run.name=f(1,2)", "model.tag='a,b'"},
+     "run.name=\"f(1,2)\"\nmodel.tag=\"a,b\"\n"},
+
+    /* ---- messages ---- */
+    {"an unknown key, as in CONFIG.md",
+     NULL,
+     {"seed=1", "seed=2", "optimizer.learning_rat=1e-4"},
+     "error: unknown key 'optimizer.learning_rat'\n"
+     "  command line, argument 3: optimizer.learning_rat=1e-4\n"
+     "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4"},
+    {"a value out of range, as in CONFIG.md",
+     NULL,
+     {"model=deep"},
+     "error: 'model.depth' must be in [1,512], got 0\n"
+     "  configs/model/deep.yaml:7:12   (vit: number of blocks; default 12)"},
+    {"no such option, as in CONFIG.md",
+     NULL,
+     {"model=resnet19"},
+     "error: no option 'resnet19' in group 'model'\n"
+     "  " OPTIONS_OF_MODEL},
+    {"a sweep, as in CONFIG.md",
+     NULL,
+     {"optimizer.lr=1,2"},
+     "error: 'optimizer.lr=1,2' is a sweep: add -m, or write optimizer.lr=[1,2] for a list"},
+    {"a sweep by function",
+     NULL,
+     {"seed=range(0,3)"},
+     "error: 'seed=range(0,3)' is a sweep: add -m, or write seed='range(0,3)' for a string"},
+    {"a key without a near one",
+     NULL,
+     {"frobnicate=1"},
+     "error: unknown key 'frobnicate'\n"
+     "  command line, argument 1: frobnicate=1\n"
+     "  to add a new key, write +frobnicate=1"},
+    {"a key of another section",
+     NULL,
+     {"epochs=3"},
+     "error: unknown key 'epochs'\n"
+     "  command line, argument 1: epochs=3\n"
+     "  did you mean 'training.epochs'? to add a new key, write +epochs=3"},
+    {"a group mistyped",
+     NULL,
+     {"modle=cnn"},
+     "error: unknown key 'modle'\n"
+     "  command line, argument 1: modle=cnn\n"
+     "  did you mean 'model'? to add a new key, write +modle=cnn"},
+    {"an unknown key inside a map",
+     NULL,
+     {"training={epochz: 3}"},
+     "error: unknown key 'training.epochz'\n"
+     "  command line, argument 1: training={epochz: 3}\n"
+     "  did you mean 'training.epochs'? to add a new key, write +training.epochz=VALUE"},
+    {"an unknown key removed",
+     NULL,
+     {"~trainin.epochs"},
+     "error: unknown key 'trainin.epochs'\n"
+     "  command line, argument 1: ~trainin.epochs\n"
+     "  did you mean 'training.epochs'?"},
+    {"+ on what exists",
+     NULL,
+     {"+seed=3"},
+     "error: 'seed' exists already: to change it, write seed=3\n"
+     "  command line, argument 1: +seed=3"},
+    {"+ on a group that is chosen",
+     NULL,
+     {"+model=mlp"},
+     "error: 'model' is chosen already: to choose another, write model=mlp\n"
+     "  command line, argument 1: +model=mlp"},
+    {"an integer is not a float",
+     NULL,
+     {"training.epochs=3.0"},
+     "error: 'training.epochs' must be an integer, got 3.0\n"
+     "  command line, argument 1: training.epochs=3.0   (passes over the training data; default 5)"},
+    {"a quoted number is a string",
+     NULL,
+     {"seed='3'"},
+     "error: 'seed' must be an integer, got the string '3'\n"
+     "  command line, argument 1: seed='3'   (seed of weights, order, augmentation and dropout; default 1)"},
+    {"only true and false",
+     NULL,
+     {"augment.flip=yes"},
+     "error: 'augment.flip' must be true or false, got yes\n"
+     "  command line, argument 1: augment.flip=yes   (mirror half of the training images; default false)"},
+    {"names of an enum",
+     NULL,
+     {"model.norm=bath"},
+     "error: 'model.norm' must be one of none|batch|layer, got bath\n"
+     "  command line, argument 1: model.norm=bath   (cnn: kind of normalisation; default none)"},
+    {"the empty string is no number",
+     NULL,
+     {"seed="},
+     "error: 'seed' must be an integer, got the string ''\n"
+     "  command line, argument 1: seed=   (seed of weights, order, augmentation and dropout; default 1)"},
+    {"a value for a section",
+     NULL,
+     {"training=5"},
+     "error: no option '5' in group 'training'\n"
+     "  available: long   searched: configs"},
+    {"a value for a section that is no group",
+     NULL,
+     {"memory=5"},
+     "error: 'memory' holds keys and is not a value itself\n"
+     "  command line, argument 1: memory=5\n"
+     "  write memory.KEY=VALUE, or memory={KEY: VALUE}"},
+    {"a list for a group",
+     NULL,
+     {"model=[cnn,mlp]"},
+     "error: 'model' holds keys and is not a value itself\n"
+     "  command line, argument 1: model=[cnn,mlp]\n"
+     "  write model=OPTION, or model.KEY=VALUE"},
+    {"an id set by itself",
+     NULL,
+     {"model.id=mlp"},
+     "error: 'model.id' is not set by itself: to choose a plugin, write model=mlp\n"
+     "  command line, argument 1: model.id=mlp"},
+    {"a word without =",
+     NULL,
+     {"resume"},
+     "error: 'resume' is not an override: write KEY=VALUE\n"
+     "  command line, argument 1: resume"},
+    {"no key",
+     NULL,
+     {"=3"},
+     "error: '' is not a key: write names joined by dots, as in optimizer.lr\n"
+     "  command line, argument 1: =3"},
+    {"an empty name in a key",
+     NULL,
+     {"a..b=3"},
+     "error: 'a..b' is not a key: write names joined by dots, as in optimizer.lr\n"
+     "  command line, argument 1: a..b=3"},
+    {"a list that is not closed",
+     NULL,
+     {"dataset.mean=[1"},
+     "error: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence\n"
+     "  command line, argument 1: dataset.mean=[1"},
+    {"a glued colon",
+     NULL,
+     {"training={epochs:3}"},
+     "error: 'epochs:3' needs a space after the colon: {key: value}\n"
+     "  command line, argument 1: training={epochs:3}"},
+    {"a word that is not UTF-8", NULL, {"run.name=\xff"}, "error: argument 1 is not valid UTF-8"},
+    {"+= on what is no list",
+     NULL,
+     {"seed+=[1]"},
+     "error: 'seed' is not a list: += appends to lists\n"
+     "  command line, argument 1: seed+=[1]"},
+    {"an item that is not there",
+     NULL,
+     {"dataset.mean.1=3"},
+     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "  command line, argument 1: dataset.mean.1=3\n"
+     "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
+    {"a wrong item",
+     NULL,
+     {"dataset.mean=[0.5,x]"},
+     "error: 'dataset.mean' must be a list of numbers, but item 1 is x\n"
+     "  command line, argument 1: dataset.mean=[0.5,x]   (files: per channel, the files' own; default [0.25])"},
+    {"~key=value with another value",
+     NULL,
+     {"~training.epochs=8"},
+     "error: 'training.epochs' is not removed: its value is 7, not 8\n"
+     "  command line, argument 1: ~training.epochs=8"},
+    {"a group removed",
+     NULL,
+     {"~model"},
+     "error: no option is chosen for group 'model': write model=OPTION\n"
+     "  configs/config.yaml:2:12\n"
+     "  " OPTIONS_OF_MODEL},
+    {"a group removed that nobody chose",
+     "whole",
+     {"~experiment"},
+     "error: no defaults list names the group 'experiment'\n"
+     "  command line, argument 1: ~experiment"},
+    {"a mandatory value",
+     NULL,
+     {"dataset=open"},
+     "error: 'dataset.path' has no value: write dataset.path=VALUE\n"
+     "  configs/dataset/open.yaml:2:7   (files: folder of the files; required)"},
+    {"a mandatory value given", NULL, {"dataset=open", "dataset.path=d"}, "dataset.path=d\n"},
+    {"a required value that nobody gives",
+     NULL,
+     {"dataset=open", "~dataset.path"},
+     "error: 'dataset.path' has no value: write dataset.path=VALUE\n"
+     "  (files: folder of the files; required)"},
+    {"interpolation in a file",
+     NULL,
+     {"dataset=later"},
+     "error: 'dataset.path' holds '${': interpolation is not available in this build\n"
+     "  configs/dataset/later.yaml:2:7"},
+    {"interpolation in an override",
+     NULL,
+     {"run.name='${model.id}'", "+note=[a,'${seed}']"},
+     "error: 'note' holds '${': interpolation is not available in this build\n"
+     "  command line, argument 2: +note=[a,'${seed}']\n"
+     "error: 'run.name' holds '${': interpolation is not available in this build\n"
+     "  command line, argument 1: run.name='${model.id}'"},
+    {"interpolation in a choice",
+     NULL,
+     {"model=${x}"},
+     "error: 'model' holds '${': interpolation is not available in this build\n"
+     "  command line, argument 1: model=${x}"},
+    {"an unknown key in an option file",
+     NULL,
+     {"dataset=typo"},
+     "error: unknown key 'dataset.clases'\n"
+     "  configs/dataset/typo.yaml:3:1\n"
+     "  did you mean 'dataset.classes'?"},
+    {"an option file that is for no plugin",
+     NULL,
+     {"dataset=plain"},
+     "error: configs/dataset/plain.yaml does not say which plugin it is for\n"
+     "  write: id: PLUGIN"},
+    {"defaults lists in a circle",
+     NULL,
+     {"model=loop"},
+     "error: defaults lists go round in a circle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
+     "configs/model/loop.yaml"},
+    {"an option file that cannot be read",
+     NULL,
+     {"model=unread"},
+     "error: duplicate key 'id' (first in line 1)\n"
+     "  configs/model/unread.yaml:2:1"},
+    {"no such configuration",
+     "nowhere",
+     {0},
+     "error: no configuration 'nowhere'\n"
+     "  available: bad_default choose config empty listed not_a_map nulls robust scalar_on_map self_first slash sparse "
+     "whole "
+     "wrong   searched: configs"},
+    {"a configuration that is a list",
+     "not_a_map",
+     {0},
+     "error: a configuration is a map of keys\n"
+     "  configs/not_a_map.yaml:1:1"},
+    {"a scalar never replaces a map",
+     "scalar_on_map",
+     {0},
+     "error: 'training' is a group: a scalar cannot replace it\n"
+     "  configs/scalar_on_map.yaml:2:11\n"
+     "  choose an option in the defaults list: - training: OPTION"},
+    {"null is no integer",
+     "nulls",
+     {0},
+     "error: 'seed' must be an integer, got null\n"
+     "  configs/nulls.yaml:4:6   (seed of weights, order, augmentation and dropout; default 1)"},
+    {"defaults that are no list",
+     "bad_default",
+     {"model=cnn", "dataset=small", "optimizer=sgd", "schedule=constant", "loss=cross_entropy", "backend=cpu"},
+     "error: 'defaults' must be a list\n"
+     "  configs/bad_default.yaml:1:11"},
+    {"an option left open",
+     "choose",
+     {0},
+     "error: no option is chosen for group 'model': write model=OPTION\n"
+     "  configs/choose.yaml:3:12\n"
+     "  " OPTIONS_OF_MODEL},
+    {"an option left open and chosen", "choose", {"model=vit"}, "model.id=vit\n"},
+    {"every error at once",
+     "wrong",
+     {"model=mlp", "training.batch_size=x", "trainin.epochs=3"},
+     "error: no group 'modell'\n"
+     "  configs/wrong.yaml:3:13\n"
+     "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend\n"
+     "error: no file 'missing.yaml' on the search path\n"
+     "  configs/wrong.yaml:4:5\n"
+     "error: an entry of a defaults list is 'group: option', '_self_', or the name of a file\n"
+     "  configs/wrong.yaml:5:5\n"
+     "error: 'model' is a group: a scalar cannot replace it\n"
+     "  configs/wrong.yaml:10:8\n"
+     "  choose an option in the defaults list: - model: OPTION\n"
+     "error: 'dataset' is a group: a list cannot replace it\n"
+     "  configs/wrong.yaml:11:10\n"
+     "  choose an option in the defaults list: - dataset: OPTION\n"
+     "error: the key 'optimizer.lr' has a dot: in a file, write one key below the other\n"
+     "  configs/wrong.yaml:12:1\n"
+     "error: '_self_' stands twice in a defaults list\n"
+     "  configs/wrong.yaml:7:5\n"
+     "error: unknown key 'trainin.epochs'\n"
+     "  command line, argument 3: trainin.epochs=3\n"
+     "  did you mean 'training.epochs'? to add a new key, write +trainin.epochs=3\n"
+     "error: unknown key 'training.epoch'\n"
+     "  configs/wrong.yaml:13:25\n"
+     "  did you mean 'training.epochs'?\n"
+     "error: unknown key 'trainig'\n"
+     "  configs/wrong.yaml:8:1\n"
+     "  did you mean 'training'?\n"
+     "error: 'seed' must be an integer, got a map\n"
+     "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
+     "error: 'training.epochs' must be an integer, got 1.0\n"
+     "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
+     "error: 'training.batch_size' must be an integer, got x\n"
+     "  command line, argument 2: training.batch_size=x   (samples in a micro-batch; default 128)"},
+};
+#endif

@@ -1,0 +1,355 @@
+/* Composition, overrides, the schema's check and its messages: the cases of config_cases.h, one test each, and what
+ * does not fit a table. Works in a folder of its own, so that messages name short paths. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "scratch.h"
+#include "unit/config_cases.h"
+
+#define CASE_COUNT (sizeof config_cases / sizeof config_cases[0])
+
+static brim_registry *registry;
+static const char *const search[] = {"configs"};
+
+static void write_text(const char *path, const char *text)
+{
+  scratch_write(path, text, strlen(text));
+}
+
+static int setup(void **state)
+{
+  static const char *const folders[] = {
+      "configs",       "configs/model", "configs/dataset", "configs/training", "configs/experiment", "plugins",
+      "plugins/model", "other"};
+  scratch_setup(state);
+  assert_int_equal(chdir(scratch_root), 0);
+  for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) assert_int_equal(mkdir(folders[i], 0777), 0);
+  for (size_t i = 0; i < sizeof config_files / sizeof config_files[0]; i++)
+    write_text(config_files[i].path, config_files[i].text);
+  brim_log_set_level(BRIM_LOG_WARN);
+  registry = brim_registry_create();
+  assert_int_equal(brim_registry_load(registry, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  brim_registry_free(registry);
+  assert_int_equal(chdir("/"), 0);
+  return scratch_teardown(state);
+}
+
+static brim_status load(const char *root, const char *file, const char *const *override, brim_config **out)
+{
+  size_t count = 0;
+  while (override && override[count]) count++;
+  const brim_config_request request = {.search = search,
+                                       .search_count = 1,
+                                       .name = root,
+                                       .file = file,
+                                       .overrides = override,
+                                       .override_count = count,
+                                       .first_argument = 1};
+  return brim_config_load(&request, registry, out);
+}
+
+/* The value at a path as it is printed; NULL if there is none. To be released by the caller. */
+static bool value_at(const brim_config *config, const char *path, brim_text *out)
+{
+  const brim_yaml *node = brim_yaml_get_path(config->root, path);
+  brim_text_clear(out);
+  if (!node) return false;
+  brim_yaml_print(node, out, false);
+  out->s[--out->length] = '\0'; /* the newline */
+  return true;
+}
+
+static void check_values(const brim_config *config, const char *want)
+{
+  brim_text got = {0}, key = {0};
+  for (const char *line = want; *line;) {
+    const size_t length = strcspn(line, "\n"), key_length = strcspn(line, "=\n");
+    brim_text_clear(&key);
+    brim_text_add_n(&key, line, key_length);
+    const bool there = value_at(config, key.s, &got);
+    if (key_length == length && there) fail_msg("'%s' should not be there, is %s", key.s, got.s);
+    if (key_length < length && !there) fail_msg("'%s' is not there", key.s);
+    if (there && (got.length != length - key_length - 1 || memcmp(got.s, line + key_length + 1, got.length) != 0))
+      fail_msg("'%s' is %s, should be %.*s", key.s, got.s, (int)(length - key_length - 1), line + key_length + 1);
+    line += length + 1;
+  }
+  brim_text_release(&got);
+  brim_text_release(&key);
+}
+
+static void check_case(void **state)
+{
+  const config_case *c = *state;
+  brim_config *config = NULL;
+  const brim_status status = load(c->root, NULL, c->override, &config);
+  if (brim_starts_with(c->want, "error: ")) {
+    assert_null(config);
+    assert_int_equal(status, BRIM_ECONFIG);
+    assert_string_equal(brim_error_text(), c->want + strlen("error: "));
+    return;
+  }
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+  check_values(config, c->want);
+  brim_config_free(config);
+}
+
+/* What is printed, loaded as a file, is printed the same, to the byte. */
+static void check_feeding_back(const char *root, const char *const *override)
+{
+  brim_config *config = NULL, *again = NULL;
+  brim_text first = {0}, second = {0};
+  if (load(root, NULL, override, &config) != BRIM_OK) return; /* a case that is an error */
+  brim_config_print(config, &first, false);
+  write_text("resolved.yaml", first.s);
+  if (load(NULL, "resolved.yaml", NULL, &again) != BRIM_OK) fail_msg("%s\n%s", brim_error_text(), first.s);
+  brim_config_print(again, &second, false);
+  assert_string_equal(first.s, second.s);
+  brim_config_free(again);
+  brim_text_clear(&first); /* and with origins it is still the same configuration */
+  brim_config_print(config, &first, true);
+  write_text("resolved.yaml", first.s);
+  assert_int_equal(load(NULL, "resolved.yaml", NULL, &again), BRIM_OK);
+  brim_text_clear(&first);
+  brim_config_print(again, &first, false);
+  assert_string_equal(first.s, second.s);
+  brim_config_free(again);
+  brim_config_free(config);
+  brim_text_release(&first);
+  brim_text_release(&second);
+}
+
+static void the_resolved_configuration_is_itself_one(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < CASE_COUNT; i++) check_feeding_back(config_cases[i].root, config_cases[i].override);
+  const char *const odd[] = {"run.name='a\"b\\\nc'", "run.dir=\xc3\xbc \xe2\x80\xa8 x", "model.tag='null'",
+                             "+list=[{a: 1, b: []}, [x, [y]], {}]", NULL};
+  check_feeding_back(NULL, odd);
+}
+
+static void overrides_apply_on_a_resolved_configuration(void **state)
+{
+  (void)state;
+  brim_config *config = NULL;
+  brim_text text = {0};
+  assert_int_equal(load(NULL, NULL, NULL, &config), BRIM_OK);
+  brim_config_print(config, &text, false);
+  write_text("resolved.yaml", text.s);
+  brim_config_free(config);
+  const char *const override[] = {"model=mlp", "training.epochs=2", "dataset=made", "optimizer=sgd", NULL};
+  if (load("nowhere", "resolved.yaml", override, &config) != BRIM_OK) fail_msg("%s", brim_error_text());
+  check_values(config, "model.id=mlp\nmodel.width\nmodel.dropout=0\ntraining.epochs=2\ndataset.id=made\n"
+                       "dataset.path\ndataset.validation_fraction=0.1\noptimizer.id=sgd\noptimizer.momentum=0.9\n");
+  brim_config_free(config);
+  brim_text_release(&text);
+}
+
+static void settings_and_parameters_are_filled(void **state)
+{
+  (void)state;
+  const char *const override[] = {
+      "backend.memory_mb=4GB",   "backend.cache_bytes=2MiB", "backend.wait_minutes=90s", "backend.poll_seconds=1500ms",
+      "dataset.mean=[0.1, 0.2]", "model.norm=layer",         "run.name=trial",           NULL};
+  typedef struct cnn_params {
+    int64_t width;
+    double dropout;
+    const char *tag;
+    int32_t norm;
+  } cnn_params;
+  typedef struct cpu_params {
+    int64_t threads;
+    uint64_t memory_mb, cache_bytes;
+    double wait_minutes, poll_seconds;
+  } cpu_params;
+  brim_config *config = NULL;
+  if (load(NULL, NULL, override, &config) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(config->settings.training.epochs, 7);
+  assert_string_equal(config->settings.run.name, "trial");
+  assert_true(config->settings.dataset.validation_fraction == 0.1);
+  assert_int_equal(config->settings.dataset.mean.count, 2);
+  assert_true(config->settings.dataset.mean.item[1] == 0.2);
+  const cnn_params *cnn = brim_config_choice_of(config, "model")->params;
+  assert_int_equal(cnn->width, 48);
+  assert_true(cnn->dropout == 0.5);
+  assert_string_equal(cnn->tag, "");
+  assert_int_equal(cnn->norm, 2);
+  const cpu_params *cpu = brim_config_choice_of(config, "backend")->params;
+  assert_int_equal(cpu->memory_mb, 3814);
+  assert_int_equal(cpu->cache_bytes, 2 << 20);
+  assert_true(cpu->wait_minutes == 1.5);
+  assert_true(cpu->poll_seconds == 1.5);
+  assert_string_equal(brim_config_choice_of(config, "dataset")->plugin->id, "files");
+  assert_int_equal(config->override_count, 7);
+  assert_string_equal(config->overrides[6], "run.name=trial");
+  brim_config_free(config);
+}
+
+static void origins_name_file_line_and_argument(void **state)
+{
+  (void)state;
+  const char *const override[] = {"seed=3", NULL};
+  brim_config *config = NULL;
+  brim_text text = {0};
+  assert_int_equal(load(NULL, NULL, override, &config), BRIM_OK);
+  brim_config_print(config, &text, true);
+  static const char *const want[] = {
+      "seed: 3  # command line, argument 1: seed=3\n",     "  width: 48  # configs/config.yaml:12:10\n",
+      "  id: cnn  # configs/config.yaml:2:12\n",           "  id: files  # configs/dataset/small.yaml:1:5\n",
+      "  mean: [0.5]  # configs/dataset/small.yaml:4:7\n", "  dropout: 0.5  # default\n"};
+  for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+    if (!strstr(text.s, want[i])) fail_msg("no line %s in\n%s", want[i], text.s);
+  brim_config_free(config);
+  brim_text_release(&text);
+}
+
+static void the_first_folder_of_the_search_path_wins(void **state)
+{
+  (void)state;
+  write_text("other/robust.yaml", "defaults: [config]\nseed: 77\n");
+  const char *const two[] = {"other", "configs"};
+  const brim_config_request request = {.search = two, .search_count = 2, .name = "robust"};
+  brim_config *config = NULL;
+  if (brim_config_load(&request, registry, &config) != BRIM_OK) fail_msg("%s", brim_error_text());
+  check_values(config, "seed=77\ntraining.epochs=7\n");
+  brim_config_free(config);
+}
+
+static void words_have_the_numbers_given(void **state)
+{
+  (void)state;
+  const char *const override[] = {"seed=1", "sed=1"};
+  const int number[] = {2, 5};
+  const brim_config_request request = {
+      .search = search, .search_count = 1, .overrides = override, .override_count = 2, .argument = number};
+  brim_config *config = NULL;
+  assert_int_equal(brim_config_load(&request, registry, &config), BRIM_ECONFIG);
+  assert_non_null(strstr(brim_error_text(), "command line, argument 5: sed=1"));
+}
+
+static void a_plugin_that_cannot_be_loaded_says_why(void **state)
+{
+  (void)state;
+  write_text("plugins/model/resnet.so", "not a shared object");
+  brim_registry *with_broken = brim_registry_create();
+  assert_int_equal(brim_registry_load(with_broken, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
+  assert_int_equal(brim_registry_scan(with_broken, "plugins"), BRIM_OK);
+  const char *const override[] = {"model=resnet", "seed=x"};
+  const brim_config_request request = {
+      .search = search, .search_count = 1, .overrides = override, .override_count = 2, .first_argument = 1};
+  brim_config *config = NULL;
+  assert_int_equal(brim_config_load(&request, with_broken, &config), BRIM_ELOAD);
+  const brim_registry_failure *failure = brim_registry_failure_of(with_broken, BRIM_MODEL, "resnet");
+  assert_non_null(failure);
+  if (!strstr(brim_error_text(), "model 'resnet' could not be loaded\n  ") ||
+      !strstr(brim_error_text(), failure->reason) || !strstr(brim_error_text(), "\nerror: 'seed' must be an integer"))
+    fail_msg("%s", brim_error_text());
+  brim_registry_free(with_broken);
+}
+
+static void auto_is_reference_where_there_is_no_cpu(void **state)
+{
+  (void)state;
+  brim_registry *core_only = brim_registry_create();
+  const brim_config_request request = {.search = search, .search_count = 1};
+  brim_config *config = NULL;
+  assert_int_equal(brim_config_load(&request, core_only, &config), BRIM_ECONFIG);
+  if (!strstr(brim_error_text(), "no option 'reference' in group 'backend'")) fail_msg("%s", brim_error_text());
+  brim_registry_free(core_only);
+}
+
+static void a_file_that_is_not_there_cannot_be_loaded(void **state)
+{
+  (void)state;
+  brim_config *config = NULL;
+  assert_int_equal(load(NULL, "gone.yaml", NULL, &config), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(), "cannot open gone.yaml: No such file or directory");
+}
+
+/* More errors than the text of an error holds: the first ones, and how many are left. */
+static void very_many_errors_are_counted(void **state)
+{
+  (void)state;
+  char word[200][32];
+  const char *override[201] = {0};
+  for (size_t i = 0; i < 200; i++) {
+    snprintf(word[i], sizeof word[i], "unheard_of_%zu=1", i);
+    override[i] = word[i];
+  }
+  brim_config *config = NULL;
+  assert_int_equal(load(NULL, NULL, override, &config), BRIM_ECONFIG);
+  assert_true(brim_starts_with(brim_error_text(), "unknown key 'unheard_of_0'\n"));
+  const char *last = strstr(brim_error_text(), "\nerror: and ");
+  assert_non_null(last);
+  assert_true(brim_ends_with(last, " more"));
+}
+
+static void groups_list_files_and_plugins(void **state)
+{
+  (void)state;
+  const brim_config_request request = {.search = search, .search_count = 1};
+  brim_text text = {0};
+  assert_int_equal(brim_config_print_groups(&request, registry, &text), BRIM_OK);
+  static const char *const want[] = {
+      "model\n  cnn         a plugin called cnn\n  deep        configs/model/deep.yaml\n", "dataset\n",
+      "experiment\n  fast  configs/experiment/fast.yaml\n", "training\n  long  configs/training/long.yaml\n"};
+  for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+    if (!strstr(text.s, want[i])) fail_msg("no %s in\n%s", want[i], text.s);
+  brim_text_release(&text);
+}
+
+static void the_schema_lists_every_key(void **state)
+{
+  (void)state;
+  brim_text text = {0};
+  brim_config_print_schema(NULL, registry, &text);
+  static const char *const want[] = {"training.batch_size ", "[1,1048576]", "samples in a micro-batch\n",
+                                     "\nmodel=vit: a plugin called vit\nmodel.depth   integer  12     [1,512]  number "
+                                     "of blocks\nmodel.causal  boolean  false           look back only\n",
+                                     "dataset.path     path     required"};
+  for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+    if (!strstr(text.s, want[i])) fail_msg("no %s in\n%s", want[i], text.s);
+  brim_text_clear(&text);
+  brim_config *config = NULL;
+  assert_int_equal(load(NULL, NULL, NULL, &config), BRIM_OK);
+  brim_config_print_schema(config, registry, &text);
+  assert_non_null(strstr(text.s, "model.width "));
+  assert_null(strstr(text.s, "model.depth "));
+  brim_config_free(config);
+  brim_text_release(&text);
+}
+
+int main(void)
+{
+  static const struct CMUnitTest others[] = {
+      cmocka_unit_test(the_resolved_configuration_is_itself_one),
+      cmocka_unit_test(overrides_apply_on_a_resolved_configuration),
+      cmocka_unit_test(settings_and_parameters_are_filled),
+      cmocka_unit_test(origins_name_file_line_and_argument),
+      cmocka_unit_test(the_first_folder_of_the_search_path_wins),
+      cmocka_unit_test(words_have_the_numbers_given),
+      cmocka_unit_test(a_plugin_that_cannot_be_loaded_says_why),
+      cmocka_unit_test(auto_is_reference_where_there_is_no_cpu),
+      cmocka_unit_test(a_file_that_is_not_there_cannot_be_loaded),
+      cmocka_unit_test(very_many_errors_are_counted),
+      cmocka_unit_test(groups_list_files_and_plugins),
+      cmocka_unit_test(the_schema_lists_every_key),
+  };
+  enum { OTHERS = sizeof others / sizeof others[0] };
+  struct CMUnitTest tests[CASE_COUNT + OTHERS];
+  for (size_t i = 0; i < CASE_COUNT; i++)
+    tests[i] = (struct CMUnitTest){config_cases[i].name, check_case, NULL, NULL, (void *)&config_cases[i]};
+  memcpy(tests + CASE_COUNT, others, sizeof others);
+  return cmocka_run_group_tests_name("config", tests, setup, teardown);
+}
