@@ -151,7 +151,10 @@ static brim_status write_checkpoint(run *r)
 
 static brim_status after_commit(run *r)
 {
+  const int64_t evaluated_step = r->state->evaluated_step;
   BRIM_TRY(evaluate_if_due(r));
+  /* A run that was interrupted in this very evaluation has a checkpoint of this step without it: write it again. */
+  if (r->state->evaluated_step != evaluated_step) r->checkpoint_step = -1;
   const bool new_best = r->state->best_step == r->state->step && r->state->step > 0;
   if (r->checkpoint_step == r->state->step) return BRIM_OK;
   return new_best || is_due(r, r->settings->training.checkpoint_every_steps) ? write_checkpoint(r) : BRIM_OK;
@@ -285,7 +288,7 @@ static void collect_memory(run *r)
 static brim_status close_run(run *r, brim_status status)
 {
   brim_progress_finish(&r->progress);
-  const bool opened = r->dir[0] && r->state;
+  const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
   if (opened) {
     char error[4096];
     snprintf(error, sizeof error, "%s", status == BRIM_OK ? "" : brim_error_text());

@@ -49,8 +49,9 @@ static brim_status make_folder(const char *path)
 {
   if (mkdir(path, 0777) == 0 || (errno == EEXIST && brim_is_folder(path))) return BRIM_OK;
   /* On a read-only file system an existing folder may be answered by EROFS. */
-  if (errno != EEXIST && brim_is_folder(path)) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(errno));
+  const int reason = errno;
+  if (reason != EEXIST && brim_is_folder(path)) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(reason));
 }
 
 brim_status brim_make_folders(const char *path)

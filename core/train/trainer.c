@@ -79,6 +79,16 @@ uint64_t brim_trainer_host_bytes(const brim_trainer *t) { return t->loader_bytes
 brim_train_state *brim_trainer_state(brim_trainer *t) { return &t->state; }
 double brim_trainer_lr(const brim_trainer *t) { return t->step.lr; }
 
+/* Fills what the nodes of a step need to know. */
+static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
+{
+  const brim_session *s = t->session;
+  t->step = (brim_step){
+    .seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples};
+  const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
+}
+
 /* ---- checkpoints ---- */
 
 /* Host copies of all parameters and optimizer states, as checkpoints name them. */
@@ -172,8 +182,10 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
     status = brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
   if (status == BRIM_OK) status = transfer(t, &s, true);
   brim_arena_release(&s.arena);
-  if (status == BRIM_OK) t->state = state;
-  return status;
+  if (status != BRIM_OK) return status;
+  t->state = state;
+  if (state.step > 0) fill_step(t, state.step - 1, 1); /* for the learning rate in records made before the next step */
+  return BRIM_OK;
 }
 
 /* ---- steps ---- */
@@ -197,17 +209,6 @@ static brim_status open_loader(brim_trainer *t)
                                        .context = t};
   t->loader_bytes = brim_loader_bytes(&options);
   return brim_loader_open(&options, &t->loader);
-}
-
-/* Fills what the nodes of step `state.step` need to know. */
-static void begin_step(brim_trainer *t, const brim_span *span)
-{
-  const brim_session *s = t->session;
-  t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
-                        .step = (uint64_t)t->state.step,
-                        .loss_scale = 1 / (double)span->count};
-  const double factor = s->schedule_ops->factor(s->schedule_params, t->state.step, s->order.steps);
-  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
 
 static brim_status accumulate(brim_trainer *t, const brim_span *span)
@@ -297,7 +298,7 @@ brim_status brim_trainer_step(brim_trainer *t)
   const brim_span span = brim_order_step(&t->session->order, t->state.step);
   double metrics[2];
   if (!t->loader) BRIM_TRY(open_loader(t));
-  begin_step(t, &span);
+  fill_step(t, t->state.step, span.count);
   BRIM_TRY(accumulate(t, &span));
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
