@@ -212,6 +212,7 @@ static brim_status check_metadata(const char *path, json_t *map)
 {
   const char *key;
   json_t *value;
+  if (json_is_null(map)) return BRIM_OK; /* the library takes it for none */
   if (!json_is_object(map)) return BAD(METADATA_KEY " is not an object", path);
   json_object_foreach(map, key, value)
   {

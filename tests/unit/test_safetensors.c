@@ -212,7 +212,7 @@ static void broken_headers_are_refused_with_the_reason(void **state)
 static void the_order_of_the_header_need_not_be_that_of_the_data(void **state)
 {
   (void)state;
-  static const char header[] = "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]},"
+  static const char header[] = "{\"__metadata__\":null,\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]},"
                                "\"a\":{\"data_offsets\":[0,3],\"extra\":[1],\"shape\":[3],\"dtype\":\"U8\"}}  ";
   size_t size;
   brim_safetensors *file;
