@@ -37,12 +37,26 @@ static brim_status fail_linking(const char *path, const char *message)
   return brim_fail(BRIM_ELOAD, "cannot be loaded: %s", own ? message + length + 2 : message);
 }
 
+/* Plugins take brim's functions from the process. A program that has loaded libbrim.so for itself only (Python's ctypes
+ * does) keeps them out of the plugins' sight, so libbrim.so is made visible here. Where brim is part of the executable
+ * there is nothing to do, and dlopen does nothing. */
+static void offer_brim(void)
+{
+  static bool offered; /* plugins are loaded by the main thread */
+  Dl_info library;
+  if (offered) return;
+  offered = true;
+  if (dladdr(&offered, &library) != 0 && library.dli_fname && strchr(library.dli_fname, '/'))
+    dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 brim_status brim_loader_load(const char *file, const brim_module **out)
 {
   *out = NULL;
   char path[PATH_MAX]; /* absolute: dlopen looks up names without a slash elsewhere */
   if (!realpath(file, path)) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   BRIM_TRY(brim_elf_check(path));
+  offer_brim();
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *message = dlerror();
