@@ -15,7 +15,8 @@
 
 #define HUGE_BYTES ((uint64_t)2 << 20)
 #define MIB ((uint64_t)1 << 20)
-enum { ZERO_PIECE = 1 << 20 }; /* bytes a task */
+#define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes a task */
+#define ZERO_PIECE MIB
 
 static cpu_cgroup limits(void)
 {
@@ -118,18 +119,38 @@ static char *map(uint64_t bytes)
   return at + before;
 }
 
-/* Takes every page now. Kernels before 5.14 know no MADV_POPULATE_WRITE: each page is touched. */
-static bool populate(char *at, uint64_t bytes)
+typedef struct population {
+  char *at;
+  uint64_t bytes, page;
+  atomic_int error; /* the first errno */
+} population;
+
+/* Takes every page of a piece now. Kernels before 5.14 know no MADV_POPULATE_WRITE: each page is touched. */
+static void populate_piece(void *arg, int64_t task, int32_t thread)
 {
+  (void)thread;
+  population *p = arg;
+  char *at = p->at + (uint64_t)task * POPULATE_PIECE;
+  const uint64_t bytes = smaller(POPULATE_PIECE, p->bytes - (uint64_t)task * POPULATE_PIECE);
 #ifdef MADV_POPULATE_WRITE
-  while (madvise(at, bytes, MADV_POPULATE_WRITE) != 0) {
-    if (errno == EINVAL) break;
-    if (errno != EINTR && errno != EAGAIN) return false;
+  int error = 0;
+  do {
+    error = madvise(at, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+  } while (error == EINTR || error == EAGAIN);
+  if (error == 0) return;
+  if (error != EINVAL) {
+    atomic_store(&p->error, error);
+    return;
   }
 #endif
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  for (uint64_t i = 0; i < bytes; i += page) ((volatile char *)at)[i] = 0;
-  return true;
+  for (uint64_t i = 0; i < bytes; i += p->page) ((volatile char *)at)[i] = 0;
+}
+
+static int populate(const cpu_backend *b, char *at, uint64_t bytes)
+{
+  population p = {.at = at, .bytes = bytes, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
+  cpu_pool_run(b->pool, (int64_t)((bytes + POPULATE_PIECE - 1) / POPULATE_PIECE), populate_piece, &p);
+  return atomic_load(&p.error);
 }
 
 brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base)
@@ -145,8 +166,8 @@ brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base
   if (!at)
     return brim_fail(BRIM_ENOMEM_DEVICE, "an arena of %" PRIu64 " MiB could not be mapped: %s", bytes / MIB,
                      strerror(errno));
-  if (!populate(at, whole)) {
-    const int error = errno;
+  const int error = populate(b, at, whole);
+  if (error != 0) {
     munmap(at, whole);
     return brim_fail(BRIM_ENOMEM_DEVICE, "an arena of %" PRIu64 " MiB could not be populated: %s", bytes / MIB,
                      strerror(error));
