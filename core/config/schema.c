@@ -106,7 +106,7 @@ static int distance(const char *written, const char *known)
 static void take_nearer(const char *path, const char *name, int *least, const char **best)
 {
   const int d = brim_edit_distance(path, name);
-  if (d > 2 || d >= *least) return;
+  if (name[0] == '\0' || d > (strlen(path) < 4 ? 1 : 2) || d >= *least) return;
   *least = d;
   *best = name;
 }
