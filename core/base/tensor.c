@@ -24,3 +24,11 @@ int64_t brim_shape_count(const brim_shape *shape)
   for (int32_t i = 0; i < shape->rank; i++) count *= shape->dim[i];
   return count;
 }
+
+int brim_shape_equal(const brim_shape *a, const brim_shape *b)
+{
+  if (a->rank != b->rank) return 0;
+  for (int32_t i = 0; i < a->rank; i++)
+    if (a->dim[i] != b->dim[i]) return 0;
+  return 1;
+}

@@ -44,7 +44,7 @@ static const brim_tensor *shared_input(const brim_program *p, const brim_node *n
   if (p->need[n->index].no_inplace) return NULL;
   /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
   if (in->channel_block != out->channel_block) return NULL;
-  if (op->view && in->channel_block != 1 && in->shape.rank != out->shape.rank) return NULL;
+  if (op->view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return NULL;
   const int32_t buffer = p->tensor_buffer[in->id];
   if (buffer < 0) return NULL;
   if (!op->view && p->buffer[buffer].last > (int32_t)n->index) return NULL; /* somebody still needs it */

@@ -8,7 +8,6 @@
 
 #include "train/initialize.h"
 
-#define LOADER_SLOTS 4 /* micro-batches decoded ahead */
 
 struct brim_trainer {
   const brim_session *session;
@@ -22,6 +21,13 @@ struct brim_trainer {
   brim_step step;         /* of the step in progress */
   double *metrics;        /* of an evaluation: 2 + classes * classes */
 };
+
+/* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
+static int32_t slots_of(const brim_settings *settings)
+{
+  const int32_t threads = (int32_t)settings->training.num_workers;
+  return threads < 4 ? 4 : threads + 1;
+}
 
 static const brim_settings *settings_of(const brim_trainer *t) { return t->session->settings; }
 
@@ -204,7 +210,7 @@ static brim_status open_loader(brim_trainer *t)
                                        .batch_max = set->training.batch_size,
                                        .real = t->session->backend_ops->real,
                                        .threads = (int32_t)set->training.num_workers,
-                                       .slots = LOADER_SLOTS,
+                                       .slots = slots_of(settings_of(t)),
                                        .next = next_span,
                                        .context = t};
   t->loader_bytes = brim_loader_bytes(&options);
@@ -345,7 +351,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
                                        .batch_max = s->eval_batch,
                                        .real = s->backend_ops->real,
                                        .threads = (int32_t)settings_of(t)->training.num_workers,
-                                       .slots = LOADER_SLOTS,
+                                       .slots = slots_of(settings_of(t)),
                                        .next = next_part_span,
                                        .context = &stream};
   brim_loader *loader = NULL;

@@ -28,9 +28,7 @@ static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
 static brim_status infer_add(brim_graph *g, brim_node *n)
 {
   const brim_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
-  bool same = a->rank == b->rank;
-  for (int32_t d = 0; same && d < a->rank; d++) same = a->dim[d] == b->dim[d];
-  if (!same) {
+  if (!brim_shape_equal(a, b)) {
     char text_a[96], text_b[96];
     return brim_graph_fail(g, n->op, n->name, "shapes differ: '%s' %s and '%s' %s", n->in[0]->name,
                            brim_shape_format(text_a, sizeof text_a, a), n->in[1]->name,

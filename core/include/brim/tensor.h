@@ -21,6 +21,8 @@ typedef struct brim_shape {
 } brim_shape;
 /* [any thread] Product of the dimensions; 1 for a scalar. */
 BRIM_EXPORT int64_t brim_shape_count(const brim_shape *shape);
+/* [any thread] 1 if rank and dimensions agree, else 0. */
+BRIM_EXPORT int brim_shape_equal(const brim_shape *a, const brim_shape *b);
 
 /* What a tensor is for. The plan reports bytes by these classes. */
 #define BRIM_ROLE_MAP(X)                                                                           \
