@@ -219,6 +219,12 @@ static const config_case config_cases[] = {
      "error: unknown key 'frobnicate'\n"
      "  command line, argument 1: frobnicate=1\n"
      "  to add a new key, write +frobnicate=1"},
+    {"a key too short to guess at",
+     NULL,
+     {"a=1"},
+     "error: unknown key 'a'\n"
+     "  command line, argument 1: a=1\n"
+     "  to add a new key, write +a=1"},
     {"a key of another section",
      NULL,
      {"epochs=3"},

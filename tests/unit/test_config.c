@@ -315,8 +315,9 @@ static void the_schema_lists_every_key(void **state)
   brim_text text = {0};
   brim_config_print_schema(NULL, registry, &text);
   static const char *const want[] = {"training.batch_size ", "[1,1048576]", "samples in a micro-batch\n",
-                                     "\nmodel=vit: a plugin called vit\nmodel.depth   integer  12     [1,512]  number "
-                                     "of blocks\nmodel.causal  boolean  false           look back only\n",
+                                     ("\nmodel=vit: a plugin called vit\n"
+                                      "model.depth   integer  12     [1,512]  number of blocks\n"
+                                      "model.causal  boolean  false           look back only\n"),
                                      "dataset.path     path     required"};
   for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
     if (!strstr(text.s, want[i])) fail_msg("no %s in\n%s", want[i], text.s);
