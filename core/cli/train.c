@@ -21,8 +21,8 @@ static brim_status train(brim_cli *cli, int argc, char **argv)
 {
   const char *resume = NULL, *from = NULL;
   const brim_option option[] = {{"--resume", BRIM_OPTION_STRING, &resume}, {"--from", BRIM_OPTION_STRING, &from}};
-  const char **operand = brim_xcalloc((size_t)argc, sizeof *operand);
-  int *number = brim_xcalloc((size_t)argc, sizeof *number);
+  const char **word = brim_xcalloc((size_t)argc + 1, sizeof *word), **operand = word + 1;
+  int *word_number = brim_xcalloc((size_t)argc + 1, sizeof *word_number), *number = word_number + 1;
   size_t count = 0;
   char file[4096] = "";
   brim_config *config = NULL;
@@ -34,6 +34,11 @@ static brim_status train(brim_cli *cli, int argc, char **argv)
                        "to train with another one, start a new run: brim train --from %s %s",
                        operand[0], resume, operand[0]);
   if (status == BRIM_OK && (resume || from)) status = config_of_run(resume ? resume : from, file, sizeof file);
+  if (from) { /* the old run's folder is taken; one named on the command line comes later and wins */
+    *--operand = "run.dir=";
+    --number;
+    count++;
+  }
   if (status == BRIM_OK && resume && brim_run_is_finished(resume))
     brim_log(BRIM_LOG_INFO, "'%s' is finished; its results are in %s/summary.json", resume, resume);
   else if (status == BRIM_OK)
@@ -43,8 +48,8 @@ static brim_status train(brim_cli *cli, int argc, char **argv)
     status = brim_run(&options);
     brim_config_free(config);
   }
-  free(operand);
-  free(number);
+  free(word);
+  free(word_number);
   return status;
 }
 
