@@ -27,12 +27,13 @@
 
 /* ---- the disk's calls ---- */
 
-enum mode { PASS, FAIL, KILL, FULL };
+enum mode { PASS, FAIL, KILL, FULL, SHORT };
 static struct {
   enum mode mode;
   int calls, at; /* FAIL, KILL: which call */
   int64_t room;  /* FULL: bytes that still fit */
   bool hit;
+  char failed[256]; /* FAIL: the call, as in the trace */
   char trace[4096]; /* "mkdir x; write x; ..." by last part of the path */
 } disk;
 
@@ -60,6 +61,8 @@ static bool faulty(const char *call, const char *path)
   const bool mine = disk.calls++ == disk.at && (disk.mode == FAIL || disk.mode == KILL);
   if (!mine) return false;
   if (disk.mode == KILL) _exit(KILLED);
+  const char *slash = strrchr(path, '/');
+  snprintf(disk.failed, sizeof disk.failed, "%s %s", call, slash ? slash + 1 : path);
   disk.hit = true;
   errno = ENOSPC;
   return true;
@@ -87,6 +90,7 @@ ssize_t write(int fd, const void *bytes, size_t count)
       return -1;
     }
   }
+  if (disk.mode == SHORT && count > 7) count = 7;
   const ssize_t n = syscall(SYS_write, fd, bytes, count);
   if (n > 0) disk.room -= n;
   return n;
@@ -395,6 +399,22 @@ static const char *prepare(int situation)
 static const int64_t newest_before[] = {-1, 50, 100, 60};
 #define SITUATIONS 4
 
+/* Calls whose failure means that the checkpoint is not safe; others may end in a warning. */
+static bool must_refuse(const char *call)
+{
+  static const char *const vital[] = {"write ",
+                                      "fsync ",
+                                      "symlink ",
+                                      "mkdir ",
+                                      "close model.safetensors",
+                                      "close optimizer.safetensors",
+                                      "close state.json",
+                                      "rename step-00000100"};
+  for (size_t i = 0; i < LEN(vital); i++)
+    if (strncmp(call, vital[i], strlen(vital[i])) == 0) return true;
+  return false;
+}
+
 static void every_call_that_fails_leaves_all_or_nothing(void **unused)
 {
   (void)unused;
@@ -409,6 +429,7 @@ static void every_call_that_fails_leaves_all_or_nothing(void **unused)
       disk_set(PASS, 0, 0);
       char *after = tree_of(run);
       if (status == BRIM_OK) {
+        if (hit && must_refuse(disk.failed)) fail_msg("a failing '%s' was ignored", disk.failed);
         assert_int_equal(found_step(run), 100);
         assert_string_equal(target_of(run, "last"), "step-00000100");
         assert_string_equal(target_of(run, "best"), "step-00000100");
@@ -453,6 +474,22 @@ static void a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints(void **un
   }
   assert_int_equal(found_step(scratch("fault")), 100);
   assert_true(room > 500);
+}
+
+static void writes_that_take_a_few_bytes_at_a_time_add_up(void **unused)
+{
+  (void)unused;
+  const char *run = prepare(1);
+  assert_int_equal(save(run, 100, 2, true), BRIM_OK);
+  char *whole = tree_of(run);
+  run = prepare(1);
+  disk_set(SHORT, 0, 0);
+  assert_int_equal(save(run, 100, 2, true), BRIM_OK);
+  disk_set(PASS, 0, 0);
+  char *pieces = tree_of(run);
+  assert_string_equal(pieces, whole);
+  free(pieces);
+  free(whole);
 }
 
 /* A process that dies at its `at`-th call; false if it had fewer. */
@@ -574,6 +611,19 @@ static void left_overs_of_dead_attempts_are_removed(void **unused)
   assert_string_equal(tree, clean);
   free(tree);
   free(clean);
+}
+
+static void left_overs_do_not_stop_the_next_checkpoint(void **unused)
+{
+  (void)unused;
+  const char *run = new_run("again");
+  assert_int_equal(save(run, 50, 2, false), BRIM_OK);
+  assert_int_equal(mkdir(scratch("again/checkpoints/.step-00000100.tmp"), 0777), 0);
+  scratch_write(scratch("again/checkpoints/.step-00000100.tmp/other"), "x", 1);
+  assert_int_equal(symlink("step-00000007", scratch("again/checkpoints/.last.tmp")), 0);
+  assert_int_equal(save(run, 100, 2, false), BRIM_OK);
+  assert_int_equal(found_step(run), 100);
+  assert_false(scratch_exists(scratch("again/checkpoints/step-00000100/other")));
 }
 
 static void any_changed_byte_is_noticed_and_an_older_checkpoint_taken(void **unused)
@@ -759,11 +809,13 @@ int main(void)
       cmocka_unit_test(everything_is_on_the_disk_before_it_is_renamed),
       cmocka_unit_test(every_call_that_fails_leaves_all_or_nothing),
       cmocka_unit_test(a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints),
+      cmocka_unit_test(writes_that_take_a_few_bytes_at_a_time_add_up),
       cmocka_unit_test(a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end),
       cmocka_unit_test(a_kill_while_cleaning_up_is_harmless_too),
       cmocka_unit_test(a_real_limit_of_the_system_is_told_and_undone),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
+      cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),
       cmocka_unit_test(any_changed_byte_is_noticed_and_an_older_checkpoint_taken),
       cmocka_unit_test(a_cut_or_missing_file_is_damage),
       cmocka_unit_test(when_all_are_damaged_nothing_starts_over_in_silence),
