@@ -171,8 +171,8 @@ void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_
 void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
                                    int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride,
                                    int64_t planes, int64_t count);
-void CPU_NAME(simd_max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
-void CPU_NAME(simd_max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
+void CPU_NAME(simd_max_pool)(const cpu_pool_plane *v, const float *x, float *y, uint8_t *index);
+void CPU_NAME(simd_max_pool_grad)(const cpu_pool_plane *v, const float *dy, const uint8_t *index, float *dx);
 
 #endif
 #endif
