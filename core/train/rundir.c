@@ -141,6 +141,8 @@ brim_status brim_run_lock(const char *path, int *fd)
   char name[BRIM_PATH_MAX];
   BRIM_TRY(brim_path_join(name, path, LOCK_NAME));
   const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock < 0 && (errno == ENOENT || errno == ENOTDIR))
+    return brim_fail(BRIM_EINVAL, "there is no run folder '%s'", path);
   if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, strerror(errno));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
     sign_lock(lock);

@@ -19,6 +19,7 @@ brim_status brim_make_folders(const char *path);
  * part of a path (else ECONFIG). */
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room);
 /* One process per run folder: a lock (flock on <run>/.lock), released when the process ends or closes
- * *fd. EINVAL, with its process number, if another process holds it. Only the holder may write below `path`. */
+ * *fd. EINVAL, with its process number, if another process holds it, or if there is no such folder. Only the
+ * holder may write below `path`. */
 brim_status brim_run_lock(const char *path, int *fd);
 #endif
