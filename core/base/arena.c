@@ -98,7 +98,10 @@ char *brim_arena_string_n(brim_arena *arena, const char *text, size_t bytes)
   return p;
 }
 
-char *brim_arena_string(brim_arena *arena, const char *text) { return brim_arena_string_n(arena, text, strlen(text)); }
+char *brim_arena_string(brim_arena *arena, const char *text)
+{
+  return brim_arena_string_n(arena, text, strlen(text));
+}
 
 char *brim_arena_printf(brim_arena *arena, const char *format, ...)
 {

@@ -13,10 +13,10 @@
 static const struct {
   const char *prefix, *color;
 } levels[] = {
-  [BRIM_LOG_ERROR] = {"error: ", "\033[1;31m"},
-  [BRIM_LOG_WARN] = {"warning: ", "\033[1;33m"},
-  [BRIM_LOG_INFO] = {"", ""},
-  [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
+    [BRIM_LOG_ERROR] = {"error: ", "\033[1;31m"},
+    [BRIM_LOG_WARN] = {"warning: ", "\033[1;33m"},
+    [BRIM_LOG_INFO] = {"", ""},
+    [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
 };
 
 static enum brim_level shown = BRIM_LOG_INFO;
@@ -24,7 +24,10 @@ static void (*hook)(void *context, bool before);
 static void *hook_context;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void brim_log_set_level(enum brim_level level) { shown = level; }
+void brim_log_set_level(enum brim_level level)
+{
+  shown = level;
+}
 
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context)
 {

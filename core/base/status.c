@@ -16,7 +16,7 @@ static const struct {
   const char *name, *text;
 } statuses[] = {
 #define X(name, value, exit_status, text) {value, exit_status, #name, text},
-  BRIM_STATUS_MAP(X)
+    BRIM_STATUS_MAP(X)
 #undef X
 };
 #define STATUS_COUNT (sizeof(statuses) / sizeof(statuses[0]))
@@ -72,5 +72,11 @@ brim_status brim_fail_add(brim_status status, const char *format, ...)
   return status;
 }
 
-const char *brim_error_text(void) { return error_text; }
-const char *brim_error_origin(void) { return error_origin; }
+const char *brim_error_text(void)
+{
+  return error_text;
+}
+const char *brim_error_origin(void)
+{
+  return error_origin;
+}

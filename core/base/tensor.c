@@ -7,16 +7,22 @@ static const struct {
   const char *name;
   uint32_t bytes;
 } dtypes[] = {
-  [0] = {"?", 0},
-  [BRIM_DTYPE_F32] = {"F32", 4},
-  [BRIM_DTYPE_F64] = {"F64", 8},
-  [BRIM_DTYPE_I32] = {"I32", 4},
-  [BRIM_DTYPE_U8] = {"U8", 1},
+    [0] = {"?", 0},
+    [BRIM_DTYPE_F32] = {"F32", 4},
+    [BRIM_DTYPE_F64] = {"F64", 8},
+    [BRIM_DTYPE_I32] = {"I32", 4},
+    [BRIM_DTYPE_U8] = {"U8", 1},
 };
 #define DTYPE_COUNT (sizeof dtypes / sizeof dtypes[0])
 
-uint32_t brim_dtype_bytes(uint32_t dtype) { return dtypes[dtype < DTYPE_COUNT ? dtype : 0].bytes; }
-const char *brim_dtype_name(uint32_t dtype) { return dtypes[dtype < DTYPE_COUNT ? dtype : 0].name; }
+uint32_t brim_dtype_bytes(uint32_t dtype)
+{
+  return dtypes[dtype < DTYPE_COUNT ? dtype : 0].bytes;
+}
+const char *brim_dtype_name(uint32_t dtype)
+{
+  return dtypes[dtype < DTYPE_COUNT ? dtype : 0].name;
+}
 
 int64_t brim_shape_count(const brim_shape *shape)
 {

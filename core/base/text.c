@@ -40,7 +40,10 @@ void brim_text_add_n(brim_text *text, const char *s, size_t bytes)
   text->s[text->length] = '\0';
 }
 
-void brim_text_add(brim_text *text, const char *s) { brim_text_add_n(text, s, strlen(s)); }
+void brim_text_add(brim_text *text, const char *s)
+{
+  brim_text_add_n(text, s, strlen(s));
+}
 
 void brim_text_printf(brim_text *text, const char *format, ...)
 {
@@ -57,9 +60,15 @@ void brim_text_printf(brim_text *text, const char *format, ...)
   va_end(again);
 }
 
-const char *brim_text_str(const brim_text *text) { return text->s ? text->s : ""; }
+const char *brim_text_str(const brim_text *text)
+{
+  return text->s ? text->s : "";
+}
 
-bool brim_starts_with(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
+bool brim_starts_with(const char *s, const char *prefix)
+{
+  return strncmp(s, prefix, strlen(prefix)) == 0;
+}
 
 bool brim_ends_with(const char *s, const char *suffix)
 {

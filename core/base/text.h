@@ -8,7 +8,7 @@
 #include "brim/status.h"
 
 typedef struct brim_text {
-  char *s;            /* NUL-terminated; NULL while nothing was added (see brim_text_str) */
+  char *s; /* NUL-terminated; NULL while nothing was added (see brim_text_str) */
   size_t length, room;
 } brim_text;
 
@@ -22,7 +22,8 @@ const char *brim_text_str(const brim_text *text); /* "" if nothing was added */
 
 bool brim_starts_with(const char *s, const char *prefix);
 bool brim_ends_with(const char *s, const char *suffix);
-/* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are compared. */
+/* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are
+ * compared. */
 int brim_edit_distance(const char *a, const char *b);
 /* "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
 const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);

@@ -8,35 +8,36 @@
 #include "cli/cli.h"
 
 const brim_command brim_commands[] = {
-  {"train", "train a model", brim_command_train,
-   "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN]\n"
-   "\n"
-   "  brim train                                     the default configuration\n"
-   "  brim train model=mlp training.epochs=2         another model, two epochs\n"
-   "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
-   "  brim train --resume runs/a                     go on with a run that was stopped\n"
-   "  brim train --from runs/a seed=2                the same configuration again, changed\n"
-   "\n"
-   "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
-  {"plan", "show the memory of a run before it starts", brim_command_plan,
-   "usage: brim plan [group=option | key=value]... [--json]\n"
-   "\n"
-   "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
-   "the peak lies, and what other micro-batches would take.\n"},
-  {"config", "show the configuration that a run would have", brim_command_config,
-   "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
-   "\n"
-   "  --origins   with where each value comes from\n"
-   "  --groups    the groups and their options\n"
-   "  --schema    every key with type, default, range and help\n"},
-  {"plugins", "list plugins and their parameters", brim_command_plugins,
-   "usage: brim plugins [KIND[/ID]] [--json]\n"
-   "\n"
-   "  brim plugins                 all\n"
-   "  brim plugins model           of one kind\n"
-   "  brim plugins dataset/idx     one, with its parameters\n"},
-  {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
-  {NULL, NULL, NULL, NULL}};
+    {"train", "train a model", brim_command_train,
+     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN]\n"
+     "\n"
+     "  brim train                                     the default configuration\n"
+     "  brim train model=mlp training.epochs=2         another model, two epochs\n"
+     "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
+     "  brim train --resume runs/a                     go on with a run that was stopped\n"
+     "  brim train --from runs/a seed=2                the same configuration again, changed\n"
+     "\n"
+     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
+    {"plan", "show the memory of a run before it starts", brim_command_plan,
+     "usage: brim plan [group=option | key=value]... [--json]\n"
+     "\n"
+     "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
+     "the peak lies, and what other micro-batches would take.\n"},
+    {"config", "show the configuration that a run would have", brim_command_config,
+     "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
+     "\n"
+     "  --origins   with where each value comes from\n"
+     "  --groups    the groups and their options\n"
+     "  --schema    every key with type, default, range and help\n"},
+    {"plugins", "list plugins and their parameters", brim_command_plugins,
+     "usage: brim plugins [KIND[/ID]] [--json]\n"
+     "\n"
+     "  brim plugins                 all\n"
+     "  brim plugins model           of one kind\n"
+     "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
+    {NULL, NULL, NULL, NULL},
+};
 
 static void print_help(FILE *out)
 {
@@ -105,8 +106,8 @@ static const brim_option *find_option(const char *word, const brim_option *optio
   return NULL;
 }
 
-brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count,
-                           const char **operand, int *number, size_t *operand_count)
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, const char **operand,
+                           int *number, size_t *operand_count)
 {
   bool only_operands = false;
   *operand_count = 0;

@@ -12,16 +12,16 @@ typedef struct brim_cli {
   size_t plugin_path_count;
   const char *config_path[32]; /* --config-path, in order; the installed configs follow */
   size_t config_path_count;
-  const char *config_name;     /* --config-name; NULL: "config" */
-  brim_registry *registry;     /* opened before the command runs */
-  bool quiet;                  /* --quiet: no progress, no information */
-  double start;                /* brim_now() when the program began */
+  const char *config_name; /* --config-name; NULL: "config" */
+  brim_registry *registry; /* opened before the command runs */
+  bool quiet;              /* --quiet: no progress, no information */
+  double start;            /* brim_now() when the program began */
 } brim_cli;
 
 typedef struct brim_command {
   const char *name, *help; /* one line */
   int (*run)(brim_cli *cli, int argc, char **argv);
-  const char *usage;       /* what `brim NAME --help` prints */
+  const char *usage; /* what `brim NAME --help` prints */
 } brim_command;
 
 extern const brim_command brim_commands[]; /* ends with name == NULL */
@@ -38,14 +38,14 @@ enum brim_option_kind { BRIM_OPTION_FLAG, BRIM_OPTION_STRING };
 typedef struct brim_option {
   const char *name; /* "--json" */
   enum brim_option_kind kind;
-  void *value;      /* bool * or const char ** */
+  void *value; /* bool * or const char ** */
 } brim_option;
 /* Moves the operands to the front of `operand`, with the number of each word in `number` (from 1, the word after the
  * command), for messages. Both have room for argc. ECONFIG with did-you-mean for an unknown option. */
-brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count,
-                           const char **operand, int *number, size_t *operand_count);
-/* Composes the configuration from the command line's words. `file`: a resolved configuration instead of the search path,
- * or NULL. */
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, const char **operand,
+                           int *number, size_t *operand_count);
+/* Composes the configuration from the command line's words. `file`: a resolved configuration instead of the search
+ * path, or NULL. */
 brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
                             size_t count, brim_config **out);
 /* Prints the thread's error and returns the exit status for the code. */

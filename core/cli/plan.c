@@ -24,15 +24,14 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   bool have_chosen = false;
   for (int64_t batch = 1; batch <= 4 * effective && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
     if (batch >= t->batch_size && !have_chosen) {
-      table[(*count)++] = (row){t->batch_size, t->gradient_accumulation_steps, chosen->peak_bytes,
-                                chosen->lower_bound_bytes, true};
+      table[(*count)++] =
+          (row){t->batch_size, t->gradient_accumulation_steps, chosen->peak_bytes, chosen->lower_bound_bytes, true};
       have_chosen = true;
       if (batch == t->batch_size) continue;
     }
     brim_plan *plan = NULL;
     BRIM_TRY(brim_session_plan(s, batch, &plan));
-    table[(*count)++] =
-      (row){batch, (effective + batch - 1) / batch, plan->peak_bytes, plan->lower_bound_bytes, false};
+    table[(*count)++] = (row){batch, (effective + batch - 1) / batch, plan->peak_bytes, plan->lower_bound_bytes, false};
     brim_plan_free(plan);
   }
   return BRIM_OK;
@@ -55,8 +54,8 @@ static void print_json(const brim_session *s, const brim_plan *plan, const row *
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
   char a[32], b[32];
-  printf("%s on %s: %s, micro-batch %lld x %lld, %s\n",
-         brim_config_choice_of(s->config, "model")->plugin->id, brim_config_choice_of(s->config, "dataset")->plugin->id,
+  printf("%s on %s: %s, micro-batch %lld x %lld, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
+         brim_config_choice_of(s->config, "dataset")->plugin->id,
          brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->settings->training.batch_size,
          (long long)s->settings->training.gradient_accumulation_steps, s->device_info.name);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),

@@ -26,9 +26,9 @@ typedef struct brim_chosen {
   const brim_override *forced; /* the command line's choice; NULL: the defaults lists' */
   const char *met;             /* the option that the defaults lists named last in this walk; "": none */
   brim_yaml_origin met_origin;
-  const char *replaced;        /* an option that the defaults lists name and that is not the one chosen; or NULL */
-  bool placed; /* in the tree of this walk */
-  bool broken; /* its option was not found or not read: nothing more can be said about the group */
+  const char *replaced; /* an option that the defaults lists name and that is not the one chosen; or NULL */
+  bool placed;          /* in the tree of this walk */
+  bool broken;          /* its option was not found or not read: nothing more can be said about the group */
 } brim_chosen;
 
 typedef struct brim_composition {

@@ -14,24 +14,24 @@
 typedef struct brim_config_request {
   const char *const *search; /* folders, first wins; "configs" of the installation last */
   size_t search_count;
-  const char *name;          /* of the root file without .yaml; NULL: "config" */
-  const char *file;          /* a resolved configuration (of a run) in place of search and name; or NULL */
+  const char *name;             /* of the root file without .yaml; NULL: "config" */
+  const char *file;             /* a resolved configuration (of a run) in place of search and name; or NULL */
   const char *const *overrides; /* "key=value", as typed */
   size_t override_count;
-  int first_argument;        /* argument number of overrides[0], for messages; numbers the words after
-                                the command, from 1 */
-  const int *argument;       /* or the number of each; NULL: consecutive */
+  int first_argument;  /* argument number of overrides[0], for messages; numbers the words after
+                          the command, from 1 */
+  const int *argument; /* or the number of each; NULL: consecutive */
 } brim_config_request;
 
 typedef struct brim_config_choice {
   const char *group;
   const brim_plugin *plugin;
-  void *params;              /* filled; params_size bytes */
+  void *params; /* filled; params_size bytes */
 } brim_config_choice;
 
 typedef struct brim_config {
   brim_arena arena;
-  brim_yaml *root;           /* resolved: every key of the schema with its value and origin */
+  brim_yaml *root; /* resolved: every key of the schema with its value and origin */
   brim_settings settings;
   brim_config_choice choice[8]; /* one per group, in the order of brim_config_groups */
   size_t choice_count;

@@ -2,71 +2,80 @@
 #include "config/settings.h"
 
 static const brim_param top_table[] = {
-  BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
-  BRIM_PARAM(STR, brim_settings, device, "auto", NULL, "where to train: auto, or cpu"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
+    BRIM_PARAM(STR, brim_settings, device, "auto", NULL, "where to train: auto, or cpu"),
+    BRIM_PARAMS_END,
+};
 
 static const brim_param run_table[] = {
-  BRIM_PARAM(STR, brim_run_settings, name, "", NULL, "name of the run; empty: <model>-<dataset>"),
-  BRIM_PARAM(PATH, brim_run_settings, dir, "", NULL, "folder of the run; empty: runs/<name>-<date>-<time>"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(STR, brim_run_settings, name, "", NULL, "name of the run; empty: <model>-<dataset>"),
+    BRIM_PARAM(PATH, brim_run_settings, dir, "", NULL, "folder of the run; empty: runs/<name>-<date>-<time>"),
+    BRIM_PARAMS_END,
+};
 
 #define T brim_training_settings
 static const brim_param training_table[] = {
-  BRIM_PARAM(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
-  BRIM_PARAM(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
-  BRIM_PARAM(I64, T, batch_size, "128", "[1,1048576]", "samples in a micro-batch"),
-  BRIM_PARAM(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
-             "micro-batches in a step; the effective batch is batch_size times this"),
-  BRIM_PARAM(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as batch_size"),
-  BRIM_PARAM(I64, T, grain, "-1", "[-1,4096]",
-             "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
-  BRIM_PARAM(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
-  BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
-  BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
-  BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
-  BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
+    BRIM_PARAM(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
+    BRIM_PARAM(I64, T, batch_size, "128", "[1,1048576]", "samples in a micro-batch"),
+    BRIM_PARAM(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
+               "micro-batches in a step; the effective batch is batch_size times this"),
+    BRIM_PARAM(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as batch_size"),
+    BRIM_PARAM(I64, T, grain, "-1", "[-1,4096]",
+               "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
+    BRIM_PARAM(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
+    BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
+    BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
+    BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
+    BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
+    BRIM_PARAMS_END,
+};
 #undef T
 
 #define T brim_dataset_settings
 static const brim_param dataset_table[] = {
-  BRIM_PARAM(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
-  BRIM_PARAM(LIST, T, mean, "[]", NULL, "per channel, subtracted after scaling to 0..1; empty: 0"),
-  BRIM_PARAM(LIST, T, std, "[]", NULL, "per channel, divided by; empty: 1"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
+    BRIM_PARAM(LIST, T, mean, "[]", NULL, "per channel, subtracted after scaling to 0..1; empty: 0"),
+    BRIM_PARAM(LIST, T, std, "[]", NULL, "per channel, divided by; empty: 1"),
+    BRIM_PARAMS_END,
+};
 #undef T
 
 static const brim_param augment_table[] = {
-  BRIM_PARAM(BOOL, brim_augment_settings, flip, "false", NULL, "mirror half of the training images"),
-  BRIM_PARAM(I64, brim_augment_settings, crop_padding, "0", "[0,64]",
-             "pad training images by this many pixels and crop at random"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(BOOL, brim_augment_settings, flip, "false", NULL, "mirror half of the training images"),
+    BRIM_PARAM(I64, brim_augment_settings, crop_padding, "0", "[0,64]",
+               "pad training images by this many pixels and crop at random"),
+    BRIM_PARAMS_END,
+};
 
 static const brim_param memory_table[] = {
-  BRIM_PARAM(BYTES, brim_memory_settings, limit_mb, "0", NULL,
-             "most memory the plan may take on the device; 0: what the device has"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(BYTES, brim_memory_settings, limit_mb, "0", NULL,
+               "most memory the plan may take on the device; 0: what the device has"),
+    BRIM_PARAMS_END,
+};
 
 static const brim_param observe_table[] = {
-  BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
+    BRIM_PARAMS_END,
+};
 
 #define SECTION(path, table, field)                                                                                    \
   {                                                                                                                    \
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
   }
 const brim_section brim_settings_sections[] = {
-  {"", top_table, 0, sizeof(brim_settings)},
-  SECTION("run", run_table, run),
-  SECTION("training", training_table, training),
-  SECTION("dataset", dataset_table, dataset),
-  SECTION("augment", augment_table, augment),
-  SECTION("memory", memory_table, memory),
-  SECTION("observe", observe_table, observe),
-  {NULL, NULL, 0, 0}};
+    {"", top_table, 0, sizeof(brim_settings)},     SECTION("run", run_table, run),
+    SECTION("training", training_table, training), SECTION("dataset", dataset_table, dataset),
+    SECTION("augment", augment_table, augment),    SECTION("memory", memory_table, memory),
+    SECTION("observe", observe_table, observe),    {NULL, NULL, 0, 0},
+};
 
 const brim_group brim_config_groups[] = {
-  {"model", BRIM_MODEL},         {"dataset", BRIM_DATASET},   {"optimizer", BRIM_OPTIMIZER},
-  {"schedule", BRIM_SCHEDULE},   {"loss", BRIM_LOSS},         {"backend", BRIM_BACKEND},
-  {NULL, 0}};
+    {"model", BRIM_MODEL},
+    {"dataset", BRIM_DATASET},
+    {"optimizer", BRIM_OPTIMIZER},
+    {"schedule", BRIM_SCHEDULE},
+    {"loss", BRIM_LOSS},
+    {"backend", BRIM_BACKEND},
+    {NULL, 0},
+};

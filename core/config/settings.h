@@ -10,7 +10,7 @@ typedef struct brim_run_settings {
 } brim_run_settings;
 typedef struct brim_training_settings {
   int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, num_workers,
-    num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints;
+      num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints;
 } brim_training_settings;
 typedef struct brim_dataset_settings {
   double validation_fraction;
@@ -46,7 +46,7 @@ typedef struct brim_section {
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 
 typedef struct brim_group {
-  const char *name;    /* "model" */
+  const char *name; /* "model" */
   enum brim_kind kind;
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */

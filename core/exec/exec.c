@@ -88,7 +88,10 @@ void brim_exec_close(brim_exec *exec)
   free(exec);
 }
 
-uint64_t brim_exec_bytes(const brim_exec *exec) { return exec->base ? exec->plan->peak_bytes : 0; }
+uint64_t brim_exec_bytes(const brim_exec *exec)
+{
+  return exec->base ? exec->plan->peak_bytes : 0;
+}
 
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
 {
@@ -144,8 +147,7 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const br
 {
   const uint32_t element = brim_dtype_bytes(t->dtype);
   void *host = brim_xmalloc(t->bytes);
-  const brim_status status =
-    exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
+  const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
   *finite = status != BRIM_OK || all_finite(host, t->dtype, t->bytes / element);
   free(host);
   return status;

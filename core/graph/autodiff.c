@@ -64,8 +64,8 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
 }
 
 brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, const brim_node *like,
-                                          brim_tensor *const *in, uint32_t in_count,
-                                          brim_tensor *const *parameter, uint32_t parameter_count)
+                                          brim_tensor *const *in, uint32_t in_count, brim_tensor *const *parameter,
+                                          uint32_t parameter_count)
 {
   brim_graph *g = ad->g;
   brim_tensor *out[BRIM_NODE_OUTPUTS_MAX];
@@ -80,8 +80,7 @@ brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, con
   }
   g->file = like->file;
   g->line = like->line;
-  return brim_graph_node_into(g, op, like->name, in, in_count, out, parameter_count, &like->attr) ? BRIM_OK
-                                                                                                  : g->status;
+  return brim_graph_node_into(g, op, like->name, in, in_count, out, parameter_count, &like->attr) ? BRIM_OK : g->status;
 }
 
 /* A tensor's gradient is needed if it is a parameter, is wanted, or comes from a node with such an input. */

@@ -15,10 +15,19 @@ brim_graph *brim_at(brim_graph *g, const char *file, int line)
   return g;
 }
 
-brim_tensor *brim_input(brim_graph *g) { return g->input; }
-int64_t brim_classes(const brim_graph *g) { return g->classes; }
+brim_tensor *brim_input(brim_graph *g)
+{
+  return g->input;
+}
+int64_t brim_classes(const brim_graph *g)
+{
+  return g->classes;
+}
 
-brim_shape brim_shape_of(const brim_tensor *x) { return x ? x->shape : (brim_shape){0}; }
+brim_shape brim_shape_of(const brim_tensor *x)
+{
+  return x ? x->shape : (brim_shape){0};
+}
 
 void brim_output(brim_graph *g, brim_tensor *logits)
 {

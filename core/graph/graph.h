@@ -19,12 +19,12 @@ typedef struct brim_parameter {
 
 struct brim_graph {
   brim_arena arena;
-  brim_status status;    /* the first error; its text in `error` */
+  brim_status status; /* the first error; its text in `error` */
   const char *error;
-  const char *file;      /* where the author's current call stands */
+  const char *file; /* where the author's current call stands */
   int line;
   int64_t batch, classes;
-  uint32_t real;         /* dtype of real numbers */
+  uint32_t real; /* dtype of real numbers */
   bool training;
   brim_tensor **tensor;
   size_t tensor_count, tensor_room;
@@ -34,7 +34,7 @@ struct brim_graph {
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
   uint64_t dropout_streams;
-  bool *want;            /* by tensor id: brim_autodiff_want; allocated by the first */
+  bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
   brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
@@ -43,10 +43,10 @@ typedef struct brim_graph_options {
   const brim_model_ops *model;
   const void *model_self;
   const char *loss_op; /* "softmax_cross_entropy" */
-  brim_shape sample;  /* without N */
+  brim_shape sample;   /* without N */
   int64_t classes, batch;
   uint32_t real;
-  bool training;      /* with dropout, gradients */
+  bool training; /* with dropout, gradients */
 } brim_graph_options;
 
 /* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the
@@ -64,13 +64,11 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
 /* Appends a node whose outputs are given. */
 brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);
-brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape,
-                               const char *name);
+brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name);
 /* A parameter with a uniform initialisation in [-bound, bound]. */
 brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, double bound);
 /* Keeps the first error: "conv2d 'conv1': ..." with file and line of the author's call. Returns the status. */
-brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...)
-  BRIM_PRINTF(4, 5);
+brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...) BRIM_PRINTF(4, 5);
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
 /* Asks for the gradient of a tensor that is not a parameter; before brim_autodiff_run. */

@@ -73,14 +73,13 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
       if (is_persistent(g, t)) continue;
       const brim_tensor *shared = k == 0 ? shared_input(p, n) : NULL;
       const int32_t buffer =
-        shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
+          shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
       p->tensor_buffer[t->id] = buffer;
       if (p->buffer[buffer].last < last[t->id]) p->buffer[buffer].last = last[t->id];
     }
     p->workspace_buffer[i] = -1;
     if (p->need[i].workspace_bytes)
-      p->workspace_buffer[i] =
-        new_buffer(p, p->need[i].workspace_bytes, alignment, BRIM_ROLE_WORKSPACE, (int32_t)i);
+      p->workspace_buffer[i] = new_buffer(p, p->need[i].workspace_bytes, alignment, BRIM_ROLE_WORKSPACE, (int32_t)i);
   }
 }
 
@@ -116,7 +115,8 @@ static int by_offset(const void *a, const void *b)
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height. */
+/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height.
+ */
 static uint64_t place_in_order(const brim_buffer *buffer, const uint32_t *order, size_t count, uint64_t *offset,
                                placed *busy)
 {
@@ -148,10 +148,14 @@ static double sort_key(const brim_buffer *b)
 {
   const double life = (double)(b->last - b->first + 1), bytes = (double)b->bytes;
   switch (sort_order) {
-  case ORDER_SIZE: return bytes;
-  case ORDER_AREA: return bytes * life;
-  case ORDER_FIRST: return -(double)b->first;
-  default: return life;
+  case ORDER_SIZE:
+    return bytes;
+  case ORDER_AREA:
+    return bytes * life;
+  case ORDER_FIRST:
+    return -(double)b->first;
+  default:
+    return life;
   }
 }
 

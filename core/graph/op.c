@@ -6,8 +6,14 @@
 extern const brim_op *const __start_brim_ops[];
 extern const brim_op *const __stop_brim_ops[];
 
-size_t brim_op_count(void) { return (size_t)(__stop_brim_ops - __start_brim_ops); }
-const brim_op *brim_op_at(size_t i) { return __start_brim_ops[i]; }
+size_t brim_op_count(void)
+{
+  return (size_t)(__stop_brim_ops - __start_brim_ops);
+}
+const brim_op *brim_op_at(size_t i)
+{
+  return __start_brim_ops[i];
+}
 
 const brim_op *brim_op_find(const char *name)
 {

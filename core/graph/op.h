@@ -56,6 +56,6 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
                                uint32_t in_count, const brim_tensor *shape_of);
 /* Emits `op` whose outputs are the accumulated gradients of the parameters given. */
 brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, const brim_node *like,
-                                          brim_tensor *const *in, uint32_t in_count,
-                                          brim_tensor *const *parameter, uint32_t parameter_count);
+                                          brim_tensor *const *in, uint32_t in_count, brim_tensor *const *parameter,
+                                          uint32_t parameter_count);
 #endif

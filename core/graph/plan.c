@@ -1,4 +1,5 @@
-/* Making plans: programs are compiled by the backend (layouts, scratch), laid out, and stacked on the persistent part. */
+/* Making plans: programs are compiled by the backend (layouts, scratch), laid out, and stacked on the persistent part.
+ */
 #include "graph/plan.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@ const char *brim_role_name(uint32_t role)
 {
   static const char *const names[] = {
 #define X(name, value, text) [value] = text,
-    BRIM_ROLE_MAP(X)
+      BRIM_ROLE_MAP(X)
 #undef X
   };
   return role < BRIM_ROLE_COUNT ? names[role] : "?";
@@ -36,8 +37,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   for (size_t i = 0; i < g->node_count; i++) {
     const brim_node *n = g->node[i];
     p->kernel[i] = find_kernel(backend, n->op);
-    if (!p->kernel[i])
-      return brim_fail(BRIM_ENOTSUP, "the backend has no operation '%s' (node '%s')", n->op, n->name);
+    if (!p->kernel[i]) return brim_fail(BRIM_ENOTSUP, "the backend has no operation '%s' (node '%s')", n->op, n->name);
     if (p->kernel[i]->prepare)
       BRIM_TRY(p->kernel[i]->prepare(plan->request.backend_self, &p->info, n, &p->need[i], &p->state[i]));
     const brim_cost cost = brim_op_cost(n);
@@ -47,7 +47,10 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+static uint64_t round_up(uint64_t bytes, uint64_t alignment)
+{
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
 static void place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
@@ -205,8 +208,7 @@ brim_status brim_plan_check(const brim_plan *plan)
         const brim_buffer *y = &p->buffer[b];
         const bool together = x->first <= y->last && y->first <= x->last;
         const bool overlap = x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
-        if (together && overlap)
-          return brim_fail(BRIM_EINTERNAL, "program %zu: buffers %zu and %zu overlap", i, a, b);
+        if (together && overlap) return brim_fail(BRIM_EINTERNAL, "program %zu: buffers %zu and %zu overlap", i, a, b);
       }
     }
   }

@@ -18,10 +18,10 @@
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
 typedef struct brim_buffer {
-  uint64_t bytes;          /* rounded up to the backend's alignment */
-  uint64_t offset;         /* from the start of the arena */
-  uint32_t role;           /* of the tensor that made it */
-  int32_t first, last;     /* nodes between which it lives, inclusive */
+  uint64_t bytes;      /* rounded up to the backend's alignment */
+  uint64_t offset;     /* from the start of the arena */
+  uint32_t role;       /* of the tensor that made it */
+  int32_t first, last; /* nodes between which it lives, inclusive */
 } brim_buffer;
 
 enum brim_program_kind { BRIM_PROGRAM_TRAIN, BRIM_PROGRAM_EVALUATE, BRIM_PROGRAM_UPDATE };
@@ -30,17 +30,17 @@ typedef struct brim_program {
   enum brim_program_kind kind;
   brim_program_info info;
   brim_graph *graph;
-  const brim_kernel **kernel;  /* per node */
-  void **state;                /* per node: the backend's */
-  brim_kernel_need *need;      /* per node */
-  int32_t *tensor_buffer;      /* per tensor: index of its buffer; -1: persistent */
-  uint64_t *tensor_offset;     /* per tensor: from the start of the arena */
-  int32_t *workspace_buffer;   /* per node; -1: none */
+  const brim_kernel **kernel; /* per node */
+  void **state;               /* per node: the backend's */
+  brim_kernel_need *need;     /* per node */
+  int32_t *tensor_buffer;     /* per tensor: index of its buffer; -1: persistent */
+  uint64_t *tensor_offset;    /* per tensor: from the start of the arena */
+  int32_t *workspace_buffer;  /* per node; -1: none */
   brim_buffer *buffer;
   size_t buffer_count;
-  uint64_t transient_bytes;    /* as placed */
-  uint64_t live_bytes;         /* most bytes alive at once: no placement can do with less */
-  int32_t live_node;           /* where that is */
+  uint64_t transient_bytes;             /* as placed */
+  uint64_t live_bytes;                  /* most bytes alive at once: no placement can do with less */
+  int32_t live_node;                    /* where that is */
   uint64_t live_class[BRIM_ROLE_COUNT]; /* what is alive there */
   brim_cost cost;
 } brim_program;
@@ -51,11 +51,11 @@ typedef struct brim_batch_shape {
 } brim_batch_shape;
 
 typedef struct brim_plan_request {
-  brim_graph_options graph;    /* batch and training are set per program */
+  brim_graph_options graph; /* batch and training are set per program */
   const brim_backend_ops *backend;
   void *backend_self;
   int64_t grain;
-  const char *optimizer_op;    /* "adamw"; NULL: no training */
+  const char *optimizer_op; /* "adamw"; NULL: no training */
   uint32_t optimizer_states;
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
@@ -64,15 +64,15 @@ typedef struct brim_plan_request {
 typedef struct brim_plan {
   brim_plan_request request;
   brim_program program[BRIM_PROGRAMS_MAX + 1];
-  size_t program_count;        /* in the order of the request's shapes; the update comes last */
+  size_t program_count; /* in the order of the request's shapes; the update comes last */
   uint64_t persistent_bytes;
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset; /* starts of the persistent parts */
-  uint64_t gradient_bytes, metrics_bytes;  /* to be zeroed */
-  uint64_t peak_bytes;         /* of the arena: exactly what will be placed */
-  uint64_t lower_bound_bytes;  /* persistent + most live bytes of any program */
+  uint64_t gradient_bytes, metrics_bytes;                                       /* to be zeroed */
+  uint64_t peak_bytes;                   /* of the arena: exactly what will be placed */
+  uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
   uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; sum up to lower_bound_bytes */
   size_t peak_program;
-  const char *peak_op;         /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
+  const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
   brim_arena arena;
 } brim_plan;
 

@@ -1,7 +1,10 @@
 /* Plans in JSON. */
 #include "graph/plan_json.h"
 
-static json_t *integer(uint64_t value) { return json_integer((json_int_t)value); }
+static json_t *integer(uint64_t value)
+{
+  return json_integer((json_int_t)value);
+}
 
 static json_t *describe_program(const brim_program *p)
 {

@@ -18,15 +18,17 @@ typedef struct brim_jsonl {
   bool overflow;
 } brim_jsonl;
 
-/* [init] Opens for appending, one writer per file; keeps the first `keep_records` lines and cuts off the rest (0 for a new
- * run), or with BRIM_JSONL_ALL all whole lines. Counted in records, not bytes: a checkpoint keeps the number, and lengths
- * differ with the timings that records hold. ELOAD for a file with fewer lines; EIO with the path and the system's reason. */
+/* [init] Opens for appending, one writer per file; keeps the first `keep_records` lines and cuts off the rest (0 for a
+ * new run), or with BRIM_JSONL_ALL all whole lines. Counted in records, not bytes: a checkpoint keeps the number, and
+ * lengths differ with the timings that records hold. ELOAD for a file with fewer lines; EIO with the path and the
+ * system's reason. */
 #define BRIM_JSONL_ALL (-1)
 brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_records);
 /* [step] A record: begin, its fields in order, end. Keys are the caller's literals. */
 void brim_jsonl_begin(brim_jsonl *log);
 void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value);
-void brim_jsonl_number(brim_jsonl *log, const char *key, double value); /* shortest that reads back; NaN and infinities as null */
+void brim_jsonl_number(brim_jsonl *log, const char *key,
+                       double value); /* shortest that reads back; NaN and infinities as null */
 /* Escaped; bytes that are not UTF-8 become U+FFFD. A long text is cut, ending in "...", so that at least 512 bytes of
  * the line are left for other fields. */
 void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value);

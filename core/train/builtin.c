@@ -10,6 +10,10 @@ const brim_plugin brim_loss_cross_entropy = {.size = sizeof(brim_plugin),
                                              .help = "softmax cross-entropy with class labels, mean over samples",
                                              .ops = &cross_entropy_ops};
 
-const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,   &brim_optimizer_sgd,   &brim_schedule_constant,
-                                                &brim_schedule_cosine,   &brim_schedule_linear, &brim_loss_cross_entropy,
+const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
+                                                &brim_optimizer_sgd,
+                                                &brim_schedule_constant,
+                                                &brim_schedule_cosine,
+                                                &brim_schedule_linear,
+                                                &brim_loss_cross_entropy,
                                                 NULL};

@@ -8,12 +8,12 @@ typedef struct adamw {
 } adamw;
 
 static const brim_param adamw_table[] = {
-  BRIM_PARAM(F64, adamw, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
-  BRIM_PARAM(F64, adamw, weight_decay, "0.01", "[0,inf)", "decoupled weight decay"),
-  BRIM_PARAM(F64, adamw, beta1, "0.9", "[0,1)", "decay of the mean of gradients"),
-  BRIM_PARAM(F64, adamw, beta2, "0.999", "[0,1)", "decay of the mean of squared gradients"),
-  BRIM_PARAM(F64, adamw, eps, "1e-8", "(0,inf)", "added to the denominator"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(F64, adamw, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
+    BRIM_PARAM(F64, adamw, weight_decay, "0.01", "[0,inf)", "decoupled weight decay"),
+    BRIM_PARAM(F64, adamw, beta1, "0.9", "[0,1)", "decay of the mean of gradients"),
+    BRIM_PARAM(F64, adamw, beta2, "0.999", "[0,1)", "decay of the mean of squared gradients"),
+    BRIM_PARAM(F64, adamw, eps, "1e-8", "(0,inf)", "added to the denominator"),
+    BRIM_PARAMS_END};
 
 static void fill_adamw(const void *params, double factor, brim_step *step)
 {
@@ -28,7 +28,8 @@ static void fill_adamw(const void *params, double factor, brim_step *step)
   step->bias_correction2 = 1 - pow(p->beta2, t);
 }
 
-static const brim_optimizer_ops adamw_ops = {sizeof(brim_optimizer_ops), "adamw", 2, {"exp_avg", "exp_avg_sq"}, fill_adamw};
+static const brim_optimizer_ops adamw_ops = {
+    sizeof(brim_optimizer_ops), "adamw", 2, {"exp_avg", "exp_avg_sq"}, fill_adamw};
 const brim_plugin brim_optimizer_adamw = {.size = sizeof(brim_plugin),
                                           .kind = BRIM_OPTIMIZER,
                                           .id = "adamw",
@@ -42,10 +43,9 @@ typedef struct sgd {
 } sgd;
 
 static const brim_param sgd_table[] = {
-  BRIM_PARAM(F64, sgd, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
-  BRIM_PARAM(F64, sgd, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
-  BRIM_PARAM(F64, sgd, momentum, "0.9", "[0,1)", "share of the velocity that is kept"),
-  BRIM_PARAMS_END};
+    BRIM_PARAM(F64, sgd, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
+    BRIM_PARAM(F64, sgd, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
+    BRIM_PARAM(F64, sgd, momentum, "0.9", "[0,1)", "share of the velocity that is kept"), BRIM_PARAMS_END};
 
 static void fill_sgd(const void *params, double factor, brim_step *step)
 {

@@ -1,7 +1,10 @@
 /* Steps, micro-batches and samples. */
 #include "train/order.h"
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
 
 brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, int64_t epochs, int64_t steps)
 {
@@ -31,4 +34,7 @@ brim_span brim_order_step(const brim_order *o, int64_t step)
   return (brim_span){BRIM_PART_TRAIN, epoch, first, rest < effective ? rest : effective};
 }
 
-bool brim_order_ends_epoch(const brim_order *o, int64_t step) { return (step + 1) % o->steps_per_epoch == 0; }
+bool brim_order_ends_epoch(const brim_order *o, int64_t step)
+{
+  return (step + 1) % o->steps_per_epoch == 0;
+}

@@ -12,7 +12,7 @@
 typedef struct brim_order {
   int64_t count, batch, accumulation; /* samples in an epoch; samples in a micro-batch; micro-batches in a step */
   int64_t micros_per_epoch, steps_per_epoch;
-  int64_t steps;                      /* of the whole run */
+  int64_t steps; /* of the whole run */
 } brim_order;
 
 /* `steps` > 0 wins over epochs. count and batch at least 1. */

@@ -9,13 +9,13 @@ typedef struct brim_report {
   double train_loss, train_accuracy;           /* of the newest training record; NAN: none */
   double validation_loss, validation_accuracy; /* of the newest evaluation; NAN: none */
   double test_loss, test_accuracy;
-  int64_t test_step;                           /* -1: not evaluated */
-  double *confusion;                           /* of the test data; classes * classes */
+  int64_t test_step; /* -1: not evaluated */
+  double *confusion; /* of the test data; classes * classes */
   int64_t classes;
-  int64_t samples;                             /* trained in this process, but for its first step */
-  double train_seconds;                        /* in those steps */
-  double first_step_seconds;                   /* from the process's start to the end of its first step; NAN: none */
-  int64_t retries;                             /* steps that were discarded and done again */
+  int64_t samples;           /* trained in this process, but for its first step */
+  double train_seconds;      /* in those steps */
+  double first_step_seconds; /* from the process's start to the end of its first step; NAN: none */
+  int64_t retries;           /* steps that were discarded and done again */
   uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
 } brim_report;
 

@@ -27,12 +27,15 @@ typedef struct run {
   brim_jsonl metrics, events;
   brim_progress progress;
   brim_report report;
-  int64_t checkpoint_step;      /* of the newest checkpoint; -1: none */
-  double window_seconds;        /* spent in the steps of the window */
+  int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
+  double window_seconds;   /* spent in the steps of the window */
 } run;
 
 static volatile sig_atomic_t stop_signal;
-static void on_signal(int number) { stop_signal = number; }
+static void on_signal(int number)
+{
+  stop_signal = number;
+}
 
 static void catch_signals(void)
 {
@@ -70,16 +73,15 @@ static void show_progress(run *r)
   const brim_train_state *s = r->state;
   const brim_order *o = &r->session->order;
   const double n = (double)s->window_samples;
-  const brim_progress_state state = {
-    .epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
-    .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
-    .step = s->step,
-    .steps = o->steps,
-    .loss = n > 0 ? s->window_loss / n : r->report.train_loss,
-    .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
-    .samples_per_second = brim_report_rate(&r->report),
-    .used_bytes = brim_trainer_device_bytes(r->trainer),
-    .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
+  const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
+                                     .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
+                                     .step = s->step,
+                                     .steps = o->steps,
+                                     .loss = n > 0 ? s->window_loss / n : r->report.train_loss,
+                                     .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
+                                     .samples_per_second = brim_report_rate(&r->report),
+                                     .used_bytes = brim_trainer_device_bytes(r->trainer),
+                                     .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
   brim_progress_update(&r->progress, &state);
 }
 
@@ -179,7 +181,8 @@ static brim_status interrupt(run *r)
 {
   if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
   event(r, "interrupted", strsignal(stop_signal));
-  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
+  return brim_fail(BRIM_EINTERRUPTED,
+                   "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
                    stop_signal == SIGTERM ? "terminated" : "interrupted", (long long)r->state->step,
                    (long long)r->session->order.steps, r->dir);
 }
@@ -253,7 +256,8 @@ static void announce(const run *r)
   char bytes[32];
   const brim_session *s = r->session;
   const brim_training_settings *t = &r->settings->training;
-  brim_log(BRIM_LOG_INFO, "%s on %s: %lld samples, %lld steps; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
+  brim_log(BRIM_LOG_INFO, "%s on %s: %lld samples, %lld steps; %s, %s",
+           brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
            (long long)s->order.steps, brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
   brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
@@ -296,7 +300,7 @@ static brim_status close_run(run *r, brim_status status)
     if (status == BRIM_OK) event(r, "finished", NULL);
     collect_memory(r);
     const brim_status written =
-      brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_now() - r->options->start);
+        brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_now() - r->options->start);
     if (status == BRIM_OK)
       status = written;
     else

@@ -12,11 +12,11 @@ typedef struct schedule {
 
 #define WARMUP_ROWS                                                                                                    \
   BRIM_PARAM(F64, schedule, warmup_fraction, "0", "[0,1]", "share of all steps that warms up; warmup_steps wins"),     \
-    BRIM_PARAM(I64, schedule, warmup_steps, "0", "[0,inf)", "steps that warm up; 0: by warmup_fraction")
+      BRIM_PARAM(I64, schedule, warmup_steps, "0", "[0,inf)", "steps that warm up; 0: by warmup_fraction")
 static const brim_param constant_table[] = {WARMUP_ROWS, BRIM_PARAMS_END};
 static const brim_param decay_table[] = {
-  WARMUP_ROWS, BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"),
-  BRIM_PARAMS_END};
+    WARMUP_ROWS, BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"),
+    BRIM_PARAMS_END};
 
 /* The number of warm-up steps, at most all. */
 static double warmup_of(const schedule *s, int64_t steps)

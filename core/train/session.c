@@ -32,8 +32,8 @@ static brim_status find_device(brim_session *s)
     const bool named = strncmp(device, id, n) == 0 && (device[n] == '\0' || device[n] == ':');
     const long index = named && device[n] == ':' ? strtol(device + n + 1, &end, 10) : 0;
     if (!named || (end && (end == device + n + 1 || *end)) || index < 0 || index >= count)
-      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes the first", device,
-                       id, count, id, count > 1 ? " ..." : "");
+      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes the first",
+                       device, id, count, id, count > 1 ? " ..." : "");
     s->device = (int)index;
   }
   return s->backend_ops->describe(s->backend, s->device, &s->device_info);
@@ -63,7 +63,7 @@ static brim_status open_session(brim_session *s, bool read_data)
   BRIM_TRY(make_instance(dataset, &s->dataset));
   BRIM_TRY(make_instance(brim_config_choice_of(c, "model"), &s->model));
   brim_status (*const open_data)(brim_data *, const brim_plugin *, void *, const brim_settings *) =
-    read_data ? brim_data_open_start : brim_data_describe;
+      read_data ? brim_data_open_start : brim_data_describe;
   BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
   s->opening = read_data;
   s->grain = choose_grain(s);
@@ -163,9 +163,9 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
     brim_plan_free(smaller);
     if (peak > room) continue;
     const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
-    return brim_fail_add(status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-                         (long long)batch, (long long)((effective + batch - 1) / batch),
-                         brim_format_bytes(part, sizeof part, peak));
+    return brim_fail_add(
+        status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+        (long long)batch, (long long)((effective + batch - 1) / batch), brim_format_bytes(part, sizeof part, peak));
   }
   return brim_fail_add(status, "no smaller training.batch_size fits");
 }

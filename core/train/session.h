@@ -19,7 +19,7 @@ typedef struct brim_session {
   int device;
   brim_device_info device_info;
   brim_data data;
-  bool opening;                    /* the data is being read by a thread */
+  bool opening; /* the data is being read by a thread */
   brim_order order;
   int64_t grain, eval_batch; /* resolved */
 } brim_session;

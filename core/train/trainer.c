@@ -8,7 +8,6 @@
 
 #include "train/initialize.h"
 
-
 struct brim_trainer {
   const brim_session *session;
   brim_plan *plan;
@@ -18,8 +17,8 @@ struct brim_trainer {
   int64_t first_sequence; /* of the loader's stream: where training began or resumed */
   const brim_program *update;
   brim_train_state state;
-  brim_step step;         /* of the step in progress */
-  double *metrics;        /* of an evaluation: 2 + classes * classes */
+  brim_step step;  /* of the step in progress */
+  double *metrics; /* of an evaluation: 2 + classes * classes */
 };
 
 /* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
@@ -29,7 +28,10 @@ static int32_t slots_of(const brim_settings *settings)
   return threads < 4 ? 4 : threads + 1;
 }
 
-static const brim_settings *settings_of(const brim_trainer *t) { return t->session->settings; }
+static const brim_settings *settings_of(const brim_trainer *t)
+{
+  return t->session->settings;
+}
 
 static void init_state(brim_trainer *t)
 {
@@ -79,18 +81,33 @@ void brim_trainer_close(brim_trainer *t)
   free(t);
 }
 
-const brim_plan *brim_trainer_plan(const brim_trainer *t) { return t->plan; }
-uint64_t brim_trainer_device_bytes(const brim_trainer *t) { return brim_exec_bytes(t->exec); }
-uint64_t brim_trainer_host_bytes(const brim_trainer *t) { return t->loader_bytes; }
-brim_train_state *brim_trainer_state(brim_trainer *t) { return &t->state; }
-double brim_trainer_lr(const brim_trainer *t) { return t->step.lr; }
+const brim_plan *brim_trainer_plan(const brim_trainer *t)
+{
+  return t->plan;
+}
+uint64_t brim_trainer_device_bytes(const brim_trainer *t)
+{
+  return brim_exec_bytes(t->exec);
+}
+uint64_t brim_trainer_host_bytes(const brim_trainer *t)
+{
+  return t->loader_bytes;
+}
+brim_train_state *brim_trainer_state(brim_trainer *t)
+{
+  return &t->state;
+}
+double brim_trainer_lr(const brim_trainer *t)
+{
+  return t->step.lr;
+}
 
 /* Fills what the nodes of a step need to know. */
 static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
 {
   const brim_session *s = t->session;
-  t->step = (brim_step){
-    .seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples};
+  t->step =
+      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
@@ -185,7 +202,8 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   make_snapshot(t, &s);
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
-    status = brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
+    status =
+        brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
   if (status == BRIM_OK) status = transfer(t, &s, true);
   brim_arena_release(&s.arena);
   if (status != BRIM_OK) return status;

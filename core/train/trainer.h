@@ -30,8 +30,8 @@ double brim_trainer_lr(const brim_trainer *trainer);
 /* [init] Takes parameters, optimizer state and counters from a checkpoint. ELOAD if it is of another model,
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
-/* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation that
- * made such a value; nothing is committed. */
+/* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation
+ * that made such a value; nothing is committed. */
 brim_status brim_trainer_step(brim_trainer *trainer);
 /* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,

@@ -6,6 +6,8 @@
 
 #include "train/safetensors.h"
 
+static volatile uint64_t sink; /* so that the reads are made */
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 /* A sum of the data, so that a sanitizer sees a read outside of `bytes`. */
@@ -20,7 +22,6 @@ static uint64_t read_all(const brim_safetensor *tensor)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-  static volatile uint64_t sink;
   brim_safetensors *file = NULL;
   if (brim_safetensors_parse(bytes, size, "input", &file) != BRIM_OK) {
     if (brim_error_text()[0] == '\0') abort();

@@ -80,7 +80,7 @@ static void steps_win_over_epochs(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(spans_cover_each_epoch_once), cmocka_unit_test(steps_are_made_of_their_micro_batches),
-    cmocka_unit_test(steps_depend_on_the_effective_batch_only), cmocka_unit_test(steps_win_over_epochs)};
+      cmocka_unit_test(spans_cover_each_epoch_once), cmocka_unit_test(steps_are_made_of_their_micro_batches),
+      cmocka_unit_test(steps_depend_on_the_effective_batch_only), cmocka_unit_test(steps_win_over_epochs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

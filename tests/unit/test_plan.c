@@ -29,7 +29,7 @@ static brim_status prepare_conv(void *self, const brim_program_info *program, co
 
 static brim_kernel kernels[64];
 static brim_backend_ops backend = {
-  .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = kernels, .alignment = 64};
+    .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = kernels, .alignment = 64};
 
 static int make_backend(void **state)
 {
@@ -146,8 +146,8 @@ static void nothing_is_overwritten_before_its_last_use(void **unused)
   brim_plan_free(plan);
 }
 
-/* A relu overwrites the convolution's result, which nobody needs; dropout overwrites what pooling made, but not a relu's
- * result, which the backward pass reads. */
+/* A relu overwrites the convolution's result, which nobody needs; dropout overwrites what pooling made, but not a
+ * relu's result, which the backward pass reads. */
 static void results_take_over_memory_that_nobody_needs(void **unused)
 {
   (void)unused;

@@ -1,8 +1,8 @@
 /* Learning-rate schedules and what optimizers bring to a step. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <math.h>
 
 #include <cmocka.h>
 
@@ -79,7 +79,7 @@ static void adamw_counts_its_steps_from_one(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(warm_up_rises_in_a_line_to_one), cmocka_unit_test(decays_go_down_to_the_final_factor),
-    cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut), cmocka_unit_test(adamw_counts_its_steps_from_one)};
+      cmocka_unit_test(warm_up_rises_in_a_line_to_one), cmocka_unit_test(decays_go_down_to_the_final_factor),
+      cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut), cmocka_unit_test(adamw_counts_its_steps_from_one)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

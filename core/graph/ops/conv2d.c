@@ -1,5 +1,6 @@
 /* Two-dimensional convolution (cross-correlation, as in every deep learning library):
- *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, c, p*stride - padding + r, q*stride - padding + s] * weight[k,c,r,s] */
+ *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, c, p*stride - padding + r, q*stride - padding + s] *
+ * weight[k,c,r,s] */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -37,12 +38,21 @@ static brim_status gradient_conv2d(brim_autodiff *ad, const brim_node *n)
 /* 2 * outputs * (C*R*S), for each of the three directions. `y` [N,K,P,Q], `weight` [K,C,R,S]. */
 static void cost_products(const brim_tensor *y, const brim_tensor *weight, brim_cost *out)
 {
-  out->flops = 2 * (uint64_t)brim_shape_count(&y->shape) *
-               (uint64_t)(brim_shape_count(&weight->shape) / weight->shape.dim[0]);
+  out->flops =
+      2 * (uint64_t)brim_shape_count(&y->shape) * (uint64_t)(brim_shape_count(&weight->shape) / weight->shape.dim[0]);
 }
-static void cost_conv2d(const brim_node *n, brim_cost *out) { cost_products(n->out[0], n->in[1], out); }
-static void cost_grad_input(const brim_node *n, brim_cost *out) { cost_products(n->in[0], n->in[1], out); }
-static void cost_grad_weight(const brim_node *n, brim_cost *out) { cost_products(n->in[1], n->out[0], out); }
+static void cost_conv2d(const brim_node *n, brim_cost *out)
+{
+  cost_products(n->out[0], n->in[1], out);
+}
+static void cost_grad_input(const brim_node *n, brim_cost *out)
+{
+  cost_products(n->in[0], n->in[1], out);
+}
+static void cost_grad_weight(const brim_node *n, brim_cost *out)
+{
+  cost_products(n->in[1], n->out[0], out);
+}
 
 BRIM_OP(conv2d) = {.name = "conv2d",
                    .in_count = 3,
@@ -50,10 +60,8 @@ BRIM_OP(conv2d) = {.name = "conv2d",
                    .infer = infer_conv2d,
                    .gradient = gradient_conv2d,
                    .cost = cost_conv2d};
-BRIM_OP(conv2d_grad_input) = {
-  .name = "conv2d_grad_input", .in_count = 2, .out_count = 1, .cost = cost_grad_input};
-BRIM_OP(conv2d_grad_weight) = {
-  .name = "conv2d_grad_weight", .in_count = 2, .out_count = 2, .cost = cost_grad_weight};
+BRIM_OP(conv2d_grad_input) = {.name = "conv2d_grad_input", .in_count = 2, .out_count = 1, .cost = cost_grad_input};
+BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight", .in_count = 2, .out_count = 2, .cost = cost_grad_weight};
 
 brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels, int64_t kernel,
                          int64_t stride, int64_t padding)
@@ -66,11 +74,13 @@ brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_
     return NULL;
   }
   if (out_channels < 1 || kernel < 1 || stride < 1 || padding < 0) {
-    brim_graph_fail(g, "conv2d", name, "out_channels %lld, kernel %lld, stride %lld must be at least 1 and padding %lld at least 0",
+    brim_graph_fail(g, "conv2d", name,
+                    "out_channels %lld, kernel %lld, stride %lld must be at least 1 and padding %lld at least 0",
                     (long long)out_channels, (long long)kernel, (long long)stride, (long long)padding);
     return NULL;
   }
-  const brim_shape weight_shape = {4, {out_channels, x->shape.dim[1], kernel, kernel}}, bias_shape = {1, {out_channels}};
+  const brim_shape weight_shape = {4, {out_channels, x->shape.dim[1], kernel, kernel}},
+                   bias_shape = {1, {out_channels}};
   const double bound = 1 / sqrt((double)(x->shape.dim[1] * kernel * kernel)); /* torch.nn.Conv2d.reset_parameters */
   brim_tensor *weight = brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.weight", name), &weight_shape, bound);
   brim_tensor *bias = brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.bias", name), &bias_shape, bound);

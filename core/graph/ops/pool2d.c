@@ -17,8 +17,8 @@ static brim_status infer_max_pool2d(brim_graph *g, brim_node *n)
     y.dim[2 + d] = (x->dim[2 + d] - a->kernel[d]) / a->stride[d] + 1;
   }
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, n->in[0]->dtype, &y, n->name);
-  n->out[1] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_U8, &y,
-                                brim_arena_printf(&g->arena, "%s.index", n->name));
+  n->out[1] =
+      brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_U8, &y, brim_arena_printf(&g->arena, "%s.index", n->name));
   return BRIM_OK;
 }
 
@@ -30,8 +30,8 @@ static brim_status gradient_max_pool2d(brim_autodiff *ad, const brim_node *n)
 
 static void cost_max_pool2d(const brim_node *n, brim_cost *out)
 {
-  out->flops = (uint64_t)brim_shape_count(&n->out[0]->shape) *
-               (uint64_t)(n->attr.pool2d.kernel[0] * n->attr.pool2d.kernel[1]);
+  out->flops =
+      (uint64_t)brim_shape_count(&n->out[0]->shape) * (uint64_t)(n->attr.pool2d.kernel[0] * n->attr.pool2d.kernel[1]);
 }
 
 BRIM_OP(max_pool2d) = {.name = "max_pool2d",

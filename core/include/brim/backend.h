@@ -25,18 +25,18 @@ typedef struct brim_device_info {
 
 /* What holds for a whole program. */
 typedef struct brim_program_info {
-  int64_t batch;  /* samples in the micro-batch, N */
-  int64_t grain;  /* samples; products and weight gradients are computed per grain and summed in
-                     sample order, so that results do not depend on `batch`. 0: the backend's choice */
+  int64_t batch; /* samples in the micro-batch, N */
+  int64_t grain; /* samples; products and weight gradients are computed per grain and summed in
+                    sample order, so that results do not depend on `batch`. 0: the backend's choice */
   int32_t training;
 } brim_program_info;
 
 /* What one step brings along: the same for every node of it. */
 typedef struct brim_step {
   uint64_t seed;
-  uint64_t step;         /* counts commits, from 0 */
-  int64_t first_sample;  /* position of the micro-batch's first sample in the effective batch */
-  double loss_scale;     /* 1 / samples of the effective batch */
+  uint64_t step;        /* counts commits, from 0 */
+  int64_t first_sample; /* position of the micro-batch's first sample in the effective batch */
+  double loss_scale;    /* 1 / samples of the effective batch */
   /* for updates */
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
@@ -49,10 +49,10 @@ typedef struct brim_kernel_need {
 
 typedef struct brim_launch {
   const brim_node *node;
-  void *state;            /* what prepare returned */
-  void *const *in;        /* in node order */
+  void *state;     /* what prepare returned */
+  void *const *in; /* in node order */
   void *const *out;
-  void *workspace;        /* 64-byte aligned; contents undefined */
+  void *workspace; /* 64-byte aligned; contents undefined */
   const brim_step *step;
 } brim_launch;
 
@@ -60,8 +60,8 @@ typedef struct brim_kernel {
   const char *op; /* "conv2d" */
   /* [plan] NULL: plain layout, no scratch, no state. May set channel_block and bytes of the outputs;
    * those of the inputs are final. A reshape between layouts that differ in memory copies. */
-  brim_status (*prepare)(void *self, const brim_program_info *program, const brim_node *node,
-                         brim_kernel_need *need, void **state);
+  brim_status (*prepare)(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
+                         void **state);
   brim_status (*realize)(void *self, const brim_node *node, void *state); /* [init] NULL: nothing */
   brim_status (*run)(void *self, const brim_launch *launch);              /* [step] */
   void (*release)(void *self, void *state);                               /* [init] NULL: nothing */

@@ -29,8 +29,8 @@ typedef struct brim_pool2d_attr {
  * dropout_grad         in: dy                 out: dx
  * The mask comes from brim_dropout_keep() in brim/random.h; nothing is stored. */
 typedef struct brim_dropout_attr {
-  double p;         /* probability of dropping, [0, 1) */
-  uint64_t stream;  /* tells apart the dropouts of one model */
+  double p;        /* probability of dropping, [0, 1) */
+  uint64_t stream; /* tells apart the dropouts of one model */
 } brim_dropout_attr;
 /* adamw                in: param, grad, m, v  out: param, m, v (in place)
  * sgd                  in: param, grad, velocity  out: param, velocity (in place)
@@ -59,14 +59,14 @@ typedef union brim_attr {
 } brim_attr;
 
 typedef struct brim_node {
-  uint32_t index;    /* position in the program */
-  const char *op;    /* "conv2d" */
-  const char *name;  /* "conv1": the author's name, or made from the operation's */
+  uint32_t index;   /* position in the program */
+  const char *op;   /* "conv2d" */
+  const char *name; /* "conv1": the author's name, or made from the operation's */
   brim_attr attr;
   uint32_t in_count, out_count;
   brim_tensor *in[BRIM_NODE_INPUTS_MAX];
   brim_tensor *out[BRIM_NODE_OUTPUTS_MAX];
-  const char *file;  /* where the model's author wrote it; "" if the core made it */
+  const char *file; /* where the model's author wrote it; "" if the core made it */
   int line;
 } brim_node;
 

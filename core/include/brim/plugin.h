@@ -15,9 +15,9 @@
 extern "C" {
 #endif
 
-#define BRIM_MAGIC 0x4D495242u /* "BRIM", little-endian */
-#define BRIM_ABI_MAJOR 0       /* must be equal */
-#define BRIM_ABI_MINOR 1       /* a plugin may be older than the host, not newer */
+#define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
+#define BRIM_ABI_MAJOR 0          /* must be equal */
+#define BRIM_ABI_MINOR 1          /* a plugin may be older than the host, not newer */
 #define BRIM_ABI_TAG "lp64 dims6" /* what else both sides must agree on; printed on a mismatch */
 
 /* Types of parameters, and the type of the field that the core fills. */
@@ -48,18 +48,22 @@ typedef struct brim_param {
   const char *range;    /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums; NULL = any */
   const char *help;     /* one line, never NULL */
 } brim_param;
-#define BRIM_PARAM(T, S, field, def, range, help)                                                  \
-  { #field, BRIM_##T, (uint32_t)sizeof(((S *)0)->field), offsetof(S, field), def, range, help }
-#define BRIM_PARAMS_END                                                                            \
-  { NULL, 0, 0, 0, NULL, NULL, NULL }
+#define BRIM_PARAM(T, S, field, def, range, help)                                                                      \
+  {                                                                                                                    \
+#field, BRIM_##T, (uint32_t)sizeof(((S *)0)->field), offsetof(S, field), def, range, help                          \
+  }
+#define BRIM_PARAMS_END                                                                                                \
+  {                                                                                                                    \
+    NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
+  }
 
 /* Kinds of plugins. Optimizers, schedules and losses are the core's own in this ABI. */
-#define BRIM_KIND_MAP(X)                                                                           \
-  X(MODEL, 1, "model")                                                                             \
-  X(DATASET, 2, "dataset")                                                                         \
-  X(BACKEND, 3, "backend")                                                                         \
-  X(OPTIMIZER, 64, "optimizer")                                                                    \
-  X(SCHEDULE, 65, "schedule")                                                                      \
+#define BRIM_KIND_MAP(X)                                                                                               \
+  X(MODEL, 1, "model")                                                                                                 \
+  X(DATASET, 2, "dataset")                                                                                             \
+  X(BACKEND, 3, "backend")                                                                                             \
+  X(OPTIMIZER, 64, "optimizer")                                                                                        \
+  X(SCHEDULE, 65, "schedule")                                                                                          \
   X(LOSS, 66, "loss")
 enum brim_kind {
 #define X(name, value, text) BRIM_##name = value,
@@ -68,9 +72,9 @@ enum brim_kind {
 };
 
 typedef struct brim_plugin {
-  uint32_t size, kind;  /* sizeof(brim_plugin); enum brim_kind */
-  const char *id, *help; /* id: [a-z0-9_]+; help: one line */
-  size_t params_size;   /* sizeof the parameter struct; 0 = none */
+  uint32_t size, kind;      /* sizeof(brim_plugin); enum brim_kind */
+  const char *id, *help;    /* id: [a-z0-9_]+; help: one line */
+  size_t params_size;       /* sizeof the parameter struct; 0 = none */
   const brim_param *params; /* ends with BRIM_PARAMS_END; NULL = none */
   /* [init] Makes an instance from its filled parameters, which stay valid until destroy. NULL: the
    * instance is the parameter struct itself. */
@@ -89,19 +93,19 @@ typedef struct brim_module { /* the layout up to abi_tag never changes */
 typedef const brim_module *(*brim_module_entry_fn)(void);
 BRIM_EXPORT const brim_module *brim_module_entry(void);
 
-#define BRIM_MODULE(module_name, module_version, plugin_list)                                      \
-  const brim_module *brim_module_entry(void)                                                       \
-  {                                                                                                \
-    static const brim_module module = {BRIM_MAGIC,   (uint32_t)sizeof(brim_module),                \
-                                       BRIM_ABI_MAJOR, BRIM_ABI_MINOR,                             \
-                                       BRIM_ABI_TAG, module_name,                                  \
-                                       module_version, plugin_list};                               \
-    return &module;                                                                                \
+#define BRIM_MODULE(module_name, module_version, plugin_list)                                                          \
+  const brim_module *brim_module_entry(void)                                                                           \
+  {                                                                                                                    \
+    static const brim_module module = {BRIM_MAGIC,     (uint32_t)sizeof(brim_module),                                  \
+                                       BRIM_ABI_MAJOR, BRIM_ABI_MINOR,                                                 \
+                                       BRIM_ABI_TAG,   module_name,                                                    \
+                                       module_version, plugin_list};                                                   \
+    return &module;                                                                                                    \
   }
 
 /* True if an ops table of type T, given by pointer, is long enough to hold `field` and offers it.
  * Tables start with their size and only grow at the end. */
-#define BRIM_HAS(T, table, field)                                                                  \
+#define BRIM_HAS(T, table, field)                                                                                      \
   ((table)->size >= offsetof(T, field) + sizeof((table)->field) && (table)->field != NULL)
 
 #ifdef __cplusplus

@@ -19,12 +19,11 @@ enum brim_stream_use {
   BRIM_STREAM_SPLIT = 3,   /* train / validation */
   BRIM_STREAM_AUGMENT = 4, /* flips and crops */
   BRIM_STREAM_DROPOUT = 5,
-  BRIM_STREAM_DATA = 6     /* synthetic data */
+  BRIM_STREAM_DATA = 6 /* synthetic data */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */
-static inline brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
-                                          uint32_t k1)
+static inline brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1)
 {
   for (int round = 0; round < 10; round++) {
     const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -54,7 +53,10 @@ static inline brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, 
 }
 
 /* Uniform in [0, 1) with 32 bits; exact in double. */
-static inline double brim_uniform(uint32_t x) { return (double)x * (1.0 / 4294967296.0); }
+static inline double brim_uniform(uint32_t x)
+{
+  return (double)x * (1.0 / 4294967296.0);
+}
 
 /* Dropout. A step has a key of its own; `sample` is the sample's position in the step's effective
  * batch; `element` its logical coordinate within the sample, channels fastest:
@@ -63,9 +65,9 @@ static inline double brim_uniform(uint32_t x) { return (double)x * (1.0 / 429496
  *     other ranks:       row-major index within the sample
  * so that four neighbours share one Philox block in every layout with channel blocks of 4 or more. */
 typedef struct brim_dropout_key {
-  uint32_t k0, k1;     /* seed and step, mixed */
-  uint32_t stream;     /* use and stream, packed */
-  uint32_t threshold;  /* an element is kept if its number >= threshold */
+  uint32_t k0, k1;    /* seed and step, mixed */
+  uint32_t stream;    /* use and stream, packed */
+  uint32_t threshold; /* an element is kept if its number >= threshold */
 } brim_dropout_key;
 
 static inline brim_dropout_key brim_dropout_key_make(uint64_t seed, uint64_t step, uint64_t stream, double p)

@@ -25,21 +25,21 @@ extern "C" {
 #endif
 
 /* name, value, process exit status, text. Values are part of the ABI and never change. */
-#define BRIM_STATUS_MAP(X)                                                                         \
-  X(OK, 0, 0, "success")                                                                           \
-  X(EINVAL, 1, 2, "invalid argument")                                                              \
-  X(ECONFIG, 2, 2, "invalid configuration")                                                        \
-  X(ENOMEM_HOST, 3, 5, "out of host memory")                                                       \
-  X(ENOMEM_DEVICE, 4, 4, "out of device memory")                                                   \
-  X(EBUDGET, 5, 4, "over the memory budget")                                                       \
-  X(EDEVICE, 6, 5, "device error")                                                                 \
-  X(EIO, 7, 5, "input/output error")                                                               \
-  X(ECOMM, 8, 5, "communicator error")                                                             \
-  X(ENOTSUP, 9, 5, "not supported")                                                                \
-  X(ELOAD, 10, 3, "could not be loaded")                                                           \
-  X(ENUMERIC, 11, 5, "not a finite number")                                                        \
-  X(EINTERRUPTED, 12, 6, "interrupted")                                                            \
-  X(EINTERNAL, 13, 5, "internal error")                                                            \
+#define BRIM_STATUS_MAP(X)                                                                                             \
+  X(OK, 0, 0, "success")                                                                                               \
+  X(EINVAL, 1, 2, "invalid argument")                                                                                  \
+  X(ECONFIG, 2, 2, "invalid configuration")                                                                            \
+  X(ENOMEM_HOST, 3, 5, "out of host memory")                                                                           \
+  X(ENOMEM_DEVICE, 4, 4, "out of device memory")                                                                       \
+  X(EBUDGET, 5, 4, "over the memory budget")                                                                           \
+  X(EDEVICE, 6, 5, "device error")                                                                                     \
+  X(EIO, 7, 5, "input/output error")                                                                                   \
+  X(ECOMM, 8, 5, "communicator error")                                                                                 \
+  X(ENOTSUP, 9, 5, "not supported")                                                                                    \
+  X(ELOAD, 10, 3, "could not be loaded")                                                                               \
+  X(ENUMERIC, 11, 5, "not a finite number")                                                                            \
+  X(EINTERRUPTED, 12, 6, "interrupted")                                                                                \
+  X(EINTERNAL, 13, 5, "internal error")                                                                                \
   X(ENODEVICE, 14, 4, "no such device")
 
 typedef int32_t brim_status;
@@ -59,7 +59,7 @@ BRIM_EXPORT int brim_status_exit(brim_status status);
  * there. At most 4095 bytes are kept. Do not end it with a full stop or a newline; further lines
  * (separated by '\n') are shown indented below the first. */
 BRIM_EXPORT brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
-  BRIM_PRINTF(4, 5);
+    BRIM_PRINTF(4, 5);
 #define brim_fail(status, ...) brim_fail_known((status), brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__))
 /* Lets compilers see which status comes back, so that they know what is initialised after a check of it. */
 static inline brim_status brim_fail_known(brim_status status, brim_status returned)
@@ -77,10 +77,10 @@ BRIM_EXPORT const char *brim_error_text(void);
 BRIM_EXPORT const char *brim_error_origin(void);
 
 /* Evaluates an expression of type brim_status and returns it from the function unless it is OK. */
-#define BRIM_TRY(expression)                                                                       \
-  do {                                                                                             \
-    const brim_status brim_try_status = (expression);                                              \
-    if (brim_try_status != BRIM_OK) return brim_try_status;                                        \
+#define BRIM_TRY(expression)                                                                                           \
+  do {                                                                                                                 \
+    const brim_status brim_try_status = (expression);                                                                  \
+    if (brim_try_status != BRIM_OK) return brim_try_status;                                                            \
   } while (0)
 
 /* Log levels, most important first. The level shown is set by the host (--quiet, --verbose). */

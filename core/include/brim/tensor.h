@@ -25,32 +25,32 @@ BRIM_EXPORT int64_t brim_shape_count(const brim_shape *shape);
 BRIM_EXPORT int brim_shape_equal(const brim_shape *a, const brim_shape *b);
 
 /* What a tensor is for. The plan reports bytes by these classes. */
-#define BRIM_ROLE_MAP(X)                                                                           \
-  X(PARAMETER, 0, "parameters")  /* persistent, trained */                                         \
-  X(GRADIENT, 1, "gradients")    /* persistent, one per parameter; kernels add into them */        \
-  X(OPTIMIZER, 2, "optimizer")   /* persistent, the optimizer's state */                           \
-  X(ACTIVATION, 3, "activations") /* forward values and their gradients, alive for a while */      \
-  X(WORKSPACE, 4, "workspace")   /* a kernel's scratch, alive during one operation */              \
-  X(DATA, 5, "data")             /* inputs and labels; metrics (persistent) */
+#define BRIM_ROLE_MAP(X)                                                                                               \
+  X(PARAMETER, 0, "parameters")   /* persistent, trained */                                                            \
+  X(GRADIENT, 1, "gradients")     /* persistent, one per parameter; kernels add into them */                           \
+  X(OPTIMIZER, 2, "optimizer")    /* persistent, the optimizer's state */                                              \
+  X(ACTIVATION, 3, "activations") /* forward values and their gradients, alive for a while */                          \
+  X(WORKSPACE, 4, "workspace")    /* a kernel's scratch, alive during one operation */                                 \
+  X(DATA, 5, "data")              /* inputs and labels; metrics (persistent) */
 enum brim_role {
 #define X(name, value, text) BRIM_ROLE_##name = value,
   BRIM_ROLE_MAP(X)
 #undef X
-  BRIM_ROLE_COUNT
+      BRIM_ROLE_COUNT
 };
 
 /* A tensor of a graph. Models treat it as opaque; backends read it, and in prepare may set
  * `channel_block` and `bytes` of the outputs of their node. */
 typedef struct brim_tensor {
-  uint32_t id;         /* index in the graph */
+  uint32_t id;          /* index in the graph */
   uint32_t role, dtype; /* enum brim_role, enum brim_dtype */
-  brim_shape shape;    /* logical: [N, C, H, W], [N, F], [N], ... */
-  const char *name;    /* "conv1.weight", or the producing operation's name; never NULL */
-  int32_t producer;    /* index of the node that makes it; -1: an input or persistent */
+  brim_shape shape;     /* logical: [N, C, H, W], [N, F], [N], ... */
+  const char *name;     /* "conv1.weight", or the producing operation's name; never NULL */
+  int32_t producer;     /* index of the node that makes it; -1: an input or persistent */
   /* Order in memory of a rank-4 activation: [N][C/b][H][W][b] with b = channel_block, which divides
    * C: 1 is plain NCHW, C is channels-last. Every other tensor is plain (1), row-major. */
   int64_t channel_block;
-  uint64_t bytes;      /* storage; count * element size unless a backend says more */
+  uint64_t bytes; /* storage; count * element size unless a backend says more */
 } brim_tensor;
 
 #ifdef __cplusplus
