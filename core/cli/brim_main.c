@@ -1,4 +1,5 @@
 /* Global options, the table of commands, and what they share. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -227,6 +228,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
+  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
   const brim_status status = take_global_options(&cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
