@@ -192,7 +192,7 @@ static void documents_hold_10000_nodes(void **state)
   check_refused(text.s, text.length, "more than 10000 nodes\n  f.yaml:5000:8");
   brim_text_clear(&text); /* a billion laughs */
   brim_text_add(&text, "a: &a [x, x, x, x, x, x, x, x, x]\n");
-  for (char c = 'b'; c <= 'i'; c++)
+  for (int c = 'b'; c <= 'i'; c++)
     brim_text_printf(&text, "%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c - 1, c - 1, c - 1, c - 1,
                      c - 1, c - 1, c - 1, c - 1, c - 1);
   check_refused(text.s, text.length, "more than 10000 nodes\n  f.yaml:5:8");
