@@ -199,11 +199,13 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  char time[32], device[32], rss[32];
+  char time[32], device[32], rss[32], rate[96] = "";
+  if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
+    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r), r->first_step_seconds);
   if (isfinite(r->test_loss))
     brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
-  brim_log(BRIM_LOG_INFO, "done in %s: %.0f samples/s, first step after %.2f s, resident memory at most %s (arena %s)",
-           brim_format_seconds(time, sizeof time, wall_seconds), brim_report_rate(r), r->first_step_seconds,
+  brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",
+           brim_format_seconds(time, sizeof time, wall_seconds), rate,
            brim_format_bytes(rss, sizeof rss, brim_rss_peak_bytes()),
            brim_format_bytes(device, sizeof device, r->device_peak_bytes));
   brim_log(BRIM_LOG_INFO, "results in %s", dir);

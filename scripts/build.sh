@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# build.sh [--configure] PRESET [CMAKE OPTION]...: builds build/PRESET, quietly unless something is wrong. The options
+# count when the folder is new, or with --configure: so a folder that was set up for the tests keeps them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+configure=no
+if [[ ${1:-} == --configure ]]; then
+  configure=yes
+  shift
+fi
+preset=${1:?"usage: scripts/build.sh [--configure] PRESET [CMAKE OPTION]..."}
+shift
+folder=build/$preset
+
+if [[ $configure == yes || ! -e $folder/build.ninja ]]; then
+  [[ -e $folder/build.ninja ]] || echo "building brim in $folder" >&2
+  mkdir -p "$folder"
+  if ! cmake --preset "$preset" "$@" >"$folder/configure.log" 2>&1; then
+    cat "$folder/configure.log" >&2
+    echo "build: cmake could not configure $folder" >&2
+    exit 1
+  fi
+fi
+ninja -C "$folder" --quiet

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests and fuzzers need.
+#
+# Asks dpkg first, so a second call runs nothing else. Never prompts: without root it uses sudo if that works without a
+# password, and otherwise prints the command to run.
+set -euo pipefail
+
+packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev zlib1g-dev libdnnl-dev
+          dataset-fashion-mnist)
+if [[ ${1:-} == test ]]; then
+  packages+=(libcmocka-dev python3 clang libclang-rt-14-dev)
+elif (($#)); then
+  echo "usage: scripts/setup.sh [test]" >&2
+  exit 2
+fi
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not Debian, so nothing is installed; brim needs what these packages hold: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $state == installed* ]] || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+    echo "setup: these packages are missing: ${missing[*]}" >&2
+    echo "setup: installing them takes root; run: sudo apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo -n)
+fi
+
+echo "setup: installing ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" </dev/null >>"$log" 2>&1; }
+updated=yes
+apt -o APT::Update::Error-Mode=any update || updated=no # what is known already may still do
+if ! apt install --yes --no-install-recommends "${missing[@]}"; then
+  tail -n 15 "$log" >&2
+  echo "setup: these packages are missing and could not be installed: ${missing[*]}" >&2
+  [[ $updated == yes ]] || echo "setup: the package lists could not be fetched either: is there a network?" >&2
+  exit 1
+fi

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what is needed, builds, and runs every test:
+#   release   all of them
+#   asan      AddressSanitizer and UBSan: all but the long ones
+#   tsan      ThreadSanitizer: what has threads
+# Goes on after a failure, so that one run shows all. Ends in a line "N passed, N failed" that counts single cases, and
+# with a status that is not 0 if any failed.
+#
+# TEST_PRESETS picks some of the three: TEST_PRESETS=release scripts/test.sh
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup.sh test || exit
+broken=0
+reports=()
+
+# suite PRESET CTEST-SELECTION...
+suite() {
+  local preset=$1 report=build/$1/tests.xml
+  shift
+  echo "== $preset: building"
+  if ! scripts/build.sh --configure "$preset" -DBRIM_TESTS=ON; then
+    echo "== $preset: the build failed"
+    broken=$((broken + 1))
+    return
+  fi
+  echo "== $preset: testing"
+  rm -f "$report"
+  # The report needs the programs' whole output, which says how many cases they ran.
+  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --timeout 300 --output-junit tests.xml \
+    --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@"
+  if [[ -e $report ]]; then
+    reports+=("$report")
+  else
+    echo "== $preset: no test was run"
+    broken=$((broken + 1))
+  fi
+}
+
+for preset in ${TEST_PRESETS:-release asan tsan}; do
+  case $preset in
+  asan) suite asan --label-exclude long ;;
+  tsan) suite tsan --tests-regex '^(loader|data|progress|cpu_parts|cli_threads)$' ;;
+  *) suite "$preset" ;;
+  esac
+done
+python3 scripts/count_tests.py --broken "$broken" "${reports[@]}"

@@ -1,0 +1,200 @@
+"""What the tests of the command line share: running brim, reading what it leaves, and writing small IDX files.
+
+The program under test is $BRIM_BINARY. Every test has a folder of its own, which is the working directory of what it
+runs and is deleted afterwards."""
+
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY = os.environ["BRIM_BINARY"]
+SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
+FAULT_SHIM = os.environ.get("BRIM_FAULT_SHIM", "")
+FASHION = pathlib.Path(os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
+
+# Exit statuses, as `brim --help` says them.
+DONE, USAGE, LOAD, NO_FIT, FAILED, INTERRUPTED = 0, 2, 3, 4, 5, 6
+
+# A network and data small enough that the program's start is most of a run.
+SMALL = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
+         "dataset.test_count=64", "training.batch_size=128", "backend.threads=1"]
+# The same with the convolutional network.
+SMALL_CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
+             "dataset.test_count=64", "training.batch_size=128", "backend.threads=1"]
+
+CHECKPOINT_FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
+SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "samples_per_second",
+                "planned_peak_bytes", "device_peak_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds",
+                "retries"]
+
+
+class Result:
+    """How a run of brim ended."""
+
+    def __init__(self, argv, status, out, err):
+        self.argv, self.status, self.out, self.err = argv, status, out, err
+
+    def __str__(self):
+        return f"$ brim {' '.join(self.argv)}\nexit status {self.status}\n{self.out}{self.err}"
+
+
+class Case(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="brim-cli-"))
+        self.addCleanup(self._delete_folder)
+
+    def _delete_folder(self):
+        for path, _, _ in os.walk(self.folder):
+            os.chmod(path, 0o700)
+        shutil.rmtree(self.folder)
+
+    def start(self, *argv, env=None):
+        """Starts brim and does not wait."""
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
+        process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self._end, process)
+        return process
+
+    @staticmethod
+    def _end(process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def finish(self, process, status=None):
+        out, err = process.communicate(timeout=280)
+        result = Result(process.args[1:], process.returncode, out, err)
+        if status is not None:
+            self.assertEqual(result.status, status, result)
+        return result
+
+    def brim(self, *argv, status=DONE, env=None):
+        """Runs brim to its end, which must be with `status` (None: any)."""
+        return self.finish(self.start(*argv, env=env), status)
+
+    def train(self, run, *overrides, status=DONE, env=None):
+        """`brim train` into the folder `run`."""
+        return self.brim("train", f"run.dir={run}", *overrides, status=status, env=env)
+
+    def brim_as_user(self, *argv, status=DONE):
+        """Runs brim without root's right to read and write everything."""
+        if os.geteuid() != 0:
+            return self.brim(*argv, status=status)
+        for folder in (self.folder, *pathlib.Path(BINARY).parents):
+            if not os.stat(folder).st_mode & 0o001 and folder != self.folder:
+                self.skipTest(f"another user cannot get to {BINARY}")
+        os.chmod(self.folder, 0o777)
+        process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, text=True, user=65534, group=65534,
+                                   extra_groups=[], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        return self.finish(process, status)
+
+    # ---- what a run leaves ----
+
+    def read(self, *parts):
+        return self.folder.joinpath(*parts).read_text(encoding="utf-8")
+
+    def json(self, *parts):
+        return json.loads(self.read(*parts))
+
+    def summary(self, run):
+        return self.json(run, "summary.json")
+
+    def records(self, run, name="metrics.jsonl"):
+        return [json.loads(line) for line in self.read(run, name).splitlines()]
+
+    def events(self, run):
+        return [record["event"] for record in self.records(run, "events.jsonl")]
+
+    def steps(self, run):
+        """Numbers of the checkpoints that are there."""
+        folder = self.folder / run / "checkpoints"
+        if not folder.exists():
+            return []
+        return sorted(int(path.name[5:]) for path in folder.iterdir() if path.name.startswith("step-"))
+
+    def checkpoint(self, run, step):
+        return self.folder / run / "checkpoints" / f"step-{step:08d}"
+
+    def tree(self, *parts):
+        """All there is below a folder, with the files' bytes."""
+        root = self.folder.joinpath(*parts)
+        return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
+                for path in root.rglob("*")}
+
+    def assert_same_checkpoint(self, run, other, step, files=None, context=""):
+        for name in files or CHECKPOINT_FILES:
+            a, b = self.checkpoint(run, step) / name, self.checkpoint(other, step) / name
+            if a.read_bytes() != b.read_bytes():
+                detail = f"\n{a.read_text()}\n{b.read_text()}" if name == "state.json" else ""
+                self.fail(f"{a} and {b} differ {context}{detail}")
+
+    def assert_same_records(self, run, other):
+        """metrics.jsonl says the same, but for what a clock made."""
+        def timeless(records):
+            return [{key: value for key, value in r.items() if key != "samples_per_second"} for r in records]
+        self.assertEqual(timeless(self.records(run)), timeless(self.records(other)))
+
+    # ---- errors ----
+
+    def assert_error(self, result, *parts):
+        """It failed with a message for users that has all the parts."""
+        self.assertIn("error: ", result.err, result)
+        for part in parts:
+            self.assertIn(str(part), result.err, result)
+
+
+def idx(array_bytes, *dims, magic=None):
+    """An IDX file of unsigned bytes."""
+    head = magic if magic is not None else bytes([0, 0, 8, len(dims)])
+    return head + b"".join(struct.pack(">I", n) for n in dims) + array_bytes
+
+
+def write_idx_dataset(folder, train=96, test=32, rows=8, classes=10, compress=False):
+    """A small MNIST-like folder whose images show their label: a bright bar at a place of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, count in (("train", train), ("t10k", test)):
+        labels = bytes(i % classes for i in range(count))
+        images = bytearray()
+        for label in labels:
+            image = bytearray(rows * rows)
+            for k in range(rows):
+                image[(label * 5 + k) % (rows * rows)] = 255
+            images += image
+        write(folder / f"{stem}-images-idx3-ubyte", idx(bytes(images), count, rows, rows), compress)
+        write(folder / f"{stem}-labels-idx1-ubyte", idx(labels, count), compress)
+    return folder
+
+
+def write(path, data, compress=False):
+    if compress:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(data, mtime=0))
+    else:
+        path.write_bytes(data)
+
+
+def idx_overrides(folder):
+    return ["dataset=mnist", f"dataset.path={folder}", "model=mlp", "model.hidden=[16]", "training.batch_size=16",
+            "backend.threads=1"]
+
+
+def killed(result):
+    return result.status == -signal.SIGKILL
+
+
+def main():
+    program = unittest.main(exit=False, verbosity=2)
+    sys.exit(0 if program.result.wasSuccessful() else 1)

@@ -1,0 +1,194 @@
+"""The commands themselves: help, wrong words, looking before running, exit statuses."""
+
+import json
+import time
+
+from support import DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+
+COMMANDS = ["train", "plan", "config", "plugins", "version"]
+
+
+class Help(Case):
+    def test_help_lists_every_command_and_the_exit_statuses(self):
+        text = self.brim("--help").out
+        for name in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {name} ")
+        for number in "0 1 2 3 4 5 6".replace("1 ", "").split():
+            self.assertRegex(text, rf"\b{number} \w")
+
+    def test_each_command_has_help_of_its_own(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                text = self.brim(name, "--help").out
+                self.assertIn(f"usage: brim {name}", text)
+                self.assertEqual(text, self.brim(name, "-h").out)
+
+    def test_help_needs_no_plugins_and_no_configuration(self):
+        self.brim("--config-path", "/nowhere", "train", "--help", env={"BRIM_PLUGIN_PATH": "/nowhere"})
+
+    def test_no_command_prints_help_as_an_error(self):
+        result = self.brim(status=USAGE)
+        self.assertIn("usage: brim", result.err)
+        self.assertEqual(result.out, "")
+
+    def test_version(self):
+        self.assertRegex(self.brim("version").out, r"^brim \d+\.\d+\.\d+\n")
+        self.assertRegex(self.brim("--version").out, r"^brim \d+\.\d+\.\d+\n")
+        self.assertIn("version", json.loads(self.brim("version", "--json").out))
+
+
+class WrongWords(Case):
+    def test_unknown_command_is_told_with_the_nearest(self):
+        result = self.brim("trian", status=USAGE)
+        self.assert_error(result, "unknown command 'trian'", "did you mean 'brim train'?")
+
+    def test_unknown_command_far_from_any_names_none(self):
+        result = self.brim("xylophone", status=USAGE)
+        self.assert_error(result, "unknown command 'xylophone'")
+        self.assertNotIn("did you mean", result.err)
+
+    def test_unknown_option_is_told_with_the_nearest(self):
+        result = self.brim("train", "--resumee", "x", status=USAGE)
+        self.assert_error(result, "unknown option '--resumee'", "did you mean '--resume'?")
+
+    def test_option_without_its_value(self):
+        self.assert_error(self.brim("train", "--resume", status=USAGE), "'--resume' needs a value")
+
+    def test_flag_with_a_value(self):
+        self.assert_error(self.brim("plan", "--json=1", status=USAGE), "'--json' takes no value")
+
+    def test_unknown_key_names_argument_and_nearest(self):
+        result = self.brim("train", "dataset=synthetic", "optimizer.lrr=1e-4", status=USAGE)
+        self.assert_error(result, "unknown key 'optimizer.lrr'", "argument 2: optimizer.lrr=1e-4",
+                          "did you mean 'optimizer.lr'?")
+
+    def test_all_errors_are_told_at_once(self):
+        result = self.brim("train", "dataset=synthetic", "training.batch_size=0", "training.epoch=3", "seed=x",
+                           status=USAGE)
+        self.assert_error(result, "training.batch_size", "training.epoch", "seed")
+        self.assertGreaterEqual(result.err.count("error: "), 3, result)
+
+    def test_unknown_option_of_a_group_lists_the_options(self):
+        result = self.brim("train", "model=cnnn", status=USAGE)
+        self.assert_error(result, "no option 'cnnn' in group 'model'", "cnn", "mlp")
+
+    def test_a_value_of_the_wrong_type_names_the_position(self):
+        result = self.brim("train", "dataset=synthetic", "training.steps=many", status=USAGE)
+        self.assert_error(result, "training.steps", "argument 2")
+
+    def test_a_bad_command_line_leaves_no_folder(self):
+        self.train("run", "training.batch_size=0", status=USAGE)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class Plan(Case):
+    def test_json_has_peak_bound_classes_and_table(self):
+        plan = json.loads(self.brim("plan", "--json", *SMALL).out)
+        self.assertGreater(plan["peak_bytes"], 0)
+        self.assertLessEqual(plan["lower_bound_bytes"], plan["peak_bytes"])
+        for name in ("parameters", "gradients", "optimizer", "activations", "workspace", "data"):
+            self.assertGreaterEqual(plan["classes"][name], 0)
+        self.assertEqual(sum(plan["classes"].values()), plan["peak_bytes"])
+        chosen = [row for row in plan["table"] if row["chosen"]]
+        self.assertEqual(len(chosen), 1)
+        self.assertEqual(chosen[0]["peak_bytes"], plan["peak_bytes"])
+        self.assertEqual(chosen[0]["batch_size"], 128)
+        sizes = [row["batch_size"] for row in plan["table"]]
+        self.assertEqual(sizes, sorted(set(sizes)))
+        self.assertGreater(len(sizes), 5)
+
+    def test_parameters_and_moments_are_what_arithmetic_says(self):
+        plan = json.loads(self.brim("plan", "--json", "model=cnn", "dataset=synthetic", "optimizer=adamw").out)
+        parameters = 4 * 1_199_882
+        for name, bytes_least in (("parameters", parameters), ("gradients", parameters), ("optimizer", 2 * parameters)):
+            self.assertGreaterEqual(plan["classes"][name], bytes_least)
+            self.assertLess(plan["classes"][name], bytes_least * 1.02 + 4096)
+
+    def test_the_row_of_another_micro_batch_is_the_plan_of_that_micro_batch(self):
+        rows = json.loads(self.brim("plan", "--json", *SMALL).out)["table"]
+        for row in rows[::3]:
+            other = json.loads(self.brim("plan", "--json", *SMALL, f"training.batch_size={row['batch_size']}").out)
+            self.assertEqual(other["peak_bytes"], row["peak_bytes"])
+
+    def test_text_names_peak_and_operation(self):
+        text = self.brim("plan", *SMALL).out
+        self.assertRegex(text, r"peak .* exactly \d+ bytes")
+        self.assertIn("micro-batch", text)
+
+    def test_plan_is_quick_and_leaves_nothing(self):
+        start = time.monotonic()
+        self.brim("plan", "model=cnn", "dataset=synthetic")
+        self.assertLess(time.monotonic() - start, 3.0)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_over_the_budget_says_what_would_fit(self):
+        limit = ["memory.limit_mb=16", "model=cnn", "dataset=synthetic"]
+        peak = json.loads(self.brim("plan", "--json", *limit[1:]).out)["peak_bytes"]
+        self.assertGreater(peak, 16 << 20)
+        result = self.brim("train", "memory.limit_mb=32", "run.dir=run", *limit[1:], status=NO_FIT)
+        self.assert_error(result, "the run needs", "memory.limit_mb allows 32.0 MiB", "would fit")
+        self.assertFalse((self.folder / "run").exists())
+        self.brim("plan", *limit, status=NO_FIT)
+
+    def test_what_is_said_to_fit_does_fit(self):
+        result = self.brim("train", "memory.limit_mb=40", "run.dir=run", "model=cnn", "dataset=synthetic",
+                           status=NO_FIT)
+        advice = next(line for line in result.err.splitlines() if "would fit" in line).split()
+        batch, accumulation = advice[0], advice[1]
+        self.train("run", "memory.limit_mb=40", "model=cnn", "dataset=synthetic", "dataset.test_count=0",
+                   "training.steps=1", batch, accumulation)
+        self.assertLessEqual(self.summary("run")["device_peak_bytes"], 40 << 20)
+
+
+class Look(Case):
+    def test_config_prints_a_configuration_that_is_itself_valid(self):
+        text = self.brim("config", *SMALL, "optimizer.lr=0.25").out
+        self.assertRegex(text, r"(?m)^  lr: 0?\.25$")
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine" / "again.yaml").write_text(text, encoding="utf-8")
+        again = self.brim("--config-path", "mine", "--config-name", "again", "config").out
+        self.assertEqual(again, text)
+
+    def test_origins_say_where_a_value_comes_from(self):
+        text = self.brim("config", "--origins", *SMALL).out
+        line = next(line for line in text.splitlines() if "train_count" in line)
+        self.assertIn("dataset.train_count=256", line)
+
+    def test_plugins_lists_what_a_run_can_choose(self):
+        text = self.brim("plugins").out
+        for name in ("cnn", "mlp", "idx", "synthetic", "cpu", "reference", "adamw", "sgd", "cosine"):
+            self.assertIn(name, text)
+        self.assertIn("width", self.brim("plugins", "model/cnn").out)
+
+    def test_unknown_device(self):
+        result = self.brim("train", *SMALL, "device=cpu:7", "backend=cpu", status=NO_FIT)
+        self.assert_error(result, "no device 'cpu:7'")
+
+
+class ExitStatuses(Case):
+    """Statuses 0 to 5, one way to each; 6 is in test_resume.py."""
+
+    def test_done(self):
+        self.train("run", *SMALL, "training.steps=2", status=DONE)
+
+    def test_usage(self):
+        self.brim("train", "no.such.key=1", status=USAGE)
+
+    def test_a_plugin_that_cannot_be_loaded(self):
+        (self.folder / "model").mkdir()
+        (self.folder / "model" / "broken.so").write_text("this is not a library")
+        result = self.brim("--plugin-path", self.folder / "model" / "broken.so", "train", *SMALL, status=LOAD)
+        self.assert_error(result, "broken.so")
+
+    def test_a_file_that_cannot_be_loaded(self):
+        self.brim("train", "--resume", "nowhere", status=LOAD)
+
+    def test_no_fit(self):
+        self.brim("train", *SMALL, "memory.limit_mb=1", "model.hidden=[4096]", status=NO_FIT)
+
+    def test_training_failed(self):
+        self.train("run", *SMALL, "optimizer=sgd", "optimizer.lr=1e30", "schedule=constant", status=FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""A run that is stopped, by a signal or a kill, at any moment, goes on to the same end."""
+
+import random
+import signal
+import time
+import unittest
+
+from support import DONE, FAULT_SHIM, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, killed, main
+
+# Evaluations, the best checkpoint and records all happen often, so that a stop finds them under way. An epoch is 6
+# steps, the last of 32 samples in place of 35.
+BUSY = ["dataset.train_count=248", "dataset.validation_fraction=0.166", "training.batch_size=7",
+        "training.gradient_accumulation_steps=5", "training.eval_every_steps=4", "training.checkpoint_every_steps=3",
+        "training.keep_checkpoints=2", "observe.log_every_steps=5", "training.eval_batch_size=16"]
+STEPS = 30
+
+
+class Killed(Case):
+    """kill -9: what is on the disk at that moment is all there is."""
+
+    def undisturbed(self, *overrides):
+        start = time.monotonic()
+        self.train("whole", *overrides)
+        return time.monotonic() - start
+
+    def assert_same_end(self, run, steps, context=""):
+        self.assertEqual(self.summary(run)["status"], "finished")
+        # a kill between the last checkpoint and the deletion of older ones leaves one more of those
+        self.assertLessEqual(set(self.steps("whole")), set(self.steps(run)), context)
+        self.assert_same_checkpoint("whole", run, steps, context=context)
+        self.assert_same_records("whole", run)
+        whole, other = self.summary("whole"), self.summary(run)
+        for key in ("steps", "test_loss", "test_accuracy", "test_confusion", "planned_peak_bytes"):
+            self.assertEqual(whole[key], other[key], f"{key} {context}")
+        for link in ("last", "best"):
+            self.assertEqual((self.folder / run / "checkpoints" / link).readlink(),
+                             (self.folder / "whole" / "checkpoints" / link).readlink(), context)
+        left = [path.name for path in (self.folder / run / "checkpoints").iterdir() if path.name.startswith(".")]
+        self.assertEqual(left, [], "left-overs of killed attempts")
+
+    def kill_after(self, seconds, *argv):
+        """True if the kill came before the end."""
+        process = self.start(*argv)
+        time.sleep(seconds)
+        process.kill()
+        return killed(self.finish(process))
+
+    def resume_to_the_end(self, run, *first):
+        """The run may have been killed before it wrote its configuration: then there is nothing to go on with yet."""
+        if (self.folder / run / "config.yaml").exists():
+            self.brim("train", "--resume", run)
+        else:
+            self.train(run, *first)
+
+    def check_random_moments(self, workers, seed):
+        overrides = [*SMALL_CNN, *BUSY, f"training.steps={STEPS}", f"training.num_workers={workers}"]
+        seconds = self.undisturbed(*overrides)
+        moments = random.Random(seed)
+        kills = 0
+        for attempt in range(60):
+            # one run, killed again and again; a new one when it gets to its end
+            run = f"run{kills // 4}-{attempt}"
+            argv = ["train", f"run.dir={run}", *overrides]
+            for _ in range(4):
+                moment = moments.uniform(0, 1.05 * seconds)
+                if not self.kill_after(moment, *argv):
+                    break
+                kills += 1
+                if (self.folder / run / "config.yaml").exists():
+                    argv = ["train", "--resume", run]
+            self.resume_to_the_end(run, *overrides)
+            self.assert_same_end(run, STEPS, f"(seed {seed}, {workers} loader threads)")
+            if kills >= 10:
+                return
+        self.fail(f"only {kills} kills came in time")
+
+    def test_ten_random_moments_without_loader_threads(self):
+        self.check_random_moments(0, seed=11)
+
+    def test_ten_random_moments_with_one_loader_thread(self):
+        self.check_random_moments(1, seed=12)
+
+    def test_ten_random_moments_with_four_loader_threads(self):
+        self.check_random_moments(4, seed=13)
+
+    def test_loader_threads_do_not_matter(self):
+        for name, workers in (("whole", 0), ("one", 1), ("four", 4)):
+            self.train(name, *SMALL_CNN, *BUSY, "augment.flip=true", "augment.crop_padding=2",
+                       f"training.steps={STEPS}", f"training.num_workers={workers}")
+        self.assert_same_end("one", STEPS)
+        self.assert_same_end("four", STEPS)
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_at_changes_on_the_disk_one_after_another(self):
+        overrides = [*SMALL, *BUSY, "training.steps=6"]
+        self.undisturbed(*overrides)
+        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FAULT_FOLDER": str(self.folder)}
+        report = self.folder / "changes"
+        self.train("counted", *overrides, env={**shim, "BRIM_FAULT_REPORT": str(report)})
+        changes = int(report.read_text())
+        self.assertGreater(changes, 60)
+        # Every third of them, and the next third in the next place when the seed below is changed.
+        for at in range(1 + random.Random(5).randrange(3), changes + 1, 3):
+            run = f"run{at}"
+            result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FAULT_KILL_AT": str(at)})
+            self.assertTrue(killed(result), result)
+            if (self.folder / run / "config.yaml").exists():
+                self.brim("train", "--resume", run)
+                self.assert_same_end(run, 6, f"(killed at change {at} of {changes})")
+
+
+class Signalled(Case):
+    """SIGINT and SIGTERM: the step is finished, a checkpoint written, the status 6."""
+
+    OVERRIDES = [*SMALL_CNN, *BUSY, "training.num_workers=1"]
+
+    def stop(self, run, number, steps, at_step):
+        process = self.start("train", f"run.dir={run}", *self.OVERRIDES, f"training.steps={steps}")
+        self.wait_for(run, at_step, process)
+        process.send_signal(number)
+        return self.finish(process)
+
+    def wait_for(self, run, step, process):
+        metrics = self.folder / run / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if metrics.exists() and f'"step":{step},' in metrics.read_text().replace(" ", ""):
+                return
+            time.sleep(0.001)
+
+    def check(self, number, word):
+        steps = 600
+        self.train("whole", *self.OVERRIDES, f"training.steps={steps}")
+        result = self.stop("run", number, steps, 40)
+        self.assertEqual(result.status, INTERRUPTED, result)
+        self.assertIn(word, result.err)
+        self.assertIn("brim train --resume run", result.err)
+        summary = self.summary("run")
+        self.assertEqual(summary["status"], "interrupted")
+        self.assertLess(summary["steps"], steps)
+        self.assertGreaterEqual(summary["steps"], 40)
+        self.assertEqual(self.steps("run")[-1], summary["steps"])
+        self.assertEqual(self.events("run")[-1], "interrupted")
+        self.brim("train", "--resume", "run", status=DONE)
+        self.assert_same_checkpoint("whole", "run", steps)
+        self.assert_same_records("whole", "run")
+
+    def test_sigint(self):
+        self.check(signal.SIGINT, "interrupted after step")
+
+    def test_sigterm(self):
+        self.check(signal.SIGTERM, "terminated after step")
+
+    def test_during_an_evaluation(self):
+        # An evaluation that takes most of the time, so that the signal finds it under way; the one at the last step
+        # is where a checkpoint is due as well.
+        overrides = [*SMALL_CNN, "dataset.test_count=30000", "training.eval_batch_size=8", "training.steps=2",
+                     "training.eval_every_steps=1", "dataset.validation_fraction=0.9", "dataset.train_count=20000",
+                     "training.checkpoint_every_steps=1", "training.batch_size=16", "observe.log_every_steps=1"]
+        self.train("whole", *overrides)
+        for step in (1, 2):
+            run = f"run{step}"
+            process = self.start("train", f"run.dir={run}", *overrides)
+            self.wait_for(run, step, process)
+            time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            self.finish(process, INTERRUPTED)
+            self.assertEqual([r["split"] for r in self.records(run)][-1], "train", "it was in the evaluation")
+            self.brim("train", "--resume", run)
+            self.assert_same_checkpoint("whole", run, 2)
+            self.assert_same_records("whole", run)
+            for link in ("last", "best"):
+                self.assertEqual((self.folder / run / "checkpoints" / link).readlink(),
+                                 (self.folder / "whole" / "checkpoints" / link).readlink())
+
+    def test_before_the_first_step_nothing_is_lost(self):
+        process = self.start("train", "run.dir=run", *self.OVERRIDES, "training.steps=30")
+        time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        result = self.finish(process)
+        self.assertIn(result.status, (INTERRUPTED, -signal.SIGTERM), result)
+        if result.status == INTERRUPTED:
+            self.brim("train", "--resume", "run")
+            self.assertEqual(self.summary("run")["steps"], 30)
+
+
+class Locked(Case):
+    def test_two_processes_do_not_write_one_run(self):
+        process = self.start("train", "run.dir=run", *SMALL, "training.steps=1000000")
+        deadline = time.monotonic() + 60
+        while not (self.folder / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        result = self.brim("train", "--resume", "run", status=2)
+        self.assert_error(result, "in use by another brim", str(process.pid))
+        self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+
+    def test_a_run_without_a_checkpoint_starts_at_step_0(self):
+        self.train("whole", *SMALL, "training.steps=4")
+        (self.folder / "run").mkdir()
+        for name in ("config.yaml", "overrides.yaml", "sources.yaml"):
+            (self.folder / "run" / name).write_bytes((self.folder / "whole" / name).read_bytes())
+        self.assertIn("starting at step 0", self.brim("train", "--resume", "run").err)
+        self.assert_same_checkpoint("whole", "run", 4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Whole runs with many threads, for ThreadSanitizer: the loader's, the backend's, and signals among them."""
+
+import signal
+import time
+
+from support import INTERRUPTED, SMALL, SMALL_CNN, Case, main
+
+THREADS = ["training.num_workers=4", "backend.threads=4", "training.batch_size=32",
+           "observe.log_every_steps=1"]
+
+
+class Threads(Case):
+    def test_cnn(self):
+        self.train("run", *SMALL_CNN, *THREADS, "training.epochs=2", "dataset.validation_fraction=0.2",
+                   "augment.flip=true", "augment.crop_padding=1")
+
+    def test_mlp_with_accumulation(self):
+        self.train("run", *SMALL, *THREADS, "training.epochs=2", "training.gradient_accumulation_steps=3")
+
+    def test_stopped_and_resumed(self):
+        process = self.start("train", "run.dir=run", *SMALL, *THREADS, "training.steps=100000")
+        deadline = time.monotonic() + 60
+        while not (self.folder / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.finish(process, INTERRUPTED)
+        steps = self.summary("run")["steps"]
+        config = self.folder / "run" / "config.yaml"
+        config.write_text(config.read_text().replace("steps: 100000", f"steps: {steps + 5}"))
+        self.brim("train", "--resume", "run")
+        self.assertEqual(self.summary("run")["steps"], steps + 5)
+
+    def test_a_run_that_fails_ends_its_threads(self):
+        # the step at which the loss is no number, with threads decoding ahead
+        self.train("run", *SMALL, *THREADS, "optimizer=sgd", "optimizer.lr=1e30", "schedule=constant",
+                   "training.steps=50", status=5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""What a run leaves in its folder, how many steps it takes, and running it again."""
+
+import json
+import re
+import struct
+import unittest
+
+from support import (CHECKPOINT_FILES, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, main, write_idx_dataset,
+                     idx_overrides)
+
+
+def safetensors_header(path):
+    data = path.read_bytes()
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return header, data[8 + length:]
+
+
+class Folder(Case):
+    def setUp(self):
+        super().setUp()
+        self.overrides = [*SMALL, "training.epochs=2", "observe.log_every_steps=1"]
+        self.result = self.train("run", *self.overrides)
+
+    def test_has_every_file(self):
+        names = {path.name for path in (self.folder / "run").iterdir()}
+        for name in ("config.yaml", "overrides.yaml", "sources.yaml", "metrics.jsonl", "events.jsonl", "summary.json",
+                     "plan.json", "plugins.json", "checkpoints"):
+            self.assertIn(name, names)
+        self.assertEqual([name for name in names if name.endswith(".tmp")], [])
+
+    def test_config_is_what_brim_config_prints(self):
+        self.assertEqual(self.read("run", "config.yaml"), self.brim("config", "run.dir=run", *self.overrides).out)
+
+    def test_overrides_are_kept_as_typed(self):
+        text = self.read("run", "overrides.yaml")
+        for word in ("run.dir=run", *self.overrides):
+            self.assertIn(word, text)
+
+    def test_sources_name_the_command_line_and_the_file(self):
+        text = self.read("run", "sources.yaml")
+        self.assertRegex(text, r"train_count:.*dataset\.train_count=256")
+        self.assertRegex(text, r"config\.yaml:\d+")
+
+    def test_summary_has_the_promised_figures(self):
+        summary = self.summary("run")
+        for key in SUMMARY_KEYS:
+            self.assertIn(key, summary)
+            self.assertIsNotNone(summary[key], key)
+        self.assertEqual(summary["status"], "finished")
+        self.assertEqual(summary["steps"], 4)
+        self.assertEqual(summary["retries"], 0)
+        self.assertLessEqual(summary["first_step_seconds"], summary["wall_seconds"])
+        self.assertGreaterEqual(summary["rss_peak_bytes"], summary["device_peak_bytes"])
+
+    def test_confusion_matrix_agrees_with_the_accuracy(self):
+        summary = self.summary("run")
+        matrix = summary["test_confusion"]
+        total = sum(map(sum, matrix))
+        self.assertEqual(total, 64)
+        self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / total, summary["test_accuracy"])
+        self.assertEqual([sum(row) for row in matrix], [7, 7, 7, 7, 6, 6, 6, 6, 6, 6])  # labels are index mod 10
+
+    def test_placed_memory_is_the_planned_to_the_byte(self):
+        summary, plan = self.summary("run"), self.json("run", "plan.json")
+        self.assertEqual(summary["planned_peak_bytes"], summary["device_peak_bytes"])
+        self.assertEqual(summary["planned_peak_bytes"], plan["peak_bytes"])
+        shown = json.loads(self.brim("plan", "--json", *self.overrides).out)
+        for key, value in plan.items():
+            self.assertEqual(shown[key], value, key)
+
+    def test_metrics_are_objects_with_the_promised_keys(self):
+        records = self.records("run")
+        for record in records:
+            self.assertEqual(set(record), {"step", "epoch", "split", "loss", "accuracy", "lr", "samples_per_second"})
+        train = [record for record in records if record["split"] == "train"]
+        self.assertEqual([record["step"] for record in train], [1, 2, 3, 4])
+        self.assertEqual([record["epoch"] for record in train], [0.5, 1, 1.5, 2])
+        self.assertEqual([record["step"] for record in records if record["split"] == "test"], [2, 4])
+        self.assertEqual(self.summary("run")["train_loss"], train[-1]["loss"])
+
+    def test_events_tell_the_run(self):
+        self.assertEqual(self.events("run"), ["started", "checkpoint", "checkpoint", "finished"])
+
+    def test_plugins_are_written_down(self):
+        plugins = self.json("run", "plugins.json")
+        self.assertEqual({group: plugins[group]["id"] for group in ("model", "dataset", "optimizer")},
+                         {"model": "mlp", "dataset": "synthetic", "optimizer": "adamw"})
+
+    def test_messages_go_to_standard_error_as_plain_lines(self):
+        self.assertEqual(self.result.out, "")
+        self.assertNotIn("\x1b", self.result.err)
+        self.assertNotIn("\r", self.result.err)
+        self.assertRegex(self.result.err, r"step 4.*test loss")
+
+    def test_quiet_says_nothing(self):
+        self.assertEqual(self.brim("--quiet", "train", "run.dir=quiet", *self.overrides).err, "")
+
+    def test_checkpoint_is_plain_safetensors(self):
+        folder = self.checkpoint("run", 4)
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), CHECKPOINT_FILES)
+        header, data = safetensors_header(folder / "model.safetensors")
+        self.assertEqual({name: (entry["dtype"], entry["shape"]) for name, entry in header.items()},
+                         {"fc1.weight": ("F32", [16, 64]), "fc1.bias": ("F32", [16]),
+                          "fc2.weight": ("F32", [10, 16]), "fc2.bias": ("F32", [10])})
+        spans = sorted(entry["data_offsets"] for entry in header.values())
+        self.assertEqual([start for start, _ in spans], [0] + [end for _, end in spans[:-1]])
+        self.assertEqual(spans[-1][1], len(data))
+
+    def test_state_has_no_clock_and_no_path(self):
+        text = (self.checkpoint("run", 4) / "state.json").read_text()
+        self.assertNotIn(str(self.folder), text)
+        self.train("elsewhere", *self.overrides)
+        self.assert_same_checkpoint("run", "elsewhere", 4)
+
+    def test_an_existing_run_is_not_written_over(self):
+        before = self.tree("run")
+        result = self.train("run", *self.overrides, status=USAGE)
+        self.assert_error(result, "'run' holds a run already", "--resume run")
+        self.assertEqual(self.tree("run"), before)
+
+
+class Cnn(Case):
+    def test_trains_on_images(self):
+        self.train("run", *SMALL_CNN, "model.width=8", "training.batch_size=16", "training.epochs=8",
+                   "optimizer.lr=5e-3", "dataset.noise=0.5")
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.8)
+
+    def test_has_pytorchs_parameters(self):
+        self.train("run", "model=cnn", "dataset=synthetic", "dataset.test_count=0", "training.batch_size=16",
+                   "training.steps=1")
+        header, data = safetensors_header(self.checkpoint("run", 1) / "model.safetensors")
+        self.assertEqual(len(data), 4 * 1_199_882)
+        self.assertEqual(header["conv2.weight"]["shape"], [64, 32, 3, 3])
+        self.assertEqual(header["fc1.weight"]["shape"], [128, 9216])
+
+    @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
+    def test_learns_fashion_mnist_from_a_few_samples(self):
+        self.train("run", "model=cnn", "dataset=fashion_mnist", "training.num_train_samples=2560", "training.epochs=2",
+                   "training.batch_size=64")
+        summary = self.summary("run")
+        self.assertEqual(summary["steps"], 80)
+        self.assertEqual(sum(map(sum, summary["test_confusion"])), 10000)
+        self.assertGreater(summary["test_accuracy"], 0.70)
+
+
+class Arithmetic(Case):
+    """Steps, epochs, parts and partial batches."""
+
+    def steps_and_records(self, *overrides):
+        self.train("run", *SMALL, "observe.log_every_steps=1", *overrides)
+        return self.summary("run")["steps"], self.records("run")
+
+    def test_the_last_partial_batch_is_a_step(self):
+        steps, records = self.steps_and_records("dataset.train_count=100", "training.batch_size=32",
+                                                "training.epochs=2")
+        self.assertEqual(steps, 8)
+        self.assertEqual([r["step"] for r in records if r["split"] == "test"], [4, 8])
+
+    def test_every_sample_counts_once_in_an_epoch(self):
+        # With lr 0 nothing moves, so the mean over an epoch is that of the data, however it is cut.
+        means = []
+        for i, cut in enumerate((["training.batch_size=100"], ["training.batch_size=32"], ["training.batch_size=7"],
+                                 ["training.batch_size=7", "training.gradient_accumulation_steps=4"])):
+            self.train(f"run{i}", *SMALL, "dataset.train_count=100", "training.epochs=1", "optimizer.lr=0",
+                       "observe.log_every_steps=1000", "training.eval_batch_size=9", *cut)
+            record = next(r for r in self.records(f"run{i}") if r["split"] == "train")
+            means.append((record["loss"], record["accuracy"]))
+        for loss, accuracy in means[1:]:
+            self.assertAlmostEqual(loss, means[0][0], places=5)
+            self.assertEqual(accuracy, means[0][1])
+
+    def test_accumulation_makes_fewer_steps(self):
+        steps, _ = self.steps_and_records("dataset.train_count=100", "training.batch_size=8",
+                                          "training.gradient_accumulation_steps=4", "training.epochs=1")
+        self.assertEqual(steps, 4)
+
+    def test_steps_win_over_epochs(self):
+        steps, _ = self.steps_and_records("training.epochs=1", "training.batch_size=64", "training.steps=7")
+        self.assertEqual(steps, 7)
+
+    def test_num_train_samples(self):
+        steps, _ = self.steps_and_records("training.num_train_samples=50", "training.batch_size=25",
+                                          "training.epochs=3")
+        self.assertEqual(steps, 6)
+
+    def test_a_batch_larger_than_the_data_is_one_step(self):
+        steps, _ = self.steps_and_records("dataset.train_count=10", "training.batch_size=64", "training.epochs=3")
+        self.assertEqual(steps, 3)
+
+    def test_zero_epochs_only_evaluate(self):
+        self.train("run", *SMALL, "training.epochs=0")
+        self.assertEqual(self.summary("run")["steps"], 0)
+        self.assertEqual([r["split"] for r in self.records("run")], ["test"])
+
+    def test_evaluation_does_not_depend_on_its_batch(self):
+        losses = []
+        for i, batch in enumerate((1, 7, 64, 1000)):
+            self.train(f"run{i}", *SMALL, "training.steps=2", f"training.eval_batch_size={batch}")
+            losses.append(self.summary(f"run{i}")["test_loss"])
+        for loss in losses[1:]:
+            self.assertAlmostEqual(loss, losses[0], places=5)
+
+    def test_validation_takes_its_share_and_chooses_the_best(self):
+        self.train("run", *SMALL, "dataset.validation_fraction=0.25", "training.batch_size=64", "training.epochs=3",
+                   "training.keep_checkpoints=1")
+        records = self.records("run")
+        validation = [r for r in records if r["split"] == "validation"]
+        self.assertEqual([r["step"] for r in validation], [3, 6, 9])
+        self.assertEqual([r["step"] for r in records if r["split"] == "test"], [9], "test data are looked at once")
+        best = min(validation, key=lambda r: r["loss"])["step"]
+        links = self.folder / "run" / "checkpoints"
+        self.assertEqual((links / "best").readlink().name, f"step-{best:08d}")
+        self.assertEqual((links / "last").readlink().name, "step-00000009")
+        self.assertEqual(self.steps("run"), sorted({best, 9}))
+
+    def test_without_validation_data_there_is_no_best(self):
+        self.train("run", *SMALL, "training.epochs=2")
+        names = {path.name for path in (self.folder / "run" / "checkpoints").iterdir()}
+        self.assertNotIn("best", names)
+
+    def test_keeps_the_last_checkpoints(self):
+        self.train("run", *SMALL, "training.steps=10", "training.checkpoint_every_steps=2",
+                   "training.keep_checkpoints=3")
+        self.assertEqual(self.steps("run"), [6, 8, 10])
+
+
+class Again(Case):
+    def test_from_runs_the_same_again(self):
+        self.train("first", *SMALL, "training.steps=6")
+        self.brim("train", "--from", "first", "run.dir=second")
+        self.assert_same_checkpoint("first", "second", 6)
+
+    def test_from_takes_a_folder_of_its_own(self):
+        self.train("first", *SMALL, "training.steps=2")
+        before = self.tree("first")
+        self.brim("train", "--from", "first", "training.steps=1")
+        self.assertEqual(self.tree("first"), before)
+        run, = (self.folder / "runs").iterdir()
+        self.assertEqual(self.summary(run)["steps"], 1)
+
+    def test_from_takes_overrides(self):
+        self.train("first", *SMALL, "training.steps=6")
+        self.brim("train", "--from", "first", "run.dir=second", "training.steps=3", "seed=2")
+        self.assertEqual(self.summary("second")["steps"], 3)
+        self.assertIn("hidden: [16]", self.read("second", "config.yaml"))
+        self.assertRegex(self.read("second", "config.yaml"), r"(?m)^seed: 2$")
+
+    def test_another_seed_gives_another_model(self):
+        for seed in (1, 2):
+            self.train(f"run{seed}", *SMALL, "training.steps=2", f"seed={seed}")
+        a, b = ((self.checkpoint(f"run{seed}", 2) / "model.safetensors").read_bytes() for seed in (1, 2))
+        self.assertNotEqual(a, b)
+
+    def test_resuming_a_finished_run_says_so_and_changes_nothing(self):
+        self.train("run", *SMALL, "training.steps=2")
+        before = self.tree("run")
+        result = self.brim("train", "--resume", "run")
+        self.assertIn("'run' is finished", result.err)
+        self.assertEqual(self.tree("run"), before)
+
+    def test_resume_takes_no_overrides(self):
+        self.train("run", *SMALL, "training.steps=2")
+        result = self.brim("train", "--resume", "run", "seed=2", status=USAGE)
+        self.assert_error(result, "--resume", "'seed=2'", "brim train --from run seed=2")
+
+    def test_resume_and_from_exclude_each_other(self):
+        self.brim("train", "--resume", "a", "--from", "b", status=USAGE)
+
+    def test_a_run_without_a_name_gets_a_folder_of_its_own(self):
+        names = set()
+        for _ in range(2):
+            err = self.brim("train", *SMALL, "training.steps=1").err
+            names.add(re.search(r"run folder (runs/mlp-synthetic-[\d-]+)", err).group(1))
+        self.assertEqual(len(names), 2)
+        for name in names:
+            self.assertEqual(self.summary(name)["status"], "finished")
+
+    def test_a_path_is_meant_from_the_working_directory(self):
+        write_idx_dataset(self.folder / "data")
+        self.train("deep/er/run", *idx_overrides("data"), "training.epochs=1")
+        self.assertEqual(self.summary("deep/er/run")["steps"], 6)
+
+    def test_gzip_and_plain_files_are_the_same_data(self):
+        write_idx_dataset(self.folder / "plain")
+        write_idx_dataset(self.folder / "packed", compress=True)
+        for name in ("plain", "packed"):
+            self.train(f"run-{name}", *idx_overrides(name), "training.epochs=1")
+        self.assert_same_checkpoint("run-plain", "run-packed", 6)
+
+
+if __name__ == "__main__":
+    main()
