@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests and fuzzers need.
+# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests need.
 #
 # Asks dpkg first, so a second call runs nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.
@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev zlib1g-dev libdnnl-dev
           dataset-fashion-mnist)
 if [[ ${1:-} == test ]]; then
-  packages+=(libcmocka-dev python3 clang libclang-rt-14-dev)
+  packages+=(libcmocka-dev python3)
 elif (($#)); then
   echo "usage: scripts/setup.sh [test]" >&2
   exit 2

@@ -2,9 +2,9 @@
 
 Reads the same IDX files. Pixels stay bytes in memory and are normalised per batch, which takes least memory and is no
 slower; batches are drawn from a random permutation, without a DataLoader, whose processes would only cost here. Prints
-one JSON object: samples_per_second over all steps but the first ones, rss_peak_bytes and what of it importing PyTorch takes
-(much more with a build for GPUs), first_step_seconds counted from the start of the process, and with --epochs the test
-accuracy.
+one JSON object: samples_per_second over all steps but the first ones, rss_peak_bytes and what of it importing PyTorch
+takes (much more with a build for GPUs), first_step_seconds counted from the start of the process, and with --epochs the
+test accuracy.
 """
 
 import time
