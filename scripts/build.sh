@@ -21,4 +21,4 @@ if [[ $configure == yes || ! -e $folder/build.ninja ]]; then
     exit 1
   fi
 fi
-ninja -C "$folder" --quiet
+ninja -C "$folder" --quiet | sed "/^ninja: no work to do\\.\$/d"
