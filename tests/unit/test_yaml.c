@@ -309,7 +309,7 @@ static void maps_change_in_order(void **state)
   assert_true(brim_yaml_remove(root, "b"));
   assert_false(brim_yaml_remove(root, "b"));
   for (int i = 0; i < 20; i++) {
-    char key[8];
+    char key[16];
     snprintf(key, sizeof key, "k%d", i);
     brim_yaml_set(&arena, root, key, brim_yaml_scalar(&arena, key, (brim_yaml_origin){0}));
   }
