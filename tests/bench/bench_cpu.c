@@ -34,11 +34,12 @@ static double now_ms(void)
 #define PEAK(isa) __attribute__((target(isa), optimize("O3", "fp-contract=fast")))
 #endif
 
-#define FMA_ROUNDS 4000000
+#define FMA_ROUNDS 20000000
 #define FMA_BODY(lanes)                                                                                                \
   typedef float vector __attribute__((vector_size(lanes * 4)));                                                        \
-  vector sum[12] = {{0}};                                                                                              \
+  vector sum[12];                                                                                                      \
   const vector a = (vector){0} + 0.999f, b = (vector){0} + 0.001f;                                                     \
+  for (int k = 0; k < 12; k++) sum[k] = (vector){0} + (float)k; /* all different, or they would be merged */           \
   for (long i = 0; i < FMA_ROUNDS; i++) {                                                                              \
     for (int k = 0; k < 12; k++) sum[k] = sum[k] * a + b;                                                              \
     __asm__ volatile("");                                                                                              \
