@@ -42,6 +42,17 @@ static void pool_one(const cpu_pool_plane *v, const float *x, float *y, uint8_t 
   *index = (uint8_t)where;
 }
 
+/* The window two rows of windows further down. Processors fetch ahead along one stream, not along the two or more rows
+ * that are read by turns here: without this, reading from memory took twice as long. */
+static inline void fetch_ahead(const cpu_pool_plane *v, int64_t stride, const float *corner)
+{
+  for (int64_t r = 0; r < v->kernel[0]; r++)
+    for (int64_t s = 0; s < v->kernel[1]; s++) {
+      const uint64_t ahead = (uint64_t)(((2 * stride + r) * v->width + s) * v->lanes) * sizeof(float);
+      __builtin_prefetch((const void *)((uintptr_t)corner + ahead)); /* past the end does no harm */
+    }
+}
+
 void CPU_NAME(simd_max_pool)(const cpu_pool_plane *v, const float *x, float *y, uint8_t *index)
 {
   /* The common window, as a constant, is unrolled. */
@@ -52,10 +63,12 @@ void CPU_NAME(simd_max_pool)(const cpu_pool_plane *v, const float *x, float *y, 
       const float *corner = x + (p * v->stride[0] * v->width + q * v->stride[1]) * v->lanes;
       int64_t c = 0;
       for (; c + LANES <= v->lanes; c += LANES) {
-        if (is_two)
+        if (is_two) {
+          fetch_ahead(&two, v->stride[0], corner + c);
           pool_vector(&two, corner + c, y + c, index + c);
-        else
+        } else {
           pool_vector(v, corner + c, y + c, index + c);
+        }
       }
       for (; c < v->lanes; c++) pool_one(v, corner + c, y + c, index + c);
     }
