@@ -12,7 +12,7 @@
 #include "brim/model.h"
 #include "config/value.h"
 #include "plugin/loader.h"
-#include "plugin/registry.h"
+#include "plugin/kind.h"
 
 #define PLUGINS_MAX 256  /* in a module */
 #define KERNELS_MAX 4096 /* in a backend */

@@ -52,30 +52,6 @@ struct brim_registry {
   size_t failure_count;
 };
 
-static const struct {
-  uint32_t kind;
-  const char *name;
-} kind_names[] = {
-#define X(name, value, text) {value, text},
-    BRIM_KIND_MAP(X)
-#undef X
-};
-#define KIND_COUNT (sizeof kind_names / sizeof kind_names[0])
-
-const char *brim_kind_name(uint32_t kind)
-{
-  for (size_t i = 0; i < KIND_COUNT; i++)
-    if (kind_names[i].kind == kind) return kind_names[i].name;
-  return NULL;
-}
-
-uint32_t brim_kind_by_name(const char *name)
-{
-  for (size_t i = 0; i < KIND_COUNT; i++)
-    if (strcmp(kind_names[i].name, name) == 0) return kind_names[i].kind;
-  return 0;
-}
-
 /* Makes room for one more pointer in an array that has `count`; its room is the power of two above. */
 static void *grown(void *array, size_t count)
 {

@@ -14,6 +14,7 @@
 #ifndef BRIM_PLUGIN_REGISTRY_H
 #define BRIM_PLUGIN_REGISTRY_H
 #include "brim/plugin.h"
+#include "plugin/kind.h"
 
 typedef struct brim_registry brim_registry;
 
@@ -50,9 +51,6 @@ size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */
 size_t brim_registry_failure_count(const brim_registry *registry);
 const brim_registry_failure *brim_registry_failure_at(const brim_registry *registry, size_t i);
-
-const char *brim_kind_name(uint32_t kind);    /* "model"; NULL if unknown */
-uint32_t brim_kind_by_name(const char *name); /* enum brim_kind; 0 if unknown */
 
 /* The core's own plugins (optimizers, schedules, losses), NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];
