@@ -1,12 +1,15 @@
 """What a run leaves in its folder, how many steps it takes, and running it again."""
 
 import json
+import os
+import pty
 import re
 import struct
+import subprocess
 import unittest
 
-from support import (CHECKPOINT_FILES, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, main, write_idx_dataset,
-                     idx_overrides)
+from support import (BINARY, CHECKPOINT_FILES, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, idx_overrides,
+                     main, write_idx_dataset)
 
 
 def safetensors_header(path):
@@ -119,6 +122,28 @@ class Folder(Case):
         result = self.train("run", *self.overrides, status=USAGE)
         self.assert_error(result, "'run' holds a run already", "--resume run")
         self.assertEqual(self.tree("run"), before)
+
+
+class Terminal(Case):
+    def test_progress_is_one_line_that_is_redrawn(self):
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = subprocess.Popen([BINARY, "train", "run.dir=run", *SMALL, "training.epochs=40"], cwd=self.folder,
+                                   stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                                   env={**os.environ, "TERM": "xterm", "COLUMNS": "160", "LC_ALL": "C.UTF-8"})
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other side is closed
+                break
+        self.assertEqual(process.wait(), 0)
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+        lines = [part for part in text.split("\r") if "samples/s" in part and "epoch" in part]
+        self.assertGreater(len(lines), 1)
+        for word in ("epoch", "step", "loss", "acc", "samples/s", "mem", "eta"):
+            self.assertIn(word, lines[-1])
 
 
 class Cnn(Case):

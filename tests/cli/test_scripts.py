@@ -1,0 +1,92 @@
+"""scripts/: setting up without a network or without root, and the counting of tests."""
+
+import os
+import pathlib
+import subprocess
+
+from support import Case, main
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+
+REPORT = """<?xml version="1.0"?><testsuite>
+<testcase name="cmocka" status="{cmocka}"><system-out>[  PASSED  ] 7 test(s).
+[  SKIPPED ] 1 test(s), listed below:
+{more}</system-out></testcase>
+<testcase name="python" status="run"><system-out>.....
+----------------------------------------------------------------------
+Ran 5 tests in 0.1s
+
+OK (skipped=2)
+</system-out></testcase>
+<testcase name="plain" status="run"><system-out>hello</system-out></testcase>
+</testsuite>"""
+
+
+class Setup(Case):
+    """With stand-ins for the system's programs, which write down that they were called."""
+
+    def setup_script(self, *argv, installed, apt="exit 0", user="0"):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        self.calls = self.folder / "calls"
+        for name, text in {"dpkg-query": f'case "$*" in {installed}) echo installed;; *) exit 1;; esac',
+                           "apt-get": f'echo "$*" >>{self.calls}\n{apt}',
+                           "sudo": "exit 1"}.items():
+            (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tools / name).chmod(0o755)
+        # a user's number is the shell's own to say; an exported one is not taken over, so it is set in a copy
+        script = (SCRIPTS / "setup.sh").read_text().replace("EUID != 0", f"{user} != 0")
+        copy = self.folder / "setup.sh"
+        copy.write_text(script)
+        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        return subprocess.run(["bash", copy, *argv], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, check=False)
+
+    def test_all_there_calls_nothing_and_says_nothing(self):
+        result = self.setup_script("test", installed="*")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        self.assertFalse(self.calls.exists())
+
+    def test_installs_only_what_is_missing(self):
+        result = self.setup_script(installed="*cmake*|*gcc*|*g++*|*dataset*|*yaml*|*ninja*|*libc6*|*zlib*|*pkg*")
+        self.assertEqual(result.returncode, 0)
+        install = self.calls.read_text().splitlines()[-1]
+        self.assertTrue(install.endswith("libjansson-dev libdnnl-dev"), install)
+        self.assertIn("--yes", install)
+
+    def test_without_a_network_says_what_is_missing(self):
+        result = self.setup_script(installed="[!x]*zlib*", apt="exit 100")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("missing and could not be installed: cmake ", result.stderr)
+        self.assertIn("is there a network?", result.stderr)
+
+    def test_without_root_gives_the_command(self):
+        result = self.setup_script(installed="*cmake*", user="1000")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("run: sudo apt-get install ninja-build", result.stderr)
+        self.assertFalse(self.calls.exists())
+
+
+class Counting(Case):
+    def count(self, *, cmocka="run", more="", broken=0):
+        (self.folder / "tests.xml").write_text(REPORT.format(cmocka=cmocka, more=more))
+        result = subprocess.run(["python3", SCRIPTS / "count_tests.py", "--broken", str(broken), "tests.xml"],
+                                cwd=self.folder, capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout.splitlines()[-1]
+
+    def test_sums_cases(self):
+        self.assertEqual(self.count(), (0, "11 passed, 0 failed"))
+
+    def test_failed_cases(self):
+        self.assertEqual(self.count(cmocka="fail", more="[  FAILED  ] 2 test(s), listed below:"),
+                         (1, "11 passed, 2 failed"))
+
+    def test_a_program_that_crashed_is_a_failure(self):
+        self.assertEqual(self.count(cmocka="fail"), (1, "11 passed, 1 failed"))
+
+    def test_a_build_that_failed_is_a_failure(self):
+        self.assertEqual(self.count(broken=1), (1, "11 passed, 1 failed"))
+
+
+if __name__ == "__main__":
+    main()
