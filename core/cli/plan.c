@@ -65,10 +65,12 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
+  const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
   for (size_t i = 0; i < count; i++)
-    printf("%c %11lld  %12lld  %12s  %12s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
+    printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
            (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
-           brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes));
+           brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes),
+           table[i].batch * table[i].accumulation == effective ? "" : "   another effective batch");
   printf("\nthe device has %s free of %s\n", brim_format_bytes(a, sizeof a, s->device_info.free_bytes),
          brim_format_bytes(b, sizeof b, s->device_info.total_bytes));
 }

@@ -294,7 +294,8 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
   if (status != BRIM_OK) return status;
   const brim_tensor *parameter = NULL;
   BRIM_TRY(find_nonfinite_parameter(t, &parameter));
-  brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %f", (long long)t->state.step + 1, loss);
+  brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", (long long)t->state.step + 1,
+            isnan(loss) ? "not a number" : "infinite");
   if (parameter)
     brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name,
                   (long long)t->state.step);
