@@ -1,7 +1,11 @@
 /* Global options, the table of commands, and what they share. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/install.h"
 #include "base/log.h"
@@ -148,6 +152,17 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
   return brim_config_load(&request, cli->registry, out);
 }
 
+static brim_status check_config_path(const brim_cli *cli)
+{
+  for (size_t i = 0; i < cli->config_path_count; i++) {
+    const char *path = cli->config_path[i];
+    DIR *folder = opendir(path);
+    if (!folder) return brim_fail(BRIM_ELOAD, "cannot look for configurations in '%s': %s", path, strerror(errno));
+    closedir(folder);
+  }
+  return BRIM_OK;
+}
+
 /* Global options stand before the command or among its words; they are taken out of argv. */
 static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
 {
@@ -216,18 +231,29 @@ static int run_command(brim_cli *cli, int argc, char **argv)
       printf("brim %s: %s\n\n%s", c->name, c->help, c->usage);
       return 0;
     }
-    brim_status status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
+    brim_status status = check_config_path(cli);
+    if (status == BRIM_OK) status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
     if (status != BRIM_OK) return brim_cli_fail(status);
-    const int result = c->run(cli, argc, argv);
+    int result = c->run(cli, argc, argv);
     brim_registry_free(cli->registry);
+    if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+      result = brim_cli_fail(brim_fail(BRIM_EIO, "cannot write the results: %s", strerror(errno)));
     return result;
   }
   return unknown_command(argv[0]);
 }
 
+/* Closed standard streams would give their numbers to files of the run, which messages would then go into. */
+static void open_standard_streams(void)
+{
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
+}
+
 int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
+  open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
   const brim_status status = take_global_options(&cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);

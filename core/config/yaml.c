@@ -439,13 +439,11 @@ brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml
 
 brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out)
 {
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait for its writer */
+    return brim_fail(BRIM_ELOAD, "cannot read %s: it is %s", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
   FILE *f = fopen(path, "rb");
   if (!f) return brim_fail(BRIM_ELOAD, "cannot open %s: %s", path, strerror(errno));
-  struct stat info;
-  if (fstat(fileno(f), &info) == 0 && S_ISDIR(info.st_mode)) {
-    fclose(f);
-    return brim_fail(BRIM_ELOAD, "cannot read %s: it is a folder", path);
-  }
   char *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one byte more shows that the file is too large */
   const size_t bytes = fread(text, 1, BRIM_YAML_BYTES_MAX + 1, f);
   const int error = ferror(f) ? errno : 0;

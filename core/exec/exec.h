@@ -8,8 +8,8 @@
 
 typedef struct brim_exec brim_exec;
 
-/* [init] Realizes the programs, places the arena (exactly plan->peak_bytes) and zeroes it. The plan must outlive the
- * exec. ENOMEM_DEVICE if it does not fit; then nothing is held. */
+/* [init] Realizes the programs, places the arena (exactly plan->peak_bytes) and zeroes its persistent part. The plan
+ * must outlive the exec. ENOMEM_DEVICE if it does not fit; then nothing is held. */
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
 void brim_exec_close(brim_exec *exec);
 /* Bytes of the arena as asked of the backend. */

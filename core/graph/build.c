@@ -31,7 +31,7 @@ brim_shape brim_shape_of(const brim_tensor *x)
 
 void brim_output(brim_graph *g, brim_tensor *logits)
 {
-  if (!logits || g->status != BRIM_OK) return;
+  if (!brim_graph_accepts(g, "output", NULL, logits)) return;
   if (g->output) {
     brim_graph_fail(g, "output", NULL, "the model's output was named twice");
     return;

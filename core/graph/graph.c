@@ -9,7 +9,8 @@
 
 #include "base/text.h"
 
-#define TENSORS_MAX 1000000 /* nobody's graph; stops a model that loops */
+#define TENSORS_MAX 1000000             /* nobody's graph; stops a model that loops */
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* of one tensor: terabytes; a million of them do not overflow 64 bits */
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
 {
@@ -58,10 +59,24 @@ static void *grow(void *array, size_t count, size_t *room, size_t element)
   return brim_xrealloc(array, *room * element);
 }
 
+/* Every dimension at least 1, and few enough elements that sums of bytes cannot overflow. */
+static bool has_sane_size(const brim_shape *shape)
+{
+  int64_t count = 1;
+  for (int32_t i = 0; i < shape->rank; i++)
+    if (shape->dim[i] < 1 || __builtin_mul_overflow(count, shape->dim[i], &count)) return false;
+  return count <= ELEMENTS_MAX;
+}
+
 brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name)
 {
   if (g->tensor_count >= TENSORS_MAX) {
     brim_graph_fail(g, "graph", NULL, "more than %d tensors", TENSORS_MAX);
+    return NULL;
+  }
+  if (!has_sane_size(shape)) {
+    char text[128];
+    brim_graph_fail(g, "graph", name, "a tensor of shape %s is too large", brim_shape_format(text, sizeof text, shape));
     return NULL;
   }
   brim_tensor *t = BRIM_ARENA_NEW(&g->arena, brim_tensor, 1);
@@ -121,15 +136,18 @@ static void commit(brim_graph *g, brim_node *n)
   g->node[g->node_count++] = n;
 }
 
+bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
+{
+  if (!x) brim_graph_fail(g, op, name, "the input is NULL");
+  return g->status == BRIM_OK;
+}
+
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
                            const brim_attr *attr)
 {
   if (g->status != BRIM_OK) return NULL;
   for (uint32_t i = 0; i < in_count; i++)
-    if (!in[i]) {
-      brim_graph_fail(g, op, name, "input %u is NULL", i + 1);
-      return NULL;
-    }
+    if (!brim_graph_accepts(g, op, name, in[i])) return NULL;
   const brim_op *descriptor = brim_op_find(op);
   assert(descriptor && descriptor->infer && descriptor->in_count == in_count);
   brim_node *n = append(g, op, name, in, in_count, attr);

@@ -40,7 +40,9 @@ static const brim_tensor *shared_input(const brim_program *p, const brim_node *n
   const brim_tensor *out = n->out_count ? n->out[0] : NULL;
   if (!out || is_persistent(p->graph, out)) return NULL;
   const brim_tensor *in = op->view ? n->in[0] : op->inplace ? n->in[op->inplace - 1] : NULL;
-  if (!in || in->role != BRIM_ROLE_ACTIVATION || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
+  if (!in || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
+  /* An input may be looked at under another shape, but stays as it was loaded. */
+  if (in->role != BRIM_ROLE_ACTIVATION && !(op->view && in->role == BRIM_ROLE_DATA)) return NULL;
   if (p->need[n->index].no_inplace) return NULL;
   /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
   if (in->channel_block != out->channel_block) return NULL;
@@ -115,39 +117,18 @@ static int by_offset(const void *a, const void *b)
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height.
- */
-static uint64_t place_in_order(const brim_buffer *buffer, const uint32_t *order, size_t count, uint64_t *offset,
-                               placed *busy)
-{
-  uint64_t height = 0;
-  for (size_t i = 0; i < count; i++) {
-    const brim_buffer *b = &buffer[order[i]];
-    size_t n = 0;
-    for (size_t j = 0; j < i; j++) {
-      const brim_buffer *o = &buffer[order[j]];
-      if (o->first <= b->last && b->first <= o->last)
-        busy[n++] = (placed){offset[order[j]], offset[order[j]] + o->bytes};
-    }
-    qsort(busy, n, sizeof *busy, by_offset);
-    uint64_t at = 0;
-    for (size_t j = 0; j < n && busy[j].offset < at + b->bytes; j++)
-      if (busy[j].end > at) at = busy[j].end;
-    offset[order[i]] = at;
-    if (at + b->bytes > height) height = at + b->bytes;
-  }
-  return height;
-}
-
 enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
-static _Thread_local const brim_buffer *sort_buffer;
-static _Thread_local enum order sort_order;
 
 /* What goes first: larger key. Ties by index, so that the plan is a function of the graph alone. */
-static double sort_key(const brim_buffer *b)
+typedef struct ranked {
+  double key;
+  uint32_t index;
+} ranked;
+
+static double rank_of(const brim_buffer *b, enum order order)
 {
   const double life = (double)(b->last - b->first + 1), bytes = (double)b->bytes;
-  switch (sort_order) {
+  switch (order) {
   case ORDER_SIZE:
     return bytes;
   case ORDER_AREA:
@@ -159,27 +140,53 @@ static double sort_key(const brim_buffer *b)
   }
 }
 
-static int by_key(const void *a, const void *b)
+static int by_rank(const void *a, const void *b)
 {
-  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  const double kx = sort_key(&sort_buffer[x]), ky = sort_key(&sort_buffer[y]);
-  if (kx != ky) return kx > ky ? -1 : 1;
-  return x < y ? -1 : x > y;
+  const ranked *x = a, *y = b;
+  if (x->key != y->key) return x->key > y->key ? -1 : 1;
+  return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static void sort_buffers(const brim_buffer *buffer, size_t count, enum order order, ranked *out)
+{
+  for (size_t i = 0; i < count; i++) out[i] = (ranked){rank_of(&buffer[i], order), (uint32_t)i};
+  qsort(out, count, sizeof *out, by_rank);
+}
+
+/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height.
+ */
+static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, size_t count, uint64_t *offset,
+                               placed *busy)
+{
+  uint64_t height = 0;
+  for (size_t i = 0; i < count; i++) {
+    const brim_buffer *b = &buffer[order[i].index];
+    size_t n = 0;
+    for (size_t j = 0; j < i; j++) {
+      const brim_buffer *o = &buffer[order[j].index];
+      if (o->first <= b->last && b->first <= o->last)
+        busy[n++] = (placed){offset[order[j].index], offset[order[j].index] + o->bytes};
+    }
+    qsort(busy, n, sizeof *busy, by_offset);
+    uint64_t at = 0;
+    for (size_t j = 0; j < n && busy[j].offset < at + b->bytes; j++)
+      if (busy[j].end > at) at = busy[j].end;
+    offset[order[i].index] = at;
+    if (at + b->bytes > height) height = at + b->bytes;
+  }
+  return height;
 }
 
 static void choose_offsets(brim_program *p)
 {
   const size_t count = p->buffer_count;
   brim_arena scratch = {0};
-  uint32_t *order = BRIM_ARENA_NEW(&scratch, uint32_t, count);
+  ranked *order = BRIM_ARENA_NEW(&scratch, ranked, count);
   uint64_t *offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
   placed *busy = BRIM_ARENA_NEW(&scratch, placed, count);
   p->transient_bytes = UINT64_MAX;
   for (int o = 0; o < ORDER_COUNT && p->transient_bytes > p->live_bytes; o++) {
-    for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;
-    sort_buffer = p->buffer;
-    sort_order = (enum order)o;
-    qsort(order, count, sizeof *order, by_key);
+    sort_buffers(p->buffer, count, (enum order)o, order);
     const uint64_t height = place_in_order(p->buffer, order, count, offset, busy);
     if (height >= p->transient_bytes) continue;
     p->transient_bytes = height;

@@ -33,7 +33,7 @@
 enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, RATE, MEMORY, ETA, PARTS };
 
 /* Least important first; the step always stays. */
-static const enum part_id drop_order[] = {MEMORY, RATE, BAR, EPOCH, ACCURACY, ETA, LOSS};
+static const enum part_id drop_order[] = {BAR, RATE, MEMORY, EPOCH, ACCURACY, ETA, LOSS};
 
 typedef struct part {
   char label[8], value[40], unit[16]; /* plain ASCII; value "": the part is absent */

@@ -103,7 +103,7 @@ static brim_status check_open_file(int fd)
 
 brim_status brim_elf_check(const char *file)
 {
-  const int fd = open(file, O_RDONLY | O_CLOEXEC);
+  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   const brim_status status = check_open_file(fd);
   close(fd);

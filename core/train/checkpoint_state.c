@@ -49,7 +49,8 @@ static const field fields[] = {
     FIELD(best_loss, NUMBER),       FIELD(best_step, INTEGER),
     FIELD(evaluated_step, INTEGER), FIELD(model_hash, HASH),
     FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
-    FIELD(backend_id, TEXT),        FIELD(window_loss, NUMBER),
+    FIELD(backend_id, TEXT),        FIELD(train_loss, NUMBER),
+    FIELD(train_accuracy, NUMBER),  FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])

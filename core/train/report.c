@@ -59,7 +59,10 @@ void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint6
   r->host_bytes = host;
 }
 
-double brim_report_rate(const brim_report *r) { return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0; }
+double brim_report_rate(const brim_report *r)
+{
+  return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0;
+}
 
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
 {
@@ -132,17 +135,18 @@ brim_status brim_report_write_inputs(const char *dir, const brim_config *config,
                                      const brim_plan *plan)
 {
   brim_text text = {0};
-  brim_config_print(config, &text, false);
-  brim_status status = write_text(dir, "config.yaml", &text);
-  brim_text_clear(&text);
   brim_config_print(config, &text, true);
-  if (status == BRIM_OK) status = write_text(dir, "sources.yaml", &text);
+  brim_status status = write_text(dir, "sources.yaml", &text);
   brim_text_clear(&text);
   print_overrides(config, &text);
   if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
-  brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK) status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
+  if (status == BRIM_OK)
+    status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
+  brim_text_clear(&text);
+  brim_config_print(config, &text, false);
+  if (status == BRIM_OK) status = write_text(dir, "config.yaml", &text); /* last: it makes the folder a run's */
+  brim_text_release(&text);
   return status;
 }
 
@@ -183,7 +187,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "validation_accuracy", r->validation_accuracy);
   set_number(s, "test_loss", r->test_loss);
   set_number(s, "test_accuracy", r->test_accuracy);
-  set_number(s, "samples_per_second", brim_report_rate(r));
+  set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
   set_bytes(s, "device_peak_bytes", r->device_peak_bytes);
   set_bytes(s, "loader_bytes", r->host_bytes);
@@ -201,7 +205,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   char time[32], device[32], rss[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r), r->first_step_seconds);
+    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r),
+             r->first_step_seconds);
   if (isfinite(r->test_loss))
     brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
   brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",

@@ -43,6 +43,8 @@ static void catch_signals(void)
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL); /* the terminal went away */
+  signal(SIGPIPE, SIG_IGN);         /* whoever read the messages did */
 }
 
 /* ---- records ---- */
@@ -91,9 +93,9 @@ static brim_status close_window(run *r)
   brim_train_state *s = r->state;
   const double n = (double)s->window_samples;
   if (s->window_samples == 0) return BRIM_OK;
-  r->report.train_loss = s->window_loss / n;
-  r->report.train_accuracy = s->window_correct / n;
-  const double rate = r->window_seconds > 0 ? n / r->window_seconds : 0;
+  s->train_loss = r->report.train_loss = s->window_loss / n;
+  s->train_accuracy = r->report.train_accuracy = s->window_correct / n;
+  const double rate = r->window_seconds > 0 ? n / r->window_seconds : NAN;
   s->window_loss = s->window_correct = 0;
   s->window_samples = 0;
   r->window_seconds = 0;
@@ -110,13 +112,18 @@ static bool is_due(const run *r, int64_t every_steps)
   return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->session->order, step - 1);
 }
 
-static brim_status evaluate(run *r, enum brim_part part, brim_evaluation *out)
+/* `recorded`: the record is there already, from before the run was resumed. */
+static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
   static const char *const names[] = {"train", "validation", "test"};
   const double start = brim_now();
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
   const double seconds = brim_now() - start;
-  BRIM_TRY(record(r, names[part], out->loss, out->accuracy, (double)out->samples / seconds));
+  if (!isfinite(out->loss))
+    return brim_fail(BRIM_ENUMERIC,
+                     "the %s loss after step %lld is %s\nthe parameters are no good; checkpoints before are kept",
+                     names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
+  if (!recorded) BRIM_TRY(record(r, names[part], out->loss, out->accuracy, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, names[part], out->loss,
@@ -134,7 +141,7 @@ static brim_status evaluate_if_due(run *r)
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
   if (count[part] == 0) return BRIM_OK;
   brim_evaluation e;
-  BRIM_TRY(evaluate(r, part, &e));
+  BRIM_TRY(evaluate(r, part, false, &e));
   s->evaluated_step = s->step;
   if (part != BRIM_PART_VALIDATION || (!isnan(s->best_loss) && !(e.loss < s->best_loss))) return BRIM_OK;
   s->best_loss = e.loss;
@@ -183,7 +190,7 @@ static brim_status interrupt(run *r)
   event(r, "interrupted", strsignal(stop_signal));
   return brim_fail(BRIM_EINTERRUPTED,
                    "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
-                   stop_signal == SIGTERM ? "terminated" : "interrupted", (long long)r->state->step,
+                   stop_signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->session->order.steps, r->dir);
 }
 
@@ -203,8 +210,11 @@ static brim_status loop(run *r)
 static brim_status finish(run *r)
 {
   if (r->session->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
+  const int64_t step = r->state->step;
+  const bool recorded =
+      step > 0 && r->session->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
   brim_evaluation e;
-  const brim_status status = evaluate(r, BRIM_PART_TEST, &e);
+  const brim_status status = evaluate(r, BRIM_PART_TEST, recorded, &e);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
 }
 
@@ -235,6 +245,8 @@ static brim_status open_resumed(run *r)
   }
   BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
   r->checkpoint_step = r->state->step;
+  r->report.train_loss = r->state->train_loss;
+  r->report.train_accuracy = r->state->train_accuracy;
   brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
            (long long)r->session->order.steps);
   return BRIM_OK;

@@ -48,6 +48,12 @@ static int64_t choose_grain(const brim_session *s)
   return s->data.train.sample.rank >= 2 ? 16 : 1;
 }
 
+static int64_t eval_batch_of(const brim_session *s, int64_t batch)
+{
+  const int64_t set = s->settings->training.eval_batch_size;
+  return set ? set : batch;
+}
+
 static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
@@ -67,7 +73,7 @@ static brim_status open_session(brim_session *s, bool read_data)
   BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
   s->opening = read_data;
   s->grain = choose_grain(s);
-  s->eval_batch = t->eval_batch_size ? t->eval_batch_size : t->batch_size;
+  s->eval_batch = eval_batch_of(s, t->batch_size);
   s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
                              t->steps);
   return BRIM_OK;
@@ -118,8 +124,7 @@ static void add_shapes(brim_plan_request *r, enum brim_program_kind kind, int64_
 
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
 {
-  const brim_training_settings *t = &s->settings->training;
-  const int64_t eval_batch = t->eval_batch_size ? t->eval_batch_size : batch;
+  const int64_t eval_batch = eval_batch_of(s, batch);
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                    .model_self = s->model,
@@ -138,34 +143,48 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
   return brim_plan_create(&r, out);
 }
 
+/* The largest micro-batch below the chosen one that fits and keeps the effective batch: it divides that. Multiples of
+ * the grain come first, since they keep the bits too. 0: none. */
+static int64_t find_fitting(const brim_session *s, uint64_t room, uint64_t *peak_bytes)
+{
+  const brim_training_settings *t = &s->settings->training;
+  const int64_t effective = t->batch_size * t->gradient_accumulation_steps, grain = s->grain > 0 ? s->grain : 1;
+  for (int pass = 0; pass < 2; pass++)
+    for (int64_t batch = t->batch_size - 1; batch >= 1; batch--) {
+      if (effective % batch != 0 || (batch % grain == 0) != (pass == 0)) continue;
+      brim_plan *plan = NULL;
+      if (brim_session_plan(s, batch, &plan) != BRIM_OK) return 0;
+      *peak_bytes = plan->peak_bytes;
+      brim_plan_free(plan);
+      if (*peak_bytes <= room) return batch;
+    }
+  return 0;
+}
+
 brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
 {
+  const brim_training_settings *t = &s->settings->training;
   const uint64_t limit = s->settings->memory.limit_mb << 20, free_bytes = s->device_info.free_bytes;
   const bool over_limit = limit && plan->peak_bytes > limit;
   if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
-  char need[32], have[32], part[32];
-  brim_format_bytes(need, sizeof need, plan->peak_bytes);
-  brim_format_bytes(have, sizeof have, over_limit ? limit : free_bytes);
-  const brim_status status = over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
-  brim_fail(status, "the run needs %s, but %s %s", need, over_limit ? "memory.limit_mb allows" : "the device has free",
-            have);
-  brim_text classes = {0};
+  char bytes[32];
+  brim_text text = {0};
+  brim_text_printf(&text, "the run needs %s", brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
+  brim_text_printf(&text,
+                   ", but %s %s\nat its peak, in %s: ", over_limit ? "memory.limit_mb allows" : "the device has free",
+                   brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes), plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    brim_text_printf(&classes, "%s%s %s", r ? ", " : "", brim_role_name(r),
-                     brim_format_bytes(part, sizeof part, plan->class_bytes[r]));
-  brim_fail_add(status, "at its peak, in %s: %s", plan->peak_op, brim_text_str(&classes));
-  brim_text_release(&classes);
-  const uint64_t room = over_limit && limit < free_bytes ? limit : free_bytes;
-  for (int64_t batch = s->settings->training.batch_size / 2; batch >= 1; batch /= 2) {
-    brim_plan *smaller = NULL;
-    if (brim_session_plan(s, batch, &smaller) != BRIM_OK) break;
-    const uint64_t peak = smaller->peak_bytes;
-    brim_plan_free(smaller);
-    if (peak > room) continue;
-    const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
-    return brim_fail_add(
-        status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-        (long long)batch, (long long)((effective + batch - 1) / batch), brim_format_bytes(part, sizeof part, peak));
-  }
-  return brim_fail_add(status, "no smaller training.batch_size fits");
+    brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
+                     brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
+  uint64_t peak = 0;
+  const int64_t batch = find_fitting(s, over_limit && limit < free_bytes ? limit : free_bytes, &peak);
+  if (batch > 0)
+    brim_text_printf(&text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+                     (long long)batch, (long long)(t->batch_size * t->gradient_accumulation_steps / batch),
+                     brim_format_bytes(bytes, sizeof bytes, peak));
+  else
+    brim_text_add(&text, "\nno smaller training.batch_size fits");
+  const brim_status status = brim_fail(over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return status;
 }

@@ -36,7 +36,7 @@ static const brim_settings *settings_of(const brim_trainer *t)
 static void init_state(brim_trainer *t)
 {
   const brim_config *c = t->session->config;
-  t->state = (brim_train_state){.best_loss = NAN, .best_step = -1};
+  t->state = (brim_train_state){.best_loss = NAN, .best_step = -1, .train_loss = NAN, .train_accuracy = NAN};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -214,6 +214,11 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
 
 /* ---- steps ---- */
 
+static int64_t at_most(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
 static brim_span next_span(void *context, int64_t sequence)
 {
   const brim_trainer *t = context;
@@ -225,7 +230,7 @@ static brim_status open_loader(brim_trainer *t)
   const brim_settings *set = settings_of(t);
   t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
   const brim_loader_options options = {.data = &t->session->data,
-                                       .batch_max = set->training.batch_size,
+                                       .batch_max = at_most(set->training.batch_size, t->session->order.count),
                                        .real = t->session->backend_ops->real,
                                        .threads = (int32_t)set->training.num_workers,
                                        .slots = slots_of(settings_of(t)),
@@ -278,7 +283,9 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
   uint8_t *values = brim_arena_alloc(&arena, (size_t)batch * sample_bytes);
   int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, batch);
   const brim_node *node = NULL;
-  brim_status status = BRIM_OK;
+  /* Sums that the first run left behind must not be blamed on their kernels. */
+  brim_status status = brim_exec_zero_gradients(t->exec);
+  if (status == BRIM_OK) status = brim_exec_zero_metrics(t->exec);
   int64_t done = 0, count = 0;
   for (; done < span->count && !node && status == BRIM_OK; done += count) {
     count = span->count - done < batch ? span->count - done : batch;
@@ -367,7 +374,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   const int64_t classes = s->data.train.classes;
   part_stream stream = {part, s->data.count[part], s->eval_batch};
   const brim_loader_options options = {.data = &s->data,
-                                       .batch_max = s->eval_batch,
+                                       .batch_max = at_most(s->eval_batch, stream.count),
                                        .real = s->backend_ops->real,
                                        .threads = (int32_t)settings_of(t)->training.num_workers,
                                        .slots = slots_of(settings_of(t)),

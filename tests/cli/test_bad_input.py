@@ -275,6 +275,13 @@ class NotFinite(Case):
                 self.assertRegex(result.err, rf"first made by \w+ '.+' \({name}\.c:\d+\)")
                 self.assertIn("learning rate 1e+30", result.err)
 
+    def test_an_evaluation_that_is_not_finite_ends_the_run(self):
+        result = self.train("run", *SMALL, "optimizer=sgd", "optimizer.lr=1e38", "schedule=constant",
+                            "training.steps=1", "dataset.validation_fraction=0.2", status=FAILED)
+        self.assert_error(result, "the validation loss after step 1 is not a number")
+        self.assertEqual(self.summary("run")["status"], "failed")
+        self.assertFalse((self.folder / "run" / "checkpoints" / "best").exists())
+
     def test_the_step_is_not_committed(self):
         self.diverge("run", *SMALL)
         summary = self.summary("run")

@@ -1,9 +1,11 @@
 """The commands themselves: help, wrong words, looking before running, exit statuses."""
 
 import json
+import os
+import subprocess
 import time
 
-from support import DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
 COMMANDS = ["train", "plan", "config", "plugins", "version"]
 
@@ -163,6 +165,30 @@ class Look(Case):
     def test_unknown_device(self):
         result = self.brim("train", *SMALL, "device=cpu:7", "backend=cpu", status=NO_FIT)
         self.assert_error(result, "no device 'cpu:7'")
+
+
+class Streams(Case):
+    def test_results_that_cannot_be_written_are_an_error(self):
+        for command in (["plan"], ["plan", "--json"], ["plugins"], ["config"]):
+            with self.subTest(command), open("/dev/full", "w", encoding="ascii") as full:
+                process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(process.returncode, FAILED, process.stderr)
+                self.assertRegex(process.stderr, "error: .*writ")
+
+    def test_closed_streams_do_not_end_in_the_files_of_a_run(self):
+        command = " ".join([BINARY, "train", "run.dir=run", "'model=mlp'", "'dataset=synthetic'", "training.steps=2"])
+        status = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], cwd=self.folder, check=False).returncode
+        self.assertEqual(status, DONE)
+        self.assertEqual(self.events("run"), ["started", "checkpoint", "finished"])
+
+    def test_a_pipe_is_not_waited_for(self):
+        (self.folder / "my").mkdir()
+        os.mkfifo(self.folder / "my" / "config.yaml")
+        self.assert_error(self.brim("config", "--config-path", "my", status=LOAD), "it is not a file")
+
+    def test_a_config_path_that_is_not_there_is_refused(self):
+        result = self.brim("config", "--config-path", "typo", status=LOAD)
+        self.assert_error(result, "cannot look for configurations in 'typo': No such file or directory")
 
 
 class ExitStatuses(Case):

@@ -151,6 +151,9 @@ class Signalled(Case):
     def test_sigterm(self):
         self.check(signal.SIGTERM, "terminated after step")
 
+    def test_sighup(self):
+        self.check(signal.SIGHUP, "terminated after step")
+
     def test_during_an_evaluation(self):
         # An evaluation that takes most of the time, so that the signal finds it under way; the one at the last step
         # is where a checkpoint is due as well.
@@ -195,6 +198,18 @@ class Locked(Case):
         self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")
         process.send_signal(signal.SIGTERM)
         self.finish(process, INTERRUPTED)
+
+    def test_a_run_that_lacks_only_its_summary_is_as_if_it_had_not_stopped(self):
+        for run, more in (("test", []), ("validation", ["dataset.validation_fraction=0.25"])):
+            with self.subTest(run):
+                self.train(run, *SMALL, *more, "training.steps=5")
+                records, summary = self.records(run), self.summary(run)
+                (self.folder / run / "summary.json").unlink()
+                self.brim("train", "--resume", run)
+                again = self.summary(run)
+                self.assertEqual([r["split"] for r in self.records(run)], [r["split"] for r in records])
+                for key in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+                    self.assertEqual(again[key], summary[key], key)
 
     def test_a_run_without_a_checkpoint_starts_at_step_0(self):
         self.train("whole", *SMALL, "training.steps=4")

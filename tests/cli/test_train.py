@@ -214,6 +214,12 @@ class Arithmetic(Case):
         steps, _ = self.steps_and_records("dataset.train_count=10", "training.batch_size=64", "training.epochs=3")
         self.assertEqual(steps, 3)
 
+    def test_host_memory_follows_the_samples_not_the_batch_size(self):
+        self.train("fit", *SMALL, "training.batch_size=256", "training.steps=1")
+        self.train("huge", *SMALL, "training.batch_size=1048576", "training.steps=1")
+        self.assertEqual(self.summary("huge")["loader_bytes"], self.summary("fit")["loader_bytes"])
+        self.assertEqual(self.summary("huge")["planned_peak_bytes"], self.summary("fit")["planned_peak_bytes"])
+
     def test_zero_epochs_only_evaluate(self):
         self.train("run", *SMALL, "training.epochs=0")
         self.assertEqual(self.summary("run")["steps"], 0)

@@ -245,6 +245,27 @@ static brim_status build_unequal_sum(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+static brim_status build_on_null(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_relu(g, NULL));
+  return BRIM_OK;
+}
+/* The product of these dimensions is 0 in 64 bits. */
+static brim_status build_overflowing_reshape(const void *self, brim_graph *g)
+{
+  (void)self;
+  const int64_t dim[] = {2, -1, (int64_t)1 << 32, (int64_t)1 << 32};
+  brim_output(g, brim_reshape(g, brim_input(g), 4, dim));
+  return BRIM_OK;
+}
+static brim_status build_huge_layer(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_linear(g, "fc", brim_flatten(g, brim_input(g)), (int64_t)1 << 61));
+  return BRIM_OK;
+}
+
 /* An author's mistake names the operation, the shapes, and the line of the call. */
 static void model_errors_name_operation_shapes_and_line(void **unused)
 {
@@ -257,7 +278,10 @@ static void model_errors_name_operation_shapes_and_line(void **unused)
                {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
                {build_without_output, "the model named no output"},
                {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
-               {build_unequal_sum, "add: shapes differ: 'a' [2, 10] and 'b' [2, 11]"}};
+               {build_unequal_sum, "add: shapes differ: 'a' [2, 10] and 'b' [2, 11]"},
+               {build_on_null, "relu: the input is NULL"},
+               {build_overflowing_reshape, "reshape: [2, 1, 28, 28] cannot become"},
+               {build_huge_layer, "is too large"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const brim_plan_request request = request_of(cases[i].build, 2);
     brim_plan *plan = NULL;

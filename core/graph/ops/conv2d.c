@@ -7,6 +7,8 @@
 
 #undef brim_conv2d
 
+#define WINDOW_MAX 65536 /* rows or columns of a kernel or of padding */
+
 static brim_status infer_conv2d(brim_graph *g, brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape, *w = &n->in[1]->shape;
@@ -66,17 +68,19 @@ BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight", .in_count = 2, .out
 brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels, int64_t kernel,
                          int64_t stride, int64_t padding)
 {
-  if (!x || g->status != BRIM_OK) return NULL;
+  if (!brim_graph_accepts(g, "conv2d", name, x)) return NULL;
   char text[96];
   if (x->shape.rank != 4) {
     brim_graph_fail(g, "conv2d", name, "input must be [N, C, H, W], got %s",
                     brim_shape_format(text, sizeof text, &x->shape));
     return NULL;
   }
-  if (out_channels < 1 || kernel < 1 || stride < 1 || padding < 0) {
-    brim_graph_fail(g, "conv2d", name,
-                    "out_channels %lld, kernel %lld, stride %lld must be at least 1 and padding %lld at least 0",
-                    (long long)out_channels, (long long)kernel, (long long)stride, (long long)padding);
+  if (out_channels < 1 || kernel < 1 || kernel > WINDOW_MAX || stride < 1 || padding < 0 || padding > WINDOW_MAX) {
+    brim_graph_fail(
+        g, "conv2d", name,
+        "out_channels %lld, kernel %lld, stride %lld must be at least 1 and padding %lld at least 0; kernel and "
+        "padding at most %d",
+        (long long)out_channels, (long long)kernel, (long long)stride, (long long)padding, WINDOW_MAX);
     return NULL;
   }
   const brim_shape weight_shape = {4, {out_channels, x->shape.dim[1], kernel, kernel}},

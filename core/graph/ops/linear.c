@@ -46,7 +46,7 @@ BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight", .in_count = 2, .out
 
 brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features)
 {
-  if (!x || g->status != BRIM_OK) return NULL;
+  if (!brim_graph_accepts(g, "linear", name, x)) return NULL;
   char text[96];
   if (x->shape.rank != 2) {
     brim_graph_fail(g, "linear", name, "input must be [N, F], got %s (brim_flatten makes it so)",

@@ -69,14 +69,13 @@ BRIM_OP(add) = {.name = "add",
 
 brim_tensor *brim_relu(brim_graph *g, brim_tensor *x)
 {
-  if (!x) return NULL;
   brim_node *n = brim_graph_node(g, "relu", NULL, &x, 1, NULL);
   return n ? n->out[0] : NULL;
 }
 
 brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
 {
-  if (!x || g->status != BRIM_OK) return NULL;
+  if (!brim_graph_accepts(g, "dropout", NULL, x)) return NULL;
   if (!(p >= 0 && p < 1)) {
     brim_graph_fail(g, "dropout", NULL, "p must be in [0,1), got %g", p);
     return NULL;
@@ -90,7 +89,6 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
 
 brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b)
 {
-  if (!a || !b) return NULL;
   brim_tensor *const in[] = {a, b};
   brim_node *n = brim_graph_node(g, "add", NULL, in, 2, NULL);
   return n ? n->out[0] : NULL;

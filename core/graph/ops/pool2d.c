@@ -44,7 +44,7 @@ BRIM_OP(max_pool2d_grad) = {.name = "max_pool2d_grad", .in_count = 2, .out_count
 
 brim_tensor *brim_max_pool2d(brim_graph *g, brim_tensor *x, int64_t kernel, int64_t stride)
 {
-  if (!x || g->status != BRIM_OK) return NULL;
+  if (!brim_graph_accepts(g, "max_pool2d", NULL, x)) return NULL;
   char text[96];
   if (x->shape.rank != 4) {
     brim_graph_fail(g, "max_pool2d", NULL, "input must be [N, C, H, W], got %s",

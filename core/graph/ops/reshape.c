@@ -21,7 +21,7 @@ BRIM_OP(reshape) = {
 
 brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim)
 {
-  if (!x || g->status != BRIM_OK) return NULL;
+  if (!brim_graph_accepts(g, "reshape", NULL, x)) return NULL;
   char text[96], to[96];
   brim_shape shape = {rank < 0 || rank > BRIM_DIMS_MAX ? 0 : rank, {0}};
   int32_t free_dim = -1;
@@ -33,8 +33,8 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
       free_dim = d;
     else if (dim[d] < 1)
       good = false;
-    else
-      known *= dim[d];
+    else if (__builtin_mul_overflow(known, dim[d], &known))
+      good = false;
   }
   const int64_t count = brim_shape_count(&x->shape);
   if (good && free_dim >= 0) {
@@ -54,7 +54,8 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
 
 brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x)
 {
-  if (!x || x->shape.rank == 2) return x;
+  if (!brim_graph_accepts(g, "flatten", NULL, x)) return NULL;
+  if (x->shape.rank == 2) return x;
   const int64_t dim[] = {x->shape.rank ? x->shape.dim[0] : 0, -1};
   return brim_reshape(g, x, 2, dim);
 }

@@ -9,8 +9,8 @@
  *       return BRIM_OK;
  *     }
  *
- * The graph keeps its first error and every later call returns NULL quietly, so calls need no checks;
- * passing NULL as a tensor is allowed for that reason. Errors name the operation, the shapes, and the
+ * The graph keeps its first error and every later call returns NULL quietly, so calls need no checks,
+ * and NULL that came from a failed call may be passed on. Errors name the operation, the shapes, and the
  * file and line of the call. All functions: [init], the thread that called build. Tensors belong to
  * the graph. Parameters are named as PyTorch's state_dict names them ("fc1.weight", "fc1.bias") and
  * initialised as PyTorch's modules of the same name are. */

@@ -55,8 +55,8 @@ typedef struct conv_run {
 
 static int64_t conv_kind(const brim_node *node)
 {
-  if (node->out_count == 2) return CONV_GRAD_WEIGHT;
-  return node->in_count == 2 ? CONV_GRAD_INPUT : CONV_FORWARD;
+  if (strcmp(node->op, "conv2d_grad_weight") == 0) return CONV_GRAD_WEIGHT;
+  return strcmp(node->op, "conv2d_grad_input") == 0 ? CONV_GRAD_INPUT : CONV_FORWARD;
 }
 
 static int64_t unit_of(const cpu_conv_key *k, int64_t grain)
