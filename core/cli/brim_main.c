@@ -10,13 +10,18 @@
 
 const brim_command brim_commands[] = {
     {"train", "train a model", brim_command_train,
-     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN]\n"
+     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
      "\n"
      "  brim train                                     the default configuration\n"
      "  brim train model=mlp training.epochs=2         another model, two epochs\n"
      "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
      "  brim train --resume runs/a                     go on with a run that was stopped\n"
      "  brim train --from runs/a seed=2                the same configuration again, changed\n"
+     "  brim train -m model=mlp,cnn seed=range(3)      a sweep: every combination, one run after another\n"
+     "\n"
+     "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a process of\n"
+     "its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and the sweep goes\n"
+     "on; with --fail-fast it ends there.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
@@ -182,6 +187,7 @@ static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
   if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
   if (quiet) brim_log_set_level(BRIM_LOG_WARN);
   cli->quiet = quiet;
+  cli->verbose = verbose;
   return BRIM_OK;
 }
 

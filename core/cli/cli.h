@@ -15,6 +15,7 @@ typedef struct brim_cli {
   const char *config_name; /* --config-name; NULL: "config" */
   brim_registry *registry; /* opened before the command runs */
   bool quiet;              /* --quiet: no progress, no information */
+  bool verbose;            /* --verbose: more of both */
   double start;            /* brim_now() when the program began */
 } brim_cli;
 
@@ -28,6 +29,7 @@ extern const brim_command brim_commands[]; /* ends with name == NULL */
 
 int brim_command_train(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
+int brim_command_compare(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
 int brim_command_version(brim_cli *cli, int argc, char **argv);
