@@ -66,6 +66,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK) return status;
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
+  if (o->keep_output) g->kept = g->output;
   BRIM_TRY(add_loss(g, o->loss_op));
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");

@@ -33,6 +33,7 @@ struct brim_graph {
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
+  const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
   brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
@@ -46,7 +47,8 @@ typedef struct brim_graph_options {
   brim_shape sample;   /* without N */
   int64_t classes, batch;
   uint32_t real;
-  bool training; /* with dropout, gradients */
+  bool training;    /* with dropout, gradients */
+  bool keep_output; /* the output is read after the program */
 } brim_graph_options;
 
 /* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the

@@ -23,13 +23,14 @@ static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, u
   return (int32_t)p->buffer_count++;
 }
 
-/* Last node that reads each tensor. */
+/* Last node that reads each tensor; one behind the last node for a tensor that is read after the program. */
 static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 {
   int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
   for (size_t i = 0; i < g->tensor_count; i++) last[i] = g->tensor[i]->producer < 0 ? 0 : g->tensor[i]->producer;
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) last[g->node[i]->in[k]->id] = (int32_t)i;
+  if (g->kept) last[g->kept->id] = (int32_t)g->node_count;
   return last;
 }
 
@@ -87,7 +88,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
 static void find_live(brim_program *p)
 {
   const size_t nodes = p->graph->node_count;
-  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 1);
+  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 2);
   for (size_t b = 0; b < p->buffer_count; b++) {
     change[p->buffer[b].first] += (int64_t)p->buffer[b].bytes;
     change[p->buffer[b].last + 1] -= (int64_t)p->buffer[b].bytes;

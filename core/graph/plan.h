@@ -21,7 +21,7 @@ typedef struct brim_buffer {
   uint64_t bytes;      /* rounded up to the backend's alignment */
   uint64_t offset;     /* from the start of the arena */
   uint32_t role;       /* of the tensor that made it */
-  int32_t first, last; /* nodes between which it lives, inclusive */
+  int32_t first, last; /* nodes between which it lives, inclusive; last may be one behind the last node */
 } brim_buffer;
 
 enum brim_program_kind { BRIM_PROGRAM_TRAIN, BRIM_PROGRAM_EVALUATE, BRIM_PROGRAM_UPDATE };

@@ -116,26 +116,74 @@ static void add_shapes(brim_plan_request *r, enum brim_program_kind kind, int64_
   }
 }
 
+static brim_plan_request make_request(const brim_session *s)
+{
+  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
+  return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                                       .model_self = s->model,
+                                       .loss_op = loss->op,
+                                       .sample = s->data.train.sample,
+                                       .classes = s->data.train.classes,
+                                       .real = s->backend_ops->real},
+                             .backend = s->backend_ops,
+                             .backend_self = s->backend,
+                             .grain = s->grain};
+}
+
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
   const int64_t eval_batch = t->eval_batch_size ? t->eval_batch_size : batch;
-  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
-  brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
-                                   .model_self = s->model,
-                                   .loss_op = loss->op,
-                                   .sample = s->data.train.sample,
-                                   .classes = s->data.train.classes,
-                                   .real = s->backend_ops->real},
-                         .backend = s->backend_ops,
-                         .backend_self = s->backend,
-                         .grain = s->grain,
-                         .optimizer_op = s->optimizer_ops->op,
-                         .optimizer_states = s->optimizer_ops->state_count};
+  brim_plan_request r = make_request(s);
+  r.optimizer_op = s->optimizer_ops->op;
+  r.optimizer_states = s->optimizer_ops->state_count;
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);
   return brim_plan_create(&r, out);
+}
+
+brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, int64_t batch, bool keep_output,
+                                         brim_plan **out)
+{
+  brim_plan_request r = make_request(s);
+  r.graph.keep_output = keep_output;
+  add_shapes(&r, BRIM_PROGRAM_EVALUATE, count, batch);
+  return brim_plan_create(&r, out);
+}
+
+/* Adds what would fit, to the message of a plan that does not. */
+static brim_status suggest_training(const brim_session *s, brim_status status, uint64_t room)
+{
+  const brim_training_settings *t = &s->settings->training;
+  char bytes[32];
+  for (int64_t batch = t->batch_size / 2; batch >= 1; batch /= 2) {
+    brim_plan *smaller = NULL;
+    if (brim_session_plan(s, batch, &smaller) != BRIM_OK) break;
+    const uint64_t peak = smaller->peak_bytes;
+    brim_plan_free(smaller);
+    if (peak > room) continue;
+    const int64_t effective = t->batch_size * t->gradient_accumulation_steps;
+    return brim_fail_add(
+        status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+        (long long)batch, (long long)((effective + batch - 1) / batch), brim_format_bytes(bytes, sizeof bytes, peak));
+  }
+  return brim_fail_add(status, "no smaller training.batch_size fits");
+}
+
+static brim_status suggest_evaluation(const brim_session *s, brim_status status, uint64_t room)
+{
+  char bytes[32];
+  for (int64_t batch = s->eval_batch / 2; batch >= 1; batch /= 2) {
+    brim_plan *smaller = NULL;
+    if (brim_session_plan_evaluation(s, batch, batch, true, &smaller) != BRIM_OK) break;
+    const uint64_t peak = smaller->peak_bytes;
+    brim_plan_free(smaller);
+    if (peak <= room)
+      return brim_fail_add(status, "training.eval_batch_size=%lld would fit, with %s", (long long)batch,
+                           brim_format_bytes(bytes, sizeof bytes, peak));
+  }
+  return brim_fail_add(status, "no smaller training.eval_batch_size fits");
 }
 
 brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
@@ -147,8 +195,9 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
   brim_format_bytes(need, sizeof need, plan->peak_bytes);
   brim_format_bytes(have, sizeof have, over_limit ? limit : free_bytes);
   const brim_status status = over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
-  brim_fail(status, "the run needs %s, but %s %s", need, over_limit ? "memory.limit_mb allows" : "the device has free",
-            have);
+  const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  brim_fail(status, "the %s needs %s, but %s %s", evaluating ? "evaluation" : "run", need,
+            over_limit ? "memory.limit_mb allows" : "the device has free", have);
   brim_text classes = {0};
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&classes, "%s%s %s", r ? ", " : "", brim_role_name(r),
@@ -156,16 +205,5 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
   brim_fail_add(status, "at its peak, in %s: %s", plan->peak_op, brim_text_str(&classes));
   brim_text_release(&classes);
   const uint64_t room = over_limit && limit < free_bytes ? limit : free_bytes;
-  for (int64_t batch = s->settings->training.batch_size / 2; batch >= 1; batch /= 2) {
-    brim_plan *smaller = NULL;
-    if (brim_session_plan(s, batch, &smaller) != BRIM_OK) break;
-    const uint64_t peak = smaller->peak_bytes;
-    brim_plan_free(smaller);
-    if (peak > room) continue;
-    const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
-    return brim_fail_add(
-        status, "training.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-        (long long)batch, (long long)((effective + batch - 1) / batch), brim_format_bytes(part, sizeof part, peak));
-  }
-  return brim_fail_add(status, "no smaller training.batch_size fits");
+  return evaluating ? suggest_evaluation(s, status, room) : suggest_training(s, status, room);
 }

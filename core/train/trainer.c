@@ -46,14 +46,20 @@ static void init_state(brim_trainer *t)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
 }
 
-static brim_status open_trainer(brim_trainer *t, brim_session *s)
+static brim_status place(brim_trainer *t, const brim_session *s)
 {
-  BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
   BRIM_TRY(brim_session_check_budget(s, t->plan));
   BRIM_TRY(brim_exec_open(t->plan, s->device, &t->exec));
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
+  return BRIM_OK;
+}
+
+static brim_status open_trainer(brim_trainer *t, brim_session *s)
+{
+  BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
+  BRIM_TRY(place(t, s));
   BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed));
   return brim_session_finish_data(s);
 }
@@ -84,6 +90,10 @@ void brim_trainer_close(brim_trainer *t)
 const brim_plan *brim_trainer_plan(const brim_trainer *t)
 {
   return t->plan;
+}
+brim_exec *brim_trainer_exec(brim_trainer *t)
+{
+  return t->exec;
 }
 uint64_t brim_trainer_device_bytes(const brim_trainer *t)
 {
@@ -130,7 +140,7 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
 {
   const brim_graph *g = t->plan->program[0].graph;
   const brim_optimizer_ops *optimizer = t->session->optimizer_ops;
-  const size_t count = g->parameter_count, states = count * optimizer->state_count;
+  const size_t count = g->parameter_count, per = t->update ? optimizer->state_count : 0, states = count * per;
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
   brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, states);
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
@@ -138,9 +148,9 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
   for (size_t i = 0; i < count; i++) {
     s->model[i] = g->parameter[i].value;
     model[i] = describe(s, s->model[i], s->model[i]->name);
-    const brim_node *update = t->update->graph->node[i];
-    for (uint32_t k = 0; k < optimizer->state_count; k++) {
-      const size_t at = i * optimizer->state_count + k;
+    const brim_node *update = per ? t->update->graph->node[i] : NULL;
+    for (size_t k = 0; k < per; k++) {
+      const size_t at = i * per + k;
       s->optimizer[at] = update->in[2 + k];
       state[at] = describe(s, update->in[2 + k],
                            brim_arena_printf(&s->arena, "%s.%s", s->model[i]->name, optimizer->state_name[k]));
@@ -209,6 +219,41 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   if (status != BRIM_OK) return status;
   t->state = state;
   if (state.step > 0) fill_step(t, state.step - 1, 1); /* for the learning rate in records made before the next step */
+  return BRIM_OK;
+}
+
+/* ---- evaluation only ---- */
+
+static brim_status read_model(brim_trainer *t, const char *checkpoint)
+{
+  brim_train_state state;
+  BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
+  if (strcmp(state.model_id, t->state.model_id) != 0)
+    return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
+                     state.model_id, t->state.model_id);
+  snapshot s = {0};
+  make_snapshot(t, &s);
+  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
+  if (status == BRIM_OK) status = transfer(t, &s, true);
+  brim_arena_release(&s.arena);
+  if (status == BRIM_OK) t->state = state;
+  return status;
+}
+
+brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
+                                         const char *checkpoint, brim_trainer **out)
+{
+  brim_trainer *t = brim_xcalloc(1, sizeof *t);
+  t->session = session;
+  brim_status status = brim_session_plan_evaluation(session, count, batch, keep_output, &t->plan);
+  if (status == BRIM_OK) status = place(t, session);
+  if (status == BRIM_OK) status = read_model(t, checkpoint);
+  if (status == BRIM_OK) status = brim_session_finish_data(session);
+  if (status != BRIM_OK) {
+    brim_trainer_close(t);
+    return status;
+  }
+  *out = t;
   return BRIM_OK;
 }
 
