@@ -29,6 +29,12 @@ const brim_command brim_commands[] = {
      "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, and what other micro-batches would take.\n"},
+    {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
+     "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
+     "\n"
+     "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
+     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
+     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too\n"},
     {"config", "show the configuration that a run would have", brim_command_config,
      "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
      "\n"
