@@ -89,7 +89,7 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
   return BRIM_OK;
 }
 
-brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out)
+brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
   for (size_t i = 0; i < like->parameter_count; i++) {
@@ -97,10 +97,12 @@ brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint
     brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(g, from->name, &from->shape, 0)};
     in[1] = g->parameter[i].gradient;
     brim_tensor *to[BRIM_NODE_OUTPUTS_MAX] = {in[0]};
-    for (uint32_t s = 0; s < state_count; s++)
+    brim_attr attr = {0};
+    if (options->attr) options->attr(options->params, in[0], &attr.update);
+    for (uint32_t s = 0; s < options->state_count; s++)
       in[2 + s] = to[1 + s] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &from->shape,
                                                 brim_arena_printf(&g->arena, "%s.%u", from->name, s));
-    brim_graph_node_into(g, op, from->name, in, 2 + state_count, to, 1 + state_count, NULL);
+    brim_graph_node_into(g, options->op, from->name, in, 2 + options->state_count, to, 1 + options->state_count, &attr);
   }
   g->forward_count = g->node_count;
   *out = g;

@@ -54,8 +54,16 @@ typedef struct brim_graph_options {
 /* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the
  * author's file and line. *out is set only on success. */
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
-/* The optimizer's pass over the parameters of `like`: one node a parameter, `op` with `state_count` states. */
-brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out);
+/* The optimizer's pass over the parameters. */
+typedef struct brim_update_options {
+  const char *op;       /* "adamw": of one parameter */
+  uint32_t state_count; /* its states, each shaped as the parameter */
+  /* What differs from parameter to parameter; NULL: nothing. */
+  void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
+  const void *params;
+} brim_update_options;
+/* One node a parameter of `like`. */
+brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 void brim_graph_free(brim_graph *g);
 
 /* An empty graph, for tests and for what is not a model. */

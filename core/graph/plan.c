@@ -151,8 +151,8 @@ static brim_status create(brim_plan *plan)
     if (!options.training) eval = g;
   }
   brim_graph *update = NULL;
-  if (train && r->optimizer_op) {
-    BRIM_TRY(brim_graph_build_update(train, r->optimizer_op, r->optimizer_states, &update));
+  if (train && r->update.op) {
+    BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
   place_persistent(plan, train, eval, update);

@@ -55,8 +55,7 @@ typedef struct brim_plan_request {
   const brim_backend_ops *backend;
   void *backend_self;
   int64_t grain;
-  const char *optimizer_op; /* "adamw"; NULL: no training */
-  uint32_t optimizer_states;
+  brim_update_options update; /* op NULL: no training */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;

@@ -11,9 +11,12 @@ const brim_plugin brim_loss_cross_entropy = {.size = sizeof(brim_plugin),
                                              .ops = &cross_entropy_ops};
 
 const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
+                                                &brim_optimizer_adam,
                                                 &brim_optimizer_sgd,
                                                 &brim_schedule_constant,
                                                 &brim_schedule_cosine,
                                                 &brim_schedule_linear,
+                                                &brim_schedule_step,
+                                                &brim_schedule_polynomial,
                                                 &brim_loss_cross_entropy,
                                                 NULL};

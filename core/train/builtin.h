@@ -12,6 +12,8 @@ typedef struct brim_optimizer_ops {
   const char *state_name[4]; /* as in checkpoints */
   /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
   void (*fill)(const void *params, double factor, brim_step *step);
+  /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
+  void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
 } brim_optimizer_ops;
 
 typedef struct brim_schedule_ops {
@@ -25,7 +27,8 @@ typedef struct brim_loss_ops {
   const char *op; /* in: output, label; out: one loss a sample */
 } brim_loss_ops;
 
-extern const brim_plugin brim_optimizer_adamw, brim_optimizer_sgd;
-extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear;
+extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd;
+extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
+    brim_schedule_polynomial;
 extern const brim_plugin brim_loss_cross_entropy;
 #endif

@@ -135,8 +135,10 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
   const brim_training_settings *t = &s->settings->training;
   const int64_t eval_batch = t->eval_batch_size ? t->eval_batch_size : batch;
   brim_plan_request r = make_request(s);
-  r.optimizer_op = s->optimizer_ops->op;
-  r.optimizer_states = s->optimizer_ops->state_count;
+  r.update = (brim_update_options){.op = s->optimizer_ops->op,
+                                   .state_count = s->optimizer_ops->state_count,
+                                   .attr = s->optimizer_ops->attr,
+                                   .params = s->optimizer_params};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);

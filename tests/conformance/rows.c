@@ -156,12 +156,17 @@ static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
   out[0] = in[0];
   for (uint32_t s = 0; s < states; s++)
     in[2 + s] = out[1 + s] = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &shape, "state");
-  brim_graph_node_into(b->g, op, op, in, 2 + states, out, 1 + states, NULL);
+  const brim_attr attr = {.update = {.no_decay = bench_pick(b, 1, 3) == 1, .nesterov = bench_pick(b, 0, 1) == 1}};
+  brim_graph_node_into(b->g, op, op, in, 2 + states, out, 1 + states, &attr);
   return NULL;
 }
 static brim_tensor *make_adamw(bench *b)
 {
   return make_update(b, "adamw", 2);
+}
+static brim_tensor *make_adam(bench *b)
+{
+  return make_update(b, "adam", 2);
 }
 static brim_tensor *make_sgd(bench *b)
 {
@@ -238,6 +243,7 @@ const bench_row bench_rows[] = {
     {"reshape", make_reshape, .by_sample = true},
     {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true},
     {"adamw", make_adamw},
+    {"adam", make_adam},
     {"sgd", make_sgd},
     {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
     {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},

@@ -79,8 +79,7 @@ static brim_plan_request request_of(brim_status (*build)(const void *, brim_grap
                                        .classes = 10,
                                        .real = BRIM_DTYPE_F32},
                              .backend = &backend,
-                             .optimizer_op = "adamw",
-                             .optimizer_states = 2,
+                             .update = {.op = "adamw", .state_count = 2},
                              .shape = {{BRIM_PROGRAM_TRAIN, batch}, {BRIM_PROGRAM_EVALUATE, batch}},
                              .shape_count = 2};
 }

@@ -32,9 +32,14 @@ typedef struct brim_dropout_attr {
   double p;        /* probability of dropping, [0, 1) */
   uint64_t stream; /* tells apart the dropouts of one model */
 } brim_dropout_attr;
-/* adamw                in: param, grad, m, v  out: param, m, v (in place)
+/* adamw, adam          in: param, grad, m, v  out: param, m, v (in place)
  * sgd                  in: param, grad, velocity  out: param, velocity (in place)
- * Their hyperparameters come with the step (brim_step). */
+ * Their hyperparameters come with the step (brim_step); here is what differs between parameters. All zero: the
+ * plain form. */
+typedef struct brim_update_attr {
+  int32_t no_decay; /* 1: step.weight_decay counts as 0 */
+  int32_t nesterov; /* sgd: 1: the gradient is taken where the velocity leads */
+} brim_update_attr;
 /* classification_metrics  in: loss [N], logits [N,K], label i32 [N]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. Summed in the order of the samples. */
@@ -54,6 +59,7 @@ typedef union brim_attr {
   brim_conv2d_attr conv2d;
   brim_pool2d_attr pool2d;
   brim_dropout_attr dropout;
+  brim_update_attr update;
   brim_metrics_attr metrics;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;

@@ -97,6 +97,7 @@ CPU_RUN(cpu_softmax_cross_entropy_run);
 CPU_RUN(cpu_softmax_cross_entropy_grad_run);
 CPU_RUN(cpu_classification_metrics_run);
 CPU_RUN(cpu_adamw_run);
+CPU_RUN(cpu_adam_run);
 CPU_RUN(cpu_sgd_run);
 CPU_PREPARE(cpu_conv2d_prepare);
 brim_status cpu_conv2d_realize(void *self, const brim_node *node, void *state);
