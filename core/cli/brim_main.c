@@ -19,9 +19,9 @@ const brim_command brim_commands[] = {
      "  brim train --from runs/a seed=2                the same configuration again, changed\n"
      "  brim train -m model=mlp,cnn seed=range(3)      a sweep: every combination, one run after another\n"
      "\n"
-     "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a process of\n"
-     "its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and the sweep goes\n"
-     "on; with --fail-fast it ends there.\n"
+     "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
+     "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
+     "the sweep goes on; with --fail-fast it ends there.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
@@ -47,6 +47,10 @@ const brim_command brim_commands[] = {
      "  brim plugins                 all\n"
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"complete", "list what a command line can go on with; for shells", brim_command_complete,
+     "usage: brim complete -- LINE\n"
+     "\n"
+     "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n"},
     {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
     {NULL, NULL, NULL, NULL},
 };
@@ -72,8 +76,32 @@ static void print_help(FILE *out)
         out);
 }
 
+static brim_text *listing; /* set while a command runs only for the sake of its options' names */
+
+static brim_status list_options(const brim_option *option, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (option[i].kind != BRIM_OPTION_HIDDEN)
+      brim_text_printf(listing, "%s%s\n", option[i].name, option[i].kind == BRIM_OPTION_STRING ? "=" : "");
+  return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
+}
+
+void brim_cli_list_options(const brim_command *command, brim_text *out)
+{
+  brim_cli cli = {0};
+  char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
+  int argc = 1;
+  listing = out;
+  if (command)
+    command->run(&cli, argc, argv);
+  else
+    brim_cli_take_globals(&cli, &argc, argv);
+  listing = NULL;
+}
+
 int brim_cli_fail(brim_status status)
 {
+  if (listing) return brim_status_exit(status);
   if (status == BRIM_EINTERRUPTED)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   else
@@ -87,6 +115,7 @@ static brim_status unknown_option(const char *word, const brim_option *option, s
   int distance = 4;
   brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
   for (size_t i = 0; i < count; i++) {
+    if (option[i].kind == BRIM_OPTION_HIDDEN) continue;
     const int d = brim_edit_distance(word, option[i].name);
     if (d < distance) {
       distance = d;
@@ -100,7 +129,7 @@ static brim_status unknown_option(const char *word, const brim_option *option, s
 static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
 {
   const char *equals = strchr(argv[*i], '=');
-  if (o->kind == BRIM_OPTION_FLAG) {
+  if (o->kind != BRIM_OPTION_STRING) {
     if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
     *(bool *)o->value = true;
     return BRIM_OK;
@@ -123,6 +152,7 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, siz
 {
   bool only_operands = false;
   *operand_count = 0;
+  if (listing) return list_options(option, option_count);
   for (int i = 1; i < argc; i++) {
     if (!only_operands && strcmp(argv[i], "--") == 0) {
       only_operands = true;
@@ -159,8 +189,7 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
   return brim_config_load(&request, cli->registry, out);
 }
 
-/* Global options stand before the command or among its words; they are taken out of argv. */
-static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
+brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
 {
   const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
   bool verbose = false, quiet = false;
@@ -171,6 +200,7 @@ static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
                                 {"--quiet", BRIM_OPTION_FLAG, &quiet}};
   const size_t room = sizeof cli->plugin_path / sizeof cli->plugin_path[0];
   int kept = 1;
+  if (listing) return list_options(option, sizeof option / sizeof option[0]);
   for (int i = 1; i < *argc; i++) {
     const brim_option *o = NULL;
     if (strcmp(argv[i], "--") == 0) {
@@ -241,7 +271,7 @@ int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
-  const brim_status status = take_global_options(&cli, &argc, argv);
+  const brim_status status = brim_cli_take_globals(&cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
     print_help(stderr);

@@ -69,7 +69,7 @@ static brim_status train(brim_cli *cli, int argc, char **argv, int *exit_status)
                                 {"--multirun", BRIM_OPTION_FLAG, &o.multirun},
                                 {"-m", BRIM_OPTION_FLAG, &o.multirun},
                                 {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast},
-                                {"--job", BRIM_OPTION_FLAG, &o.job}}; /* a sweep starts its jobs with it */
+                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* a sweep starts its jobs with it */
   const char **word = brim_xcalloc((size_t)argc + 1, sizeof *word), **operand = word + 1;
   int *word_number = brim_xcalloc((size_t)argc + 1, sizeof *word_number), *number = word_number + 1;
   size_t count = 0;
