@@ -17,7 +17,7 @@ const brim_command brim_commands[] = {
      "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
      "  brim train --resume runs/a                     go on with a run that was stopped\n"
      "  brim train --from runs/a seed=2                the same configuration again, changed\n"
-     "  brim train -m model=mlp,cnn seed=range(3)      a sweep: every combination, one run after another\n"
+     "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
      "\n"
      "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
      "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
