@@ -24,6 +24,25 @@ const brim_command brim_commands[] = {
      "the sweep goes on; with --fail-fast it ends there.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
+    {"eval", "evaluate a run's checkpoint", brim_command_eval,
+     "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
+     "\n"
+     "  brim eval runs/a                               the best checkpoint, or else the last, on the test data\n"
+     "  brim eval runs/a --split validation            on the data that was kept for validation\n"
+     "  brim eval runs/a --checkpoint step-00000050    one of the run's checkpoints; a path will do too\n"
+     "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
+     "\n"
+     "Prints loss and accuracy, samples, precision, recall and F1 of each class, and the confusion matrix. Takes the\n"
+     "memory of evaluation alone, and writes nothing.\n"},
+    {"predict", "class and probability of samples in files", brim_command_predict,
+     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--json]\n"
+     "\n"
+     "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
+     "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
+     "  brim predict runs/a a.idx --json               as JSON\n"
+     "\n"
+     "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
+     "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [--json]\n"
      "\n"
@@ -47,6 +66,13 @@ const brim_command brim_commands[] = {
      "  brim plugins                 all\n"
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"devices", "list what there is to compute on", brim_command_devices,
+     "usage: brim devices [--json]\n"
+     "\n"
+     "  brim devices           each backend's devices, with memory free and in all, and threads\n"
+     "  brim devices --json    the same in bytes, for programs\n"
+     "\n"
+     "A backend that cannot be used here is a line with the reason.\n"},
     {"complete", "list what a command line can go on with; for shells", brim_command_complete,
      "usage: brim complete -- LINE\n"
      "\n"

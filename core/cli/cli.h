@@ -28,11 +28,14 @@ typedef struct brim_command {
 extern const brim_command brim_commands[]; /* ends with name == NULL */
 
 int brim_command_train(brim_cli *cli, int argc, char **argv);
+int brim_command_eval(brim_cli *cli, int argc, char **argv);
+int brim_command_predict(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);
 int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
+int brim_command_devices(brim_cli *cli, int argc, char **argv);
 int brim_command_version(brim_cli *cli, int argc, char **argv);
 
 /* Words of a command that are options, taken from a table; what is left are its operands (overrides).

@@ -5,18 +5,10 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "train/run.h"
 #include "train/rundir.h"
-
-/* The resolved configuration in a run's folder. */
-static brim_status config_of_run(const char *run, char *path, size_t room)
-{
-  const int length = snprintf(path, room, "%s/config.yaml", run);
-  if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
-  if (access(path, R_OK) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
-}
 
 typedef struct train_options {
   const char *resume, *from;
@@ -77,7 +69,7 @@ static brim_status train(brim_cli *cli, int argc, char **argv, int *exit_status)
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
   if (status == BRIM_OK) status = check_options(&o, operand, count);
   if (status == BRIM_OK && (o.resume || o.from))
-    status = config_of_run(o.resume ? o.resume : o.from, file, sizeof file);
+    status = brim_cli_run_config(o.resume ? o.resume : o.from, file, sizeof file);
   const char *run_file = file[0] ? file : NULL;
   if (status == BRIM_OK && o.multirun) {
     const brim_sweep_words_given given = {argc, argv, operand, number, count, run_file, o.fail_fast};

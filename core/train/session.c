@@ -94,10 +94,18 @@ brim_status brim_session_finish_data(brim_session *s)
   return brim_data_open_finish(&s->data);
 }
 
+/* The session failed for another reason, which is the one to show. */
+static void abandon_data(brim_session *s)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_data_open_finish(&s->data) != BRIM_OK || error[0]) (void)brim_fail(BRIM_OK, "%s", error);
+}
+
 void brim_session_close(brim_session *s)
 {
   if (!s) return;
-  if (s->opening) (void)brim_data_open_finish(&s->data); /* the session failed for another reason */
+  if (s->opening) abandon_data(s);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);
