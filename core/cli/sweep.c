@@ -235,7 +235,7 @@ static brim_status run_jobs(const brim_cli *cli, const brim_sweep_words_given *g
       if (status == BRIM_EINTERRUPTED) return BRIM_OK;
       BRIM_TRY(status);
       take_end(run, i);
-      BRIM_TRY(brim_sweep_write(run));
+      if (brim_sweep_write(run) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
     }
     if (given->fail_fast && job->state != BRIM_JOB_FINISHED) return BRIM_OK;
   }
@@ -251,20 +251,25 @@ static size_t count_state(const brim_sweep_run *run, enum brim_job_state state)
   return count;
 }
 
+/* Not started, or stopped before there was anything to go on with. */
+static bool is_left(const brim_sweep_job *job)
+{
+  return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
+}
+
 static void tell_what_is_left(brim_sweep_run *run)
 {
-  const size_t left = count_state(run, BRIM_JOB_WAITING);
-  size_t shown = 0;
+  size_t left = 0;
   brim_text text = {0};
   for (size_t i = 0; i < run->sweep.jobs; i++) {
-    if (run->job[i].state == BRIM_JOB_INTERRUPTED && run->job[i].end.signal == 0)
+    const bool is = is_left(&run->job[i]);
+    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is)
       brim_text_printf(&text, "\njob %zu goes on with: brim train --resume %s/%zu", i, run->folder, i);
-    if (run->job[i].state != BRIM_JOB_WAITING || shown++ >= LEFT_SHOWN_MAX) continue;
-    brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
+    if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
   }
   if (left > LEFT_SHOWN_MAX)
     brim_text_printf(&text, "\nand %zu more, in %s/sweep.json", left - LEFT_SHOWN_MAX, run->folder);
-  brim_log(BRIM_LOG_WARN, "the sweep was %s; %zu of %zu jobs were not started%s",
+  brim_log(BRIM_LOG_WARN, "the sweep was %s; %zu of %zu jobs are left%s",
            brim_jobs_stop_signal() ? "interrupted" : "ended by a failure (--fail-fast)", left, run->sweep.jobs,
            brim_text_str(&text));
   brim_text_release(&text);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,11 @@
 
 #include "base/text.h"
 
-#define EXEC_FAILED 127 /* the shell's status for a program that could not be started */
+#define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
+#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
 
 static volatile sig_atomic_t stop_signal;
+static double stop_time;              /* of the last signal that was passed on */
 static volatile sig_atomic_t running; /* the job's process; 0: none */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
@@ -27,8 +30,11 @@ static struct sigaction old_action[PASSED_ON];
 static void on_stop(int number)
 {
   const int saved = errno;
+  const double now = brim_now();
+  const bool again = stop_signal != 0 && now - stop_time < ECHO_SECONDS;
   stop_signal = number;
-  if (running > 0) kill(running, number);
+  if (!again) stop_time = now;
+  if (running > 0 && !again) kill(running, number);
   errno = saved;
 }
 

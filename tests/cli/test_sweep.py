@@ -193,15 +193,49 @@ class Interruptions(Sweep):
         os.killpg(process.pid, signal.SIGINT)
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
-    def test_a_second_signal_ends_the_job_at_once(self):
+    def test_a_signal_to_the_process_and_its_group_is_one_wish(self):
+        """As timeout(1) does it; twice would end the job without a checkpoint."""
+        process = subprocess.Popen([BINARY, *self.WORDS], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(self._end, process)
+        self.wait_for_job(0)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGTERM)
+        self.assert_interrupted(self.finish(process, INTERRUPTED))
+
+    def test_suspending_the_sweep_suspends_the_job(self):
         process = self.start(*self.WORDS)
         job = self.wait_for_job(0)
-        os.kill(job, signal.SIGSTOP)  # so that it cannot answer the first
+        process.send_signal(signal.SIGTSTP)
+        self.wait_for_state(process.pid, "T")
+        self.wait_for_state(job, "T")
+        process.send_signal(signal.SIGCONT)
+        self.wait_for_state(job, "RSD")
+        process.send_signal(signal.SIGINT)
+        self.assert_interrupted(self.finish(process, INTERRUPTED))
+
+    def wait_for_state(self, pid, states):
+        for _ in range(200):
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                state = file.read().rsplit(")", 1)[1].split()[0]
+            if state in states:
+                return
+            time.sleep(0.05)
+        self.fail(f"process {pid} is {state}, not one of {states}")
+
+    def test_a_job_that_dies_before_its_checkpoint_is_left(self):
+        process = self.start(*self.WORDS)
+        job = self.wait_for_job(0)
+        os.kill(job, signal.SIGSTOP)  # so that it cannot answer
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         os.kill(job, signal.SIGKILL)
         result = self.finish(process, INTERRUPTED)
         self.assertEqual(self.states(), ["interrupted", "not started", "not started"], result)
+        self.assertIn("left: job 0: seed=0", result.err)
+        self.assertIn("3 of 3 jobs are left", result.err)
+        self.assertNotIn("--resume", result.err)
 
     def test_a_job_writes_its_checkpoint_when_the_sweep_is_killed(self):
         process = self.start(*self.WORDS)
