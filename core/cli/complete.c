@@ -223,6 +223,15 @@ static void offer_commands(completion *c)
   for (const brim_command *command = brim_commands; command->name; command++) offer(c, command->name, "");
 }
 
+/* Is the word that is being typed the folder of a run? That is the shell's work. */
+static bool is_run(completion *c)
+{
+  const char *first = brim_arena_printf(&c->arena, "brim %s RUN", c->command->name);
+  bool operands = false;
+  for (int i = 0; i < c->count; i++) operands = operands || c->word[i][0] != '-';
+  return strstr(c->command->usage, first) && !operands;
+}
+
 static void offer_words(completion *c)
 {
   if (c->count > 0 && takes_value(c->command, c->word[c->count - 1])) return; /* a file or a folder: the shell's work */
@@ -230,6 +239,8 @@ static void offer_words(completion *c)
     offer_options(c, c->command);
     offer_options(c, NULL);
     offer(c, "--help", "");
+  } else if (is_run(c)) {
+    return;
   } else if (strstr(c->command->usage, "key=value")) {
     offer_overrides(c);
   } else if (strstr(c->command->usage, "KIND[/ID]")) {

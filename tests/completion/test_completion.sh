@@ -62,6 +62,10 @@ exactly "train --resu" --resume
 exactly "train --resume " # a folder
 exactly "compare --js" --json
 exactly "nonsense "
+exactly "eval " # the folder of a run
+exactly "eval runs/a --sp" --split
+includes "eval runs/a " optimizer.lr=
+includes "predict -" --checkpoint -o --json
 
 # groups and their options
 exactly "train mod" model= model.width= model.dropout1= model.dropout2=
