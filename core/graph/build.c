@@ -89,21 +89,45 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
   return BRIM_OK;
 }
 
+/* The nodes before the updates: the norm of all gradients, and their factor. */
+static void add_gradient_scale(brim_graph *g, const brim_update_options *options)
+{
+  const brim_shape one = {1, {1}}, two = {1, {2}};
+  const brim_attr attr = {.clip = {options->clip ? options->max_norm : 0}};
+  brim_tensor *sum = NULL;
+  for (size_t i = 0; options->clip && i < g->parameter_count; i++) {
+    brim_tensor *const in[] = {g->parameter[i].gradient, sum};
+    sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
+    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, i ? 2 : 1, &sum, 1, NULL);
+  }
+  g->gradient_scale = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &two, "gradient_scale");
+  brim_graph_node_into(g, "gradient_scale", "gradient_scale", &sum, sum ? 1 : 0, &g->gradient_scale, 1, &attr);
+}
+
+static void add_update(brim_graph *g, const brim_update_options *options, const brim_parameter *p)
+{
+  brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {p->value, p->gradient}, *out[BRIM_NODE_OUTPUTS_MAX] = {p->value};
+  brim_attr attr = {0};
+  uint32_t inputs = 2, outputs = 1;
+  if (options->attr) options->attr(options->params, p->value, &attr.update);
+  while (outputs <= options->state_count) {
+    brim_tensor *state = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &p->value->shape,
+                                           brim_arena_printf(&g->arena, "%s.%u", p->value->name, outputs - 1));
+    in[inputs++] = out[outputs++] = state;
+  }
+  attr.update.scaled = g->gradient_scale != NULL;
+  if (g->gradient_scale) in[inputs++] = g->gradient_scale;
+  brim_graph_node_into(g, options->op, p->value->name, in, inputs, out, outputs, &attr);
+}
+
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
-  for (size_t i = 0; i < like->parameter_count; i++) {
-    const brim_tensor *from = like->parameter[i].value;
-    brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(g, from->name, &from->shape, 0)};
-    in[1] = g->parameter[i].gradient;
-    brim_tensor *to[BRIM_NODE_OUTPUTS_MAX] = {in[0]};
-    brim_attr attr = {0};
-    if (options->attr) options->attr(options->params, in[0], &attr.update);
-    for (uint32_t s = 0; s < options->state_count; s++)
-      in[2 + s] = to[1 + s] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &from->shape,
-                                                brim_arena_printf(&g->arena, "%s.%u", from->name, s));
-    brim_graph_node_into(g, options->op, from->name, in, 2 + options->state_count, to, 1 + options->state_count, &attr);
-  }
+  for (size_t i = 0; i < like->parameter_count; i++)
+    brim_graph_parameter(g, like->parameter[i].value->name, &like->parameter[i].value->shape, 0);
+  if (options->clip) add_gradient_scale(g, options);
+  g->first_update = g->node_count;
+  for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
   g->forward_count = g->node_count;
   *out = g;
   return BRIM_OK;

@@ -30,9 +30,11 @@ struct brim_graph {
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
+  size_t first_update;                         /* of an update: the node of the first parameter */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
+  brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
   const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
@@ -61,8 +63,10 @@ typedef struct brim_update_options {
   /* What differs from parameter to parameter; NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
   const void *params;
+  bool clip; /* limit the norm of all gradients to max_norm */
+  double max_norm;
 } brim_update_options;
-/* One node a parameter of `like`. */
+/* One node a parameter of `like`; before them the nodes that find the gradients' scale, if they need one. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 void brim_graph_free(brim_graph *g);
 

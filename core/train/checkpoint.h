@@ -25,6 +25,7 @@ typedef struct brim_train_state {
   /* running sums since the last record, so that a resumed run writes the same records */
   double window_loss, window_correct;
   int64_t window_samples;
+  double gradient_norm; /* of the last step, before it was limited; NAN: not looked at */
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -20,7 +20,7 @@
 #include "train/file.h"
 
 #define STATE_NAME "state.json"
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define STATE_BYTES_MAX (1 << 20)
 #define READ_BYTES (64 * 1024)
 #define HASH_TEXT_BYTES 17 /* 16 digits and the NUL */
@@ -51,6 +51,7 @@ static const field fields[] = {
     FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
     FIELD(backend_id, TEXT),        FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
+    FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

@@ -47,21 +47,25 @@ static void catch_signals(void)
 
 /* ---- records ---- */
 
+static const char *const part_names[] = {"train", "validation", "test"};
+
 static void event(run *r, const char *what, const char *detail)
 {
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
-static brim_status record(run *r, const char *split, double loss, double accuracy, double samples_per_second)
+static brim_status record(run *r, enum brim_part part, double loss, double accuracy, double samples_per_second)
 {
   brim_jsonl *m = &r->metrics;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
-  brim_jsonl_string(m, "split", split);
+  brim_jsonl_string(m, "split", part_names[part]);
   brim_jsonl_number(m, "loss", loss);
   brim_jsonl_number(m, "accuracy", accuracy);
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
+  if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
+    brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
   brim_jsonl_number(m, "samples_per_second", samples_per_second);
   BRIM_TRY(brim_jsonl_end(m));
   r->state->metrics_records++;
@@ -97,7 +101,7 @@ static brim_status close_window(run *r)
   s->window_loss = s->window_correct = 0;
   s->window_samples = 0;
   r->window_seconds = 0;
-  return record(r, "train", r->report.train_loss, r->report.train_accuracy, rate);
+  return record(r, BRIM_PART_TRAIN, r->report.train_loss, r->report.train_accuracy, rate);
 }
 
 /* ---- what is due after a commit ---- */
@@ -112,14 +116,13 @@ static bool is_due(const run *r, int64_t every_steps)
 
 static brim_status evaluate(run *r, enum brim_part part, brim_evaluation *out)
 {
-  static const char *const names[] = {"train", "validation", "test"};
   const double start = brim_now();
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
   const double seconds = brim_now() - start;
-  BRIM_TRY(record(r, names[part], out->loss, out->accuracy, (double)out->samples / seconds));
+  BRIM_TRY(record(r, part, out->loss, out->accuracy, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
-           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, names[part], out->loss,
+           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
            100 * out->accuracy, (long long)out->samples);
   brim_report_evaluation(&r->report, part, out, r->state->step);
   return BRIM_OK;

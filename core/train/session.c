@@ -146,7 +146,9 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
   r.update = (brim_update_options){.op = s->optimizer_ops->op,
                                    .state_count = s->optimizer_ops->state_count,
                                    .attr = s->optimizer_ops->attr,
-                                   .params = s->optimizer_params};
+                                   .params = s->optimizer_params,
+                                   .clip = t->clip_norm > 0,
+                                   .max_norm = t->clip_norm};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);

@@ -36,7 +36,7 @@ static const brim_settings *settings_of(const brim_trainer *t)
 static void init_state(brim_trainer *t)
 {
   const brim_config *c = t->session->config;
-  t->state = (brim_train_state){.best_loss = NAN, .best_step = -1};
+  t->state = (brim_train_state){.gradient_norm = NAN, .best_loss = NAN, .best_step = -1};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -117,7 +117,7 @@ static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
 {
   const brim_session *s = t->session;
   t->step =
-      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples};
+      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples, .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
@@ -148,7 +148,7 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
   for (size_t i = 0; i < count; i++) {
     s->model[i] = g->parameter[i].value;
     model[i] = describe(s, s->model[i], s->model[i]->name);
-    const brim_node *update = per ? t->update->graph->node[i] : NULL;
+    const brim_node *update = per ? t->update->graph->node[t->update->graph->first_update + i] : NULL;
     for (size_t k = 0; k < per; k++) {
       const size_t at = i * per + k;
       s->optimizer[at] = update->in[2 + k];
@@ -362,6 +362,17 @@ static void commit(brim_trainer *t, const brim_span *span, const double *metrics
   state->epoch = state->step / t->session->order.steps_per_epoch;
 }
 
+/* Of the step in progress, before it was limited. */
+static brim_status read_gradient_norm(brim_trainer *t)
+{
+  const brim_tensor *scale = t->update->graph->gradient_scale;
+  double norm_and_factor[2];
+  if (!scale || !settings_of(t)->training.clip_norm) return BRIM_OK;
+  BRIM_TRY(brim_exec_read(t->exec, t->update, scale, norm_and_factor));
+  t->state.gradient_norm = norm_and_factor[0];
+  return BRIM_OK;
+}
+
 brim_status brim_trainer_step(brim_trainer *t)
 {
   const brim_span span = brim_order_step(&t->session->order, t->state.step);
@@ -372,6 +383,7 @@ brim_status brim_trainer_step(brim_trainer *t)
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
   BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
+  BRIM_TRY(read_gradient_norm(t));
   commit(t, &span, metrics);
   return BRIM_OK;
 }

@@ -26,6 +26,7 @@ typedef struct training {
   const char *optimizer_settings;
   const brim_plugin *schedule; /* NULL: constant */
   const char *schedule_settings;
+  double clip_norm; /* 0: off */
 } training;
 
 #define ADAM "{lr: 0.01, weight_decay: 0.1}"
@@ -36,6 +37,8 @@ static const training cases[] = {
     {"no_decay", &brim_optimizer_adamw, "{lr: 0.01, weight_decay: 0.1, no_decay: '*.bias, fc2.w*'}", NULL, NULL},
     {"step", &brim_optimizer_sgd, SGD, &brim_schedule_step, "{every_steps: 7, gamma: 0.3}"},
     {"polynomial", &brim_optimizer_adam, ADAM, &brim_schedule_polynomial, "{power: 2}"},
+    {"clip", &brim_optimizer_sgd, SGD, .clip_norm = 0.2},
+    {"clip_adam", &brim_optimizer_adam, ADAM, .clip_norm = 0.2},
 };
 
 typedef struct trainer {
@@ -79,7 +82,9 @@ static void place(trainer *t)
                                .update = {.op = optimizer->op,
                                           .state_count = optimizer->state_count,
                                           .attr = optimizer->attr,
-                                          .params = t->optimizer.self},
+                                          .params = t->optimizer.self,
+                                          .clip = t->how->clip_norm > 0,
+                                          .max_norm = t->how->clip_norm},
                                .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}},
                                .shape_count = 2};
   must(brim_plan_create(&r, &t->plan));
@@ -114,12 +119,12 @@ static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step 
   must(brim_exec_run(t->exec, p, step));
 }
 
-/* One step, in two unequal micro-batches; returns the loss before it. */
-static double train_step(trainer *t, int index)
+/* One step, in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are clipped. */
+static double train_step(trainer *t, int index, double *norm)
 {
   const brim_optimizer_ops *optimizer = t->optimizer.plugin->ops;
   const brim_schedule_ops *schedule = t->schedule.plugin->ops;
-  brim_step step = {.step = (uint64_t)index, .loss_scale = 1.0 / BATCH};
+  brim_step step = {.step = (uint64_t)index, .loss_scale = 1.0 / BATCH, .gradient_scale = 1};
   double metrics[2];
   optimizer->fill(t->optimizer.self, schedule->factor(t->schedule.self, index, STEPS), &step);
   must(brim_exec_zero_gradients(t->exec));
@@ -127,20 +132,25 @@ static double train_step(trainer *t, int index)
   run_micro_batch(t, 0, 4, &step);
   run_micro_batch(t, 4, 2, &step);
   must(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
-  must(brim_exec_run(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0), &step));
+  const brim_program *update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
+  must(brim_exec_run(t->exec, update, &step));
+  double norm_and_factor[2] = {0};
+  if (t->how->clip_norm > 0) must(brim_exec_read(t->exec, update, update->graph->gradient_scale, norm_and_factor));
+  *norm = norm_and_factor[0];
   return metrics[0] / BATCH;
 }
 
 static void check(const training *how)
 {
   trainer t = {0};
-  double loss[STEPS], value[200];
+  double loss[STEPS], norm[STEPS], value[200];
   char prefix[32];
   snprintf(prefix, sizeof prefix, "%s.", how->name);
   load(&t, how);
   place(&t);
-  for (int i = 0; i < STEPS; i++) loss[i] = train_step(&t, i);
+  for (int i = 0; i < STEPS; i++) loss[i] = train_step(&t, i, &norm[i]);
   golden_check(&t.fixture, prefix, "loss", &(brim_shape){1, {STEPS}}, loss);
+  if (how->clip_norm > 0) golden_check(&t.fixture, prefix, "norm", &(brim_shape){1, {STEPS}}, norm);
   const brim_program *p = &t.plan->program[0];
   for (size_t i = 0; i < p->graph->parameter_count; i++) {
     const brim_tensor *parameter = p->graph->parameter[i].value;

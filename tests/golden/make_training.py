@@ -37,21 +37,25 @@ def adamw_but(model, *without):
     return torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-8)
 
 
-def train(out, name, model, start, x, label, optimizer, schedule=None):
+def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0):
     model.load_state_dict(start)
     optimizer = optimizer(model)
     schedule = schedule and schedule(optimizer)
     criterion = nn.CrossEntropyLoss()
-    losses = []
+    losses, norms = [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
         loss = criterion(model(x), label)
         losses.append(loss.detach())
         loss.backward()
+        if clip:
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip).detach())
         optimizer.step()
         if schedule:
             schedule.step()
     write(out, f"{name}.loss", torch.stack(losses))
+    if norms:
+        write(out, f"{name}.norm", torch.stack(norms))
     for key, value in model.named_parameters():
         write(out, f"{name}.{key}", value)
 
@@ -78,6 +82,8 @@ def main():
         case("no_decay", lambda m: adamw_but(m, ".bias", "fc2.weight"))
         case("step", sgd, schedule=lambda o: lr.StepLR(o, step_size=7, gamma=0.3))
         case("polynomial", adam, schedule=lambda o: lr.PolynomialLR(o, total_iters=STEPS, power=2.0))
+        case("clip", sgd, clip=0.2)
+        case("clip_adam", adam, clip=0.2)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,15 @@ typedef struct brim_dropout_attr {
 typedef struct brim_update_attr {
   int32_t no_decay; /* 1: step.weight_decay counts as 0 */
   int32_t nesterov; /* sgd: 1: the gradient is taken where the velocity leads */
+  int32_t scaled;   /* 1: one more input, last: f64 [2] of gradient_scale; the gradient is multiplied by its [1] */
 } brim_update_attr;
+/* squared_norm         in: x, [sum f64 [1]]   out: sum f64 [1]: of the squares of x, and the sum before it
+ * gradient_scale       in: [sum f64 [1]]      out: f64 [2]: norm, factor
+ *                      norm = step.gradient_scale * sqrt(sum), 0 without an input; factor = step.gradient_scale *
+ *                      min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ */
+typedef struct brim_clip_attr {
+  double max_norm; /* 0: no limit */
+} brim_clip_attr;
 /* classification_metrics  in: loss [N], logits [N,K], label i32 [N]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. Summed in the order of the samples. */
@@ -60,6 +68,7 @@ typedef union brim_attr {
   brim_pool2d_attr pool2d;
   brim_dropout_attr dropout;
   brim_update_attr update;
+  brim_clip_attr clip;
   brim_metrics_attr metrics;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;

@@ -9,7 +9,9 @@
  * SGD with momentum, plain or Nesterov's:
  *     d = g + weight_decay * p
  *     velocity = momentum * velocity + d
- *     p = p - lr * velocity   or   p - lr * (d + momentum * velocity) */
+ *     p = p - lr * velocity   or   p - lr * (d + momentum * velocity)
+ * g is the gradient times a factor, if there is one (brim/ops.h: gradient_scale). The norm that it comes from is summed
+ * in double precision, in an order that depends on the shapes alone. */
 #include <math.h>
 
 #include "cpu.h"
@@ -57,6 +59,12 @@ static update make_update(const cpu_backend *b, const brim_launch *launch)
   return (update){.simd = b->simd, .launch = launch, .count = brim_shape_count(&launch->node->in[0]->shape)};
 }
 
+static double gradient_factor(const brim_launch *launch)
+{
+  const brim_node *n = launch->node;
+  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
+}
+
 static double weight_decay(const brim_launch *launch)
 {
   return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
@@ -74,7 +82,8 @@ static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double de
                       .one_beta2 = (float)(1 - s->beta2),
                       .step_size = (float)(s->lr / s->bias_correction1),
                       .root = (float)sqrt(s->bias_correction2),
-                      .eps = (float)s->eps};
+                      .eps = (float)s->eps,
+                      .factor = (float)gradient_factor(launch)};
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adam_piece, &u);
   return BRIM_OK;
 }
@@ -96,7 +105,57 @@ CPU_RUN(cpu_sgd_run)
   u.sgd = (cpu_sgd){.lr = (float)launch->step->lr,
                     .momentum = (float)launch->step->momentum,
                     .weight_decay = (float)weight_decay(launch),
+                    .factor = (float)gradient_factor(launch),
                     .nesterov = launch->node->attr.update.nesterov};
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), sgd_piece, &u);
+  return BRIM_OK;
+}
+
+/* ---- the norm of all gradients ---- */
+
+CPU_PREPARE(cpu_squared_norm_prepare)
+{
+  (void)self, (void)program, (void)state;
+  need->workspace_bytes = (uint64_t)cpu_divide_up(brim_shape_count(&node->in[0]->shape), PIECE) * sizeof(double);
+  return BRIM_OK;
+}
+
+/* Sums side by side keep the additions from waiting for each other. */
+static void squares_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  enum { SUMS = 8 };
+  const update *u = arg;
+  const int64_t at = task * PIECE, count = cpu_min(PIECE, u->count - at);
+  const float *x = in_at(u, 0, at);
+  double sum[SUMS] = {0}, whole = 0;
+  int64_t i = 0;
+  for (; i + SUMS <= count; i += SUMS)
+    for (int k = 0; k < SUMS; k++) sum[k] += (double)x[i + k] * (double)x[i + k];
+  for (; i < count; i++) sum[0] += (double)x[i] * (double)x[i];
+  for (int k = 0; k < SUMS; k++) whole += sum[k];
+  ((double *)u->launch->workspace)[task] = whole;
+}
+
+CPU_RUN(cpu_squared_norm_run)
+{
+  cpu_backend *b = self;
+  update u = make_update(b, launch);
+  const int64_t pieces = cpu_divide_up(u.count, PIECE);
+  cpu_pool_run(b->pool, pieces, squares_piece, &u);
+  double sum = launch->node->in_count > 1 ? *(const double *)launch->in[1] : 0;
+  for (int64_t i = 0; i < pieces; i++) sum += ((const double *)launch->workspace)[i];
+  *(double *)launch->out[0] = sum;
+  return BRIM_OK;
+}
+
+CPU_RUN(cpu_gradient_scale_run)
+{
+  (void)self;
+  const double scale = launch->step->gradient_scale, max_norm = launch->node->attr.clip.max_norm;
+  double *out = launch->out[0];
+  out[0] = launch->node->in_count > 0 ? scale * sqrt(*(const double *)launch->in[0]) : 0;
+  const double limit = max_norm / (out[0] + 1e-6);
+  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }

@@ -36,10 +36,12 @@ typedef struct cpu_adam {
   float step_size;            /* lr / bias_correction1 */
   float root;                 /* sqrt(bias_correction2) */
   float eps;
+  float factor; /* of the gradient */
 } cpu_adam;
 
 typedef struct cpu_sgd {
   float lr, momentum, weight_decay;
+  float factor; /* of the gradient */
   bool nesterov;
 } cpu_sgd;
 

@@ -66,7 +66,8 @@ static void adam(const cpu_adam *c, const float *p_old, const float *g, const fl
 {
   int64_t i = 0;
   for (; i + LANES <= count; i += LANES) {
-    const vf pi = load(p_old + i), gi = c->l2 != 0 ? load(g + i) + c->l2 * pi : load(g + i);
+    const vf pi = load(p_old + i), scaled = c->factor * load(g + i);
+    const vf gi = c->l2 != 0 ? scaled + c->l2 * pi : scaled;
     const vf mi = c->beta1 * load(m_old + i) + c->one_beta1 * gi;
     const vf vi2 = c->beta2 * load(v_old + i) + c->one_beta2 * (gi * gi);
     store(m + i, mi);
@@ -74,7 +75,7 @@ static void adam(const cpu_adam *c, const float *p_old, const float *g, const fl
     store(p + i, c->decay * pi - c->step_size * mi / (square_root(vi2) / c->root + c->eps));
   }
   for (; i < count; i++) {
-    const float gi = c->l2 != 0 ? g[i] + c->l2 * p_old[i] : g[i];
+    const float scaled = c->factor * g[i], gi = c->l2 != 0 ? scaled + c->l2 * p_old[i] : scaled;
     m[i] = c->beta1 * m_old[i] + c->one_beta1 * gi;
     v[i] = c->beta2 * v_old[i] + c->one_beta2 * (gi * gi);
     p[i] = c->decay * p_old[i] - c->step_size * m[i] / (sqrtf(v[i]) / c->root + c->eps);
@@ -86,13 +87,13 @@ static void sgd(const cpu_sgd *c, const float *p_old, const float *g, const floa
 {
   int64_t i = 0;
   for (; i + LANES <= count; i += LANES) {
-    const vf pi = load(p_old + i), d = load(g + i) + c->weight_decay * pi;
+    const vf pi = load(p_old + i), d = c->factor * load(g + i) + c->weight_decay * pi;
     const vf velocity = c->momentum * load(vel_old + i) + d;
     store(vel + i, velocity);
     store(p + i, pi - c->lr * (c->nesterov ? d + c->momentum * velocity : velocity));
   }
   for (; i < count; i++) {
-    const float d = g[i] + c->weight_decay * p_old[i];
+    const float d = c->factor * g[i] + c->weight_decay * p_old[i];
     vel[i] = c->momentum * vel_old[i] + d;
     p[i] = p_old[i] - c->lr * (c->nesterov ? d + c->momentum * vel[i] : vel[i]);
   }
