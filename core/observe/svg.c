@@ -88,15 +88,23 @@ static const char *format_tick(char *out, size_t room, double value, double tick
   return out;
 }
 
+/* Number of ticks; the values are low, low + tick, ... high. */
+static int tick_count(const axis *a)
+{
+  return (int)lround((a->high - a->low) / a->tick) + 1;
+}
+
 static void draw_axes(brim_text *out, const brim_chart *chart, const axis *x, const axis *y)
 {
   char text[32];
-  for (double v = y->low; v < y->high + y->tick / 2; v += y->tick) {
+  for (int i = 0; i < tick_count(y); i++) {
+    const double v = y->low + i * y->tick;
     brim_text_printf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x->from,
                      place(y, v), x->to, place(y, v));
     add_label(out, x->from - 8, place(y, v) + 4, " text-anchor=\"end\"", format_tick(text, sizeof text, v, y->tick));
   }
-  for (double v = x->low; v < x->high + x->tick / 2; v += x->tick) {
+  for (int i = 0; i < tick_count(x); i++) {
+    const double v = x->low + i * x->tick;
     brim_text_printf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", place(x, v),
                      y->from, place(x, v), y->from + 5);
     add_label(out, place(x, v), y->from + 20, " text-anchor=\"middle\"", format_tick(text, sizeof text, v, x->tick));
