@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
+#include "config/later.h"
 #include "train/run.h"
 #include "train/rundir.h"
 
@@ -30,6 +31,19 @@ static brim_status check_options(const train_options *o, const char *const *oper
   return BRIM_OK;
 }
 
+/* Keys of GPUs and of going on after out-of-memory may be written for other builds; one line says that they are. */
+static void tell_unused(const brim_config *config)
+{
+  brim_text names = {0};
+  const size_t count = brim_later_unused(config->root, &names);
+  if (count > 0)
+    brim_log(BRIM_LOG_INFO,
+             "%s change%s nothing in this build: it has no GPU backend, and a plan that does not fit is refused before "
+             "it starts",
+             brim_text_str(&names), count == 1 ? "s" : "");
+  brim_text_release(&names);
+}
+
 /* `operand` and `number` have room for one more in front. */
 static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file, const char **operand,
                               int *number, size_t count)
@@ -46,6 +60,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
     count++;
   }
   BRIM_TRY(brim_cli_config(cli, file, operand, number, count, &config));
+  tell_unused(config);
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
   const brim_status status = brim_run(&options);
   brim_config_free(config);

@@ -27,4 +27,7 @@ extern const brim_later_value brim_later_values[]; /* ends with path == NULL */
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem);
 /* Is it a value that this build does not have, of a key that it has? */
 bool brim_later_is_value(const char *path, const brim_yaml *node);
+/* Adds the keys of a resolved configuration that every value is neutral for, joined by ", ": they were written, and
+ * mean nothing here. Returns how many. */
+size_t brim_later_unused(const brim_yaml *root, brim_text *names);
 #endif
