@@ -40,12 +40,15 @@ void brim_output(brim_graph *g, brim_tensor *logits)
 }
 
 /* Metrics: sum of losses, right answers; in evaluation also the confusion matrix. */
-static brim_status add_loss(brim_graph *g, const char *loss_op)
+static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : g->classes * g->classes)}};
   const brim_attr attr = {.metrics = {!g->training}};
-  brim_tensor *const in[] = {g->output, g->label};
-  brim_node *loss = brim_graph_node(g, loss_op, "loss", in, 2, NULL);
+  const brim_shape weight_shape = {1, {g->classes}};
+  if (o->class_weights)
+    g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
+  brim_tensor *const in[] = {g->output, g->label, g->class_weight};
+  brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
   g->loss = loss->out[0];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
@@ -67,7 +70,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (status != BRIM_OK) return status;
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
-  BRIM_TRY(add_loss(g, o->loss_op));
+  BRIM_TRY(add_loss(g, o));
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     return brim_autodiff_run(g, g->loss, NULL);
@@ -93,9 +96,9 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
 static void add_gradient_scale(brim_graph *g, const brim_update_options *options)
 {
   const brim_shape one = {1, {1}}, two = {1, {2}};
-  const brim_attr attr = {.clip = {options->clip ? options->max_norm : 0}};
+  const brim_attr attr = {.clip = {options->max_norm}};
   brim_tensor *sum = NULL;
-  for (size_t i = 0; options->clip && i < g->parameter_count; i++) {
+  for (size_t i = 0; options->max_norm > 0 && i < g->parameter_count; i++) {
     brim_tensor *const in[] = {g->parameter[i].gradient, sum};
     sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
     brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, i ? 2 : 1, &sum, 1, NULL);
@@ -125,7 +128,7 @@ brim_status brim_graph_build_update(const brim_graph *like, const brim_update_op
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
   for (size_t i = 0; i < like->parameter_count; i++)
     brim_graph_parameter(g, like->parameter[i].value->name, &like->parameter[i].value->shape, 0);
-  if (options->clip) add_gradient_scale(g, options);
+  if (options->scaled) add_gradient_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
   g->forward_count = g->node_count;

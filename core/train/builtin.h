@@ -24,7 +24,9 @@ typedef struct brim_schedule_ops {
 
 typedef struct brim_loss_ops {
   uint32_t size;
-  const char *op; /* in: output, label; out: one loss a sample */
+  const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
+  /* [init] What the parameters say of the operation, and the weights of the classes (count 0: none). */
+  void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
 } brim_loss_ops;
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd;

@@ -23,7 +23,7 @@ typedef struct brim_train_state {
   uint64_t model_hash;     /* of the graph's parameters: names, shapes */
   char model_id[64], optimizer_id[64], backend_id[64];
   /* running sums since the last record, so that a resumed run writes the same records */
-  double window_loss, window_correct;
+  double window_loss, window_correct, window_weight; /* weight: of the samples in the mean loss */
   int64_t window_samples;
   double gradient_norm; /* of the last step, before it was limited; NAN: not looked at */
 } brim_train_state;

@@ -51,7 +51,7 @@ static const field fields[] = {
     FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
     FIELD(backend_id, TEXT),        FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
-    FIELD(gradient_norm, NUMBER),
+    FIELD(window_weight, NUMBER),   FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

@@ -81,7 +81,7 @@ static void show_progress(run *r)
                                      .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
                                      .step = s->step,
                                      .steps = o->steps,
-                                     .loss = n > 0 ? s->window_loss / n : r->report.train_loss,
+                                     .loss = n > 0 ? s->window_loss / s->window_weight : r->report.train_loss,
                                      .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
                                      .samples_per_second = brim_report_rate(&r->report),
                                      .used_bytes = brim_trainer_device_bytes(r->trainer),
@@ -95,10 +95,10 @@ static brim_status close_window(run *r)
   brim_train_state *s = r->state;
   const double n = (double)s->window_samples;
   if (s->window_samples == 0) return BRIM_OK;
-  r->report.train_loss = s->window_loss / n;
+  r->report.train_loss = s->window_loss / s->window_weight;
   r->report.train_accuracy = s->window_correct / n;
   const double rate = r->window_seconds > 0 ? n / r->window_seconds : 0;
-  s->window_loss = s->window_correct = 0;
+  s->window_loss = s->window_correct = s->window_weight = 0;
   s->window_samples = 0;
   r->window_seconds = 0;
   return record(r, BRIM_PART_TRAIN, r->report.train_loss, r->report.train_accuracy, rate);

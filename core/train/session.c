@@ -48,6 +48,20 @@ static int64_t choose_grain(const brim_session *s)
   return s->data.train.sample.rank >= 2 ? 16 : 1;
 }
 
+/* Weights must be there for every class, and not all 0. */
+static brim_status open_loss(brim_session *s)
+{
+  const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
+  ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
+  const brim_list *w = &s->class_weights;
+  double sum = 0;
+  for (size_t i = 0; i < w->count; i++) sum += w->item[i];
+  if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
+                   "give one number for each class, not all of them 0; [] for none",
+                   w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
+}
+
 static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
@@ -66,6 +80,7 @@ static brim_status open_session(brim_session *s, bool read_data)
       read_data ? brim_data_open_start : brim_data_describe;
   BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
   s->opening = read_data;
+  BRIM_TRY(open_loss(s));
   s->grain = choose_grain(s);
   s->eval_batch = t->eval_batch_size ? t->eval_batch_size : t->batch_size;
   s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
@@ -130,6 +145,8 @@ static brim_plan_request make_request(const brim_session *s)
   return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                        .model_self = s->model,
                                        .loss_op = loss->op,
+                                       .loss = s->loss,
+                                       .class_weights = s->class_weights.count > 0,
                                        .sample = s->data.train.sample,
                                        .classes = s->data.train.classes,
                                        .real = s->backend_ops->real},
@@ -147,7 +164,7 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
                                    .state_count = s->optimizer_ops->state_count,
                                    .attr = s->optimizer_ops->attr,
                                    .params = s->optimizer_params,
-                                   .clip = t->clip_norm > 0,
+                                   .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
                                    .max_norm = t->clip_norm};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);

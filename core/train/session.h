@@ -16,6 +16,8 @@ typedef struct brim_session {
   const brim_optimizer_ops *optimizer_ops;
   const brim_schedule_ops *schedule_ops;
   const void *optimizer_params, *schedule_params;
+  brim_loss_attr loss;
+  brim_list class_weights; /* of the loss; count 0: none */
   int device;
   brim_device_info device_info;
   brim_data data;

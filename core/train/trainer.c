@@ -46,6 +46,22 @@ static void init_state(brim_trainer *t)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
 }
 
+static brim_status write_class_weights(brim_trainer *t)
+{
+  const brim_program *p = &t->plan->program[0];
+  const brim_tensor *w = p->graph->class_weight;
+  if (!w) return BRIM_OK;
+  void *host = brim_xmalloc(w->bytes);
+  for (size_t i = 0; i < t->session->class_weights.count; i++)
+    if (w->dtype == BRIM_DTYPE_F64)
+      ((double *)host)[i] = t->session->class_weights.item[i];
+    else
+      ((float *)host)[i] = (float)t->session->class_weights.item[i];
+  const brim_status status = brim_exec_write(t->exec, p, w, host);
+  free(host);
+  return status;
+}
+
 static brim_status place(brim_trainer *t, const brim_session *s)
 {
   BRIM_TRY(brim_session_check_budget(s, t->plan));
@@ -53,7 +69,7 @@ static brim_status place(brim_trainer *t, const brim_session *s)
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
-  return BRIM_OK;
+  return write_class_weights(t);
 }
 
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
@@ -280,8 +296,21 @@ static brim_status open_loader(brim_trainer *t)
   return brim_loader_open(&options, &t->loader);
 }
 
-static brim_status accumulate(brim_trainer *t, const brim_span *span)
+/* What the samples count for in the mean: each 1, or the weight of its class. */
+static double weight_of(const brim_trainer *t, const int32_t *label, int64_t count)
 {
+  const double *weight = t->session->class_weights.item;
+  double sum = 0;
+  if (t->session->class_weights.count == 0) return (double)count;
+  for (int64_t i = 0; i < count; i++) sum += weight[label[i]];
+  return sum;
+}
+
+/* The labels of a step are known only when its last micro-batch has come, so a weighted mean is divided by the number
+ * of samples first, and put right by the gradients' scale in the update. */
+static brim_status accumulate(brim_trainer *t, const brim_span *span, double *weight)
+{
+  *weight = 0;
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   for (int64_t done = 0; done < span->count;) {
@@ -293,7 +322,9 @@ static brim_status accumulate(brim_trainer *t, const brim_span *span)
     t->step.first_sample = done;
     BRIM_TRY(brim_exec_run(t->exec, program, &t->step));
     done += batch->span.count;
+    *weight += weight_of(t, batch->labels, batch->span.count);
   }
+  t->step.gradient_scale = *weight > 0 ? (double)span->count / *weight : 0;
   return BRIM_OK;
 }
 
@@ -351,11 +382,12 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
                        t->step.lr);
 }
 
-static void commit(brim_trainer *t, const brim_span *span, const double *metrics)
+static void commit(brim_trainer *t, const brim_span *span, const double *metrics, double weight)
 {
   brim_train_state *state = &t->state;
   state->window_loss += metrics[0];
   state->window_correct += metrics[1];
+  state->window_weight += weight;
   state->window_samples += span->count;
   state->samples += span->count;
   state->step++;
@@ -376,15 +408,15 @@ static brim_status read_gradient_norm(brim_trainer *t)
 brim_status brim_trainer_step(brim_trainer *t)
 {
   const brim_span span = brim_order_step(&t->session->order, t->state.step);
-  double metrics[2];
+  double metrics[2], weight = 0;
   if (!t->loader) BRIM_TRY(open_loader(t));
   fill_step(t, t->state.step, span.count);
-  BRIM_TRY(accumulate(t, &span));
+  BRIM_TRY(accumulate(t, &span, &weight));
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
   BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
   BRIM_TRY(read_gradient_norm(t));
-  commit(t, &span, metrics);
+  commit(t, &span, metrics, weight);
   return BRIM_OK;
 }
 
@@ -417,6 +449,18 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
   }
 }
 
+/* What the samples counted for, by the confusion matrix. */
+static double evaluated_weight(const brim_trainer *t, int64_t count)
+{
+  const brim_list *weight = &t->session->class_weights;
+  const double *row = t->metrics + 2;
+  double sum = 0;
+  if (weight->count == 0) return (double)count;
+  for (size_t label = 0; label < weight->count; label++)
+    for (size_t k = 0; k < weight->count; k++) sum += weight->item[label] * *row++;
+  return sum;
+}
+
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_session *s = t->session;
@@ -436,7 +480,8 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   if (status != BRIM_OK) return status;
   const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
   BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes)));
-  *out = (brim_evaluation){stream.count, t->metrics[0] / (double)stream.count, t->metrics[1] / (double)stream.count,
+  *out = (brim_evaluation){stream.count, t->metrics[0] / evaluated_weight(t, stream.count),
+                           t->metrics[1] / (double)stream.count,
                            classes, t->metrics + 2};
   return BRIM_OK;
 }

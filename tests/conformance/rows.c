@@ -126,8 +126,13 @@ static brim_tensor *make_reshape(bench *b)
 static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
 {
   brim_graph *g = b->g;
-  brim_tensor *in[3] = {NULL, logits, bench_labels(b, classes)};
-  brim_tensor *loss = in[0] = first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], 2, NULL));
+  const brim_shape classes_shape = {1, {classes}};
+  brim_tensor *in[4] = {NULL, logits, bench_labels(b, classes)};
+  const brim_attr smoothed = {.loss = {bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10}};
+  const bool weighted = bench_pick(b, 0, 2) == 0;
+  if (weighted) in[3] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &classes_shape, "weight"); /* persistent */
+  brim_tensor *loss = in[0] =
+      first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &smoothed));
   const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1)}};
   g->metrics =
       brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2 + classes * classes}}, "metrics");

@@ -27,6 +27,7 @@ typedef struct training {
   const brim_plugin *schedule; /* NULL: constant */
   const char *schedule_settings;
   double clip_norm; /* 0: off */
+  const char *loss_settings;
 } training;
 
 #define ADAM "{lr: 0.01, weight_decay: 0.1}"
@@ -39,11 +40,17 @@ static const training cases[] = {
     {"polynomial", &brim_optimizer_adam, ADAM, &brim_schedule_polynomial, "{power: 2}"},
     {"clip", &brim_optimizer_sgd, SGD, .clip_norm = 0.2},
     {"clip_adam", &brim_optimizer_adam, ADAM, .clip_norm = 0.2},
+    {"smoothing", &brim_optimizer_adamw, ADAM, .loss_settings = "{label_smoothing: 0.1}"},
+    {"weights", &brim_optimizer_sgd, SGD, .loss_settings = "{class_weights: [0.5, 2, 0.25, 1, 3]}"},
+    {"smoothing_weights_clip", &brim_optimizer_adam, ADAM, .clip_norm = 0.2,
+     .loss_settings = "{label_smoothing: 0.2, class_weights: [0.5, 2, 0.25, 1, 3]}"},
 };
 
 typedef struct trainer {
   const training *how;
-  loaded model, backend, optimizer, schedule;
+  loaded model, backend, optimizer, schedule, loss;
+  brim_loss_attr loss_attr;
+  brim_list class_weights;
   golden fixture;
   brim_plan *plan;
   brim_exec *exec;
@@ -63,6 +70,9 @@ static void load(trainer *t, const training *how)
   assert_true(load_plugin(&t->backend, "backend", "reference", NULL));
   load_core_plugin(&t->optimizer, how->optimizer, how->optimizer_settings);
   load_core_plugin(&t->schedule, how->schedule ? how->schedule : &brim_schedule_constant, how->schedule_settings);
+  load_core_plugin(&t->loss, &brim_loss_cross_entropy, how->loss_settings);
+  const brim_loss_ops *loss = t->loss.plugin->ops;
+  loss->fill(t->loss.self, &t->loss_attr, &t->class_weights);
   const golden_tensor *label = golden_find(&t->fixture, "", "label");
   assert_int_equal(label->shape.dim[0], BATCH);
   for (int n = 0; n < BATCH; n++) t->label[n] = (int32_t)label->value[n];
@@ -75,6 +85,8 @@ static void place(trainer *t)
                                          .model_self = t->model.self,
                                          .classes = CLASSES,
                                          .loss_op = "softmax_cross_entropy",
+                                         .loss = t->loss_attr,
+                                         .class_weights = t->class_weights.count > 0,
                                          .sample = {3, {1, 4, 3}},
                                          .real = BRIM_DTYPE_F64},
                                .backend = t->backend.plugin->ops,
@@ -83,7 +95,7 @@ static void place(trainer *t)
                                           .state_count = optimizer->state_count,
                                           .attr = optimizer->attr,
                                           .params = t->optimizer.self,
-                                          .clip = t->how->clip_norm > 0,
+                                          .scaled = t->how->clip_norm > 0 || t->class_weights.count > 0,
                                           .max_norm = t->how->clip_norm},
                                .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}},
                                .shape_count = 2};
@@ -91,6 +103,7 @@ static void place(trainer *t)
   must(brim_plan_check(t->plan));
   must(brim_exec_open(t->plan, 0, &t->exec));
   const brim_program *p = &t->plan->program[0];
+  if (p->graph->class_weight) must(brim_exec_write(t->exec, p, p->graph->class_weight, t->class_weights.item));
   for (size_t i = 0; i < p->graph->parameter_count; i++) {
     const brim_tensor *value = p->graph->parameter[i].value;
     must(brim_exec_write(t->exec, p, value, golden_find(&t->fixture, "parameter.", value->name)->value));
@@ -105,6 +118,7 @@ static void stop(trainer *t)
   unload_plugin(&t->backend);
   unload_plugin(&t->optimizer);
   unload_plugin(&t->schedule);
+  unload_plugin(&t->loss);
   brim_arena_release(&t->fixture.arena);
 }
 
@@ -122,9 +136,11 @@ static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step 
 /* One step, in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are clipped. */
 static double train_step(trainer *t, int index, double *norm)
 {
+  double weight = 0;
+  for (int n = 0; n < BATCH; n++) weight += t->class_weights.count ? t->class_weights.item[t->label[n]] : 1;
   const brim_optimizer_ops *optimizer = t->optimizer.plugin->ops;
   const brim_schedule_ops *schedule = t->schedule.plugin->ops;
-  brim_step step = {.step = (uint64_t)index, .loss_scale = 1.0 / BATCH, .gradient_scale = 1};
+  brim_step step = {.step = (uint64_t)index, .loss_scale = 1.0 / BATCH, .gradient_scale = BATCH / weight};
   double metrics[2];
   optimizer->fill(t->optimizer.self, schedule->factor(t->schedule.self, index, STEPS), &step);
   must(brim_exec_zero_gradients(t->exec));
@@ -137,7 +153,7 @@ static double train_step(trainer *t, int index, double *norm)
   double norm_and_factor[2] = {0};
   if (t->how->clip_norm > 0) must(brim_exec_read(t->exec, update, update->graph->gradient_scale, norm_and_factor));
   *norm = norm_and_factor[0];
-  return metrics[0] / BATCH;
+  return metrics[0] / weight;
 }
 
 static void check(const training *how)

@@ -37,11 +37,11 @@ def adamw_but(model, *without):
     return torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-8)
 
 
-def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0):
+def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0, **loss_options):
     model.load_state_dict(start)
     optimizer = optimizer(model)
     schedule = schedule and schedule(optimizer)
-    criterion = nn.CrossEntropyLoss()
+    criterion = nn.CrossEntropyLoss(**loss_options)
     losses, norms = [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -84,6 +84,10 @@ def main():
         case("polynomial", adam, schedule=lambda o: lr.PolynomialLR(o, total_iters=STEPS, power=2.0))
         case("clip", sgd, clip=0.2)
         case("clip_adam", adam, clip=0.2)
+        case("smoothing", adamw, label_smoothing=0.1)
+        weight = torch.tensor([0.5, 2.0, 0.25, 1.0, 3.0])
+        case("weights", sgd, weight=weight)
+        case("smoothing_weights_clip", adam, clip=0.2, label_smoothing=0.2, weight=weight)
 
 
 if __name__ == "__main__":

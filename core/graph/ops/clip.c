@@ -8,6 +8,10 @@ static void cost_squared_norm(const brim_node *n, brim_cost *out)
   out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-BRIM_OP(squared_norm) = {
-    .name = "squared_norm", .in_count = 2, .out_count = 1, .inplace = BRIM_OP_INPLACE(1), .cost = cost_squared_norm};
-BRIM_OP(gradient_scale) = {.name = "gradient_scale", .in_count = 1, .out_count = 1};
+BRIM_OP(squared_norm) = {.name = "squared_norm",
+                         .in_count = 2,
+                         .optional = 1,
+                         .out_count = 1,
+                         .inplace = BRIM_OP_INPLACE(1),
+                         .cost = cost_squared_norm};
+BRIM_OP(gradient_scale) = {.name = "gradient_scale", .in_count = 1, .optional = 1, .out_count = 1};

@@ -13,6 +13,6 @@ static void cost_sgd(const brim_node *n, brim_cost *out)
   out->flops = 6 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-BRIM_OP(adamw) = {.name = "adamw", .in_count = 4, .out_count = 3, .cost = cost_adam};
-BRIM_OP(adam) = {.name = "adam", .in_count = 4, .out_count = 3, .cost = cost_adam};
-BRIM_OP(sgd) = {.name = "sgd", .in_count = 3, .out_count = 2, .cost = cost_sgd};
+BRIM_OP(adamw) = {.name = "adamw", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
+BRIM_OP(adam) = {.name = "adam", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
+BRIM_OP(sgd) = {.name = "sgd", .in_count = 4, .optional = 1, .out_count = 2, .cost = cost_sgd};

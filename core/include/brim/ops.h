@@ -60,8 +60,13 @@ typedef struct brim_metrics_attr {
  * relu                 in: x          out: y                   relu_grad  in: y, dy   out: dx
  * reshape              in: x          out: y, the same values in row-major logical order
  * add                  in: a, b       out: a + b
- * softmax_cross_entropy       in: logits [N,K], label i32 [N]  out: loss [N], one per sample
- * softmax_cross_entropy_grad  in: logits, label                out: dlogits, times step.loss_scale */
+ * softmax_cross_entropy       in: logits [N,K], label i32 [N], [weight [K]]  out: loss [N], one per sample
+ * softmax_cross_entropy_grad  in: logits, label, [weight]                    out: dlogits, times step.loss_scale
+ * With attributes (torch.nn.CrossEntropyLoss before its mean; weight 1 if there is none):
+ *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k] */
+typedef struct brim_loss_attr {
+  double smoothing; /* [0, 1) */
+} brim_loss_attr;
 
 typedef union brim_attr {
   brim_conv2d_attr conv2d;
@@ -69,6 +74,7 @@ typedef union brim_attr {
   brim_dropout_attr dropout;
   brim_update_attr update;
   brim_clip_attr clip;
+  brim_loss_attr loss;
   brim_metrics_attr metrics;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;
