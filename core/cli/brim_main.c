@@ -14,20 +14,50 @@
 
 const brim_command brim_commands[] = {
     {"train", "train a model", brim_command_train,
-     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN]\n"
+     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
      "\n"
      "  brim train                                     the default configuration\n"
      "  brim train model=mlp training.epochs=2         another model, two epochs\n"
      "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
      "  brim train --resume runs/a                     go on with a run that was stopped\n"
      "  brim train --from runs/a seed=2                the same configuration again, changed\n"
+     "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
+     "\n"
+     "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
+     "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
+     "the sweep goes on; with --fail-fast it ends there.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
+    {"eval", "evaluate a run's checkpoint", brim_command_eval,
+     "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
+     "\n"
+     "  brim eval runs/a                               the best checkpoint, or else the last, on the test data\n"
+     "  brim eval runs/a --split validation            on the data that was kept for validation\n"
+     "  brim eval runs/a --checkpoint step-00000050    one of the run's checkpoints; a path will do too\n"
+     "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
+     "\n"
+     "Prints loss and accuracy, samples, precision, recall and F1 of each class, and the confusion matrix. Takes the\n"
+     "memory of evaluation alone, and writes nothing.\n"},
+    {"predict", "class and probability of samples in files", brim_command_predict,
+     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--json]\n"
+     "\n"
+     "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
+     "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
+     "  brim predict runs/a a.idx --json               as JSON\n"
+     "\n"
+     "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
+     "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [--json]\n"
      "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, and what other micro-batches would take.\n"},
+    {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
+     "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
+     "\n"
+     "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
+     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
+     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too\n"},
     {"config", "show the configuration that a run would have", brim_command_config,
      "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
      "\n"
@@ -40,6 +70,17 @@ const brim_command brim_commands[] = {
      "  brim plugins                 all\n"
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"devices", "list what there is to compute on", brim_command_devices,
+     "usage: brim devices [--json]\n"
+     "\n"
+     "  brim devices           each backend's devices, with memory free and in all, and threads\n"
+     "  brim devices --json    the same in bytes, for programs\n"
+     "\n"
+     "A backend that cannot be used here is a line with the reason.\n"},
+    {"complete", "list what a command line can go on with; for shells", brim_command_complete,
+     "usage: brim complete -- LINE\n"
+     "\n"
+     "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n"},
     {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
     {NULL, NULL, NULL, NULL},
 };
@@ -65,8 +106,32 @@ static void print_help(FILE *out)
         out);
 }
 
+static brim_text *listing; /* set while a command runs only for the sake of its options' names */
+
+static brim_status list_options(const brim_option *option, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (option[i].kind != BRIM_OPTION_HIDDEN)
+      brim_text_printf(listing, "%s%s\n", option[i].name, option[i].kind == BRIM_OPTION_STRING ? "=" : "");
+  return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
+}
+
+void brim_cli_list_options(const brim_command *command, brim_text *out)
+{
+  brim_cli cli = {0};
+  char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
+  int argc = 1;
+  listing = out;
+  if (command)
+    command->run(&cli, argc, argv);
+  else
+    brim_cli_take_globals(&cli, &argc, argv);
+  listing = NULL;
+}
+
 int brim_cli_fail(brim_status status)
 {
+  if (listing) return brim_status_exit(status);
   if (status == BRIM_EINTERRUPTED)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   else
@@ -80,6 +145,7 @@ static brim_status unknown_option(const char *word, const brim_option *option, s
   int distance = 4;
   brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
   for (size_t i = 0; i < count; i++) {
+    if (option[i].kind == BRIM_OPTION_HIDDEN) continue;
     const int d = brim_edit_distance(word, option[i].name);
     if (d < distance) {
       distance = d;
@@ -93,7 +159,7 @@ static brim_status unknown_option(const char *word, const brim_option *option, s
 static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
 {
   const char *equals = strchr(argv[*i], '=');
-  if (o->kind == BRIM_OPTION_FLAG) {
+  if (o->kind != BRIM_OPTION_STRING) {
     if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
     *(bool *)o->value = true;
     return BRIM_OK;
@@ -116,6 +182,7 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, siz
 {
   bool only_operands = false;
   *operand_count = 0;
+  if (listing) return list_options(option, option_count);
   for (int i = 1; i < argc; i++) {
     if (!only_operands && strcmp(argv[i], "--") == 0) {
       only_operands = true;
@@ -163,8 +230,7 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-/* Global options stand before the command or among its words; they are taken out of argv. */
-static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
+brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
 {
   const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
   bool verbose = false, quiet = false;
@@ -175,6 +241,7 @@ static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
                                 {"--quiet", BRIM_OPTION_FLAG, &quiet}};
   const size_t room = sizeof cli->plugin_path / sizeof cli->plugin_path[0];
   int kept = 1;
+  if (listing) return list_options(option, sizeof option / sizeof option[0]);
   for (int i = 1; i < *argc; i++) {
     const brim_option *o = NULL;
     if (strcmp(argv[i], "--") == 0) {
@@ -197,6 +264,7 @@ static brim_status take_global_options(brim_cli *cli, int *argc, char **argv)
   if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
   if (quiet) brim_log_set_level(BRIM_LOG_WARN);
   cli->quiet = quiet;
+  cli->verbose = verbose;
   return BRIM_OK;
 }
 
@@ -255,7 +323,7 @@ int brim_main(int argc, char **argv)
   brim_cli cli = {.start = brim_now()};
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
-  const brim_status status = take_global_options(&cli, &argc, argv);
+  const brim_status status = brim_cli_take_globals(&cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
     print_help(stderr);

@@ -15,6 +15,7 @@ typedef struct brim_cli {
   const char *config_name; /* --config-name; NULL: "config" */
   brim_registry *registry; /* opened before the command runs */
   bool quiet;              /* --quiet: no progress, no information */
+  bool verbose;            /* --verbose: more of both */
   double start;            /* brim_now() when the program began */
 } brim_cli;
 
@@ -27,14 +28,23 @@ typedef struct brim_command {
 extern const brim_command brim_commands[]; /* ends with name == NULL */
 
 int brim_command_train(brim_cli *cli, int argc, char **argv);
+int brim_command_eval(brim_cli *cli, int argc, char **argv);
+int brim_command_predict(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
+int brim_command_compare(brim_cli *cli, int argc, char **argv);
+int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
+int brim_command_devices(brim_cli *cli, int argc, char **argv);
 int brim_command_version(brim_cli *cli, int argc, char **argv);
 
 /* Words of a command that are options, taken from a table; what is left are its operands (overrides).
  * `--name value` and `--name=value` are both understood; after `--` everything is an operand. */
-enum brim_option_kind { BRIM_OPTION_FLAG, BRIM_OPTION_STRING };
+enum brim_option_kind {
+  BRIM_OPTION_FLAG,
+  BRIM_OPTION_STRING,
+  BRIM_OPTION_HIDDEN /* a flag that people do not type */
+};
 typedef struct brim_option {
   const char *name; /* "--json" */
   enum brim_option_kind kind;
@@ -48,6 +58,11 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, siz
  * path, or NULL. */
 brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
                             size_t count, brim_config **out);
+/* Takes the global options out of argv, wherever they stand, into `cli`. */
+brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv);
+/* Lists options, a line each, those that take a value with '=' behind: of a command, or the global ones (NULL). They
+ * are what the command itself gives to brim_cli_parse, which must therefore be the first thing that it does. */
+void brim_cli_list_options(const brim_command *command, brim_text *out);
 /* Prints the thread's error and returns the exit status for the code. */
 int brim_cli_fail(brim_status status);
 

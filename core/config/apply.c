@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/alias.h"
+
 typedef struct target {
   brim_composition *c;
   const brim_schema *schema;
@@ -203,6 +205,14 @@ static void apply_section(const target *t, const char *path, const brim_yaml *va
     apply_value(t, brim_arena_printf(t->c->arena, "%s.%s", path, value->key[i]), value->item[i]);
 }
 
+static void apply_old_name(const target *t, const brim_alias *alias, const brim_yaml *value)
+{
+  brim_yaml *now = NULL;
+  if (!brim_alias_value(alias, value, &t->c->problems, &now)) return;
+  brim_alias_note(alias, value, now, &t->c->notes);
+  if (now) apply_value(t, alias->now, now);
+}
+
 static void apply_value(const target *t, const char *path, const brim_yaml *value)
 {
   const brim_override *o = t->override;
@@ -213,9 +223,14 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
                     path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
     return;
   }
+  const brim_alias *alias = o->mode == BRIM_OVERRIDE_ADD ? NULL : brim_alias_find(path);
+  if (alias) {
+    apply_old_name(t, alias, value);
+    return;
+  }
   if (set_item(t, path, value)) return;
   const bool section = brim_schema_is_section(t->schema, path);
-  const bool declared = brim_schema_find(t->schema, path) != NULL;
+  const bool declared = brim_schema_find(t->schema, path) || brim_alias_find(path);
   const bool there = declared || section || find(t->c, path);
   if (there && o->mode == BRIM_OVERRIDE_ADD && !section) {
     brim_problem_at(problems, &o->origin, "'%s' exists already: to change it, write %s", path, o->origin.text + 1);
@@ -253,7 +268,11 @@ static void apply_removal(const target *t)
 
 void brim_override_apply(brim_composition *c, const brim_schema *schema, const brim_override *override)
 {
-  const target t = {c, schema, override};
+  brim_override now = *override;
+  const brim_alias *alias = override->mode == BRIM_OVERRIDE_REMOVE ? brim_alias_find(override->key) : NULL;
+  if (alias) now.key = alias->now;
+  if (alias && now.value && !brim_alias_value(alias, override->value, &c->problems, &now.value)) return;
+  const target t = {c, schema, &now};
   if (brim_group_is_broken(c, override->key)) return;
   if (override->mode == BRIM_OVERRIDE_REMOVE)
     apply_removal(&t);

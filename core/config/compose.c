@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "config/alias.h"
+
 #define WALKS_MAX 16
 
 static void merge_file(brim_composition *c, brim_yaml *node, const char *path, const char *group, brim_yaml *into);
@@ -119,6 +121,14 @@ static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *fro
   }
 }
 
+/* The same for keys of the root, with old names replaced. */
+static void merge_root(brim_composition *c, const brim_yaml *from)
+{
+  brim_yaml *now = brim_yaml_clone(c->arena, from);
+  brim_alias_rewrite(c->arena, now, &c->problems, &c->notes);
+  merge_map(c, c->root, now, "", true);
+}
+
 /* ---- options ---- */
 
 /* Keys of an old option go; what the core reads itself, and what the user added, stays. */
@@ -183,7 +193,7 @@ static bool place_content(brim_composition *c, const brim_chosen *chosen, bool l
   if (node && last && brim_compose_group_kind(group)) keep_core_keys(node, group);
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
   brim_yaml_set(c->arena, wrapped, group, content);
-  merge_map(c, c->root, wrapped, "", true);
+  merge_root(c, wrapped);
   return true;
 }
 
@@ -251,8 +261,10 @@ static void merge_body(brim_composition *c, const brim_yaml *node, const char *g
 {
   brim_yaml *body = brim_yaml_clone(c->arena, node);
   brim_yaml_remove(body, "defaults");
-  const bool at_root = !group || strcmp(group, "experiment") == 0;
-  merge_map(c, into, body, at_root ? "" : group, at_root);
+  if (!group || strcmp(group, "experiment") == 0)
+    merge_root(c, body);
+  else
+    merge_map(c, into, body, group, false);
 }
 
 static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_yaml *entry, const char *group,
@@ -373,7 +385,7 @@ static const char *root_path(brim_composition *c)
 
 void brim_compose(brim_composition *c)
 {
-  const brim_problems before = c->problems;
+  const brim_problems before = c->problems, notes = c->notes;
   const char *path = root_path(c);
   brim_yaml *node = path ? brim_compose_source(c, path) : NULL;
   c->broken = !node;
@@ -384,6 +396,7 @@ void brim_compose(brim_composition *c)
   bool changed = true;
   for (int i = 0; changed && i < WALKS_MAX; i++) {
     c->problems = before; /* what is wrong with options that another choice replaces does not matter */
+    c->notes = notes;
     changed = walk(c, node, path);
   }
   if (changed)

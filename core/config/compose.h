@@ -36,6 +36,7 @@ typedef struct brim_composition {
   const brim_config_request *request;
   const brim_registry *registry;
   brim_problems problems;
+  brim_problems notes; /* told when the configuration is made, one line each */
   brim_yaml *root;
   bool broken;                        /* the root file could not be read */
   bool group_broken[BRIM_GROUPS_MAX]; /* for each of brim_config_groups: its plugin is not known */

@@ -214,6 +214,40 @@ static brim_yaml *make_parents(const loading *l, const char *path)
   return node;
 }
 
+/* "   (what the key is; here only none)" */
+static void not_available(loading *l, const brim_schema_row *row, const brim_yaml *node)
+{
+  const char *only = row->later ? row->later->neutral ? row->later->neutral : row->later->param.def : NULL;
+  brim_text where = {0}, neutral = {0};
+  brim_yaml_print_origin(&node->origin, &where);
+  for (const char *s = only; s && *s; s++) brim_text_add_n(&neutral, *s == '|' ? " or " : s, *s == '|' ? 4 : 1);
+  if (only)
+    brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
+                 row->path, brim_text_str(&where), row->row->help, neutral.length ? neutral.s : "''");
+  else
+    brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s=%s' is not available in this build\n  %s   (%s)", row->path,
+                 node->scalar, brim_text_str(&where), row->row->help);
+  brim_text_release(&where);
+  brim_text_release(&neutral);
+}
+
+/* Parses the value into its field, if it has one. False if it is wrong; then a problem was added. */
+static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
+{
+  brim_text problem = {0};
+  brim_status status = BRIM_ENOTSUP;
+  if (row->later)
+    status = brim_later_check(row->later, node, l->c.arena, &problem);
+  else if (!brim_later_is_value(row->path, node))
+    status = brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem);
+  if (status == BRIM_ENOTSUP)
+    not_available(l, row, node);
+  else if (status != BRIM_OK)
+    value_problem(l, row, node, brim_text_str(&problem));
+  brim_text_release(&problem);
+  return status == BRIM_OK;
+}
+
 static void fill_row(loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = node_of(l, row);
@@ -224,14 +258,10 @@ static void fill_row(loading *l, const brim_schema_row *row)
     return;
   }
   if (refuse_interpolation(l, row->path, node)) return;
-  brim_text problem = {0};
-  if (brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem) != BRIM_OK) {
-    value_problem(l, row, node, brim_text_str(&problem));
-  } else {
-    const char *dot = strrchr(row->path, '.');
-    brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, brim_yaml_clone(l->c.arena, node));
-  }
-  brim_text_release(&problem);
+  if (row->later && !brim_yaml_get_path(l->c.root, row->path)) return; /* nobody wrote it */
+  if (!take_value(l, row, node)) return;
+  const char *dot = strrchr(row->path, '.');
+  brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, brim_yaml_clone(l->c.arena, node));
 }
 
 /* Keys that the user added go with the resolved configuration. */
@@ -269,6 +299,11 @@ static void fill(loading *l)
 
 /* ---- the whole ---- */
 
+static void tell_notes(const brim_problems *notes)
+{
+  for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
+}
+
 static void load(loading *l, const brim_config_request *request)
 {
   read_overrides(l, request);
@@ -287,8 +322,9 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   *out = NULL;
   loading l = {.config = brim_xcalloc(1, sizeof(brim_config))};
   l.c = (brim_composition){.arena = &l.config->arena, .request = request, .registry = registry};
-  l.c.problems.arena = &l.config->arena;
+  l.c.problems.arena = l.c.notes.arena = &l.config->arena;
   load(&l, request);
+  tell_notes(&l.c.notes);
   const brim_status status = brim_problems_status(&l.c.problems);
   if (status == BRIM_OK)
     *out = l.config;

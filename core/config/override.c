@@ -24,8 +24,7 @@ static bool is_key(const char *key)
   }
 }
 
-/* A comma that is in no bracket and no quotes; a quote inside a word is an apostrophe. */
-static bool has_top_level_comma(const char *s)
+size_t brim_override_item_length(const char *s)
 {
   int depth = 0;
   char quote = '\0';
@@ -43,13 +42,13 @@ static bool has_top_level_comma(const char *s)
     } else if (strchr("]})", *p)) {
       if (depth) depth--;
     } else if (*p == ',' && depth == 0) {
-      return true;
+      return (size_t)(p - s);
     }
   }
-  return false;
+  return strlen(s);
 }
 
-static bool is_sweep_function(const char *s)
+bool brim_override_is_sweep_function(const char *s)
 {
   return (brim_starts_with(s, "range(") || brim_starts_with(s, "glob(")) && brim_ends_with(s, ")");
 }
@@ -74,12 +73,12 @@ static bool parse_value(brim_arena *arena, const char *word, const char *text, b
   while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\t')) length--;
   const char *value = brim_arena_string_n(arena, text, length);
   const size_t key_length = strcspn(word, "=");
-  if (has_top_level_comma(value)) {
+  if (value[brim_override_item_length(value)]) {
     brim_problem(problems, BRIM_ECONFIG, "'%s' is a sweep: add -m, or write %.*s=[%s] for a list", word,
                  (int)key_length, word, value);
     return false;
   }
-  if (is_sweep_function(value)) {
+  if (brim_override_is_sweep_function(value)) {
     brim_problem(problems, BRIM_ECONFIG, "'%s' is a sweep: add -m, or write %.*s='%s' for a string", word,
                  (int)key_length, word, value);
     return false;

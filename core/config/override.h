@@ -22,4 +22,9 @@ typedef struct brim_override {
 /* Takes a word apart. False, with a problem added, if it cannot. Strings live in `arena`. */
 bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems,
                          brim_override *out);
+/* Bytes before the first comma that is in no bracket and no quotes (a quote inside a word is an apostrophe), or of all
+ * of it: what a sweep goes over. */
+size_t brim_override_item_length(const char *value);
+/* Is it range(...) or glob(...)? */
+bool brim_override_is_sweep_function(const char *value);
 #endif

@@ -30,6 +30,23 @@ static bool is_group(const char *name)
   return false;
 }
 
+const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path)
+{
+  for (size_t i = 0; i < schema->count; i++)
+    if (strcmp(schema->row[i].path, path) == 0) return &schema->row[i];
+  return NULL;
+}
+
+/* Those that no plugin and no section has. */
+static void add_later(brim_schema *schema, brim_arena *arena)
+{
+  for (const brim_later_key *k = brim_later_keys; k->section; k++) {
+    const char *path = k->section[0] ? brim_arena_printf(arena, "%s.%s", k->section, k->param.key) : k->param.key;
+    if (!brim_schema_find(schema, path))
+      add_row(schema, arena, k->section, (brim_schema_row){.row = &k->param, .group = -1, .later = k});
+  }
+}
+
 void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin *const *plugin)
 {
   const brim_section *s;
@@ -44,13 +61,7 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin
   }
   for (s = brim_settings_sections; s->path; s++)
     if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
-}
-
-const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path)
-{
-  for (size_t i = 0; i < schema->count; i++)
-    if (strcmp(schema->row[i].path, path) == 0) return &schema->row[i];
-  return NULL;
+  add_later(schema, arena);
 }
 
 bool brim_schema_is_section(const brim_schema *schema, const char *path)

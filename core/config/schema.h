@@ -3,6 +3,7 @@
 #ifndef BRIM_CONFIG_SCHEMA_H
 #define BRIM_CONFIG_SCHEMA_H
 #include "config/config.h"
+#include "config/later.h"
 
 #define BRIM_GROUPS_MAX 8
 
@@ -12,6 +13,7 @@ typedef struct brim_schema_row {
   const brim_plugin *plugin;   /* whose; NULL: the core's */
   int group;                   /* index in brim_config_groups of a plugin's row; else -1 */
   const brim_section *section; /* of a row of the core's; else NULL */
+  const brim_later_key *later; /* declared, not available in this build: it has no field; else NULL */
 } brim_schema_row;
 
 typedef struct brim_schema {

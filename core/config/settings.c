@@ -27,6 +27,7 @@ static const brim_param training_table[] = {
     BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
     BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
     BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
+    BRIM_PARAM(F64, T, clip_norm, "0", "[0,inf)", "most norm of all gradients together; longer ones are scaled; 0: off"),
     BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
     BRIM_PARAMS_END,
 };

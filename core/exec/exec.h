@@ -33,7 +33,7 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, co
  * (NULL: none) — for a step whose loss is not. Slow; allocates. */
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
                                      const brim_node **out);
-/* Copies a persistent tensor, plain layout. */
+/* Copies a persistent tensor, or after a program the one that its graph keeps; plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
 #endif

@@ -40,12 +40,15 @@ void brim_output(brim_graph *g, brim_tensor *logits)
 }
 
 /* Metrics: sum of losses, right answers; in evaluation also the confusion matrix. */
-static brim_status add_loss(brim_graph *g, const char *loss_op)
+static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : g->classes * g->classes)}};
   const brim_attr attr = {.metrics = {!g->training}};
-  brim_tensor *const in[] = {g->output, g->label};
-  brim_node *loss = brim_graph_node(g, loss_op, "loss", in, 2, NULL);
+  const brim_shape weight_shape = {1, {g->classes}};
+  if (o->class_weights)
+    g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
+  brim_tensor *const in[] = {g->output, g->label, g->class_weight};
+  brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
   g->loss = loss->out[0];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
@@ -66,7 +69,8 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK) return status;
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
-  BRIM_TRY(add_loss(g, o->loss_op));
+  if (o->keep_output) g->kept = g->output;
+  BRIM_TRY(add_loss(g, o));
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     return brim_autodiff_run(g, g->loss, NULL);
@@ -88,19 +92,45 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
   return BRIM_OK;
 }
 
-brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out)
+/* The nodes before the updates: the norm of all gradients, and their factor. */
+static void add_gradient_scale(brim_graph *g, const brim_update_options *options)
+{
+  const brim_shape one = {1, {1}}, two = {1, {2}};
+  const brim_attr attr = {.clip = {options->max_norm}};
+  brim_tensor *sum = NULL;
+  for (size_t i = 0; options->max_norm > 0 && i < g->parameter_count; i++) {
+    brim_tensor *const in[] = {g->parameter[i].gradient, sum};
+    sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
+    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, i ? 2 : 1, &sum, 1, NULL);
+  }
+  g->gradient_scale = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &two, "gradient_scale");
+  brim_graph_node_into(g, "gradient_scale", "gradient_scale", &sum, sum ? 1 : 0, &g->gradient_scale, 1, &attr);
+}
+
+static void add_update(brim_graph *g, const brim_update_options *options, const brim_parameter *p)
+{
+  brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {p->value, p->gradient}, *out[BRIM_NODE_OUTPUTS_MAX] = {p->value};
+  brim_attr attr = {0};
+  uint32_t inputs = 2, outputs = 1;
+  if (options->attr) options->attr(options->params, p->value, &attr.update);
+  while (outputs <= options->state_count) {
+    brim_tensor *state = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &p->value->shape,
+                                           brim_arena_printf(&g->arena, "%s.%u", p->value->name, outputs - 1));
+    in[inputs++] = out[outputs++] = state;
+  }
+  attr.update.scaled = g->gradient_scale != NULL;
+  if (g->gradient_scale) in[inputs++] = g->gradient_scale;
+  brim_graph_node_into(g, options->op, p->value->name, in, inputs, out, outputs, &attr);
+}
+
+brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
-  for (size_t i = 0; i < like->parameter_count; i++) {
-    const brim_tensor *from = like->parameter[i].value;
-    brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(g, from->name, &from->shape, 0)};
-    in[1] = g->parameter[i].gradient;
-    brim_tensor *to[BRIM_NODE_OUTPUTS_MAX] = {in[0]};
-    for (uint32_t s = 0; s < state_count; s++)
-      in[2 + s] = to[1 + s] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &from->shape,
-                                                brim_arena_printf(&g->arena, "%s.%u", from->name, s));
-    brim_graph_node_into(g, op, from->name, in, 2 + state_count, to, 1 + state_count, NULL);
-  }
+  for (size_t i = 0; i < like->parameter_count; i++)
+    brim_graph_parameter(g, like->parameter[i].value->name, &like->parameter[i].value->shape, 0);
+  if (options->scaled) add_gradient_scale(g, options);
+  g->first_update = g->node_count;
+  for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
   g->forward_count = g->node_count;
   *out = g;
   return BRIM_OK;

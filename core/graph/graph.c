@@ -149,7 +149,8 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
   for (uint32_t i = 0; i < in_count; i++)
     if (!brim_graph_accepts(g, op, name, in[i])) return NULL;
   const brim_op *descriptor = brim_op_find(op);
-  assert(descriptor && descriptor->infer && descriptor->in_count == in_count);
+  assert(descriptor && descriptor->infer);
+  assert(in_count <= descriptor->in_count && in_count + descriptor->optional >= descriptor->in_count);
   brim_node *n = append(g, op, name, in, in_count, attr);
   n->out_count = descriptor->out_count;
   if (descriptor->infer(g, n) != BRIM_OK) return NULL;

@@ -30,9 +30,13 @@ struct brim_graph {
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
+  size_t first_update;                         /* of an update: the node of the first parameter */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
+  brim_tensor *class_weight; /* [classes], persistent, written once; NULL: none */
+  brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
+  const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
   brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
@@ -43,17 +47,30 @@ typedef struct brim_graph_options {
   const brim_model_ops *model;
   const void *model_self;
   const char *loss_op; /* "softmax_cross_entropy" */
+  brim_loss_attr loss;
+  bool class_weights; /* the loss has weights [classes] for an input */
   brim_shape sample;   /* without N */
   int64_t classes, batch;
   uint32_t real;
-  bool training; /* with dropout, gradients */
+  bool training;    /* with dropout, gradients */
+  bool keep_output; /* the output is read after the program */
 } brim_graph_options;
 
 /* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the
  * author's file and line. *out is set only on success. */
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
-/* The optimizer's pass over the parameters of `like`: one node a parameter, `op` with `state_count` states. */
-brim_status brim_graph_build_update(const brim_graph *like, const char *op, uint32_t state_count, brim_graph **out);
+/* The optimizer's pass over the parameters. */
+typedef struct brim_update_options {
+  const char *op;       /* "adamw": of one parameter */
+  uint32_t state_count; /* its states, each shaped as the parameter */
+  /* What differs from parameter to parameter; NULL: nothing. */
+  void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
+  const void *params;
+  bool scaled;     /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
+  double max_norm; /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
+} brim_update_options;
+/* One node a parameter of `like`; before them the nodes that find the gradients' scale, if they need one. */
+brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 void brim_graph_free(brim_graph *g);
 
 /* An empty graph, for tests and for what is not a model. */

@@ -12,7 +12,7 @@
 
 static bool is_persistent(const brim_graph *g, const brim_tensor *t)
 {
-  return t == g->metrics || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_GRADIENT ||
+  return t == g->metrics || t == g->class_weight || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_GRADIENT ||
          t->role == BRIM_ROLE_OPTIMIZER;
 }
 
@@ -23,13 +23,14 @@ static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, u
   return (int32_t)p->buffer_count++;
 }
 
-/* Last node that reads each tensor. */
+/* Last node that reads each tensor; one behind the last node for a tensor that is read after the program. */
 static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 {
   int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
   for (size_t i = 0; i < g->tensor_count; i++) last[i] = g->tensor[i]->producer < 0 ? 0 : g->tensor[i]->producer;
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) last[g->node[i]->in[k]->id] = (int32_t)i;
+  if (g->kept) last[g->kept->id] = (int32_t)g->node_count;
   return last;
 }
 
@@ -39,7 +40,7 @@ static const brim_tensor *shared_input(const brim_program *p, const brim_node *n
   const brim_op *op = brim_op_find(n->op);
   const brim_tensor *out = n->out_count ? n->out[0] : NULL;
   if (!out || is_persistent(p->graph, out)) return NULL;
-  const brim_tensor *in = op->view ? n->in[0] : op->inplace ? n->in[op->inplace - 1] : NULL;
+  const brim_tensor *in = op->view ? n->in[0] : op->inplace && op->inplace <= n->in_count ? n->in[op->inplace - 1] : NULL;
   if (!in || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
   /* An input may be looked at under another shape, but stays as it was loaded. */
   if (in->role != BRIM_ROLE_ACTIVATION && !(op->view && in->role == BRIM_ROLE_DATA)) return NULL;
@@ -89,7 +90,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
 static void find_live(brim_program *p)
 {
   const size_t nodes = p->graph->node_count;
-  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 1);
+  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 2);
   for (size_t b = 0; b < p->buffer_count; b++) {
     change[p->buffer[b].first] += (int64_t)p->buffer[b].bytes;
     change[p->buffer[b].last + 1] -= (int64_t)p->buffer[b].bytes;

@@ -21,6 +21,7 @@ typedef struct brim_cost {
 typedef struct brim_op {
   const char *name;
   uint32_t in_count, out_count;
+  uint32_t optional; /* of the inputs, the last so many may be left out */
   /* 1 + the input whose memory out[0] may overwrite if nobody needs that input later; 0: none. The kernel must
    * read each element of it before it writes that element. */
   uint32_t inplace;

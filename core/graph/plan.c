@@ -73,8 +73,10 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
     const brim_tensor *m = plan->program[i].graph->metrics;
     if (m && round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = round_up(m->bytes, a);
   }
-  plan->class_bytes[BRIM_ROLE_DATA] = plan->metrics_bytes;
-  plan->persistent_bytes = at + plan->metrics_bytes;
+  plan->class_weight_offset = at += plan->metrics_bytes;
+  if (any->class_weight) at += round_up(any->class_weight->bytes, a);
+  plan->class_bytes[BRIM_ROLE_DATA] = at - plan->metrics_offset;
+  plan->persistent_bytes = at;
 }
 
 /* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
@@ -91,6 +93,8 @@ static void resolve_offsets(const brim_plan *plan, brim_program *p)
     const int32_t buffer = p->tensor_buffer[i];
     if (t == g->metrics)
       p->tensor_offset[i] = plan->metrics_offset;
+    else if (t == g->class_weight)
+      p->tensor_offset[i] = plan->class_weight_offset;
     else if (buffer >= 0)
       p->tensor_offset[i] = p->buffer[buffer].offset;
     else {
@@ -151,8 +155,8 @@ static brim_status create(brim_plan *plan)
     if (!options.training) eval = g;
   }
   brim_graph *update = NULL;
-  if (train && r->optimizer_op) {
-    BRIM_TRY(brim_graph_build_update(train, r->optimizer_op, r->optimizer_states, &update));
+  if (train && r->update.op) {
+    BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
   place_persistent(plan, train, eval, update);

@@ -1,7 +1,7 @@
 /* The memory plan: where every tensor of a run lies, before anything is allocated.
  *
  * A run has one arena:
- *     [ parameters | gradients | optimizer state | metrics ]   persistent
+ *     [ parameters | gradients | optimizer state | metrics | class weights ]   persistent
  *     [ transient: inputs, activations, workspace ]            the maximum over the programs
  * and one program per batch shape (full micro-batch, remainders, evaluation) plus the optimizer's update. Within a
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
@@ -21,7 +21,7 @@ typedef struct brim_buffer {
   uint64_t bytes;      /* rounded up to the backend's alignment */
   uint64_t offset;     /* from the start of the arena */
   uint32_t role;       /* of the tensor that made it */
-  int32_t first, last; /* nodes between which it lives, inclusive */
+  int32_t first, last; /* nodes between which it lives, inclusive; last may be one behind the last node */
 } brim_buffer;
 
 enum brim_program_kind { BRIM_PROGRAM_TRAIN, BRIM_PROGRAM_EVALUATE, BRIM_PROGRAM_UPDATE };
@@ -55,8 +55,7 @@ typedef struct brim_plan_request {
   const brim_backend_ops *backend;
   void *backend_self;
   int64_t grain;
-  const char *optimizer_op; /* "adamw"; NULL: no training */
-  uint32_t optimizer_states;
+  brim_update_options update; /* op NULL: no training */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;
@@ -66,7 +65,8 @@ typedef struct brim_plan {
   brim_program program[BRIM_PROGRAMS_MAX + 1];
   size_t program_count; /* in the order of the request's shapes; the update comes last */
   uint64_t persistent_bytes;
-  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset; /* starts of the persistent parts */
+  /* starts of the persistent parts */
+  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset;
   uint64_t gradient_bytes, metrics_bytes;                                       /* to be zeroed */
   uint64_t peak_bytes;                   /* of the arena: exactly what will be placed */
   uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */

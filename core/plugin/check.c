@@ -51,7 +51,7 @@ static const struct {
   brim_status (*check)(const void *ops);
 } kinds[] = {
     {BRIM_MODEL, sizeof(brim_model_ops), sizeof(brim_model_ops), model_ops, NULL},
-    {BRIM_DATASET, sizeof(brim_dataset_ops), sizeof(brim_dataset_ops), dataset_ops, NULL},
+    {BRIM_DATASET, offsetof(brim_dataset_ops, open_file), sizeof(brim_dataset_ops), dataset_ops, NULL},
     {BRIM_BACKEND, sizeof(brim_backend_ops), sizeof(brim_backend_ops), backend_ops, check_backend},
 };
 

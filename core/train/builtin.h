@@ -12,6 +12,8 @@ typedef struct brim_optimizer_ops {
   const char *state_name[4]; /* as in checkpoints */
   /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
   void (*fill)(const void *params, double factor, brim_step *step);
+  /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
+  void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
 } brim_optimizer_ops;
 
 typedef struct brim_schedule_ops {
@@ -22,10 +24,13 @@ typedef struct brim_schedule_ops {
 
 typedef struct brim_loss_ops {
   uint32_t size;
-  const char *op; /* in: output, label; out: one loss a sample */
+  const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
+  /* [init] What the parameters say of the operation, and the weights of the classes (count 0: none). */
+  void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
 } brim_loss_ops;
 
-extern const brim_plugin brim_optimizer_adamw, brim_optimizer_sgd;
-extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear;
+extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd;
+extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
+    brim_schedule_polynomial;
 extern const brim_plugin brim_loss_cross_entropy;
 #endif

@@ -24,8 +24,9 @@ typedef struct brim_train_state {
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* of the newest training record; NAN: none yet */
   /* running sums since the last record, so that a resumed run writes the same records */
-  double window_loss, window_correct;
+  double window_loss, window_correct, window_weight; /* weight: of the samples in the mean loss */
   int64_t window_samples;
+  double gradient_norm; /* of the last step, before it was limited; NAN: not looked at */
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -20,7 +20,7 @@
 #include "train/file.h"
 
 #define STATE_NAME "state.json"
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define STATE_BYTES_MAX (1 << 20)
 #define READ_BYTES (64 * 1024)
 #define HASH_TEXT_BYTES 17 /* 16 digits and the NUL */
@@ -52,6 +52,7 @@ static const field fields[] = {
     FIELD(backend_id, TEXT),        FIELD(train_loss, NUMBER),
     FIELD(train_accuracy, NUMBER),  FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
+    FIELD(window_weight, NUMBER),   FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

@@ -370,6 +370,14 @@ static int64_t dataset_index(const brim_data *data, enum brim_part part, int64_t
   return (int64_t)brim_permutation_at(&data->split, brim_permutation_at(&shuffle, (uint64_t)i));
 }
 
+/* The values of a raw sample through a view. */
+static void make_values(const brim_data *data, const view *v, const void *raw, uint32_t real, void *values)
+{
+  for (int64_t c = 0; c < data->channels; c++)
+    make_plane(data, v, raw, c, (float *)values + c * data->rows * data->columns);
+  if (real == BRIM_DTYPE_F64) widen(values, data->elements);
+}
+
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, int32_t *label)
 {
@@ -388,8 +396,35 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
 
   view v = {0, 0, false};
   if (part == BRIM_PART_TRAIN) v = draw_view(data, epoch, index);
-  for (int64_t c = 0; c < data->channels; c++)
-    make_plane(data, &v, scratch, c, (float *)values + c * data->rows * data->columns);
-  if (real == BRIM_DTYPE_F64) widen(values, data->elements);
+  make_values(data, &v, scratch, real, values);
+  return BRIM_OK;
+}
+
+/* ---- Files without labels ---- */
+
+brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count)
+{
+  brim_dataset_info info = {0};
+  char ours[96], theirs[96];
+  if (!BRIM_HAS(brim_dataset_ops, data->ops, open_file))
+    return brim_fail(BRIM_ECONFIG, "dataset '%s' reads no files of samples, so '%s' cannot be predicted",
+                     data->plugin->id, path);
+  BRIM_TRY(data->ops->open_file(data->self, path, split));
+  BRIM_TRY(data->ops->describe(data->self, split, &info));
+  if (info.dtype != data->train.dtype || !brim_shape_equal(&info.sample, &data->train.sample))
+    return brim_fail(BRIM_ELOAD, "'%s' holds samples of %s %s, but the model was trained on %s %s", path,
+                     brim_dtype_name(info.dtype), brim_shape_format(theirs, sizeof theirs, &info.sample),
+                     brim_dtype_name(data->train.dtype), brim_shape_format(ours, sizeof ours, &data->train.sample));
+  *count = info.count;
+  return BRIM_OK;
+}
+
+brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
+                                  void *values)
+{
+  const view plain = {0, 0, false};
+  int32_t label = -1;
+  BRIM_TRY(data->ops->read(data->self, split, i, scratch, &label));
+  make_values(data, &plain, scratch, real, values);
   return BRIM_OK;
 }

@@ -62,6 +62,13 @@ brim_status brim_data_open_finish(brim_data *data);
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, int32_t *label);
 
+/* [init] Opens a file of samples without labels as the split `split`, and says how many there are. ELOAD if they are
+ * not like the training samples; ECONFIG if the dataset cannot read files. */
+brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count);
+/* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. */
+brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
+                                  void *values);
+
 /* What is loaded, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
 typedef struct brim_span {
   enum brim_part part;

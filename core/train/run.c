@@ -49,21 +49,25 @@ static void catch_signals(void)
 
 /* ---- records ---- */
 
+static const char *const part_names[] = {"train", "validation", "test"};
+
 static void event(run *r, const char *what, const char *detail)
 {
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
-static brim_status record(run *r, const char *split, double loss, double accuracy, double samples_per_second)
+static brim_status record(run *r, enum brim_part part, double loss, double accuracy, double samples_per_second)
 {
   brim_jsonl *m = &r->metrics;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
-  brim_jsonl_string(m, "split", split);
+  brim_jsonl_string(m, "split", part_names[part]);
   brim_jsonl_number(m, "loss", loss);
   brim_jsonl_number(m, "accuracy", accuracy);
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
+  if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
+    brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
   brim_jsonl_number(m, "samples_per_second", samples_per_second);
   BRIM_TRY(brim_jsonl_end(m));
   r->state->metrics_records++;
@@ -79,7 +83,7 @@ static void show_progress(run *r)
                                      .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
                                      .step = s->step,
                                      .steps = o->steps,
-                                     .loss = n > 0 ? s->window_loss / n : r->report.train_loss,
+                                     .loss = n > 0 ? s->window_loss / s->window_weight : r->report.train_loss,
                                      .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
                                      .samples_per_second = brim_report_rate(&r->report),
                                      .used_bytes = brim_trainer_device_bytes(r->trainer),
@@ -93,13 +97,13 @@ static brim_status close_window(run *r)
   brim_train_state *s = r->state;
   const double n = (double)s->window_samples;
   if (s->window_samples == 0) return BRIM_OK;
-  s->train_loss = r->report.train_loss = s->window_loss / n;
+  s->train_loss = r->report.train_loss = s->window_loss / s->window_weight;
   s->train_accuracy = r->report.train_accuracy = s->window_correct / n;
   const double rate = r->window_seconds > 0 ? n / r->window_seconds : NAN;
-  s->window_loss = s->window_correct = 0;
+  s->window_loss = s->window_correct = s->window_weight = 0;
   s->window_samples = 0;
   r->window_seconds = 0;
-  return record(r, "train", r->report.train_loss, r->report.train_accuracy, rate);
+  return record(r, BRIM_PART_TRAIN, r->report.train_loss, r->report.train_accuracy, rate);
 }
 
 /* ---- what is due after a commit ---- */
@@ -115,18 +119,17 @@ static bool is_due(const run *r, int64_t every_steps)
 /* `recorded`: the record is there already, from before the run was resumed. */
 static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
-  static const char *const names[] = {"train", "validation", "test"};
   const double start = brim_now();
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
     return brim_fail(BRIM_ENUMERIC,
                      "the %s loss after step %lld is %s\nthe parameters are no good; checkpoints before are kept",
-                     names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
-  if (!recorded) BRIM_TRY(record(r, names[part], out->loss, out->accuracy, (double)out->samples / seconds));
+                     part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
+  if (!recorded) BRIM_TRY(record(r, part, out->loss, out->accuracy, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
-           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, names[part], out->loss,
+           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
            100 * out->accuracy, (long long)out->samples);
   brim_report_evaluation(&r->report, part, out, r->state->step);
   return BRIM_OK;

@@ -54,6 +54,20 @@ static int64_t eval_batch_of(const brim_session *s, int64_t batch)
   return set ? set : batch;
 }
 
+/* Weights must be there for every class, and not all 0. */
+static brim_status open_loss(brim_session *s)
+{
+  const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
+  ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
+  const brim_list *w = &s->class_weights;
+  double sum = 0;
+  for (size_t i = 0; i < w->count; i++) sum += w->item[i];
+  if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
+                   "give one number for each class, not all of them 0; [] for none",
+                   w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
+}
+
 static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
@@ -72,6 +86,7 @@ static brim_status open_session(brim_session *s, bool read_data)
       read_data ? brim_data_open_start : brim_data_describe;
   BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
   s->opening = read_data;
+  BRIM_TRY(open_loss(s));
   s->grain = choose_grain(s);
   s->eval_batch = eval_batch_of(s, t->batch_size);
   s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
@@ -100,10 +115,18 @@ brim_status brim_session_finish_data(brim_session *s)
   return brim_data_open_finish(&s->data);
 }
 
+/* The session failed for another reason, which is the one to show. */
+static void abandon_data(brim_session *s)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_data_open_finish(&s->data) != BRIM_OK || error[0]) (void)brim_fail(BRIM_OK, "%s", error);
+}
+
 void brim_session_close(brim_session *s)
 {
   if (!s) return;
-  if (s->opening) (void)brim_data_open_finish(&s->data); /* the session failed for another reason */
+  if (s->opening) abandon_data(s);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);
@@ -122,21 +145,33 @@ static void add_shapes(brim_plan_request *r, enum brim_program_kind kind, int64_
   }
 }
 
+static brim_plan_request make_request(const brim_session *s)
+{
+  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
+  return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                                       .model_self = s->model,
+                                       .loss_op = loss->op,
+                                       .loss = s->loss,
+                                       .class_weights = s->class_weights.count > 0,
+                                       .sample = s->data.train.sample,
+                                       .classes = s->data.train.classes,
+                                       .real = s->backend_ops->real},
+                             .backend = s->backend_ops,
+                             .backend_self = s->backend,
+                             .grain = s->grain};
+}
+
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
 {
+  const brim_training_settings *t = &s->settings->training;
   const int64_t eval_batch = eval_batch_of(s, batch);
-  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
-  brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
-                                   .model_self = s->model,
-                                   .loss_op = loss->op,
-                                   .sample = s->data.train.sample,
-                                   .classes = s->data.train.classes,
-                                   .real = s->backend_ops->real},
-                         .backend = s->backend_ops,
-                         .backend_self = s->backend,
-                         .grain = s->grain,
-                         .optimizer_op = s->optimizer_ops->op,
-                         .optimizer_states = s->optimizer_ops->state_count};
+  brim_plan_request r = make_request(s);
+  r.update = (brim_update_options){.op = s->optimizer_ops->op,
+                                   .state_count = s->optimizer_ops->state_count,
+                                   .attr = s->optimizer_ops->attr,
+                                   .params = s->optimizer_params,
+                                   .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
+                                   .max_norm = t->clip_norm};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);
@@ -161,29 +196,64 @@ static int64_t find_fitting(const brim_session *s, uint64_t room, uint64_t *peak
   return 0;
 }
 
-brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, int64_t batch, bool keep_output,
+                                         brim_plan **out)
+{
+  brim_plan_request r = make_request(s);
+  r.graph.keep_output = keep_output;
+  add_shapes(&r, BRIM_PROGRAM_EVALUATE, count, batch);
+  return brim_plan_create(&r, out);
+}
+
+/* Adds what would fit, to the text about a plan that does not. */
+static void suggest_training(const brim_session *s, uint64_t room, brim_text *text)
 {
   const brim_training_settings *t = &s->settings->training;
+  char bytes[32];
+  uint64_t peak = 0;
+  const int64_t batch = find_fitting(s, room, &peak);
+  if (batch > 0)
+    brim_text_printf(text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+                     (long long)batch, (long long)(t->batch_size * t->gradient_accumulation_steps / batch),
+                     brim_format_bytes(bytes, sizeof bytes, peak));
+  else
+    brim_text_add(text, "\nno smaller training.batch_size fits");
+}
+
+static void suggest_evaluation(const brim_session *s, uint64_t room, brim_text *text)
+{
+  char bytes[32];
+  for (int64_t batch = s->eval_batch / 2; batch >= 1; batch /= 2) {
+    brim_plan *smaller = NULL;
+    if (brim_session_plan_evaluation(s, batch, batch, true, &smaller) != BRIM_OK) break;
+    const uint64_t peak = smaller->peak_bytes;
+    brim_plan_free(smaller);
+    if (peak > room) continue;
+    brim_text_printf(text, "\ntraining.eval_batch_size=%lld would fit, with %s", (long long)batch,
+                     brim_format_bytes(bytes, sizeof bytes, peak));
+    return;
+  }
+  brim_text_add(text, "\nno smaller training.eval_batch_size fits");
+}
+
+brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+{
   const uint64_t limit = s->settings->memory.limit_mb << 20, free_bytes = s->device_info.free_bytes;
   const bool over_limit = limit && plan->peak_bytes > limit;
   if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
+  const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  const uint64_t room = over_limit && limit < free_bytes ? limit : free_bytes;
   char bytes[32];
   brim_text text = {0};
-  brim_text_printf(&text, "the run needs %s", brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
+  brim_text_printf(&text, "the %s needs %s", evaluating ? "evaluation" : "run",
+                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
   brim_text_printf(&text,
                    ", but %s %s\nat its peak, in %s: ", over_limit ? "memory.limit_mb allows" : "the device has free",
                    brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes), plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
-  uint64_t peak = 0;
-  const int64_t batch = find_fitting(s, over_limit && limit < free_bytes ? limit : free_bytes, &peak);
-  if (batch > 0)
-    brim_text_printf(&text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-                     (long long)batch, (long long)(t->batch_size * t->gradient_accumulation_steps / batch),
-                     brim_format_bytes(bytes, sizeof bytes, peak));
-  else
-    brim_text_add(&text, "\nno smaller training.batch_size fits");
+  evaluating ? suggest_evaluation(s, room, &text) : suggest_training(s, room, &text);
   const brim_status status = brim_fail(over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;

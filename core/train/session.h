@@ -16,6 +16,8 @@ typedef struct brim_session {
   const brim_optimizer_ops *optimizer_ops;
   const brim_schedule_ops *schedule_ops;
   const void *optimizer_params, *schedule_params;
+  brim_loss_attr loss;
+  brim_list class_weights; /* of the loss; count 0: none */
   int device;
   brim_device_info device_info;
   brim_data data;
@@ -32,7 +34,11 @@ brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
 /* The plan for micro-batches of `batch` samples. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
+/* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
+ * `keep_output` the model's output can be read after each batch. */
+brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
+                                         brim_plan **out);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free: with the peak by
- * class, and the largest micro-batch that would fit. */
+ * class, and the largest micro-batch, or for a plan of evaluation the largest batch, that would fit. */
 brim_status brim_session_check_budget(const brim_session *session, const brim_plan *plan);
 #endif

@@ -36,7 +36,11 @@ static const brim_settings *settings_of(const brim_trainer *t)
 static void init_state(brim_trainer *t)
 {
   const brim_config *c = t->session->config;
-  t->state = (brim_train_state){.best_loss = NAN, .best_step = -1, .train_loss = NAN, .train_accuracy = NAN};
+  t->state = (brim_train_state){.gradient_norm = NAN,
+                                .best_loss = NAN,
+                                .best_step = -1,
+                                .train_loss = NAN,
+                                .train_accuracy = NAN};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -46,14 +50,36 @@ static void init_state(brim_trainer *t)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
 }
 
-static brim_status open_trainer(brim_trainer *t, brim_session *s)
+static brim_status write_class_weights(brim_trainer *t)
 {
-  BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
+  const brim_program *p = &t->plan->program[0];
+  const brim_tensor *w = p->graph->class_weight;
+  if (!w) return BRIM_OK;
+  void *host = brim_xmalloc(w->bytes);
+  for (size_t i = 0; i < t->session->class_weights.count; i++)
+    if (w->dtype == BRIM_DTYPE_F64)
+      ((double *)host)[i] = t->session->class_weights.item[i];
+    else
+      ((float *)host)[i] = (float)t->session->class_weights.item[i];
+  const brim_status status = brim_exec_write(t->exec, p, w, host);
+  free(host);
+  return status;
+}
+
+static brim_status place(brim_trainer *t, const brim_session *s)
+{
   BRIM_TRY(brim_session_check_budget(s, t->plan));
   BRIM_TRY(brim_exec_open(t->plan, s->device, &t->exec));
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
+  return write_class_weights(t);
+}
+
+static brim_status open_trainer(brim_trainer *t, brim_session *s)
+{
+  BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
+  BRIM_TRY(place(t, s));
   BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed));
   return brim_session_finish_data(s);
 }
@@ -85,6 +111,10 @@ const brim_plan *brim_trainer_plan(const brim_trainer *t)
 {
   return t->plan;
 }
+brim_exec *brim_trainer_exec(brim_trainer *t)
+{
+  return t->exec;
+}
 uint64_t brim_trainer_device_bytes(const brim_trainer *t)
 {
   return brim_exec_bytes(t->exec);
@@ -107,7 +137,7 @@ static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
 {
   const brim_session *s = t->session;
   t->step =
-      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples};
+      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples, .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
@@ -130,7 +160,7 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
 {
   const brim_graph *g = t->plan->program[0].graph;
   const brim_optimizer_ops *optimizer = t->session->optimizer_ops;
-  const size_t count = g->parameter_count, states = count * optimizer->state_count;
+  const size_t count = g->parameter_count, per = t->update ? optimizer->state_count : 0, states = count * per;
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
   brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, states);
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
@@ -138,9 +168,9 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
   for (size_t i = 0; i < count; i++) {
     s->model[i] = g->parameter[i].value;
     model[i] = describe(s, s->model[i], s->model[i]->name);
-    const brim_node *update = t->update->graph->node[i];
-    for (uint32_t k = 0; k < optimizer->state_count; k++) {
-      const size_t at = i * optimizer->state_count + k;
+    const brim_node *update = per ? t->update->graph->node[t->update->graph->first_update + i] : NULL;
+    for (size_t k = 0; k < per; k++) {
+      const size_t at = i * per + k;
       s->optimizer[at] = update->in[2 + k];
       state[at] = describe(s, update->in[2 + k],
                            brim_arena_printf(&s->arena, "%s.%s", s->model[i]->name, optimizer->state_name[k]));
@@ -212,6 +242,41 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   return BRIM_OK;
 }
 
+/* ---- evaluation only ---- */
+
+static brim_status read_model(brim_trainer *t, const char *checkpoint)
+{
+  brim_train_state state;
+  BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
+  if (strcmp(state.model_id, t->state.model_id) != 0)
+    return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
+                     state.model_id, t->state.model_id);
+  snapshot s = {0};
+  make_snapshot(t, &s);
+  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
+  if (status == BRIM_OK) status = transfer(t, &s, true);
+  brim_arena_release(&s.arena);
+  if (status == BRIM_OK) t->state = state;
+  return status;
+}
+
+brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
+                                         const char *checkpoint, brim_trainer **out)
+{
+  brim_trainer *t = brim_xcalloc(1, sizeof *t);
+  t->session = session;
+  brim_status status = brim_session_plan_evaluation(session, count, batch, keep_output, &t->plan);
+  if (status == BRIM_OK) status = place(t, session);
+  if (status == BRIM_OK) status = read_model(t, checkpoint);
+  if (status == BRIM_OK) status = brim_session_finish_data(session);
+  if (status != BRIM_OK) {
+    brim_trainer_close(t);
+    return status;
+  }
+  *out = t;
+  return BRIM_OK;
+}
+
 /* ---- steps ---- */
 
 static int64_t at_most(int64_t a, int64_t b)
@@ -240,8 +305,21 @@ static brim_status open_loader(brim_trainer *t)
   return brim_loader_open(&options, &t->loader);
 }
 
-static brim_status accumulate(brim_trainer *t, const brim_span *span)
+/* What the samples count for in the mean: each 1, or the weight of its class. */
+static double weight_of(const brim_trainer *t, const int32_t *label, int64_t count)
 {
+  const double *weight = t->session->class_weights.item;
+  double sum = 0;
+  if (t->session->class_weights.count == 0) return (double)count;
+  for (int64_t i = 0; i < count; i++) sum += weight[label[i]];
+  return sum;
+}
+
+/* The labels of a step are known only when its last micro-batch has come, so a weighted mean is divided by the number
+ * of samples first, and put right by the gradients' scale in the update. */
+static brim_status accumulate(brim_trainer *t, const brim_span *span, double *weight)
+{
+  *weight = 0;
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   for (int64_t done = 0; done < span->count;) {
@@ -253,7 +331,9 @@ static brim_status accumulate(brim_trainer *t, const brim_span *span)
     t->step.first_sample = done;
     BRIM_TRY(brim_exec_run(t->exec, program, &t->step));
     done += batch->span.count;
+    *weight += weight_of(t, batch->labels, batch->span.count);
   }
+  t->step.gradient_scale = *weight > 0 ? (double)span->count / *weight : 0;
   return BRIM_OK;
 }
 
@@ -314,28 +394,41 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
                        t->step.lr);
 }
 
-static void commit(brim_trainer *t, const brim_span *span, const double *metrics)
+static void commit(brim_trainer *t, const brim_span *span, const double *metrics, double weight)
 {
   brim_train_state *state = &t->state;
   state->window_loss += metrics[0];
   state->window_correct += metrics[1];
+  state->window_weight += weight;
   state->window_samples += span->count;
   state->samples += span->count;
   state->step++;
   state->epoch = state->step / t->session->order.steps_per_epoch;
 }
 
+/* Of the step in progress, before it was limited. */
+static brim_status read_gradient_norm(brim_trainer *t)
+{
+  const brim_tensor *scale = t->update->graph->gradient_scale;
+  double norm_and_factor[2];
+  if (!scale || !settings_of(t)->training.clip_norm) return BRIM_OK;
+  BRIM_TRY(brim_exec_read(t->exec, t->update, scale, norm_and_factor));
+  t->state.gradient_norm = norm_and_factor[0];
+  return BRIM_OK;
+}
+
 brim_status brim_trainer_step(brim_trainer *t)
 {
   const brim_span span = brim_order_step(&t->session->order, t->state.step);
-  double metrics[2];
+  double metrics[2], weight = 0;
   if (!t->loader) BRIM_TRY(open_loader(t));
   fill_step(t, t->state.step, span.count);
-  BRIM_TRY(accumulate(t, &span));
+  BRIM_TRY(accumulate(t, &span, &weight));
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
   BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
-  commit(t, &span, metrics);
+  BRIM_TRY(read_gradient_norm(t));
+  commit(t, &span, metrics, weight);
   return BRIM_OK;
 }
 
@@ -368,6 +461,18 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
   }
 }
 
+/* What the samples counted for, by the confusion matrix. */
+static double evaluated_weight(const brim_trainer *t, int64_t count)
+{
+  const brim_list *weight = &t->session->class_weights;
+  const double *row = t->metrics + 2;
+  double sum = 0;
+  if (weight->count == 0) return (double)count;
+  for (size_t label = 0; label < weight->count; label++)
+    for (size_t k = 0; k < weight->count; k++) sum += weight->item[label] * *row++;
+  return sum;
+}
+
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_session *s = t->session;
@@ -387,7 +492,8 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   if (status != BRIM_OK) return status;
   const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
   BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes)));
-  *out = (brim_evaluation){stream.count, t->metrics[0] / (double)stream.count, t->metrics[1] / (double)stream.count,
+  *out = (brim_evaluation){stream.count, t->metrics[0] / evaluated_weight(t, stream.count),
+                           t->metrics[1] / (double)stream.count,
                            classes, t->metrics + 2};
   return BRIM_OK;
 }

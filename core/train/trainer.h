@@ -18,8 +18,14 @@ typedef struct brim_evaluation {
 /* [init] Plans, places, initialises the parameters from the seed, and waits for the session's data. The session must
  * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */
 brim_status brim_trainer_open(brim_session *session, brim_trainer **out);
+/* [init] For evaluation only: no gradients, no optimizer state. Places what `count` samples, `batch` at a time, take
+ * and reads the parameters of a checkpoint, of whichever optimizer and backend. With `keep_output` the model's output
+ * can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
+brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
+                                         const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
+brim_exec *brim_trainer_exec(brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
 uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loader */
 /* The state at the last commit; the runner keeps its own counts (records, best) in it. */

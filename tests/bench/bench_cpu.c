@@ -232,8 +232,7 @@ int main(int argc, char **argv)
                                .backend = cpu.plugin->ops,
                                .backend_self = cpu.self,
                                .grain = 16,
-                               .optimizer_op = "adamw",
-                               .optimizer_states = 2,
+                               .update = {.op = "adamw", .state_count = 2},
                                .shape = {{BRIM_PROGRAM_TRAIN, batch}},
                                .shape_count = 1};
   brim_device_info info;

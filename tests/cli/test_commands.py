@@ -7,7 +7,7 @@ import time
 
 from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
-COMMANDS = ["train", "plan", "config", "plugins", "version"]
+COMMANDS = ["train", "eval", "predict", "plan", "config", "plugins", "devices", "version"]
 
 
 class Help(Case):

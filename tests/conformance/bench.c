@@ -299,6 +299,7 @@ bench *bench_create(const bench_options *options)
                         .step = 7,
                         .first_sample = options->first_sample,
                         .loss_scale = 0.75,
+                        .gradient_scale = 0.625,
                         .lr = 0.05,
                         .weight_decay = 0.125,
                         .beta1 = 0.9,

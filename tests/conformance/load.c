@@ -55,6 +55,12 @@ bool load_plugin(loaded *out, const char *folder, const char *id, const char *se
   return true;
 }
 
+void load_core_plugin(loaded *out, const brim_plugin *plugin, const char *settings)
+{
+  *out = (loaded){.plugin = plugin};
+  out->self = fill_params(out, settings);
+}
+
 void unload_plugin(loaded *plugin)
 {
   if (plugin->plugin && plugin->plugin->create && plugin->plugin->destroy) plugin->plugin->destroy(plugin->self);

@@ -126,8 +126,13 @@ static brim_tensor *make_reshape(bench *b)
 static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
 {
   brim_graph *g = b->g;
-  brim_tensor *in[3] = {NULL, logits, bench_labels(b, classes)};
-  brim_tensor *loss = in[0] = first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], 2, NULL));
+  const brim_shape classes_shape = {1, {classes}};
+  brim_tensor *in[4] = {NULL, logits, bench_labels(b, classes)};
+  const brim_attr smoothed = {.loss = {bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10}};
+  const bool weighted = bench_pick(b, 0, 2) == 0;
+  if (weighted) in[3] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &classes_shape, "weight"); /* persistent */
+  brim_tensor *loss = in[0] =
+      first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &smoothed));
   const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1)}};
   g->metrics =
       brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2 + classes * classes}}, "metrics");
@@ -156,16 +161,43 @@ static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
   out[0] = in[0];
   for (uint32_t s = 0; s < states; s++)
     in[2 + s] = out[1 + s] = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &shape, "state");
-  brim_graph_node_into(b->g, op, op, in, 2 + states, out, 1 + states, NULL);
+  const brim_attr attr = {.update = {.no_decay = bench_pick(b, 1, 3) == 1,
+                                     .nesterov = bench_pick(b, 0, 1) == 1,
+                                     .scaled = bench_pick(b, 0, 1) == 1}};
+  if (attr.update.scaled)
+    in[2 + states] = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2}}, "scale");
+  brim_graph_node_into(b->g, op, op, in, 2 + states + (attr.update.scaled ? 1 : 0), out, 1 + states, &attr);
   return NULL;
 }
 static brim_tensor *make_adamw(bench *b)
 {
   return make_update(b, "adamw", 2);
 }
+static brim_tensor *make_adam(bench *b)
+{
+  return make_update(b, "adam", 2);
+}
 static brim_tensor *make_sgd(bench *b)
 {
   return make_update(b, "sgd", 1);
+}
+
+/* The norm of two tensors; of none, where the factor is that of the step alone. */
+static brim_tensor *make_clip(bench *b)
+{
+  const brim_attr attr = {.clip = {(double)bench_pick(b, 0, 4) / 2}};
+  const brim_shape one = {1, {1}}, two = {1, {2}};
+  const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? 1000 : 1;
+  brim_tensor *sum = NULL, *out;
+  for (int i = 0; i < 2; i++) {
+    const brim_shape shape = {1, {scale * bench_pick_channels(b)}};
+    brim_tensor *const in[] = {brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "x"), sum};
+    sum = brim_graph_tensor(b->g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "sum");
+    brim_graph_node_into(b->g, "squared_norm", "squared_norm", in, i ? 2 : 1, &sum, 1, NULL);
+  }
+  out = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &two, "scale");
+  brim_graph_node_into(b->g, "gradient_scale", "gradient_scale", &sum, bench_pick(b, 1, 4) > 1 ? 1 : 0, &out, 1, &attr);
+  return NULL;
 }
 
 /* ---- small networks, forward and backward as a whole ---- */
@@ -238,7 +270,9 @@ const bench_row bench_rows[] = {
     {"reshape", make_reshape, .by_sample = true},
     {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true},
     {"adamw", make_adamw},
+    {"adam", make_adam},
     {"sgd", make_sgd},
+    {"clip", make_clip},
     {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
     {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},
     {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true},

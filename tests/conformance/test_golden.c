@@ -10,79 +10,12 @@
 
 #include <cmocka.h>
 
+#include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 
-#define ERROR_MAX 1e-9
 #define STEPS 20
 #define LOSS "softmax_cross_entropy"
-#define VALUES_MAX 1000000
-
-/* ---- fixtures ---- */
-
-typedef struct golden_tensor {
-  char name[64];
-  brim_shape shape;
-  double *value;
-} golden_tensor;
-
-typedef struct golden {
-  golden_tensor tensor[64];
-  size_t count;
-  brim_arena arena;
-} golden;
-
-static void read_tensor(golden *g, FILE *file, int rank)
-{
-  golden_tensor *t = &g->tensor[g->count++];
-  assert_in_range(g->count, 1, 64);
-  assert_in_range(rank, 1, BRIM_DIMS_MAX);
-  t->shape.rank = rank;
-  for (int d = 0; d < rank; d++) assert_int_equal(fscanf(file, "%ld", &t->shape.dim[d]), 1);
-  const int64_t count = brim_shape_count(&t->shape);
-  assert_in_range(count, 1, VALUES_MAX);
-  t->value = BRIM_ARENA_NEW(&g->arena, double, count);
-  for (int64_t i = 0; i < count; i++) assert_int_equal(fscanf(file, "%lf", &t->value[i]), 1);
-}
-
-static void golden_read(golden *g, const char *name)
-{
-  char path[1024];
-  int rank = 0;
-  *g = (golden){0};
-  snprintf(path, sizeof path, "%s/golden/%s", BRIM_TESTS_DIR, name);
-  FILE *file = fopen(path, "r");
-  if (!file) fail_msg("cannot read %s", path);
-  while (fscanf(file, "%63s %d", g->tensor[g->count].name, &rank) == 2) read_tensor(g, file, rank);
-  assert_true(feof(file));
-  fclose(file);
-}
-
-static const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name)
-{
-  char full[128];
-  snprintf(full, sizeof full, "%s%s", prefix, name);
-  for (size_t i = 0; i < g->count; i++)
-    if (strcmp(g->tensor[i].name, full) == 0) return &g->tensor[i];
-  fail_msg("the fixture has no tensor '%s'", full);
-  return NULL;
-}
-
-/* ||got - expected|| <= 1e-9 ||expected||, and the same shape. */
-static void assert_golden(const golden *g, const char *prefix, const char *name, const brim_shape *shape,
-                          const double *got)
-{
-  const golden_tensor *t = golden_find(g, prefix, name);
-  double difference = 0, norm = 0;
-  assert_int_equal(t->shape.rank, shape->rank);
-  for (int32_t d = 0; d < shape->rank; d++) assert_int_equal(t->shape.dim[d], shape->dim[d]);
-  for (int64_t i = 0; i < brim_shape_count(shape); i++) {
-    difference += (got[i] - t->value[i]) * (got[i] - t->value[i]);
-    norm += t->value[i] * t->value[i];
-  }
-  if (!(sqrt(difference) <= ERROR_MAX * sqrt(norm)))
-    fail_msg("%s%s: relative error %g", prefix, name, sqrt(difference / norm));
-}
 
 /* ---- a model, placed ---- */
 
@@ -118,8 +51,7 @@ static void start(trainer *t, const char *model, const char *settings, int64_t c
                                    .real = BRIM_DTYPE_F64},
                          .backend = t->backend.plugin->ops,
                          .backend_self = t->backend.self,
-                         .optimizer_op = optimizer,
-                         .optimizer_states = strcmp(optimizer, "adamw") == 0 ? 2 : 1,
+                         .update = {.op = optimizer, .state_count = strcmp(optimizer, "adamw") == 0 ? 2 : 1},
                          .shape = {{BRIM_PROGRAM_TRAIN, t->batch},
                                    {BRIM_PROGRAM_TRAIN, 4},
                                    {BRIM_PROGRAM_TRAIN, 2},
@@ -165,7 +97,7 @@ static void assert_persistent(trainer *t, const brim_program *p, const brim_tens
 {
   double *value = brim_xmalloc(tensor->bytes);
   must(brim_exec_read(t->exec, p, tensor, value));
-  assert_golden(&t->fixture, prefix, name, &tensor->shape, value);
+  golden_check(&t->fixture, prefix, name, &tensor->shape, value);
   free(value);
 }
 
@@ -176,8 +108,8 @@ static void check_forward(trainer *t)
   run_batch(t, BRIM_PROGRAM_EVALUATE, 0, t->batch);
   const brim_program *p = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, t->batch);
   const brim_tensor *logits = p->graph->output, *loss = p->graph->loss;
-  assert_golden(&t->fixture, "", "logits", &logits->shape, brim_exec_pointer(t->exec, p, logits));
-  assert_golden(&t->fixture, "", "loss", &loss->shape, brim_exec_pointer(t->exec, p, loss));
+  golden_check(&t->fixture, "", "logits", &logits->shape, brim_exec_pointer(t->exec, p, logits));
+  golden_check(&t->fixture, "", "loss", &loss->shape, brim_exec_pointer(t->exec, p, loss));
 }
 
 /* The whole batch at once, then in unequal micro-batches. */
@@ -210,7 +142,7 @@ static void check_training(trainer *t, const char *optimizer, brim_step step)
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
     must(brim_exec_run(t->exec, update, &step));
   }
-  assert_golden(&t->fixture, prefix, "loss", &(brim_shape){1, {STEPS}}, loss);
+  golden_check(&t->fixture, prefix, "loss", &(brim_shape){1, {STEPS}}, loss);
   for (size_t i = 0; i < p->graph->parameter_count; i++)
     assert_persistent(t, p, p->graph->parameter[i].value, prefix, p->graph->parameter[i].value->name);
 }

@@ -431,8 +431,7 @@ static float *train(const char *settings, int64_t batch, size_t *count)
                                      .backend = cpu.plugin->ops,
                                      .backend_self = cpu.self,
                                      .grain = 16,
-                                     .optimizer_op = "adamw",
-                                     .optimizer_states = 2,
+                                     .update = {.op = "adamw", .state_count = 2},
                                      .shape = {{BRIM_PROGRAM_TRAIN, batch}},
                                      .shape_count = 1};
   brim_plan *plan = NULL;

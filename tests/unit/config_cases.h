@@ -53,6 +53,9 @@ static const struct {
     {"configs/nulls.yaml", "defaults: [config]\ntraining:\nmodel:\nseed:\n"},
     {"configs/bad_default.yaml", "defaults: {model: cnn}\n"},
     {"configs/choose.yaml", "defaults:\n  - config\n  - model: ???\n"},
+    {"configs/old_names.yaml", "defaults: [config]\nfp16: false\ntraining: {gradient_checkpointing: false}\n"},
+    {"configs/both_names.yaml", "defaults: [config]\nprecision: fp32\nfp16: false\n"},
+    {"configs/training/old.yaml", "epochs: 4\nfp16: false\n"},
     {"configs/sparse.yaml",
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
@@ -188,6 +191,56 @@ static const config_case config_cases[] = {
      {"run.name=f(1,2)", "model.tag='a,b'"},
      "run.name=\"f(1,2)\"\nmodel.tag=\"a,b\"\n"},
 
+    /* ---- old names, and what is declared for later ---- */
+    {"an old name with a neutral value", NULL, {"fp16=false"}, "precision=fp32\nfp16\n"},
+    {"an old name below training", NULL, {"training.fp16=false"}, "precision=fp32\ntraining.fp16\n"},
+    {"an old name in a map", NULL, {"training={fp16: false, epochs: 2}"}, "precision=fp32\ntraining.epochs=2\n"},
+    {"an old name that sets nothing", NULL, {"training.auto_batch_size=false"}, "training.batch_size=128\n"},
+    {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision\n"},
+    {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
+    {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
+    {"a key of a later build, neutral", NULL, {"memory.recompute=none"}, "memory.recompute=none\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "memory.recompute\nprecision\n"},
+    {"a key of a later build",
+     NULL,
+     {"memory.recompute=blocks"},
+     "error: 'memory.recompute' is not available in this build\n"
+     "  command line, argument 1: memory.recompute=blocks   (what the backward pass computes again rather than keeps; "
+     "here only none)"},
+    {"a key of a later build, by its old name",
+     NULL,
+     {"seed=1", "training.gradient_checkpointing=true"},
+     "error: 'memory.recompute' is not available in this build\n"
+     "  command line, argument 2: training.gradient_checkpointing=true   (what the backward pass computes again rather "
+     "than keeps; here only none)"},
+    {"a value of a later build, by its old name",
+     NULL,
+     {"training.auto_batch_size=true"},
+     "error: 'training.batch_size=auto' is not available in this build\n"
+     "  command line, argument 1: training.auto_batch_size=true   (samples in a micro-batch)"},
+    {"a key of a later build with a wrong value",
+     NULL,
+     {"memory.recompute=some"},
+     "error: 'memory.recompute' must be one of none|blocks|full|auto, got some\n"
+     "  command line, argument 1: memory.recompute=some   (what the backward pass computes again rather than keeps; "
+     "default none)"},
+    {"an old name with a wrong value",
+     NULL,
+     {"fp16=yes"},
+     "error: 'fp16' must be true or false, got yes\n"
+     "  command line, argument 1: fp16=yes\n"
+     "  it is the old name of 'precision'"},
+    {"an old name cannot be added",
+     NULL,
+     {"+fp16=true"},
+     "error: 'fp16' exists already: to change it, write fp16=true\n"
+     "  command line, argument 1: +fp16=true"},
+    {"an old name beside its new one",
+     "both_names",
+     {0},
+     "error: 'fp16' is the old name of 'precision', and both are given: leave out 'fp16'\n"
+     "  configs/both_names.yaml:3:1"},
+
     /* ---- messages ---- */
     {"an unknown key, as in CONFIG.md",
      NULL,
@@ -288,7 +341,7 @@ static const config_case config_cases[] = {
      NULL,
      {"training=5"},
      "error: no option '5' in group 'training'\n"
-     "  available: long   searched: configs"},
+     "  available: long old   searched: configs"},
     {"a value for a section that is no group",
      NULL,
      {"memory=5"},
@@ -417,7 +470,8 @@ static const config_case config_cases[] = {
      "nowhere",
      {0},
      "error: no configuration 'nowhere'\n"
-     "  available: bad_default choose config empty listed not_a_map nulls robust scalar_on_map self_first slash sparse "
+     "  available: bad_default both_names choose config empty listed not_a_map nulls old_names robust scalar_on_map "
+     "self_first slash sparse "
      "whole "
      "wrong   searched: configs"},
     {"a configuration that is a list",

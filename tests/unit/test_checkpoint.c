@@ -210,12 +210,12 @@ static void a_state_of_another_version_is_refused(void **unused)
   brim_train_state s;
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   const char *name = scratch("version/checkpoints/step-00000050/state.json");
-  char *text = scratch_read(name, NULL), *version = strstr(text, "\"version\": 1");
+  char *text = scratch_read(name, NULL), *version = strstr(text, "\"version\": 2");
   assert_non_null(version);
-  version[strlen("\"version\": ")] = '2';
+  version[strlen("\"version\": ")] = '1';
   scratch_write(name, text, strlen(text));
   assert_int_equal(brim_checkpoint_read_state(scratch("version/checkpoints/step-00000050"), &s), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "has version 2; this brim reads version 1"));
+  assert_non_null(strstr(brim_error_text(), "has version 1; this brim reads version 2"));
   free(text);
 }
 

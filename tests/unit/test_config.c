@@ -9,7 +9,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "config/config.h"
+#include "config/alias.h"
+#include "config/schema.h"
+#include "config/value.h"
 #include "scratch.h"
 #include "unit/config_cases.h"
 
@@ -331,6 +333,44 @@ static void the_schema_lists_every_key(void **state)
   brim_text_release(&text);
 }
 
+/* Rows of keys that are not available have no field, so the loader's check sees them with one. */
+static void the_table_of_later_keys_is_good(void **state)
+{
+  (void)state;
+  brim_schema now = {0};
+  brim_arena arena = {0};
+  const brim_plugin *none[BRIM_GROUPS_MAX] = {0};
+  brim_schema_build(&now, &arena, none);
+  for (const brim_later_key *k = brim_later_keys; k->section; k++) {
+    const char *path = k->section[0] ? brim_arena_printf(&arena, "%s.%s", k->section, k->param.key) : k->param.key;
+    const brim_schema_row *row = brim_schema_find(&now, path);
+    if (!row || row->later != k) fail_msg("'%s' exists already: it has no place in the table of later keys", path);
+    brim_param table[] = {k->param, BRIM_PARAMS_END};
+    for (table[0].width = 1; table[0].width < 64; table[0].width++)
+      if (brim_value_check_table(table, 64) == BRIM_OK) break;
+    if (table[0].width == 64) fail_msg("%s", brim_error_text());
+    brim_text problem = {0};
+    if (!k->param.def || brim_later_check(k, brim_value_default(&k->param, &arena), &arena, &problem) != BRIM_OK)
+      fail_msg("'%s': its default is not neutral", path);
+    brim_text_release(&problem);
+  }
+  brim_arena_release(&arena);
+}
+
+static void old_names_lead_to_keys(void **state)
+{
+  (void)state;
+  brim_schema now = {0};
+  brim_arena arena = {0};
+  const brim_plugin *none[BRIM_GROUPS_MAX] = {0};
+  brim_schema_build(&now, &arena, none);
+  for (const brim_alias *a = brim_aliases; a->old; a++) {
+    if (brim_schema_find(&now, a->old)) fail_msg("'%s' is an old name, and a key", a->old);
+    if (!brim_schema_find(&now, a->now)) fail_msg("'%s' is the name now of '%s', and no key", a->now, a->old);
+  }
+  brim_arena_release(&arena);
+}
+
 int main(void)
 {
   static const struct CMUnitTest others[] = {
@@ -346,6 +386,8 @@ int main(void)
       cmocka_unit_test(very_many_errors_are_counted),
       cmocka_unit_test(groups_list_files_and_plugins),
       cmocka_unit_test(the_schema_lists_every_key),
+      cmocka_unit_test(the_table_of_later_keys_is_good),
+      cmocka_unit_test(old_names_lead_to_keys),
   };
   enum { OTHERS = sizeof others / sizeof others[0] };
   struct CMUnitTest tests[CASE_COUNT + OTHERS];

@@ -578,6 +578,55 @@ static void open_can_be_tried_again(void **state)
   dataset_destroy(&d);
 }
 
+/* A file by itself is a split without labels, beside the dataset's own and beside other files. */
+static void files_without_labels_are_splits_of_their_own(void **state)
+{
+  (void)state;
+  put_good("none");
+  bytes i = images(3);
+  put("mine", &i);
+  const bytes packed = gzip_bytes(&i);
+  put("packed", &packed);
+  char path[2][PATH_MAX + 16];
+  snprintf(path[0], sizeof path[0], "%s/mine", folder);
+  snprintf(path[1], sizeof path[1], "%s/packed", folder);
+  dataset d = create_at(folder);
+  assert_int_equal(d.ops->open_file(d.self, path[0], "file 0"), BRIM_OK);
+  assert_int_equal(d.ops->open_file(d.self, path[1], "file 1"), BRIM_OK);
+  assert_int_equal(d.ops->open(d.self, "train"), BRIM_OK);
+  for (int k = 0; k < 2; k++) {
+    brim_dataset_info info;
+    unsigned char mine[4096], train[4096];
+    int32_t label = 0;
+    assert_int_equal(d.ops->describe(d.self, k ? "file 1" : "file 0", &info), BRIM_OK);
+    assert_int_equal(info.count, 3);
+    assert_int_equal(d.ops->read(d.self, k ? "file 1" : "file 0", 2, mine, &label), BRIM_OK);
+    assert_int_equal(label, -1);
+    assert_int_equal(d.ops->read(d.self, "train", 2, train, &label), BRIM_OK);
+    assert_memory_equal(mine, train, (size_t)brim_shape_count(&info.sample));
+    assert_int_equal(d.ops->read(d.self, k ? "file 1" : "file 0", 3, mine, &label), BRIM_EINVAL);
+  }
+  assert_int_equal(d.ops->open_file(d.self, path[0], "file 0"), BRIM_EINVAL);
+  dataset_destroy(&d);
+}
+
+static void a_file_that_holds_no_images_is_refused(void **state)
+{
+  (void)state;
+  const bytes l = labels(20);
+  put("labels", &l);
+  char path[PATH_MAX + 16];
+  snprintf(path, sizeof path, "%s/labels", folder);
+  dataset d = create_at(folder);
+  assert_int_equal(d.ops->open_file(d.self, path, "file 0"), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "a file of images is needed"));
+  assert_int_equal(d.ops->open_file(d.self, "/nowhere/images", "file 0"), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "cannot open '/nowhere/images': No such file or directory"));
+  brim_dataset_info info;
+  assert_int_equal(d.ops->describe(d.self, "file 0", &info), BRIM_ENOTSUP);
+  dataset_destroy(&d);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
@@ -610,6 +659,8 @@ int main(void)
       TEST(folder_out_of_reach_is_told),
       TEST(what_is_not_a_regular_file_is_refused),
       TEST(open_can_be_tried_again),
+      TEST(files_without_labels_are_splits_of_their_own),
+      TEST(a_file_that_holds_no_images_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,8 +79,7 @@ static brim_plan_request request_of(brim_status (*build)(const void *, brim_grap
                                        .classes = 10,
                                        .real = BRIM_DTYPE_F32},
                              .backend = &backend,
-                             .optimizer_op = "adamw",
-                             .optimizer_states = 2,
+                             .update = {.op = "adamw", .state_count = 2},
                              .shape = {{BRIM_PROGRAM_TRAIN, batch}, {BRIM_PROGRAM_EVALUATE, batch}},
                              .shape_count = 2};
 }
@@ -306,6 +305,49 @@ static void a_backend_without_an_operation_is_named(void **unused)
   assert_non_null(strstr(brim_error_text(), "no operation 'conv2d' (node 'conv1')"));
 }
 
+/* Somebody reads the logits when the program has ended, so nothing may lie where they lie from then on. */
+static void a_kept_output_is_not_overwritten(void **unused)
+{
+  (void)unused;
+  brim_plan_request request = request_of(build_residual, 6);
+  request.graph.keep_output = true;
+  brim_plan *plan = NULL;
+  assert_int_equal(brim_plan_create(&request, &plan), BRIM_OK);
+  assert_int_equal(brim_plan_check(plan), BRIM_OK);
+  for (int i = 0; i < 2; i++) { /* training, where the loss's gradient would lie on it, and evaluation */
+    const brim_program *p = &plan->program[i];
+    const brim_tensor *output = p->graph->output;
+    const int32_t own = p->tensor_buffer[output->id];
+    const uint64_t begin = p->buffer[own].offset, end = begin + output->bytes;
+    for (size_t t = 0; t < p->graph->tensor_count; t++) {
+      const brim_tensor *other = p->graph->tensor[t];
+      if (other == output || other->producer <= output->producer || p->tensor_buffer[t] < 0) continue;
+      const uint64_t at = p->tensor_offset[t];
+      if (at < end && begin < at + other->bytes) fail_msg("'%s' lies on the output", other->name);
+    }
+    assert_int_equal(p->buffer[own].last, p->graph->node_count);
+  }
+  brim_plan_free(plan);
+}
+
+static void a_plan_for_evaluation_holds_no_gradients_and_no_optimizer(void **unused)
+{
+  (void)unused;
+  brim_plan_request request = request_of(build_cnn, 16);
+  brim_plan *training = plan_of(build_cnn, 16), *evaluation = NULL;
+  request.shape[0] = (brim_batch_shape){BRIM_PROGRAM_EVALUATE, 16};
+  request.shape_count = 1;
+  assert_int_equal(brim_plan_create(&request, &evaluation), BRIM_OK);
+  assert_null(brim_plan_program(evaluation, BRIM_PROGRAM_UPDATE, 0));
+  assert_int_equal(evaluation->class_bytes[BRIM_ROLE_PARAMETER], training->class_bytes[BRIM_ROLE_PARAMETER]);
+  assert_int_equal(evaluation->class_bytes[BRIM_ROLE_GRADIENT], 0);
+  assert_int_equal(evaluation->class_bytes[BRIM_ROLE_OPTIMIZER], 0);
+  assert_true(evaluation->persistent_bytes + training->class_bytes[BRIM_ROLE_GRADIENT] * 3 <= training->persistent_bytes);
+  assert_true(evaluation->peak_bytes < training->peak_bytes - training->class_bytes[BRIM_ROLE_GRADIENT] * 3);
+  brim_plan_free(training);
+  brim_plan_free(evaluation);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
@@ -316,6 +358,8 @@ int main(void)
                                      cmocka_unit_test(programs_share_the_persistent_part),
                                      cmocka_unit_test(the_plan_is_a_function_of_its_request),
                                      cmocka_unit_test(model_errors_name_operation_shapes_and_line),
-                                     cmocka_unit_test(a_backend_without_an_operation_is_named)};
+                                     cmocka_unit_test(a_backend_without_an_operation_is_named),
+                                     cmocka_unit_test(a_kept_output_is_not_overwritten),
+                                     cmocka_unit_test(a_plan_for_evaluation_holds_no_gradients_and_no_optimizer)};
   return cmocka_run_group_tests(tests, make_backend, NULL);
 }

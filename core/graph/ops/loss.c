@@ -1,5 +1,6 @@
 /* Softmax cross-entropy with integer labels, one loss a sample; and the metrics of classification.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
+ * or with smoothed labels and weights of classes, as brim/ops.h says.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
@@ -19,7 +20,7 @@ static brim_status infer_loss(brim_graph *g, brim_node *n)
 
 static brim_status gradient_loss(brim_autodiff *ad, const brim_node *n)
 {
-  return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, n->in, 2, n->in[0]);
+  return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, n->in, n->in_count, n->in[0]);
 }
 
 static void cost_softmax(const brim_node *n, brim_cost *out)
@@ -28,13 +29,15 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
-                                  .in_count = 2,
+                                  .in_count = 3,
+                                  .optional = 1,
                                   .out_count = 1,
                                   .infer = infer_loss,
                                   .gradient = gradient_loss,
                                   .cost = cost_softmax};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
-                                       .in_count = 2,
+                                       .in_count = 3,
+                                       .optional = 1,
                                        .out_count = 1,
                                        .inplace = BRIM_OP_INPLACE(0),
                                        .cost = cost_softmax};

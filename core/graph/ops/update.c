@@ -1,9 +1,10 @@
 /* Optimizers' updates of one parameter, in place.
  * AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, as torch.optim.AdamW computes it.
- * SGD with momentum as torch.optim.SGD computes it (dampening 0). */
+ * Adam: Kingma and Ba, ICLR 2015, with an L2 penalty in the gradient, as torch.optim.Adam.
+ * SGD with momentum, plain or Nesterov's, as torch.optim.SGD computes it (dampening 0). */
 #include "graph/op.h"
 
-static void cost_adamw(const brim_node *n, brim_cost *out)
+static void cost_adam(const brim_node *n, brim_cost *out)
 {
   out->flops = 15 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
@@ -12,5 +13,6 @@ static void cost_sgd(const brim_node *n, brim_cost *out)
   out->flops = 6 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-BRIM_OP(adamw) = {.name = "adamw", .in_count = 4, .out_count = 3, .cost = cost_adamw};
-BRIM_OP(sgd) = {.name = "sgd", .in_count = 3, .out_count = 2, .cost = cost_sgd};
+BRIM_OP(adamw) = {.name = "adamw", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
+BRIM_OP(adam) = {.name = "adam", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
+BRIM_OP(sgd) = {.name = "sgd", .in_count = 4, .optional = 1, .out_count = 2, .cost = cost_sgd};

@@ -40,6 +40,7 @@ typedef struct brim_step {
   /* for updates */
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
+  double gradient_scale; /* what the gradients must be multiplied by; see gradient_scale in brim/ops.h */
 } brim_step;
 
 typedef struct brim_kernel_need {

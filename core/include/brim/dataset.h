@@ -27,6 +27,10 @@ typedef struct brim_dataset_ops {
   /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values` and
    * its label. Must not allocate. */
   brim_status (*read)(const void *self, const char *split, int64_t index, void *values, int32_t *label);
+  /* [init] Opens a file of samples without labels, of the kind that the dataset's own files are, as the split `split`,
+   * a name of the core's choice; from then on describe() and read() know it, and read() gives it the label -1. Checks
+   * the file whole. ELOAD. It stays open until destroy. NULL: the dataset has no files of samples. */
+  brim_status (*open_file)(void *self, const char *path, const char *split);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

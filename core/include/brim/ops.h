@@ -32,9 +32,22 @@ typedef struct brim_dropout_attr {
   double p;        /* probability of dropping, [0, 1) */
   uint64_t stream; /* tells apart the dropouts of one model */
 } brim_dropout_attr;
-/* adamw                in: param, grad, m, v  out: param, m, v (in place)
+/* adamw, adam          in: param, grad, m, v  out: param, m, v (in place)
  * sgd                  in: param, grad, velocity  out: param, velocity (in place)
- * Their hyperparameters come with the step (brim_step). */
+ * Their hyperparameters come with the step (brim_step); here is what differs between parameters. All zero: the
+ * plain form. */
+typedef struct brim_update_attr {
+  int32_t no_decay; /* 1: step.weight_decay counts as 0 */
+  int32_t nesterov; /* sgd: 1: the gradient is taken where the velocity leads */
+  int32_t scaled;   /* 1: one more input, last: f64 [2] of gradient_scale; the gradient is multiplied by its [1] */
+} brim_update_attr;
+/* squared_norm         in: x, [sum f64 [1]]   out: sum f64 [1]: of the squares of x, and the sum before it
+ * gradient_scale       in: [sum f64 [1]]      out: f64 [2]: norm, factor
+ *                      norm = step.gradient_scale * sqrt(sum), 0 without an input; factor = step.gradient_scale *
+ *                      min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ */
+typedef struct brim_clip_attr {
+  double max_norm; /* 0: no limit */
+} brim_clip_attr;
 /* classification_metrics  in: loss [N], logits [N,K], label i32 [N]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. Summed in the order of the samples. */
@@ -47,13 +60,21 @@ typedef struct brim_metrics_attr {
  * relu                 in: x          out: y                   relu_grad  in: y, dy   out: dx
  * reshape              in: x          out: y, the same values in row-major logical order
  * add                  in: a, b       out: a + b
- * softmax_cross_entropy       in: logits [N,K], label i32 [N]  out: loss [N], one per sample
- * softmax_cross_entropy_grad  in: logits, label                out: dlogits, times step.loss_scale */
+ * softmax_cross_entropy       in: logits [N,K], label i32 [N], [weight [K]]  out: loss [N], one per sample
+ * softmax_cross_entropy_grad  in: logits, label, [weight]                    out: dlogits, times step.loss_scale
+ * With attributes (torch.nn.CrossEntropyLoss before its mean; weight 1 if there is none):
+ *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k] */
+typedef struct brim_loss_attr {
+  double smoothing; /* [0, 1) */
+} brim_loss_attr;
 
 typedef union brim_attr {
   brim_conv2d_attr conv2d;
   brim_pool2d_attr pool2d;
   brim_dropout_attr dropout;
+  brim_update_attr update;
+  brim_clip_attr clip;
+  brim_loss_attr loss;
   brim_metrics_attr metrics;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;

@@ -2,7 +2,11 @@
  * network, so exponentials are the mathematical library's, in double precision.
  *
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
- *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale */
+ *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
+ *
+ * With smoothed labels s and weights w of the classes, nll[k] = lse - logits[k]:
+ *     loss       = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
+ *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label)) + s/K * (softmax[k] * sum of w - w[k])) * loss_scale */
 #include <math.h>
 
 #include "cpu.h"
@@ -12,8 +16,15 @@ typedef struct rows {
   const int32_t *label;
   float *out;
   int64_t samples, classes, per_task;
-  double scale;
+  double scale, smoothing;
+  const float *weight; /* NULL: all 1 */
+  double weight_sum;
 } rows;
+
+static double weight_of(const rows *v, int64_t k)
+{
+  return v->weight ? (double)v->weight[k] : 1;
+}
 
 /* The first greatest value; a NaN beats every number. */
 static int64_t first_greatest(const float *value, int64_t count)
@@ -38,7 +49,11 @@ static void loss_rows(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
     const float *logits = v->logits + n * v->classes;
-    v->out[n] = (float)(log_sum_exp(logits, v->classes) - (double)logits[v->label[n]]);
+    const double whole = log_sum_exp(logits, v->classes);
+    double loss = (1 - v->smoothing) * weight_of(v, v->label[n]) * (whole - (double)logits[v->label[n]]), smooth = 0;
+    for (int64_t k = 0; v->smoothing > 0 && k < v->classes; k++) smooth += weight_of(v, k) * (whole - (double)logits[k]);
+    if (v->smoothing > 0) loss += v->smoothing / (double)v->classes * smooth;
+    v->out[n] = (float)loss;
   }
 }
 
@@ -50,8 +65,12 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
     const float *logits = v->logits + n * v->classes;
     float *out = v->out + n * v->classes; /* may be the memory of logits */
     const double whole = log_sum_exp(logits, v->classes);
-    for (int64_t k = 0; k < v->classes; k++)
-      out[k] = (float)((exp((double)logits[k] - whole) - (k == v->label[n])) * v->scale);
+    const double hard = (1 - v->smoothing) * weight_of(v, v->label[n]), soft = v->smoothing / (double)v->classes;
+    for (int64_t k = 0; k < v->classes; k++) {
+      const double softmax = exp((double)logits[k] - whole);
+      const double smooth = soft * (softmax * v->weight_sum - weight_of(v, k));
+      out[k] = (float)((hard * (softmax - (k == v->label[n])) + smooth) * v->scale);
+    }
   }
 }
 
@@ -73,8 +92,11 @@ static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_
             .out = launch->out[0],
             .samples = shape->dim[0],
             .classes = shape->dim[1],
-            .scale = launch->step->loss_scale};
+            .scale = launch->step->loss_scale,
+            .smoothing = launch->node->attr.loss.smoothing,
+            .weight = launch->node->in_count > 2 ? launch->in[2] : NULL};
   BRIM_TRY(check_labels(v.label, v.samples, v.classes));
+  for (int64_t k = 0; k < v.classes; k++) v.weight_sum += weight_of(&v, k);
   v.per_task = cpu_max(1, 512 / v.classes);
   cpu_pool_run(b->pool, cpu_divide_up(v.samples, v.per_task), fn, &v);
   return BRIM_OK;

@@ -5,9 +5,13 @@
  *     m = beta1 * m + (1 - beta1) * g
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
- * SGD with momentum:
- *     velocity = momentum * velocity + (g + weight_decay * p)
- *     p = p - lr * velocity */
+ * Adam the same without the first line, and with g + weight_decay * p in place of g.
+ * SGD with momentum, plain or Nesterov's:
+ *     d = g + weight_decay * p
+ *     velocity = momentum * velocity + d
+ *     p = p - lr * velocity   or   p - lr * (d + momentum * velocity)
+ * g is the gradient times a factor, if there is one (brim/ops.h: gradient_scale). The norm that it comes from is summed
+ * in double precision, in an order that depends on the shapes alone. */
 #include <math.h>
 
 #include "cpu.h"
@@ -18,7 +22,8 @@ typedef struct update {
   const cpu_simd *simd;
   const brim_launch *launch;
   int64_t count;
-  cpu_adamw adamw;
+  cpu_adam adam;
+  cpu_sgd sgd;
 } update;
 
 static const float *in_at(const update *u, int i, int64_t at)
@@ -31,46 +36,126 @@ static float *out_at(const update *u, int i, int64_t at)
   return (float *)u->launch->out[i] + at;
 }
 
-static void adamw_piece(void *arg, int64_t task, int32_t thread)
+static void adam_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const update *u = arg;
   const int64_t at = task * PIECE;
-  u->simd->adamw(&u->adamw, in_at(u, 0, at), in_at(u, 1, at), in_at(u, 2, at), in_at(u, 3, at), out_at(u, 0, at),
-                 out_at(u, 1, at), out_at(u, 2, at), cpu_min(PIECE, u->count - at));
+  u->simd->adam(&u->adam, in_at(u, 0, at), in_at(u, 1, at), in_at(u, 2, at), in_at(u, 3, at), out_at(u, 0, at),
+                out_at(u, 1, at), out_at(u, 2, at), cpu_min(PIECE, u->count - at));
 }
 
 static void sgd_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const update *u = arg;
-  const brim_step *step = u->launch->step;
   const int64_t at = task * PIECE;
-  u->simd->sgd((float)step->lr, (float)step->momentum, (float)step->weight_decay, in_at(u, 0, at), in_at(u, 1, at),
-               in_at(u, 2, at), out_at(u, 0, at), out_at(u, 1, at), cpu_min(PIECE, u->count - at));
+  u->simd->sgd(&u->sgd, in_at(u, 0, at), in_at(u, 1, at), in_at(u, 2, at), out_at(u, 0, at), out_at(u, 1, at),
+               cpu_min(PIECE, u->count - at));
+}
+
+static update make_update(const cpu_backend *b, const brim_launch *launch)
+{
+  return (update){.simd = b->simd, .launch = launch, .count = brim_shape_count(&launch->node->in[0]->shape)};
+}
+
+static double gradient_factor(const brim_launch *launch)
+{
+  const brim_node *n = launch->node;
+  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
+}
+
+static double weight_decay(const brim_launch *launch)
+{
+  return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
+}
+
+static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double decay, double l2)
+{
+  const brim_step *s = launch->step;
+  update u = make_update(b, launch);
+  u.adam = (cpu_adam){.decay = (float)(1 - s->lr * decay),
+                      .l2 = (float)l2,
+                      .beta1 = (float)s->beta1,
+                      .beta2 = (float)s->beta2,
+                      .one_beta1 = (float)(1 - s->beta1),
+                      .one_beta2 = (float)(1 - s->beta2),
+                      .step_size = (float)(s->lr / s->bias_correction1),
+                      .root = (float)sqrt(s->bias_correction2),
+                      .eps = (float)s->eps,
+                      .factor = (float)gradient_factor(launch)};
+  cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adam_piece, &u);
+  return BRIM_OK;
 }
 
 CPU_RUN(cpu_adamw_run)
 {
-  cpu_backend *b = self;
-  const brim_step *s = launch->step;
-  update u = {.simd = b->simd, .launch = launch, .count = brim_shape_count(&launch->node->in[0]->shape)};
-  u.adamw = (cpu_adamw){.decay = (float)(1 - s->lr * s->weight_decay),
-                        .beta1 = (float)s->beta1,
-                        .beta2 = (float)s->beta2,
-                        .one_beta1 = (float)(1 - s->beta1),
-                        .one_beta2 = (float)(1 - s->beta2),
-                        .step_size = (float)(s->lr / s->bias_correction1),
-                        .root = (float)sqrt(s->bias_correction2),
-                        .eps = (float)s->eps};
-  cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adamw_piece, &u);
-  return BRIM_OK;
+  return run_adam(self, launch, weight_decay(launch), 0);
+}
+
+CPU_RUN(cpu_adam_run)
+{
+  return run_adam(self, launch, 0, weight_decay(launch));
 }
 
 CPU_RUN(cpu_sgd_run)
 {
   cpu_backend *b = self;
-  update u = {.simd = b->simd, .launch = launch, .count = brim_shape_count(&launch->node->in[0]->shape)};
+  update u = make_update(b, launch);
+  u.sgd = (cpu_sgd){.lr = (float)launch->step->lr,
+                    .momentum = (float)launch->step->momentum,
+                    .weight_decay = (float)weight_decay(launch),
+                    .factor = (float)gradient_factor(launch),
+                    .nesterov = launch->node->attr.update.nesterov};
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), sgd_piece, &u);
+  return BRIM_OK;
+}
+
+/* ---- the norm of all gradients ---- */
+
+CPU_PREPARE(cpu_squared_norm_prepare)
+{
+  (void)self, (void)program, (void)state;
+  need->workspace_bytes = (uint64_t)cpu_divide_up(brim_shape_count(&node->in[0]->shape), PIECE) * sizeof(double);
+  return BRIM_OK;
+}
+
+/* Sums side by side keep the additions from waiting for each other. */
+static void squares_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  enum { SUMS = 8 };
+  const update *u = arg;
+  const int64_t at = task * PIECE, count = cpu_min(PIECE, u->count - at);
+  const float *x = in_at(u, 0, at);
+  double sum[SUMS] = {0}, whole = 0;
+  int64_t i = 0;
+  for (; i + SUMS <= count; i += SUMS)
+    for (int k = 0; k < SUMS; k++) sum[k] += (double)x[i + k] * (double)x[i + k];
+  for (; i < count; i++) sum[0] += (double)x[i] * (double)x[i];
+  for (int k = 0; k < SUMS; k++) whole += sum[k];
+  ((double *)u->launch->workspace)[task] = whole;
+}
+
+CPU_RUN(cpu_squared_norm_run)
+{
+  cpu_backend *b = self;
+  update u = make_update(b, launch);
+  const int64_t pieces = cpu_divide_up(u.count, PIECE);
+  cpu_pool_run(b->pool, pieces, squares_piece, &u);
+  double sum = launch->node->in_count > 1 ? *(const double *)launch->in[1] : 0;
+  for (int64_t i = 0; i < pieces; i++) sum += ((const double *)launch->workspace)[i];
+  *(double *)launch->out[0] = sum;
+  return BRIM_OK;
+}
+
+CPU_RUN(cpu_gradient_scale_run)
+{
+  (void)self;
+  const double scale = launch->step->gradient_scale, max_norm = launch->node->attr.clip.max_norm;
+  double *out = launch->out[0];
+  out[0] = launch->node->in_count > 0 ? scale * sqrt(*(const double *)launch->in[0]) : 0;
+  const double limit = max_norm / (out[0] + 1e-6);
+  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }

@@ -40,7 +40,10 @@ static const brim_kernel kernels[] = {
     {.op = "softmax_cross_entropy_grad", .run = cpu_softmax_cross_entropy_grad_run},
     {.op = "classification_metrics", .run = cpu_classification_metrics_run},
     {.op = "adamw", .run = cpu_adamw_run},
+    {.op = "adam", .run = cpu_adam_run},
     {.op = "sgd", .run = cpu_sgd_run},
+    {.op = "squared_norm", .prepare = cpu_squared_norm_prepare, .run = cpu_squared_norm_run},
+    {.op = "gradient_scale", .run = cpu_gradient_scale_run},
     {.op = NULL}};
 
 /* Which of the three this processor can run. */

@@ -27,14 +27,23 @@ typedef struct cpu_gemm {
   bool accumulate;
 } cpu_gemm;
 
-typedef struct cpu_adamw {
-  float decay;                /* 1 - lr * weight_decay */
+/* AdamW has a decay, Adam an L2 penalty. */
+typedef struct cpu_adam {
+  float decay;                /* 1 - lr * weight_decay, or 1 */
+  float l2;                   /* weight_decay, or 0 */
   float beta1, beta2;         /* and their complements, rounded once */
   float one_beta1, one_beta2; /* 1 - beta */
   float step_size;            /* lr / bias_correction1 */
   float root;                 /* sqrt(bias_correction2) */
   float eps;
-} cpu_adamw;
+  float factor; /* of the gradient */
+} cpu_adam;
+
+typedef struct cpu_sgd {
+  float lr, momentum, weight_decay;
+  float factor; /* of the gradient */
+  bool nesterov;
+} cpu_sgd;
 
 /* A plane of max pooling: `lanes` channels side by side (the tensor's channel block). */
 typedef struct cpu_pool_plane {
@@ -74,10 +83,10 @@ typedef struct cpu_simd {
   void (*max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
   void (*max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
 
-  void (*adamw)(const cpu_adamw *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
-                float *p, float *m, float *v, int64_t count);
-  void (*sgd)(float lr, float momentum, float weight_decay, const float *p_old, const float *g, const float *vel_old,
-              float *p, float *vel, int64_t count);
+  void (*adam)(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
+               float *p, float *m, float *v, int64_t count);
+  void (*sgd)(const cpu_sgd *c, const float *p_old, const float *g, const float *vel_old, float *p, float *vel,
+              int64_t count);
 } cpu_simd;
 
 extern const cpu_simd cpu_simd_v2, cpu_simd_v3, cpu_simd_v4;

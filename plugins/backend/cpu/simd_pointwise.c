@@ -61,38 +61,41 @@ static vf square_root(vf x)
   return load(v);
 }
 
-static void adamw(const cpu_adamw *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
-                  float *p, float *m, float *v, int64_t count)
+static void adam(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
+                 float *p, float *m, float *v, int64_t count)
 {
   int64_t i = 0;
   for (; i + LANES <= count; i += LANES) {
-    const vf gi = load(g + i);
+    const vf pi = load(p_old + i), scaled = c->factor * load(g + i);
+    const vf gi = c->l2 != 0 ? scaled + c->l2 * pi : scaled;
     const vf mi = c->beta1 * load(m_old + i) + c->one_beta1 * gi;
     const vf vi2 = c->beta2 * load(v_old + i) + c->one_beta2 * (gi * gi);
     store(m + i, mi);
     store(v + i, vi2);
-    store(p + i, c->decay * load(p_old + i) - c->step_size * mi / (square_root(vi2) / c->root + c->eps));
+    store(p + i, c->decay * pi - c->step_size * mi / (square_root(vi2) / c->root + c->eps));
   }
   for (; i < count; i++) {
-    m[i] = c->beta1 * m_old[i] + c->one_beta1 * g[i];
-    v[i] = c->beta2 * v_old[i] + c->one_beta2 * (g[i] * g[i]);
+    const float scaled = c->factor * g[i], gi = c->l2 != 0 ? scaled + c->l2 * p_old[i] : scaled;
+    m[i] = c->beta1 * m_old[i] + c->one_beta1 * gi;
+    v[i] = c->beta2 * v_old[i] + c->one_beta2 * (gi * gi);
     p[i] = c->decay * p_old[i] - c->step_size * m[i] / (sqrtf(v[i]) / c->root + c->eps);
   }
 }
 
-static void sgd(float lr, float momentum, float weight_decay, const float *p_old, const float *g, const float *vel_old,
-                float *p, float *vel, int64_t count)
+static void sgd(const cpu_sgd *c, const float *p_old, const float *g, const float *vel_old, float *p, float *vel,
+                int64_t count)
 {
   int64_t i = 0;
   for (; i + LANES <= count; i += LANES) {
-    const vf pi = load(p_old + i);
-    const vf velocity = momentum * load(vel_old + i) + (load(g + i) + weight_decay * pi);
+    const vf pi = load(p_old + i), d = c->factor * load(g + i) + c->weight_decay * pi;
+    const vf velocity = c->momentum * load(vel_old + i) + d;
     store(vel + i, velocity);
-    store(p + i, pi - lr * velocity);
+    store(p + i, pi - c->lr * (c->nesterov ? d + c->momentum * velocity : velocity));
   }
   for (; i < count; i++) {
-    vel[i] = momentum * vel_old[i] + (g[i] + weight_decay * p_old[i]);
-    p[i] = p_old[i] - lr * vel[i];
+    const float d = c->factor * g[i] + c->weight_decay * p_old[i];
+    vel[i] = c->momentum * vel_old[i] + d;
+    p[i] = p_old[i] - c->lr * (c->nesterov ? d + c->momentum * vel[i] : vel[i]);
   }
 }
 
@@ -115,6 +118,6 @@ const cpu_simd CPU_NAME(cpu_simd) = {
     .dropout_planes = CPU_NAME(simd_dropout_planes),
     .max_pool = CPU_NAME(simd_max_pool),
     .max_pool_grad = CPU_NAME(simd_max_pool_grad),
-    .adamw = adamw,
+    .adam = adam,
     .sgd = sgd,
 };

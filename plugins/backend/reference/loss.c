@@ -3,6 +3,12 @@
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
  *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
  *
+ * Smoothed labels and weights of classes make of it a sum over classes, with nll[k] = lse - logits[k]:
+ *
+ *     loss         = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
+ *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
+ *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
+ *
  * One loss per sample; loss_scale is 1 / samples of the effective batch, so gradients of micro-batches
  * add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow,
  * and the result is the same. */
@@ -33,17 +39,27 @@ static brim_status check_label(int32_t label, int64_t sample, int64_t classes)
                    (long long)sample, label, (long long)classes);
 }
 
+static const double *weights(const brim_launch *launch)
+{
+  return launch->node->in_count > 2 ? launch->in[2] : NULL;
+}
+
 brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launch)
 {
   (void)self;
   const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
   const double *logits = launch->in[0];
   const int32_t *label = launch->in[1];
+  const double *w = weights(launch), s = launch->node->attr.loss.smoothing;
   double *loss = launch->out[0];
 
   for (int64_t n = 0; n < N; n++) {
     BRIM_TRY(check_label(label[n], n, K));
-    loss[n] = log_sum_exp(&logits[n * K], K) - logits[n * K + label[n]];
+    const double lse = log_sum_exp(&logits[n * K], K);
+    double smooth = 0;
+    for (int64_t k = 0; k < K; k++) smooth += (w ? w[k] : 1) * (lse - logits[n * K + k]);
+    loss[n] = (1 - s) * (w ? w[label[n]] : 1) * (lse - logits[n * K + label[n]]);
+    if (s > 0) loss[n] += s / (double)K * smooth;
   }
   return BRIM_OK;
 }
@@ -54,13 +70,20 @@ brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *
   const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
   const double *logits = launch->in[0];
   const int32_t *label = launch->in[1];
+  const double *w = weights(launch), s = launch->node->attr.loss.smoothing;
   double *dlogits = launch->out[0]; /* may lie in the memory of logits */
+  double weight_sum = 0;
 
+  for (int64_t k = 0; k < K; k++) weight_sum += w ? w[k] : 1;
   for (int64_t n = 0; n < N; n++) {
     BRIM_TRY(check_label(label[n], n, K));
     const double lse = log_sum_exp(&logits[n * K], K);
-    for (int64_t k = 0; k < K; k++)
-      dlogits[n * K + k] = (exp(logits[n * K + k] - lse) - (k == label[n])) * launch->step->loss_scale;
+    for (int64_t k = 0; k < K; k++) {
+      const double softmax = exp(logits[n * K + k] - lse);
+      const double hard = (1 - s) * (w ? w[label[n]] : 1) * (softmax - (k == label[n]));
+      const double smooth = s / (double)K * (softmax * weight_sum - (w ? w[k] : 1));
+      dlogits[n * K + k] = (hard + smooth) * launch->step->loss_scale;
+    }
   }
   return BRIM_OK;
 }

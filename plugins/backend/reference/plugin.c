@@ -130,7 +130,10 @@ static const brim_kernel kernels[] = {
     {.op = "softmax_cross_entropy_grad", .run = reference_softmax_cross_entropy_grad},
     {.op = "classification_metrics", .run = reference_classification_metrics},
     {.op = "adamw", .run = reference_adamw},
+    {.op = "adam", .run = reference_adam},
     {.op = "sgd", .run = reference_sgd},
+    {.op = "squared_norm", .run = reference_squared_norm},
+    {.op = "gradient_scale", .run = reference_gradient_scale},
     {.op = NULL},
 };
 

@@ -30,7 +30,10 @@ brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launc
 brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *launch);
 brim_status reference_classification_metrics(void *self, const brim_launch *launch);
 brim_status reference_adamw(void *self, const brim_launch *launch);
+brim_status reference_adam(void *self, const brim_launch *launch);
 brim_status reference_sgd(void *self, const brim_launch *launch);
+brim_status reference_squared_norm(void *self, const brim_launch *launch);
+brim_status reference_gradient_scale(void *self, const brim_launch *launch);
 
 /* Whether `value` takes the place of `best` in a search for the first greatest value. NaN counts as
  * greater than every number, so that it is passed on and not hidden, and the first NaN stays. */

@@ -2,7 +2,7 @@
  *
  * A file is looked for under its name as set, with ".gz", and in the spelling with a dot that some
  * mirrors use (train-images.idx3-ubyte). open() reads and checks all of a split; the pixels stay in
- * memory as bytes, and read() copies. */
+ * memory as bytes, and read() copies. A file of images alone, to be predicted, is a split without labels. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,27 +34,33 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, idx_params, classes, "10", "[2,256]", "number of classes; labels are 0 to classes-1"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, TEST, SPLITS };
+enum { TRAIN, TEST, FILES }; /* files that were opened by themselves come behind the two */
 
 typedef struct idx_split {
   bool opened;
+  char *name; /* of a file's split; NULL for the two */
   idx_file images, labels;
   size_t sample_bytes;
 } idx_split;
 
 typedef struct idx_dataset {
   const idx_params *params;
-  idx_split split[SPLITS];
+  idx_split *split;
+  int splits;
 } idx_dataset;
 
-static int split_of(const char *split)
+static int split_of(const idx_dataset *d, const char *split)
 {
-  return strcmp(split, "train") == 0 ? TRAIN : strcmp(split, "test") == 0 ? TEST : -1;
+  if (strcmp(split, "train") == 0) return TRAIN;
+  if (strcmp(split, "test") == 0) return TEST;
+  for (int i = FILES; i < d->splits; i++)
+    if (strcmp(d->split[i].name, split) == 0) return i;
+  return -1;
 }
 
 static brim_status split_find(const idx_dataset *d, const char *split, int *out)
 {
-  *out = split_of(split);
+  *out = split_of(d, split);
   if (*out < 0 || (*out == TEST && d->params->test_images[0] == '\0'))
     return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
   return BRIM_OK;
@@ -182,6 +188,7 @@ static void split_free(idx_split *s)
 {
   idx_file_free(&s->images);
   idx_file_free(&s->labels);
+  free(s->name);
   *s = (idx_split){0};
 }
 
@@ -190,6 +197,12 @@ static brim_status idx_create(const void *params, void **self)
   idx_dataset *d = calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
+  d->splits = FILES;
+  d->split = calloc(FILES, sizeof *d->split);
+  if (!d->split) {
+    free(d);
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
+  }
   *self = d;
   return BRIM_OK;
 }
@@ -198,7 +211,8 @@ static void idx_destroy(void *self)
 {
   idx_dataset *d = self;
   if (!d) return;
-  for (int i = 0; i < SPLITS; i++) split_free(&d->split[i]);
+  for (int i = 0; i < d->splits; i++) split_free(&d->split[i]);
+  free(d->split);
   free(d);
 }
 
@@ -241,18 +255,51 @@ static brim_status idx_describe(const void *self, const char *split, brim_datase
 static brim_status idx_read(const void *self, const char *split, int64_t index, void *values, int32_t *label)
 {
   const idx_dataset *d = self;
-  const int which = split_of(split);
+  const int which = split_of(d, split);
   if (which < 0 || !d->split[which].opened) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
   const idx_split *s = &d->split[which];
-  if (index < 0 || index >= s->labels.dim[0])
-    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, s->labels.dim[0]);
+  if (index < 0 || index >= s->images.dim[0])
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, s->images.dim[0]);
   memcpy(values, s->images.values + (size_t)index * s->sample_bytes, s->sample_bytes);
-  *label = s->labels.values[index];
+  *label = s->name ? -1 : s->labels.values[index];
   return BRIM_OK;
 }
 
-static const brim_dataset_ops ops = {
-    .size = sizeof(brim_dataset_ops), .open = idx_open, .describe = idx_describe, .read = idx_read};
+static brim_status file_load(const char *path, idx_split *s)
+{
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  idx_file header = {0};
+  brim_status status = idx_file_header(fd, path, &header);
+  if (status == BRIM_OK && header.rank == 1)
+    status = brim_fail(BRIM_ELOAD, "'%s' has 1 dimension, as labels have; a file of images is needed", path);
+  if (status == BRIM_OK) status = check_images(path, &header);
+  if (status == BRIM_OK) status = idx_file_read(fd, path, &s->images);
+  close(fd);
+  if (status == BRIM_OK && s->images.dim[0] > 0) s->sample_bytes = s->images.bytes / (uint64_t)s->images.dim[0];
+  return status;
+}
+
+static brim_status idx_open_file(void *self, const char *path, const char *split)
+{
+  idx_dataset *d = self;
+  if (split_of(d, split) >= 0) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
+  idx_split s = {.opened = true, .name = strdup(split)};
+  idx_split *grown = s.name ? realloc(d->split, (size_t)(d->splits + 1) * sizeof *grown) : NULL;
+  if (grown) d->split = grown;
+  const brim_status status = grown ? file_load(path, &s) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  if (status == BRIM_OK)
+    d->split[d->splits++] = s;
+  else
+    split_free(&s);
+  return status;
+}
+
+static const brim_dataset_ops ops = {.size = sizeof(brim_dataset_ops),
+                                     .open = idx_open,
+                                     .describe = idx_describe,
+                                     .read = idx_read,
+                                     .open_file = idx_open_file};
 
 static const brim_plugin idx = {
     .size = sizeof(brim_plugin),

@@ -1,0 +1,209 @@
+/* brim compare: runs side by side, as a table or JSON, and their curves as SVG. */
+#include "cli/compare.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/table.h"
+#include "cli/cli.h"
+#include "observe/svg.h"
+#include "train/rundir.h"
+
+#define CURVES_A_RUN 2 /* train, and what it is judged by */
+#define LEGEND_BYTES_MAX 64
+#define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
+
+/* ---- tables ---- */
+
+static void add_figures(brim_comparison *c, brim_table *table, const brim_compared *run)
+{
+  const brim_summary *s = &run->summary;
+  char bytes[32] = "-", time[32] = "-";
+  if (s->device_peak_bytes > 0) brim_format_bytes(bytes, sizeof bytes, (uint64_t)s->device_peak_bytes);
+  if (s->wall_seconds >= 60) brim_format_seconds(time, sizeof time, s->wall_seconds);
+  if (s->wall_seconds < 60) snprintf(time, sizeof time, "%.1f s", s->wall_seconds);
+  brim_table_add(table, run->name);
+  brim_table_add(table, s->status);
+  brim_table_add(table, brim_compare_value(c, run, "model.id"));
+  brim_table_add(table, brim_compare_value(c, run, "dataset.id"));
+  brim_table_number(table, s->steps, 0);
+  brim_table_number(table, s->train_loss, 4);
+  brim_table_number(table, 100 * s->train_accuracy, 2);
+  brim_table_number(table, s->validation_loss, 4);
+  brim_table_number(table, 100 * s->validation_accuracy, 2);
+  brim_table_number(table, s->test_loss, 4);
+  brim_table_number(table, 100 * s->test_accuracy, 2);
+  brim_table_number(table, s->samples_per_second, 0);
+  brim_table_add(table, bytes);
+  brim_table_add(table, time);
+}
+
+static void print_figures(brim_comparison *c, brim_text *out)
+{
+  static const char *const head[] = {"run",       "status", "model",     "dataset", "steps",     "train loss", "acc. %",
+                                     "val. loss", "acc. %", "test loss", "acc. %",  "samples/s", "memory",     "time"};
+  brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
+  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
+  for (size_t i = 0; i < c->count; i++) add_figures(c, &table, &c->run[i]);
+  brim_table_print(&table, out);
+}
+
+/* A row for each differing key, a column for each run; with many runs the other way round. */
+static void print_keys(brim_comparison *c, brim_text *out)
+{
+  const bool by_run = c->count > c->key_count;
+  brim_table table = {.arena = &c->arena, .columns = 1 + (by_run ? c->key_count : c->count)};
+  if (c->key_count == 0) return;
+  brim_text_add(out, "\n");
+  brim_table_add(&table, by_run ? "run" : "key");
+  for (size_t i = 0; i < table.columns - 1; i++) brim_table_add(&table, by_run ? c->key[i] : c->run[i].name);
+  for (size_t row = 0; row < (by_run ? c->count : c->key_count); row++) {
+    brim_table_add(&table, by_run ? c->run[row].name : c->key[row]);
+    for (size_t i = 0; i < table.columns - 1; i++)
+      brim_table_add(&table, brim_compare_value(c, &c->run[by_run ? row : i], c->key[by_run ? i : row]));
+  }
+  brim_table_print(&table, out);
+}
+
+/* ---- JSON ---- */
+
+static void set_number(json_t *out, const char *key, double value)
+{
+  json_object_set_new(out, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static json_t *describe(brim_comparison *c, const brim_compared *run)
+{
+  const brim_summary *s = &run->summary;
+  json_t *out = json_object(), *config = json_object();
+  for (size_t i = 0; i < c->key_count; i++)
+    json_object_set_new(config, c->key[i], json_string(brim_compare_value(c, run, c->key[i])));
+  json_object_set_new(out, "run", json_string(run->dir));
+  json_object_set_new(out, "name", json_string(run->name));
+  json_object_set_new(out, "status", json_string(s->status));
+  json_object_set_new(out, "model", json_string(brim_compare_value(c, run, "model.id")));
+  json_object_set_new(out, "dataset", json_string(brim_compare_value(c, run, "dataset.id")));
+  json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
+  set_number(out, "train_loss", s->train_loss);
+  set_number(out, "train_accuracy", s->train_accuracy);
+  set_number(out, "validation_loss", s->validation_loss);
+  set_number(out, "validation_accuracy", s->validation_accuracy);
+  set_number(out, "test_loss", s->test_loss);
+  set_number(out, "test_accuracy", s->test_accuracy);
+  set_number(out, "samples_per_second", s->samples_per_second);
+  set_number(out, "device_peak_bytes", s->device_peak_bytes);
+  set_number(out, "rss_peak_bytes", s->rss_peak_bytes);
+  set_number(out, "wall_seconds", s->wall_seconds);
+  json_object_set_new(out, "differing", config);
+  return out;
+}
+
+static brim_status print_json(brim_comparison *c, brim_text *out)
+{
+  json_t *runs = json_array();
+  for (size_t i = 0; i < c->count; i++) json_array_append_new(runs, describe(c, &c->run[i]));
+  json_t *root = json_pack("{s:o}", "runs", runs);
+  char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  json_decref(root);
+  if (!text) return brim_fail(BRIM_EINTERNAL, "the comparison cannot be formatted");
+  brim_text_printf(out, "%s\n", text);
+  free(text);
+  return BRIM_OK;
+}
+
+/* ---- curves ---- */
+
+/* What a run is judged by: validation data if it has some, else test data. */
+static const brim_series *judged_by(const brim_compared *run)
+{
+  const brim_series *split = run->metrics.split;
+  return &split[split[BRIM_SPLIT_VALIDATION].count ? BRIM_SPLIT_VALIDATION : BRIM_SPLIT_TEST];
+}
+
+static void set_curves(brim_curve *curve, size_t name, const brim_compared *run, bool accuracy)
+{
+  const brim_series *series[CURVES_A_RUN] = {&run->metrics.split[BRIM_SPLIT_TRAIN], judged_by(run)};
+  for (int i = 0; i < CURVES_A_RUN; i++)
+    curve[i] = (brim_curve){.name = name,
+                            .faint = i == 0,
+                            .x = series[i]->step,
+                            .y = accuracy ? series[i]->accuracy : series[i]->loss,
+                            .count = series[i]->count};
+}
+
+/* A run's name, and what is special about it if that is short. */
+static const char *legend_of(brim_comparison *c, const brim_compared *run)
+{
+  brim_text text = {0};
+  brim_text_add(&text, run->name);
+  for (size_t i = 0; i < c->key_count; i++)
+    brim_text_printf(&text, "%s%s=%s", i ? " " : ": ", c->key[i], brim_compare_value(c, run, c->key[i]));
+  const char *out = text.length <= LEGEND_BYTES_MAX ? brim_arena_string(&c->arena, text.s) : run->name;
+  brim_text_release(&text);
+  return out;
+}
+
+static brim_status write_curves(brim_comparison *c, const char *path)
+{
+  if (c->count > CURVE_RUNS_MAX)
+    return brim_fail(BRIM_ECONFIG, "curves of %zu runs cannot be told apart; at most %d", c->count, CURVE_RUNS_MAX);
+  const size_t curves = CURVES_A_RUN * c->count;
+  brim_curve *loss = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
+  brim_curve *accuracy = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
+  const char **name = BRIM_ARENA_NEW(&c->arena, const char *, c->count);
+  for (size_t i = 0; i < c->count; i++) {
+    set_curves(loss + CURVES_A_RUN * i, i, &c->run[i], false);
+    set_curves(accuracy + CURVES_A_RUN * i, i, &c->run[i], true);
+    name[i] = legend_of(c, &c->run[i]);
+  }
+  const brim_chart chart[] = {{"Loss", "step", loss, curves}, {"Accuracy", "step", accuracy, curves}};
+  brim_text text = {0};
+  brim_svg_charts(chart, sizeof chart / sizeof chart[0], name, c->count,
+                  "strong: validation data, or test data where there is none; faint: training", &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  return status;
+}
+
+/* ---- the command ---- */
+
+static brim_status compare(brim_comparison *c, const char *const *dir, size_t count, const char *svg, bool json)
+{
+  brim_text out = {0};
+  if (count == 0) return brim_fail(BRIM_ECONFIG, "no run to compare: write brim compare RUN...");
+  for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
+  if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
+  brim_compare_finish(c);
+  brim_status status = BRIM_OK;
+  if (json) {
+    status = print_json(c, &out);
+  } else {
+    print_figures(c, &out);
+    print_keys(c, &out);
+  }
+  if (status == BRIM_OK && (fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0))
+    status = brim_fail(BRIM_EIO, "the comparison could not be written to standard output");
+  brim_text_release(&out);
+  if (status == BRIM_OK && svg) status = write_curves(c, svg);
+  if (status == BRIM_OK && svg) brim_log(BRIM_LOG_INFO, "curves in %s", svg);
+  return status;
+}
+
+int brim_command_compare(brim_cli *cli, int argc, char **argv)
+{
+  (void)cli;
+  bool json = false;
+  const char *svg = NULL;
+  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg}, {"--json", BRIM_OPTION_FLAG, &json}};
+  brim_comparison c = {0};
+  const char **operand = BRIM_ARENA_NEW(&c.arena, const char *, argc);
+  int *number = BRIM_ARENA_NEW(&c.arena, int, argc);
+  size_t count = 0;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
+  if (status == BRIM_OK) status = compare(&c, operand, count, svg, json);
+  brim_compare_release(&c);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

@@ -1,0 +1,213 @@
+/* Reading runs for brim compare, and finding what is different between them. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/compare.h"
+#include "train/file.h"
+
+#define KEY_DEPTH_MAX 16 /* of a configuration: deeper maps are compared as a whole */
+
+/* ---- runs ---- */
+
+static void add_run(brim_comparison *c, brim_compared run)
+{
+  if (c->count == c->room) {
+    const size_t room = c->room ? c->room * 2 : 16;
+    brim_compared *grown = BRIM_ARENA_NEW(&c->arena, brim_compared, room);
+    if (c->count) memcpy(grown, c->run, c->count * sizeof *grown);
+    c->run = grown;
+    c->room = room;
+  }
+  c->run[c->count++] = run;
+}
+
+static double last_of(const double *value, size_t count)
+{
+  return count ? value[count - 1] : NAN;
+}
+
+/* A run that goes on, or was killed, has no summary; its last records tell how far it got. */
+static void summarize_records(brim_compared *run)
+{
+  const brim_series *split = run->metrics.split;
+  brim_summary *s = &run->summary;
+  snprintf(s->status, sizeof s->status, "unfinished");
+  s->steps = last_of(split[BRIM_SPLIT_TRAIN].step, split[BRIM_SPLIT_TRAIN].count);
+  s->train_loss = last_of(split[BRIM_SPLIT_TRAIN].loss, split[BRIM_SPLIT_TRAIN].count);
+  s->train_accuracy = last_of(split[BRIM_SPLIT_TRAIN].accuracy, split[BRIM_SPLIT_TRAIN].count);
+  s->validation_loss = last_of(split[BRIM_SPLIT_VALIDATION].loss, split[BRIM_SPLIT_VALIDATION].count);
+  s->validation_accuracy = last_of(split[BRIM_SPLIT_VALIDATION].accuracy, split[BRIM_SPLIT_VALIDATION].count);
+  s->test_loss = last_of(split[BRIM_SPLIT_TEST].loss, split[BRIM_SPLIT_TEST].count);
+  s->test_accuracy = last_of(split[BRIM_SPLIT_TEST].accuracy, split[BRIM_SPLIT_TEST].count);
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+  char path[BRIM_PATH_MAX];
+  return brim_path_join(path, dir, name) == BRIM_OK && access(path, R_OK) == 0;
+}
+
+static brim_status read_run(brim_comparison *c, const char *dir)
+{
+  char path[BRIM_PATH_MAX];
+  brim_yaml *config = NULL;
+  BRIM_TRY(brim_path_join(path, dir, "config.yaml"));
+  BRIM_TRY(brim_yaml_parse_file(&c->arena, path, &config));
+  brim_compared run = {.dir = brim_arena_string(&c->arena, dir), .config = config};
+  BRIM_TRY(brim_path_join(path, dir, "metrics.jsonl"));
+  if (has_file(dir, "metrics.jsonl")) BRIM_TRY(brim_metrics_read(&c->arena, path, &run.metrics));
+  if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
+  if (c->count == BRIM_COMPARE_RUNS_MAX)
+    return brim_fail(BRIM_ECONFIG, "more than %d runs cannot be compared", BRIM_COMPARE_RUNS_MAX);
+  add_run(c, run);
+  return BRIM_OK;
+}
+
+/* The jobs of a sweep that have a folder. */
+static brim_status read_sweep(brim_comparison *c, const char *dir)
+{
+  char path[BRIM_PATH_MAX];
+  json_error_t error;
+  BRIM_TRY(brim_path_join(path, dir, "sweep.json"));
+  json_t *root = json_load_file(path, 0, &error);
+  const size_t jobs = json_array_size(json_object_get(root, "jobs"));
+  json_decref(root);
+  if (!root) return brim_fail(BRIM_ELOAD, "'%s' is not JSON: %s", path, error.text);
+  for (size_t i = 0; i < jobs; i++) {
+    const char *job = brim_arena_printf(&c->arena, "%s/%zu", dir, i);
+    if (has_file(job, "config.yaml")) BRIM_TRY(read_run(c, job));
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_compare_add(brim_comparison *c, const char *dir)
+{
+  size_t length = strlen(dir);
+  while (length > 1 && dir[length - 1] == '/') length--;
+  dir = brim_arena_string_n(&c->arena, dir, length);
+  if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
+  if (has_file(dir, "config.yaml")) return read_run(c, dir);
+  return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run or of a sweep: it has no readable config.yaml", dir);
+}
+
+/* ---- names ---- */
+
+/* The last `parts` parts of a path. */
+static const char *end_of_path(const char *dir, int parts)
+{
+  const char *s = dir + strlen(dir);
+  for (; s > dir; s--)
+    if (s[-1] == '/' && --parts == 0) return s;
+  return dir;
+}
+
+static bool is_unique(const brim_comparison *c, size_t i, int parts)
+{
+  for (size_t k = 0; k < c->count; k++)
+    if (k != i && strcmp(end_of_path(c->run[k].dir, parts), end_of_path(c->run[i].dir, parts)) == 0) return false;
+  return true;
+}
+
+static bool are_unique(const brim_comparison *c, int parts)
+{
+  for (size_t i = 0; i < c->count; i++)
+    if (!is_unique(c, i, parts)) return false;
+  return true;
+}
+
+/* The jobs of a sweep are numbered: such a name needs the sweep's. */
+static bool is_numbered(const char *name)
+{
+  return strspn(name, "0123456789") == strlen(name);
+}
+
+static void name_runs(brim_comparison *c)
+{
+  enum { PARTS_MAX = 4 };
+  int parts = 1;
+  while (parts < PARTS_MAX && !are_unique(c, parts)) parts++;
+  for (size_t i = 0; i < c->count; i++) {
+    const char *name = end_of_path(c->run[i].dir, parts);
+    if (is_numbered(name)) name = end_of_path(c->run[i].dir, parts + 1);
+    c->run[i].name = parts < PARTS_MAX ? name : c->run[i].dir;
+  }
+}
+
+/* ---- configurations ---- */
+
+static void add_value(const brim_yaml *node, brim_text *out)
+{
+  const bool map = node->kind == BRIM_YAML_MAP;
+  if (node->kind == BRIM_YAML_SCALAR) {
+    brim_text_add(out, node->scalar[0] ? node->scalar : "''");
+    return;
+  }
+  brim_text_add(out, map ? "{" : "[");
+  for (size_t i = 0; i < node->count; i++) {
+    brim_text_printf(out, "%s%s%s", i ? ", " : "", map ? node->key[i] : "", map ? ": " : "");
+    add_value(node->item[i], out);
+  }
+  brim_text_add(out, map ? "}" : "]");
+}
+
+const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key)
+{
+  const brim_yaml *node = brim_yaml_get_path(run->config, key);
+  brim_text text = {0};
+  if (!node) return "-";
+  add_value(node, &text);
+  const char *out = brim_arena_string(&c->arena, brim_text_str(&text));
+  brim_text_release(&text);
+  return out;
+}
+
+static bool differs(brim_comparison *c, const char *key)
+{
+  const char *first = brim_compare_value(c, &c->run[0], key);
+  for (size_t i = 1; i < c->count; i++)
+    if (strcmp(first, brim_compare_value(c, &c->run[i], key)) != 0) return true;
+  return false;
+}
+
+static void add_key(brim_comparison *c, const char *key)
+{
+  for (size_t i = 0; i < c->key_count; i++)
+    if (strcmp(c->key[i], key) == 0) return;
+  /* where a run lies is not how it was trained */
+  if (strcmp(key, "run.dir") == 0 || strcmp(key, "run.name") == 0 || !differs(c, key)) return;
+  if (c->key_count == c->key_room) {
+    const size_t room = c->key_room ? c->key_room * 2 : 16;
+    const char **grown = BRIM_ARENA_NEW(&c->arena, const char *, room);
+    if (c->key_count) memcpy(grown, c->key, c->key_count * sizeof *grown);
+    c->key = grown;
+    c->key_room = room;
+  }
+  c->key[c->key_count++] = brim_arena_string(&c->arena, key);
+}
+
+static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *path, int depth)
+{
+  for (size_t i = 0; i < node->count; i++) {
+    const brim_yaml *child = node->item[i];
+    const char *full = path[0] ? brim_arena_printf(&c->arena, "%s.%s", path, node->key[i]) : node->key[i];
+    if (child->kind == BRIM_YAML_MAP && child->count > 0 && depth < KEY_DEPTH_MAX)
+      collect_keys(c, child, full, depth + 1);
+    else
+      add_key(c, full);
+  }
+}
+
+void brim_compare_finish(brim_comparison *c)
+{
+  name_runs(c);
+  for (size_t i = 0; i < c->count; i++)
+    if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0);
+}
+
+void brim_compare_release(brim_comparison *c)
+{
+  brim_arena_release(&c->arena);
+}

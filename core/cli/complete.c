@@ -1,0 +1,291 @@
+/* brim complete: what a command line can go on with. A shell asks on each press of TAB, and gets commands, options,
+ * groups, their options, keys, and values, all from the tables that the program itself works by. Nothing is ever an
+ * error here: what cannot be known is left out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/install.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "config/apply.h"
+#include "config/compose.h"
+#include "config/schema.h"
+
+#define WORDS_MAX 512
+
+typedef struct completion {
+  brim_arena arena;
+  brim_cli cli; /* as the line sets it up */
+  const brim_command *command;
+  char *word[WORDS_MAX + 1]; /* behind the command, without the last one */
+  int count;
+  const char *last; /* the word that is being typed */
+  const char *lead; /* what stands before the part that is completed */
+  brim_text out;
+} completion;
+
+/* Writes lead + candidate + tail if it goes on from what was typed. */
+static void offer(completion *c, const char *candidate, const char *tail)
+{
+  const char *full = brim_arena_printf(&c->arena, "%s%s%s", c->lead, candidate, tail);
+  if (brim_starts_with(full, c->last)) brim_text_printf(&c->out, "%s\n", full);
+}
+
+/* ---- words ---- */
+
+/* Takes a word off the line as a shell would; false at its end. An unfinished word at the end counts. */
+static bool next_word(completion *c, const char **line, char **out)
+{
+  brim_text text = {0};
+  char quote = '\0';
+  const char *s = *line + strspn(*line, " \t\n");
+  if (*s == '\0') return false;
+  for (; *s && (quote || !strchr(" \t\n", *s)); s++) {
+    if (quote && *s == quote) {
+      quote = '\0';
+    } else if (!quote && (*s == '\'' || *s == '"')) {
+      quote = *s;
+    } else if (*s == '\\' && quote != '\'' && s[1]) {
+      brim_text_add_n(&text, ++s, 1);
+    } else {
+      brim_text_add_n(&text, s, 1);
+    }
+  }
+  *out = brim_arena_string(&c->arena, brim_text_str(&text));
+  *line = s;
+  brim_text_release(&text);
+  return true;
+}
+
+/* Splits the line into the words before the last one, which is empty if the line ends with a space. */
+static bool split_line(completion *c, const char *line)
+{
+  char *word = NULL;
+  c->last = "";
+  while (next_word(c, &line, &word)) {
+    if (c->count == WORDS_MAX) return false;
+    if (*line)
+      c->word[c->count++] = word;
+    else
+      c->last = word;
+  }
+  return c->count > 0;
+}
+
+/* ---- options ---- */
+
+static void offer_options(completion *c, const brim_command *command)
+{
+  brim_text names = {0};
+  brim_cli_list_options(command, &names);
+  for (const char *s = brim_text_str(&names); *s;) {
+    const size_t length = strcspn(s, "\n"), name = strcspn(s, "=\n");
+    offer(c, brim_arena_string_n(&c->arena, s, name), "");
+    s += length + 1;
+  }
+  brim_text_release(&names);
+}
+
+/* Is the word one that takes the next as its value? */
+static bool takes_value(const brim_command *command, const char *word)
+{
+  brim_text names = {0};
+  bool found = false;
+  brim_cli_list_options(command, &names);
+  for (const char *s = brim_text_str(&names); *s; s += strcspn(s, "\n") + 1) {
+    const size_t name = strcspn(s, "=\n");
+    found = found || (s[name] == '=' && strlen(word) == name && strncmp(s, word, name) == 0);
+  }
+  brim_text_release(&names);
+  return found;
+}
+
+static void offer_plugins(completion *c)
+{
+  const size_t count = brim_registry_count(c->cli.registry);
+  for (size_t i = 0; i < count; i++) {
+    const brim_plugin *plugin = brim_registry_at(c->cli.registry, i)->plugin;
+    const char *kind = brim_kind_name(plugin->kind);
+    offer(c, brim_arena_printf(&c->arena, "%s/%s", kind, plugin->id), "");
+  }
+}
+
+/* ---- overrides ---- */
+
+/* The first of a sweep's values will do to find out which keys there are. */
+static const char *without_sweep(completion *c, const char *word)
+{
+  const size_t key = strcspn(word, "=");
+  if (!word[key]) return word;
+  const size_t first = brim_override_item_length(word + key + 1);
+  return brim_arena_string_n(&c->arena, word, key + 1 + first);
+}
+
+/* The composed files and the choices made so far on the line. */
+static void compose(completion *c, brim_composition *composition)
+{
+  for (int i = 0; i < c->count; i++) {
+    if (c->word[i][0] == '-') continue;
+    brim_override *o = BRIM_ARENA_NEW(&c->arena, brim_override, 1);
+    if (brim_override_parse(&c->arena, without_sweep(c, c->word[i]), i + 1, &composition->problems, o) &&
+        brim_override_is_choice(composition, o))
+      brim_compose_choose(composition, o);
+  }
+  brim_compose(composition);
+}
+
+static void build_schema(brim_composition *composition, brim_schema *schema)
+{
+  const brim_plugin *plugin[BRIM_GROUPS_MAX] = {0};
+  for (int g = 0; brim_config_groups[g].name; g++) {
+    const brim_yaml *node = brim_yaml_get(composition->root, brim_config_groups[g].name);
+    const brim_yaml *id = node && node->kind == BRIM_YAML_MAP ? brim_yaml_get(node, "id") : NULL;
+    if (!id || id->kind != BRIM_YAML_SCALAR) continue;
+    const bool any = brim_config_groups[g].kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0;
+    const char *name = any ? brim_compose_auto_backend(composition) : id->scalar;
+    const brim_registry_entry *entry = brim_registry_find(composition->registry, brim_config_groups[g].kind, name);
+    plugin[g] = entry ? entry->plugin : NULL;
+  }
+  brim_schema_build(schema, composition->arena, plugin);
+}
+
+static void offer_keys(completion *c, const brim_schema *schema, const char *tail)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++) offer(c, g->name, tail);
+  for (size_t i = 0; i < schema->count; i++)
+    if (brim_schema_find(schema, schema->row[i].path) == &schema->row[i]) offer(c, schema->row[i].path, tail);
+}
+
+static void offer_values(completion *c, const brim_composition *composition, const brim_schema *schema, const char *key)
+{
+  const brim_schema_row *row = brim_schema_find(schema, key);
+  if (brim_compose_is_group(composition, key)) {
+    const char **option = NULL;
+    const size_t count = brim_compose_options(composition, key, &option);
+    for (size_t i = 0; i < count; i++) offer(c, option[i], "");
+  } else if (row && row->row->type == BRIM_BOOL) {
+    offer(c, "true", "");
+    offer(c, "false", "");
+  } else if (row && row->row->type == BRIM_ENUM) {
+    for (const char *s = row->row->range; s && *s;) {
+      const size_t length = strcspn(s, "|");
+      offer(c, brim_arena_string_n(&c->arena, s, length), "");
+      s += length + (s[length] == '|');
+    }
+  }
+}
+
+static bool is_multirun(const completion *c)
+{
+  for (int i = 0; i < c->count; i++)
+    if (strcmp(c->word[i], "-m") == 0 || strcmp(c->word[i], "--multirun") == 0) return true;
+  return false;
+}
+
+static void offer_overrides(completion *c)
+{
+  const char *search[sizeof c->cli.config_path / sizeof c->cli.config_path[0] + 1];
+  char installed[4096];
+  size_t n = 0;
+  for (; n < c->cli.config_path_count; n++) search[n] = c->cli.config_path[n];
+  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
+  const brim_config_request request = {.search = search, .search_count = n, .name = c->cli.config_name};
+  brim_composition composition = {.arena = &c->arena, .request = &request, .registry = c->cli.registry};
+  brim_schema schema = {0};
+  composition.problems.arena = &c->arena;
+  compose(c, &composition);
+  build_schema(&composition, &schema);
+  const size_t sign = strspn(c->last, "+~");
+  const size_t key = strcspn(c->last + sign, "=");
+  const char *value = c->last + sign + key + 1;
+  if (!c->last[sign + key]) {
+    c->lead = brim_arena_string_n(&c->arena, c->last, sign);
+    offer_keys(c, &schema, c->last[0] == '~' ? "" : "=");
+    return;
+  }
+  const char *item = value;
+  while (is_multirun(c) && item[brim_override_item_length(item)]) item += brim_override_item_length(item) + 1;
+  c->lead = brim_arena_string_n(&c->arena, c->last, (size_t)(item - c->last));
+  offer_values(c, &composition, &schema, brim_arena_string_n(&c->arena, c->last + sign, key));
+}
+
+/* ---- the command ---- */
+
+static const brim_command *find_command(const char *name)
+{
+  for (const brim_command *command = brim_commands; command->name; command++)
+    if (strcmp(command->name, name) == 0) return command;
+  return NULL;
+}
+
+static void offer_commands(completion *c)
+{
+  for (const brim_command *command = brim_commands; command->name; command++) offer(c, command->name, "");
+}
+
+/* Is the word that is being typed the folder of a run? That is the shell's work. */
+static bool is_run(completion *c)
+{
+  const char *first = brim_arena_printf(&c->arena, "brim %s RUN", c->command->name);
+  bool operands = false;
+  for (int i = 0; i < c->count; i++) operands = operands || c->word[i][0] != '-';
+  return strstr(c->command->usage, first) && !operands;
+}
+
+static void offer_words(completion *c)
+{
+  if (c->count > 0 && takes_value(c->command, c->word[c->count - 1])) return; /* a file or a folder: the shell's work */
+  if (c->last[0] == '-') {
+    offer_options(c, c->command);
+    offer_options(c, NULL);
+    offer(c, "--help", "");
+  } else if (is_run(c)) {
+    return;
+  } else if (strstr(c->command->usage, "key=value")) {
+    offer_overrides(c);
+  } else if (strstr(c->command->usage, "KIND[/ID]")) {
+    offer_plugins(c);
+  }
+}
+
+static void complete_line(completion *c, const char *line)
+{
+  if (!split_line(c, line)) return;
+  brim_log_set_level(BRIM_LOG_ERROR);
+  if (brim_cli_take_globals(&c->cli, &c->count, c->word) != BRIM_OK) return; /* the value of one is being typed */
+  brim_log_set_level(BRIM_LOG_ERROR);
+  if (c->count < 2 && c->last[0] == '-') {
+    offer_options(c, NULL);
+    offer(c, "--help", "");
+    offer(c, "--version", "");
+    return;
+  }
+  if (c->count < 2) {
+    offer_commands(c);
+    return;
+  }
+  c->command = find_command(c->word[1]);
+  if (!c->command || brim_registry_open(c->cli.plugin_path, c->cli.plugin_path_count, &c->cli.registry) != BRIM_OK)
+    return;
+  c->count -= 2;
+  memmove(c->word, c->word + 2, sizeof(char *) * (size_t)c->count);
+  offer_words(c);
+  brim_registry_free(c->cli.registry);
+}
+
+int brim_command_complete(brim_cli *cli, int argc, char **argv)
+{
+  (void)cli;
+  completion c = {.lead = ""};
+  const char **operand = BRIM_ARENA_NEW(&c.arena, const char *, argc);
+  int *number = BRIM_ARENA_NEW(&c.arena, int, argc);
+  size_t count = 0;
+  brim_status status = brim_cli_parse(argc, argv, NULL, 0, operand, number, &count);
+  if (status == BRIM_OK && count != 1) status = brim_fail(BRIM_ECONFIG, "one word is expected: brim complete -- LINE");
+  if (status == BRIM_OK) complete_line(&c, operand[0]);
+  if (status == BRIM_OK && (fputs(brim_text_str(&c.out), stdout) < 0 || fflush(stdout) != 0))
+    status = brim_fail(BRIM_EIO, "standard output cannot be written");
+  brim_text_release(&c.out);
+  brim_arena_release(&c.arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

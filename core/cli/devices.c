@@ -1,0 +1,158 @@
+/* brim devices: what there is to compute on, and which backends cannot be used and why. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "brim/backend.h"
+#include "cli/cli.h"
+#include "config/value.h"
+
+typedef struct devices {
+  brim_arena arena;
+  bool json;
+  brim_table table;
+  json_t *device, *failure; /* with --json */
+  brim_text failures;       /* a line each, without */
+} devices;
+
+static void add_device(devices *d, const char *backend, int index, const brim_device_info *info)
+{
+  char bytes[32];
+  if (d->json) {
+    json_t *row = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i}", "backend", backend, "index", index, "name", info->name,
+                            "total_bytes", (json_int_t)info->total_bytes, "free_bytes", (json_int_t)info->free_bytes,
+                            "threads", (int)info->threads);
+    json_array_append_new(d->device, row);
+    return;
+  }
+  brim_table_add(&d->table, brim_arena_printf(&d->arena, "%s:%d", backend, index));
+  brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->free_bytes));
+  brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->total_bytes));
+  brim_table_add(&d->table, info->threads ? brim_arena_printf(&d->arena, "%" PRId32, info->threads) : "-");
+  brim_table_add(&d->table, info->name);
+}
+
+/* One line, whatever the reason's lines. */
+static void add_failure(devices *d, const char *backend, const char *reason)
+{
+  if (d->json) {
+    json_array_append_new(d->failure, json_pack("{s:s, s:s}", "backend", backend, "reason", reason));
+    return;
+  }
+  brim_text_printf(&d->failures, "backend '%s' cannot be used: ", backend);
+  for (const char *s = reason; *s; s++)
+    if (*s == '\n')
+      brim_text_add(&d->failures, "; ");
+    else
+      brim_text_add_n(&d->failures, s, 1);
+  brim_text_add(&d->failures, "\n");
+}
+
+/* The defaults of a plugin's parameters, filled. ECONFIG if one has none. */
+static brim_status fill_defaults(const brim_plugin *plugin, brim_arena *arena, void **out)
+{
+  *out = brim_arena_alloc(arena, plugin->params_size);
+  for (const brim_param *row = plugin->params; row && row->key; row++) {
+    brim_text problem = {0};
+    const brim_yaml *value = brim_value_default(row, arena);
+    brim_status status = BRIM_ECONFIG;
+    if (!value)
+      brim_fail(BRIM_ECONFIG, "its parameter '%s' must be given", row->key);
+    else if ((status = brim_value_parse(row, value, *out, arena, &problem)) != BRIM_OK)
+      brim_fail(status, "'%s' %s", row->key, brim_text_str(&problem));
+    brim_text_release(&problem);
+    BRIM_TRY(status);
+  }
+  return BRIM_OK;
+}
+
+static brim_status list_devices(devices *d, const brim_plugin *plugin)
+{
+  const brim_backend_ops *ops = plugin->ops;
+  void *params = NULL, *self = NULL;
+  BRIM_TRY(fill_defaults(plugin, &d->arena, &params));
+  self = params;
+  if (plugin->create) {
+    self = NULL;
+    BRIM_TRY(plugin->create(params, &self));
+  }
+  brim_status status = BRIM_OK;
+  const int count = ops->device_count(self);
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
+    brim_device_info info = {0};
+    status = ops->describe(self, i, &info);
+    if (status == BRIM_OK) add_device(d, plugin->id, i, &info);
+  }
+  if (count < 1) status = brim_fail(BRIM_ENODEVICE, "there is no device for it on this host");
+  if (plugin->destroy) plugin->destroy(self);
+  return status;
+}
+
+/* The id of a backend whose file could not be loaded: KIND/ID.so. NULL if the file is of another kind. */
+static const char *backend_of_file(brim_arena *arena, const char *file)
+{
+  const char *slash = strrchr(file, '/');
+  const size_t folder = slash ? (size_t)(slash - file) : 0;
+  static const char kind[] = "backend";
+  const size_t length = sizeof kind - 1;
+  if (folder < length || strncmp(file + folder - length, kind, length) != 0) return NULL;
+  if (folder > length && file[folder - length - 1] != '/') return NULL;
+  return brim_arena_string_n(arena, slash + 1, strcspn(slash + 1, "."));
+}
+
+static void collect(devices *d, const brim_registry *registry)
+{
+  static const char *const head[] = {"device", "free", "total", "threads", "name"};
+  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&d->table, head[i]);
+  for (size_t i = 0; i < brim_registry_count(registry); i++) {
+    const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
+    if (plugin->kind != BRIM_BACKEND) continue;
+    if (list_devices(d, plugin) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
+  }
+  for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
+    const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
+    const char *backend = backend_of_file(&d->arena, failure->file);
+    if (backend) add_failure(d, backend, failure->reason);
+  }
+}
+
+static brim_status print(devices *d)
+{
+  bool failed;
+  if (d->json) {
+    json_t *root = json_pack("{s:O, s:O}", "devices", d->device, "failures", d->failure);
+    failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
+    json_decref(root);
+  } else {
+    brim_text out = {0};
+    brim_table_print(&d->table, &out);
+    brim_text_add(&out, brim_text_str(&d->failures));
+    failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;
+    brim_text_release(&out);
+  }
+  return failed ? brim_fail(BRIM_EIO, "the list of devices could not be written") : BRIM_OK;
+}
+
+int brim_command_devices(brim_cli *cli, int argc, char **argv)
+{
+  devices d = {.device = json_array(), .failure = json_array()};
+  d.table = (brim_table){.arena = &d.arena, .columns = 5};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json}};
+  const char **operand = BRIM_ARENA_NEW(&d.arena, const char *, argc);
+  int *number = BRIM_ARENA_NEW(&d.arena, int, argc);
+  size_t count = 0;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, operand, number, &count);
+  if (status == BRIM_OK && count > 0)
+    status = brim_fail(BRIM_ECONFIG, "'%s' is too much: brim devices takes no words", operand[0]);
+  if (status == BRIM_OK) {
+    collect(&d, cli->registry);
+    status = print(&d);
+  }
+  json_decref(d.device);
+  json_decref(d.failure);
+  brim_text_release(&d.failures);
+  brim_arena_release(&d.arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

@@ -1,0 +1,205 @@
+/* brim eval: the figures of a run's checkpoint on data. Nothing is written. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "cli/cli.h"
+#include "cli/run_folder.h"
+#include "train/trainer.h"
+
+#define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */
+
+typedef struct eval {
+  const char *run, *which, *split; /* as typed; which and split may be NULL */
+  bool json;
+  char checkpoint[4096];
+  enum brim_part part;
+  brim_session *session;
+  brim_trainer *trainer;
+  brim_evaluation result;
+} eval;
+
+static const char *part_name(const eval *e)
+{
+  return e->part == BRIM_PART_TEST ? "test" : "validation";
+}
+
+/* ---- figures of a class; NAN where nothing is divided by nothing ---- */
+
+typedef struct class_figures {
+  double samples, precision, recall, f1;
+} class_figures;
+
+static class_figures figures_of(const brim_evaluation *r, int64_t class)
+{
+  double labelled = 0, predicted = 0;
+  for (int64_t k = 0; k < r->classes; k++) {
+    labelled += r->confusion[class * r->classes + k];
+    predicted += r->confusion[k * r->classes + class];
+  }
+  const double right = r->confusion[class * r->classes + class];
+  return (class_figures){.samples = labelled,
+                         .precision = predicted > 0 ? right / predicted : NAN,
+                         .recall = labelled > 0 ? right / labelled : NAN,
+                         .f1 = labelled + predicted > 0 ? 2 * right / (labelled + predicted) : NAN};
+}
+
+static const char *class_name(const eval *e, int64_t class)
+{
+  const char *const *names = e->session->data.train.class_names;
+  return names ? names[class] : "";
+}
+
+/* ---- output ---- */
+
+static json_t *number(double value)
+{
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *json_of_classes(const eval *e)
+{
+  json_t *rows = json_array();
+  for (int64_t c = 0; c < e->result.classes; c++) {
+    const class_figures f = figures_of(&e->result, c);
+    json_t *row = json_pack("{s:I, s:I, s:o, s:o, s:o}", "class", (json_int_t)c, "samples", (json_int_t)f.samples,
+                            "precision", number(f.precision), "recall", number(f.recall), "f1", number(f.f1));
+    if (class_name(e, c)[0]) json_object_set_new(row, "name", json_string(class_name(e, c)));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}
+
+static json_t *json_of_confusion(const brim_evaluation *r)
+{
+  json_t *rows = json_array();
+  for (int64_t i = 0; i < r->classes; i++) {
+    json_t *row = json_array();
+    for (int64_t k = 0; k < r->classes; k++)
+      json_array_append_new(row, json_integer((json_int_t)r->confusion[i * r->classes + k]));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}
+
+static brim_status print_json(const eval *e)
+{
+  const brim_evaluation *r = &e->result;
+  json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint",
+                           e->checkpoint, "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split",
+                           part_name(e), "samples", (json_int_t)r->samples, "loss", number(r->loss), "accuracy",
+                           number(r->accuracy), "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer),
+                           "per_class", json_of_classes(e), "confusion", json_of_confusion(r));
+  const bool failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
+  json_decref(root);
+  return failed ? brim_fail(BRIM_EIO, "the evaluation could not be written") : BRIM_OK;
+}
+
+static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
+{
+  brim_table table = {.arena = arena, .columns = 6};
+  static const char *const head[] = {"class", "name", "samples", "precision", "recall", "f1"};
+  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
+  for (int64_t c = 0; c < e->result.classes; c++) {
+    const class_figures f = figures_of(&e->result, c);
+    brim_table_number(&table, (double)c, 0);
+    brim_table_add(&table, class_name(e, c));
+    brim_table_number(&table, f.samples, 0);
+    brim_table_number(&table, f.precision, 4);
+    brim_table_number(&table, f.recall, 4);
+    brim_table_number(&table, f.f1, 4);
+  }
+  brim_text_add(out, "\n");
+  brim_table_print(&table, out);
+}
+
+static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
+{
+  if (r->classes > CONFUSION_COLUMNS_MAX) {
+    brim_text_printf(out, "\nthe confusion matrix of %lld classes is in the output of --json\n", (long long)r->classes);
+    return;
+  }
+  brim_table table = {.arena = arena, .columns = (size_t)r->classes + 1};
+  brim_table_add(&table, "label");
+  for (int64_t k = 0; k < r->classes; k++) brim_table_number(&table, (double)k, 0);
+  for (int64_t i = 0; i < r->classes; i++) {
+    brim_table_number(&table, (double)i, 0);
+    for (int64_t k = 0; k < r->classes; k++) brim_table_number(&table, r->confusion[i * r->classes + k], 0);
+  }
+  brim_text_add(out, "\nconfusion: how many samples of each label were taken for each class\n");
+  brim_table_print(&table, out);
+}
+
+static brim_status print_text(const eval *e)
+{
+  const brim_evaluation *r = &e->result;
+  const char *slash = strrchr(e->checkpoint, '/');
+  brim_arena arena = {0};
+  brim_text out = {0};
+  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %% (%lld samples)\n", e->run,
+                   slash ? slash + 1 : e->checkpoint, part_name(e), r->loss, 100 * r->accuracy, (long long)r->samples);
+  add_classes(e, &arena, &out);
+  add_confusion(r, &arena, &out);
+  const bool failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;
+  brim_text_release(&out);
+  brim_arena_release(&arena);
+  return failed ? brim_fail(BRIM_EIO, "the evaluation could not be written") : BRIM_OK;
+}
+
+/* ---- the work ---- */
+
+static brim_status choose_part(eval *e)
+{
+  const int64_t *count = e->session->data.count;
+  if (!e->split)
+    e->part = count[BRIM_PART_TEST] || !count[BRIM_PART_VALIDATION] ? BRIM_PART_TEST : BRIM_PART_VALIDATION;
+  else if (strcmp(e->split, "test") == 0)
+    e->part = BRIM_PART_TEST;
+  else if (strcmp(e->split, "validation") == 0)
+    e->part = BRIM_PART_VALIDATION;
+  else
+    return brim_fail(BRIM_ECONFIG, "--split is test or validation, not '%s'", e->split);
+  if (count[e->part]) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, e->part == BRIM_PART_TEST
+                                     ? "the dataset has no test split\n--split validation takes validation data"
+                                     : "the run kept no validation data: dataset.validation_fraction is 0");
+}
+
+static brim_status evaluate(eval *e, const brim_config *config)
+{
+  BRIM_TRY(brim_session_open(config, true, &e->session));
+  BRIM_TRY(choose_part(e));
+  const int64_t count = e->session->data.count[e->part];
+  BRIM_TRY(brim_trainer_open_evaluation(e->session, count, e->session->eval_batch, false, e->checkpoint, &e->trainer));
+  BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
+  return e->json ? print_json(e) : print_text(e);
+}
+
+int brim_command_eval(brim_cli *cli, int argc, char **argv)
+{
+  eval e = {0};
+  const brim_option option[] = {{"--checkpoint", BRIM_OPTION_STRING, &e.which},
+                                {"--split", BRIM_OPTION_STRING, &e.split},
+                                {"--json", BRIM_OPTION_FLAG, &e.json}};
+  brim_arena arena = {0};
+  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
+  int *number_of = BRIM_ARENA_NEW(&arena, int, argc);
+  size_t count = 0;
+  char file[4096];
+  brim_config *config = NULL;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number_of, &count);
+  if (status == BRIM_OK && count == 0)
+    status = brim_fail(BRIM_ECONFIG, "brim eval needs the folder of a run: brim eval RUN");
+  if (count > 0) e.run = operand[0];
+  if (status == BRIM_OK) status = brim_cli_run_config(e.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_checkpoint(e.run, e.which, e.checkpoint, sizeof e.checkpoint);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, operand + 1, number_of + 1, count - 1, &config);
+  if (status == BRIM_OK) status = evaluate(&e, config);
+  brim_trainer_close(e.trainer);
+  brim_session_close(e.session);
+  brim_config_free(config);
+  brim_arena_release(&arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

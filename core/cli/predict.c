@@ -1,0 +1,148 @@
+/* brim predict: class and probability of every sample of some files, as CSV or JSON. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/run_folder.h"
+#include "train/predict.h"
+#include "train/rundir.h"
+
+typedef struct predict {
+  const char *run, *which, *output; /* as typed; which and output may be NULL */
+  bool json;
+  char checkpoint[4096];
+  brim_predicted_file *file;
+  size_t file_count;
+} predict;
+
+/* RFC 4180: a field with a comma, a quote or a line's end is quoted, its quotes doubled. */
+static void add_field(brim_text *out, const char *s)
+{
+  if (!s[strcspn(s, ",\"\r\n")]) {
+    brim_text_add(out, s);
+    return;
+  }
+  brim_text_add(out, "\"");
+  for (; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
+  brim_text_add(out, "\"");
+}
+
+static void format_csv(const predict *p, const char *const *names, brim_text *out)
+{
+  brim_text_printf(out, "file,index,class,probability%s\n", names ? ",name" : "");
+  for (size_t f = 0; f < p->file_count; f++)
+    for (int64_t i = 0; i < p->file[f].count; i++) {
+      const brim_prediction *r = &p->file[f].prediction[i];
+      add_field(out, p->file[f].path);
+      brim_text_printf(out, ",%" PRId64 ",%" PRId64 ",%.9g", i, r->class, r->probability);
+      if (names) brim_text_add(out, ",");
+      if (names) add_field(out, names[r->class]);
+      brim_text_add(out, "\n");
+    }
+}
+
+static brim_status format_json(const predict *p, const char *const *names, brim_text *out)
+{
+  json_t *rows = json_array();
+  for (size_t f = 0; f < p->file_count; f++)
+    for (int64_t i = 0; i < p->file[f].count; i++) {
+      const brim_prediction *r = &p->file[f].prediction[i];
+      json_t *row = json_pack("{s:s, s:I, s:I, s:f}", "file", p->file[f].path, "index", (json_int_t)i, "class",
+                              (json_int_t)r->class, "probability", r->probability);
+      if (names) json_object_set_new(row, "name", json_string(names[r->class]));
+      json_array_append_new(rows, row);
+    }
+  json_t *root = json_pack("{s:s, s:s, s:o}", "run", p->run, "checkpoint", p->checkpoint, "predictions", rows);
+  char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  json_decref(root);
+  if (!text) return brim_fail(BRIM_EINVAL, "the predictions cannot be written as JSON: is a file's name not UTF-8?");
+  brim_text_add(out, text);
+  brim_text_add(out, "\n");
+  free(text);
+  return BRIM_OK;
+}
+
+static brim_status write_out(const predict *p, const brim_text *out)
+{
+  struct stat st;
+  const bool special = p->output && stat(p->output, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, /dev/null */
+  if (p->output && !special) return brim_file_write_atomic(p->output, brim_text_str(out), out->length);
+  FILE *file = p->output ? fopen(p->output, "we") : stdout;
+  bool failed = !file || fputs(brim_text_str(out), file) < 0 || fflush(file) != 0;
+  if (file && file != stdout) failed = fclose(file) != 0 || failed;
+  return failed ? brim_fail(BRIM_EIO, "the predictions cannot be written to %s: %s",
+                            p->output ? p->output : "standard output", strerror(errno))
+                : BRIM_OK;
+}
+
+static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
+{
+  brim_session *session = NULL;
+  brim_text out = {0};
+  BRIM_TRY(brim_session_open(config, false, &session));
+  brim_status status = brim_predict(session, p->checkpoint, arena, p->file, p->file_count);
+  const char *const *names = session->data.train.class_names;
+  if (status == BRIM_OK && p->json) status = format_json(p, names, &out);
+  if (status == BRIM_OK && !p->json) format_csv(p, names, &out);
+  if (status == BRIM_OK) status = write_out(p, &out);
+  brim_text_release(&out);
+  brim_session_close(session);
+  return status;
+}
+
+/* A word with '=' is an override, unless it is a path that says so: ./a=b, /a=b, ../a=b. */
+static bool is_override(const char *word)
+{
+  return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
+}
+
+/* Files to p->file, overrides to the front of `word`. */
+static size_t sort_words(predict *p, const char **word, int *number, size_t count)
+{
+  size_t overrides = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!is_override(word[i])) {
+      p->file[p->file_count++].path = word[i];
+      continue;
+    }
+    word[overrides] = word[i];
+    number[overrides++] = number[i];
+  }
+  return overrides;
+}
+
+int brim_command_predict(brim_cli *cli, int argc, char **argv)
+{
+  predict p = {0};
+  const brim_option option[] = {{"--checkpoint", BRIM_OPTION_STRING, &p.which},
+                                {"--output", BRIM_OPTION_STRING, &p.output},
+                                {"-o", BRIM_OPTION_STRING, &p.output},
+                                {"--json", BRIM_OPTION_FLAG, &p.json}};
+  brim_arena arena = {0};
+  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
+  int *number = BRIM_ARENA_NEW(&arena, int, argc);
+  size_t count = 0, overrides = 0;
+  char file[4096];
+  brim_config *config = NULL;
+  p.file = BRIM_ARENA_NEW(&arena, brim_predicted_file, argc);
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
+  if (status == BRIM_OK && count > 0) {
+    p.run = operand[0];
+    overrides = sort_words(&p, operand + 1, number + 1, count - 1);
+  }
+  if (status == BRIM_OK && p.file_count == 0)
+    status = brim_fail(BRIM_ECONFIG, "brim predict needs the folder of a run and files: brim predict RUN FILE...");
+  if (status == BRIM_OK) status = brim_cli_run_config(p.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_checkpoint(p.run, p.which, p.checkpoint, sizeof p.checkpoint);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, operand + 1, number + 1, overrides, &config);
+  if (status == BRIM_OK) status = run(&p, config, &arena);
+  brim_config_free(config);
+  brim_arena_release(&arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}

@@ -1,0 +1,13 @@
+/* What commands take from the folder of a run. */
+#ifndef BRIM_CLI_RUN_FOLDER_H
+#define BRIM_CLI_RUN_FOLDER_H
+#include <stddef.h>
+
+#include "brim/status.h"
+
+/* The path of the resolved configuration. ELOAD if the folder is not a run's. */
+brim_status brim_cli_run_config(const char *run, char *path, size_t room);
+/* The folder of a checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a path;
+ * NULL: the best if the run has one, else the last. Links are resolved. ELOAD if there is no such checkpoint. */
+brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room);
+#endif

@@ -1,0 +1,324 @@
+/* The life of a sweep: expand the words; load every job's configuration once, so that a mistake is told now and not
+ * after hours; make the folder; run the jobs as child processes; sum up.
+ *
+ * A job is this program with the same words, each sweep replaced by one value, and `run.dir` set to the job's folder.
+ * Options that only the sweep knows are replaced by --job, so that the numbers of arguments in messages stay those of
+ * the line that was typed. */
+#include "cli/sweep.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/install.h"
+#include "base/log.h"
+#include "config/compose.h"
+#include "train/rundir.h"
+
+#define FOLDERS_MAX 1000  /* sweeps started in one second */
+#define GLOBAL_WORDS 160  /* --plugin-path, --config-path and so on, with their values */
+#define LEFT_SHOWN_MAX 20 /* jobs listed after an interruption */
+
+/* ---- expansion ---- */
+
+static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
+{
+  const brim_composition *c = context;
+  const char **name = NULL;
+  if (!brim_compose_is_group(c, group)) return false;
+  *count = brim_compose_options(c, group, &name);
+  *option = name;
+  return true;
+}
+
+static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)
+{
+  const char *search[sizeof cli->config_path / sizeof cli->config_path[0] + 1];
+  char installed[4096];
+  size_t n = 0;
+  for (; n < cli->config_path_count; n++) search[n] = cli->config_path[n];
+  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
+  const brim_config_request request = {.search = search, .search_count = n};
+  brim_composition c = {.arena = &run->arena, .request = &request, .registry = cli->registry};
+  const brim_sweep_groups groups = {group_options, &c};
+  brim_problems problems = {.arena = &run->arena};
+  brim_sweep_expand(&run->arena, given->operand, given->number, given->count, &groups, &problems, &run->sweep);
+  BRIM_TRY(brim_problems_status(&problems));
+  run->job = BRIM_ARENA_NEW(&run->arena, brim_sweep_job, run->sweep.jobs);
+  for (size_t i = 0; i < run->sweep.jobs; i++) brim_summary_read("", &run->job[i].summary);
+  return BRIM_OK;
+}
+
+/* ---- configurations ---- */
+
+/* Loads a job's configuration; its run.dir is what the sweep's folder is called. */
+static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *given, const brim_sweep_run *run,
+                             size_t job, char *dir, size_t room)
+{
+  const size_t count = run->sweep.axis_count;
+  const char **word = brim_xcalloc(count + 1, sizeof *word);
+  int *number = brim_xcalloc(count + 1, sizeof *number);
+  const size_t first = given->from_file != NULL; /* the old run's folder is taken */
+  word[0] = "run.dir=";
+  brim_sweep_words(&run->sweep, job, word + first);
+  if (count) memcpy(number + first, given->number, count * sizeof *number);
+  brim_config *config = NULL;
+  const brim_status status = brim_cli_config(cli, given->from_file, word, number, count + first, &config);
+  if (config) snprintf(dir, room, "%s", config->settings.run.dir);
+  brim_config_free(config);
+  free(word);
+  free(number);
+  return status;
+}
+
+static void tell_failure(brim_sweep_run *run, size_t i, const char *why)
+{
+  const brim_sweep_job *job = &run->job[i];
+  if (job->state == BRIM_JOB_KILLED)
+    brim_log(BRIM_LOG_ERROR, "job %zu was killed by SIG%s (%s): %s%s", i, sigabbrev_np(job->end.signal),
+             strsignal(job->end.signal), brim_sweep_label(run, i), why);
+  else
+    brim_log(BRIM_LOG_ERROR, "job %zu failed with exit status %d: %s%s", i, job->end.exit_status,
+             brim_sweep_label(run, i), why);
+}
+
+/* Refuses the jobs whose configuration is wrong. If that is all of them, the first one's problems are the error. */
+static brim_status check_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, char *dir,
+                              size_t room)
+{
+  const size_t jobs = run->sweep.jobs;
+  const char **why = BRIM_ARENA_NEW(&run->arena, const char *, jobs);
+  size_t good = 0;
+  brim_status first = BRIM_OK;
+  for (size_t i = 0; i < jobs; i++) {
+    char job_dir[4096] = "";
+    const brim_status status = check_job(cli, given, run, i, job_dir, sizeof job_dir);
+    if (status == BRIM_OK && good++ == 0) snprintf(dir, room, "%s", job_dir);
+    if (status == BRIM_OK) continue;
+    if (first == BRIM_OK) first = status;
+    why[i] = brim_arena_string(&run->arena, brim_error_text());
+    run->job[i].state = BRIM_JOB_FAILED;
+    run->job[i].refused = true;
+    run->job[i].end.exit_status = brim_status_exit(status);
+    snprintf(run->job[i].summary.error, sizeof run->job[i].summary.error, "%s", why[i]);
+  }
+  if (good == 0) return brim_fail(first, "%s", why[0]);
+  for (size_t i = 0; i < jobs; i++)
+    if (why[i]) tell_failure(run, i, brim_arena_printf(&run->arena, "\n%s", why[i]));
+  return BRIM_OK;
+}
+
+/* ---- the folder ---- */
+
+static brim_status use_given_folder(const brim_sweep_run *run)
+{
+  static const char *const marks[] = {"sweep.json", "config.yaml"};
+  char path[4200];
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+    snprintf(path, sizeof path, "%s/%s", run->folder, marks[i]);
+    if (access(path, F_OK) == 0)
+      return brim_fail(BRIM_ECONFIG, "'%s' holds a %s already (it has %s)\nfor a new sweep: another run.dir, or none",
+                       run->folder, i == 0 ? "sweep" : "run", marks[i]);
+  }
+  return brim_make_folders(run->folder);
+}
+
+static brim_status make_folder(brim_sweep_run *run, const char *dir)
+{
+  char stamp[32];
+  struct tm local;
+  const time_t now = time(NULL);
+  if (dir[0]) {
+    snprintf(run->folder, sizeof run->folder, "%s", dir);
+    return use_given_folder(run);
+  }
+  if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
+    return brim_fail(BRIM_EINTERNAL, "the clock shows no date: %s", strerror(errno));
+  BRIM_TRY(brim_make_folders("multirun"));
+  for (int i = 1; i <= FOLDERS_MAX; i++) {
+    char number[16] = "";
+    if (i > 1) snprintf(number, sizeof number, "-%d", i);
+    snprintf(run->folder, sizeof run->folder, "multirun/%s%s", stamp, number);
+    if (mkdir(run->folder, 0777) == 0) return BRIM_OK;
+    if (errno != EEXIST) break;
+  }
+  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", run->folder, strerror(errno));
+}
+
+/* ---- a job ---- */
+
+/* run.dir as a quoted value, whatever characters the path has. */
+static const char *folder_word(brim_sweep_run *run, size_t job)
+{
+  brim_text text = {0};
+  brim_text_add(&text, "run.dir='");
+  for (const char *s = run->folder; *s; s++) brim_text_add_n(&text, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
+  brim_text_printf(&text, "/%zu'", job);
+  const char *out = brim_arena_string(&run->arena, brim_text_str(&text));
+  brim_text_release(&text);
+  return out;
+}
+
+static size_t add_global_words(const brim_cli *cli, const char **out)
+{
+  size_t n = 0;
+  out[n++] = "brim";
+  for (size_t i = 0; i < cli->plugin_path_count; i++) {
+    out[n++] = "--plugin-path";
+    out[n++] = cli->plugin_path[i];
+  }
+  for (size_t i = 0; i < cli->config_path_count; i++) {
+    out[n++] = "--config-path";
+    out[n++] = cli->config_path[i];
+  }
+  if (cli->config_name) {
+    out[n++] = "--config-name";
+    out[n++] = cli->config_name;
+  }
+  if (cli->quiet) out[n++] = "--quiet";
+  if (cli->verbose) out[n++] = "--verbose";
+  return n;
+}
+
+static bool is_of_the_sweep(const char *word)
+{
+  return strcmp(word, "-m") == 0 || strcmp(word, "--multirun") == 0 || strcmp(word, "--fail-fast") == 0;
+}
+
+/* The words of a job, ending in NULL. `--job` stands in for at least one word, so a job always has it. */
+static const char **job_words(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, size_t job)
+{
+  const char **out = BRIM_ARENA_NEW(&run->arena, const char *, GLOBAL_WORDS + given->argc + 2);
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, given->count + 1);
+  brim_sweep_words(&run->sweep, job, word);
+  size_t n = add_global_words(cli, out), next = 0;
+  for (int i = 0; i < given->argc; i++) {
+    if (next < given->count && given->number[next] == i)
+      out[n++] = word[next++];
+    else
+      out[n++] = is_of_the_sweep(given->argv[i]) ? "--job" : given->argv[i];
+  }
+  out[n] = folder_word(run, job);
+  return out;
+}
+
+static void take_end(brim_sweep_run *run, size_t i)
+{
+  brim_sweep_job *job = &run->job[i];
+  const bool stopped = brim_jobs_stop_signal() != 0;
+  char dir[4200];
+  snprintf(dir, sizeof dir, "%s/%zu", run->folder, i);
+  brim_summary_read(dir, &job->summary);
+  if (job->end.exit_status == 0)
+    job->state = BRIM_JOB_FINISHED;
+  else if (job->end.exit_status == brim_status_exit(BRIM_EINTERRUPTED) || (stopped && job->end.signal))
+    job->state = BRIM_JOB_INTERRUPTED;
+  else
+    job->state = job->end.signal ? BRIM_JOB_KILLED : BRIM_JOB_FAILED;
+  if (job->state == BRIM_JOB_FAILED || job->state == BRIM_JOB_KILLED) tell_failure(run, i, "");
+}
+
+static brim_status run_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)
+{
+  const size_t jobs = run->sweep.jobs;
+  for (size_t i = 0; i < jobs && !brim_jobs_stop_signal(); i++) {
+    brim_sweep_job *job = &run->job[i];
+    if (!job->refused) {
+      brim_log(BRIM_LOG_INFO, "[%zu/%zu] job %zu: %s", i + 1, jobs, i, brim_sweep_label(run, i));
+      const brim_status status = brim_job_run(job_words(cli, given, run, i), &job->end);
+      if (status == BRIM_EINTERRUPTED) return BRIM_OK;
+      BRIM_TRY(status);
+      take_end(run, i);
+      if (brim_sweep_write(run) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+    }
+    if (given->fail_fast && job->state != BRIM_JOB_FINISHED) return BRIM_OK;
+  }
+  return BRIM_OK;
+}
+
+/* ---- the end ---- */
+
+static size_t count_state(const brim_sweep_run *run, enum brim_job_state state)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < run->sweep.jobs; i++) count += run->job[i].state == state;
+  return count;
+}
+
+/* Not started, or stopped before there was anything to go on with. */
+static bool is_left(const brim_sweep_job *job)
+{
+  return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
+}
+
+static void tell_what_is_left(brim_sweep_run *run)
+{
+  size_t left = 0;
+  brim_text text = {0};
+  for (size_t i = 0; i < run->sweep.jobs; i++) {
+    const bool is = is_left(&run->job[i]);
+    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is)
+      brim_text_printf(&text, "\njob %zu goes on with: brim train --resume %s/%zu", i, run->folder, i);
+    if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
+  }
+  if (left > LEFT_SHOWN_MAX)
+    brim_text_printf(&text, "\nand %zu more, in %s/sweep.json", left - LEFT_SHOWN_MAX, run->folder);
+  brim_log(BRIM_LOG_WARN, "the sweep was %s; %zu of %zu jobs are left%s",
+           brim_jobs_stop_signal() ? "interrupted" : "ended by a failure (--fail-fast)", left, run->sweep.jobs,
+           brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+static void tell_sums(const brim_sweep_run *run)
+{
+  char time[32];
+  brim_text text = {0};
+  for (int state = BRIM_JOB_FINISHED; state <= BRIM_JOB_INTERRUPTED; state++) {
+    const size_t count = count_state(run, (enum brim_job_state)state);
+    if (count)
+      brim_text_printf(&text, "%s%zu %s", text.length ? ", " : "", count,
+                       brim_sweep_state_name((enum brim_job_state)state));
+  }
+  brim_log(BRIM_LOG_INFO, "%zu jobs in %s: %s; results in %s", run->sweep.jobs,
+           brim_format_seconds(time, sizeof time, brim_now() - run->start), brim_text_str(&text), run->folder);
+  brim_text_release(&text);
+}
+
+static brim_status finish(brim_sweep_run *run)
+{
+  BRIM_TRY(brim_sweep_write(run));
+  BRIM_TRY(brim_sweep_print(run));
+  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) tell_what_is_left(run);
+  tell_sums(run);
+  return BRIM_OK;
+}
+
+static brim_status sweep(brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)
+{
+  char dir[4096] = "";
+  BRIM_TRY(expand(cli, given, run));
+  BRIM_TRY(check_jobs(cli, given, run, dir, sizeof dir));
+  BRIM_TRY(make_folder(run, dir));
+  BRIM_TRY(brim_sweep_write(run));
+  brim_jobs_begin();
+  const bool start = !given->fail_fast || count_state(run, BRIM_JOB_FAILED) == 0;
+  brim_status status = start ? run_jobs(cli, given, run) : BRIM_OK;
+  if (status == BRIM_OK) status = finish(run);
+  brim_jobs_end();
+  return status;
+}
+
+int brim_cli_sweep(brim_cli *cli, const brim_sweep_words_given *given)
+{
+  brim_sweep_run run = {.start = cli->start};
+  const brim_status status = sweep(cli, given, &run);
+  const int exit_status = status == BRIM_OK ? brim_sweep_exit_status(&run) : brim_cli_fail(status);
+  brim_arena_release(&run.arena);
+  return exit_status;
+}

@@ -1,0 +1,48 @@
+/* brim train -m: the jobs of a sweep, one after another. */
+#ifndef BRIM_CLI_SWEEP_H
+#define BRIM_CLI_SWEEP_H
+#include "cli/cli.h"
+#include "config/sweep.h"
+#include "train/job.h"
+#include "train/summary.h"
+
+enum brim_job_state { BRIM_JOB_WAITING, BRIM_JOB_FINISHED, BRIM_JOB_FAILED, BRIM_JOB_KILLED, BRIM_JOB_INTERRUPTED };
+
+typedef struct brim_sweep_job {
+  enum brim_job_state state;
+  bool refused; /* its configuration is wrong: it was not started */
+  brim_job_end end;
+  brim_summary summary;
+} brim_sweep_job;
+
+typedef struct brim_sweep_run {
+  brim_arena arena;
+  brim_sweep sweep;
+  brim_sweep_job *job; /* sweep.jobs of them; a job's number is its index */
+  char folder[4096];   /* of the sweep; a job's is <folder>/<number> */
+  double start;        /* brim_now() */
+} brim_sweep_run;
+
+typedef struct brim_sweep_words_given {
+  int argc; /* all words of the command */
+  char **argv;
+  const char *const *operand; /* the overrides among them, and the number of each */
+  const int *number;
+  size_t count;
+  const char *from_file; /* of --from, the resolved configuration; NULL: none */
+  bool fail_fast;
+} brim_sweep_words_given;
+
+/* Runs the sweep; returns the exit status. */
+int brim_cli_sweep(brim_cli *cli, const brim_sweep_words_given *given);
+
+/* A job's swept overrides, with a space between; those that all jobs share are left out. */
+const char *brim_sweep_label(brim_sweep_run *run, size_t job);
+const char *brim_sweep_state_name(enum brim_job_state state); /* "finished" */
+/* sweep.json in the sweep's folder: everything so far. */
+brim_status brim_sweep_write(brim_sweep_run *run);
+/* The table, on standard output. */
+brim_status brim_sweep_print(brim_sweep_run *run);
+/* 0, or 6 if it was stopped, or what the failed jobs have in common, or 5. */
+int brim_sweep_exit_status(const brim_sweep_run *run);
+#endif

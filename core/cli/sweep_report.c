@@ -1,0 +1,148 @@
+/* What is left of a sweep: sweep.json for programs, a table for people. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "cli/sweep.h"
+#include "train/rundir.h"
+
+const char *brim_sweep_state_name(enum brim_job_state state)
+{
+  static const char *const names[] = {[BRIM_JOB_WAITING] = "not started",
+                                      [BRIM_JOB_FINISHED] = "finished",
+                                      [BRIM_JOB_FAILED] = "failed",
+                                      [BRIM_JOB_KILLED] = "killed",
+                                      [BRIM_JOB_INTERRUPTED] = "interrupted"};
+  return names[state];
+}
+
+const char *brim_sweep_label(brim_sweep_run *run, size_t job)
+{
+  const brim_sweep *sweep = &run->sweep;
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, sweep->axis_count + 1);
+  brim_text text = {0};
+  brim_sweep_words(sweep, job, word);
+  for (size_t i = 0; i < sweep->axis_count; i++)
+    if (sweep->axis[i].count > 1) brim_text_printf(&text, "%s%s", text.length ? " " : "", word[i]);
+  const char *out = brim_arena_string(&run->arena, text.length ? text.s : "as given");
+  brim_text_release(&text);
+  return out;
+}
+
+int brim_sweep_exit_status(const brim_sweep_run *run)
+{
+  int status = 0;
+  if (brim_jobs_stop_signal()) return brim_status_exit(BRIM_EINTERRUPTED);
+  for (size_t i = 0; i < run->sweep.jobs; i++) {
+    const brim_sweep_job *job = &run->job[i];
+    if (job->state == BRIM_JOB_FINISHED || job->state == BRIM_JOB_WAITING) continue;
+    const int own = job->state == BRIM_JOB_KILLED ? brim_status_exit(BRIM_EINTERNAL) : job->end.exit_status;
+    status = status == 0 || status == own ? own : brim_status_exit(BRIM_EINTERNAL);
+  }
+  return status;
+}
+
+/* ---- sweep.json ---- */
+
+static json_t *number(double value)
+{
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *describe_job(brim_sweep_run *run, size_t i)
+{
+  const brim_sweep_job *job = &run->job[i];
+  const brim_summary *s = &job->summary;
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count + 1);
+  json_t *out = json_object(), *words = json_array();
+  brim_sweep_words(&run->sweep, i, word);
+  for (size_t k = 0; k < run->sweep.axis_count; k++) json_array_append_new(words, json_string(word[k]));
+  json_object_set_new(out, "job", json_integer((json_int_t)i));
+  json_object_set_new(out, "overrides", words);
+  json_object_set_new(out, "run", json_sprintf("%s/%zu", run->folder, i));
+  json_object_set_new(out, "status", json_string(brim_sweep_state_name(job->state)));
+  if (job->state == BRIM_JOB_WAITING) return out;
+  json_object_set_new(out, "exit_status", job->end.exit_status < 0 ? json_null() : json_integer(job->end.exit_status));
+  if (job->end.signal) json_object_set_new(out, "signal", json_sprintf("SIG%s", sigabbrev_np(job->end.signal)));
+  if (s->error[0]) json_object_set_new(out, "error", json_string(s->error));
+  json_object_set_new(out, "wall_seconds", number(job->end.seconds));
+  json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
+  json_object_set_new(out, "train_loss", number(s->train_loss));
+  json_object_set_new(out, "validation_loss", number(s->validation_loss));
+  json_object_set_new(out, "validation_accuracy", number(s->validation_accuracy));
+  json_object_set_new(out, "test_loss", number(s->test_loss));
+  json_object_set_new(out, "test_accuracy", number(s->test_accuracy));
+  return out;
+}
+
+brim_status brim_sweep_write(brim_sweep_run *run)
+{
+  char path[4200];
+  json_t *root = json_object(), *jobs = json_array();
+  for (size_t i = 0; i < run->sweep.jobs; i++) json_array_append_new(jobs, describe_job(run, i));
+  json_object_set_new(root, "folder", json_string(run->folder));
+  json_object_set_new(root, "exit_status", json_integer(brim_sweep_exit_status(run)));
+  json_object_set_new(root, "wall_seconds", json_real(brim_now() - run->start));
+  json_object_set_new(root, "jobs", jobs);
+  char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  json_decref(root);
+  if (!text) return brim_fail(BRIM_EINTERNAL, "cannot format sweep.json");
+  snprintf(path, sizeof path, "%s/sweep.json", run->folder);
+  const brim_status status = brim_file_write_atomic(path, text, strlen(text));
+  free(text);
+  return status;
+}
+
+/* ---- the table ---- */
+
+static const char *describe_end(brim_sweep_run *run, const brim_sweep_job *job)
+{
+  if (job->state == BRIM_JOB_FAILED) return brim_arena_printf(&run->arena, "failed (%d)", job->end.exit_status);
+  if (job->state == BRIM_JOB_KILLED)
+    return brim_arena_printf(&run->arena, "killed (SIG%s)", sigabbrev_np(job->end.signal));
+  return brim_sweep_state_name(job->state);
+}
+
+static void add_row(brim_sweep_run *run, brim_table *table, size_t i)
+{
+  const brim_sweep_job *job = &run->job[i];
+  const brim_summary *s = &job->summary;
+  const bool started = job->state != BRIM_JOB_WAITING && !job->refused;
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count + 1);
+  brim_sweep_words(&run->sweep, i, word);
+  brim_table_add(table, brim_arena_printf(&run->arena, "%zu", i));
+  for (size_t k = 0; k < run->sweep.axis_count; k++)
+    if (run->sweep.axis[k].count > 1) brim_table_add(table, word[k] + strlen(run->sweep.axis[k].key) + 1);
+  brim_table_add(table, describe_end(run, job));
+  brim_table_number(table, s->train_loss, 4);
+  brim_table_number(table, s->validation_loss, 4);
+  brim_table_number(table, 100 * s->validation_accuracy, 2);
+  brim_table_number(table, s->test_loss, 4);
+  brim_table_number(table, 100 * s->test_accuracy, 2);
+  brim_table_number(table, started ? job->end.seconds : NAN, 1);
+}
+
+brim_status brim_sweep_print(brim_sweep_run *run)
+{
+  static const char *const head[] = {"status",    "train loss",  "val. loss", "val. acc. %",
+                                     "test loss", "test acc. %", "seconds"};
+  const brim_sweep *sweep = &run->sweep;
+  brim_table table = {.arena = &run->arena, .columns = 1 + sizeof head / sizeof head[0]};
+  brim_text out = {0};
+  brim_table_add(&table, "job");
+  for (size_t i = 0; i < sweep->axis_count; i++) {
+    if (sweep->axis[i].count == 1) continue;
+    brim_table_add(&table, sweep->axis[i].key);
+    table.columns++;
+  }
+  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
+  for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i);
+  brim_table_print(&table, &out);
+  const bool failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;
+  brim_text_release(&out);
+  return failed ? brim_fail(BRIM_EIO, "the table could not be written to standard output") : BRIM_OK;
+}

@@ -1,0 +1,114 @@
+/* The table of old names, and putting the new ones in their place. */
+#include "config/alias.h"
+
+#include <string.h>
+
+const brim_alias brim_aliases[] = {
+    {"fp16", "precision", "true=fp16|false=fp32"},
+    {"training.fp16", "precision", "true=fp16|false=fp32"},
+    {"training.gradient_checkpointing", "memory.recompute", "true=blocks|false=none"},
+    {"training.auto_batch_size", "training.batch_size", "true=auto|false"},
+    {NULL, NULL, NULL},
+};
+
+const brim_alias *brim_alias_find(const char *path)
+{
+  for (const brim_alias *a = brim_aliases; a->old; a++)
+    if (strcmp(a->old, path) == 0) return a;
+  return NULL;
+}
+
+/* "true or false" of "true=fp16|false=fp32". */
+static void print_names(const char *values, brim_text *out)
+{
+  for (const char *s = values; *s;) {
+    const size_t name = strcspn(s, "=|"), all = strcspn(s, "|");
+    brim_text_printf(out, "%s%.*s", s == values ? "" : " or ", (int)name, s);
+    s += all + (s[all] == '|');
+  }
+}
+
+bool brim_alias_value(const brim_alias *alias, const brim_yaml *value, brim_problems *problems, brim_yaml **out)
+{
+  const bool plain = value->kind == BRIM_YAML_SCALAR && !value->quoted;
+  *out = brim_yaml_clone(problems->arena, value);
+  if (!alias->values || (plain && strcmp(value->scalar, "???") == 0)) return true;
+  for (const char *s = alias->values; plain && *s;) {
+    const size_t name = strcspn(s, "=|"), all = strcspn(s, "|");
+    if (strlen(value->scalar) == name && strncmp(value->scalar, s, name) == 0) {
+      if (name < all)
+        (*out)->scalar = brim_arena_string_n(problems->arena, s + name + 1, all - name - 1);
+      else
+        *out = NULL;
+      return true;
+    }
+    s += all + (s[all] == '|');
+  }
+  brim_text names = {0};
+  print_names(alias->values, &names);
+  const char *got = value->kind == BRIM_YAML_SCALAR ? value->scalar : value->kind == BRIM_YAML_MAP ? "a map" : "a list";
+  brim_problem_at(problems, &value->origin, "'%s' must be %s, got %.100s", alias->old, brim_text_str(&names), got);
+  brim_problem_hint(problems, "it is the old name of '%s'", alias->now);
+  brim_text_release(&names);
+  return false;
+}
+
+void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim_yaml *now, brim_problems *notes)
+{
+  if (!now)
+    brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s changes nothing now", alias->old, alias->old,
+                 value->scalar);
+  else if (now->kind != BRIM_YAML_SCALAR)
+    brim_problem(notes, BRIM_OK, "'%s' is taken as '%s', its name now", alias->old, alias->now);
+  else
+    brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its name now", alias->old, value->scalar, alias->now,
+                 now->scalar);
+}
+
+/* The map that holds the last name of a path, made if need be; NULL if a value is in its way. */
+static brim_yaml *make_parent(brim_arena *arena, brim_yaml *node, const char *path, brim_yaml_origin origin)
+{
+  for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
+    const char *name = brim_arena_string_n(arena, path, (size_t)(dot - path));
+    brim_yaml *child = brim_yaml_get(node, name);
+    if (!child || brim_yaml_is_null(child)) {
+      child = brim_yaml_map(arena, origin);
+      brim_yaml_set(arena, node, name, child);
+    }
+    node = child->kind == BRIM_YAML_MAP ? child : NULL;
+  }
+  return node;
+}
+
+static const char *last_name(const char *path)
+{
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+static void rewrite(brim_arena *arena, brim_yaml *root, const brim_alias *a, brim_problems *problems,
+                    brim_problems *notes)
+{
+  const brim_yaml *value = brim_yaml_get_path(root, a->old);
+  if (!value || brim_yaml_is_null(value)) return;
+  const brim_yaml_origin at = brim_yaml_key_origin(value);
+  const char *dot = strrchr(a->old, '.');
+  brim_yaml *parent = dot ? brim_yaml_get_path(root, brim_arena_string_n(arena, a->old, (size_t)(dot - a->old))) : root;
+  brim_yaml_remove(parent, last_name(a->old));
+  brim_yaml *now = NULL;
+  if (!brim_alias_value(a, value, problems, &now)) return;
+  const brim_yaml *other = brim_yaml_get_path(root, a->now);
+  if (now && other) {
+    brim_problem_at(problems, &at, "'%s' is the old name of '%s', and both are given: leave out '%s'", a->old, a->now,
+                    a->old);
+    return;
+  }
+  brim_alias_note(a, value, now, notes);
+  brim_yaml *into = now ? make_parent(arena, root, a->now, value->origin) : NULL;
+  if (into) brim_yaml_set(arena, into, last_name(a->now), now);
+}
+
+void brim_alias_rewrite(brim_arena *arena, brim_yaml *root, brim_problems *problems, brim_problems *notes)
+{
+  for (const brim_alias *a = brim_aliases; a->old; a++) rewrite(arena, root, a, problems, notes);
+}

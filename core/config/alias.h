@@ -1,0 +1,26 @@
+/* Old names of keys. What is set under an old name is taken as if the new one had been written, and the user is told
+ * so once, in one line. */
+#ifndef BRIM_CONFIG_ALIAS_H
+#define BRIM_CONFIG_ALIAS_H
+#include "config/problems.h"
+
+typedef struct brim_alias {
+  const char *old; /* "training.fp16" */
+  const char *now; /* "precision" */
+  /* What the values become, for a key whose values are others now: "true=fp16|false=fp32". A value without '='
+   * ("false") sets nothing. NULL: they stay. */
+  const char *values;
+} brim_alias;
+extern const brim_alias brim_aliases[]; /* ends with old == NULL */
+
+/* NULL if the path is no old name. */
+const brim_alias *brim_alias_find(const char *path);
+/* The value that the new key takes, with the origin of `value`. False with a problem added if it is none of those
+ * that the old key had; *out is NULL if nothing is to be set. */
+bool brim_alias_value(const brim_alias *alias, const brim_yaml *value, brim_problems *problems, brim_yaml **out);
+/* Rewrites the old names in a tree from the root. `notes` gets a line for each. An old name beside its new one is a
+ * problem. */
+void brim_alias_rewrite(brim_arena *arena, brim_yaml *root, brim_problems *problems, brim_problems *notes);
+/* Adds the line for one. */
+void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim_yaml *now, brim_problems *notes);
+#endif

@@ -1,0 +1,328 @@
+/* Expansion of sweeps: each word is cut at its top-level commas, and range() and glob() are replaced by what they
+ * stand for. Numbers of a range are exact decimals (digits and a power of ten), so that 0.1, 0.2, 0.3 are just that. */
+#include "config/sweep.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/override.h"
+
+#define DIGITS_MAX 15       /* of a range's number */
+#define PLACES_MAX 40       /* behind the point, or zeros in front of it; more would overflow anyway */
+#define PATTERNS_MAX 64     /* in a glob */
+#define FUNCTION_ARGS_MAX 4 /* of range and glob, one more than either takes */
+
+typedef struct expansion {
+  brim_arena *arena;
+  brim_problems *problems;
+  const brim_sweep_groups *groups;
+  const char *word; /* the override that is being taken apart */
+  int argument;
+  size_t key_length; /* of its part before '=' */
+  const char **choice;
+  size_t count, room;
+} expansion;
+
+static void problem(expansion *e, const char *what)
+{
+  const brim_yaml_origin origin = {"command line", e->argument, 0, e->word};
+  brim_problem_at(e->problems, &origin, "%s", what);
+}
+
+static void add_choice(expansion *e, const char *value)
+{
+  if (e->count == e->room) {
+    const size_t room = e->room ? e->room * 2 : 8;
+    const char **grown = BRIM_ARENA_NEW(e->arena, const char *, room);
+    if (e->count) memcpy(grown, e->choice, e->count * sizeof *grown);
+    e->choice = grown;
+    e->room = room;
+  }
+  e->choice[e->count++] = brim_arena_printf(e->arena, "%.*s=%s", (int)e->key_length, e->word, value);
+}
+
+static const char *trimmed(brim_arena *arena, const char *s, size_t length)
+{
+  while (length > 0 && strchr(" \t", *s)) s++, length--;
+  while (length > 0 && strchr(" \t", s[length - 1])) length--;
+  return brim_arena_string_n(arena, s, length);
+}
+
+/* Cuts at top-level commas into at most `room` parts; returns how many there are. */
+static size_t split(brim_arena *arena, const char *s, const char **part, size_t room)
+{
+  size_t count = 0;
+  for (;;) {
+    const size_t length = brim_override_item_length(s);
+    if (count < room) part[count] = trimmed(arena, s, length);
+    count++;
+    if (!s[length]) return count;
+    s += length + 1;
+  }
+}
+
+/* ---- range ---- */
+
+typedef struct decimal {
+  int64_t digits; /* the number is digits * 10^-places */
+  int places;
+  bool whole; /* written without a point and without an exponent */
+} decimal;
+
+/* The digits of a number, before and behind the point. Advances *s behind them; false if there are none, or too many.
+ */
+static bool read_digits(const char **s, decimal *out)
+{
+  int seen = 0;
+  bool point = false;
+  for (; (**s >= '0' && **s <= '9') || (**s == '.' && !point); (*s)++) {
+    if (**s == '.') {
+      point = true;
+      out->whole = false;
+      continue;
+    }
+    if (out->digits >= INT64_C(100000000000000)) return false;
+    out->digits = out->digits * 10 + (**s - '0');
+    out->places += point;
+    seen++;
+  }
+  return seen > 0;
+}
+
+static bool read_decimal(const char *s, decimal *out)
+{
+  *out = (decimal){.whole = true};
+  const bool negative = *s == '-';
+  s += *s == '-' || *s == '+';
+  if (!read_digits(&s, out)) return false;
+  if (*s == 'e' || *s == 'E') {
+    int exponent = 0;
+    const bool down = *++s == '-';
+    s += *s == '-' || *s == '+';
+    if (*s < '0' || *s > '9') return false;
+    for (; *s >= '0' && *s <= '9'; s++) {
+      exponent = exponent * 10 + (*s - '0');
+      if (exponent > PLACES_MAX) return false;
+    }
+    out->places += down ? exponent : -exponent;
+    out->whole = false;
+  }
+  if (negative) out->digits = -out->digits;
+  return *s == '\0' && out->places <= PLACES_MAX && out->places >= -PLACES_MAX;
+}
+
+/* Brings a number to `places`; false if it would not fit. */
+static bool rescale(decimal *d, int places)
+{
+  for (; d->places < places; d->places++) {
+    if (d->digits > INT64_MAX / 100 || d->digits < INT64_MIN / 100) return false;
+    d->digits *= 10;
+  }
+  return true;
+}
+
+static void add_number(expansion *e, int64_t digits, int places, bool whole)
+{
+  char text[64], out[72];
+  const bool negative = digits < 0;
+  int length = snprintf(text, sizeof text, "%0*" PRIu64, places + 1, (uint64_t)(negative ? -digits : digits));
+  int behind = places;
+  while (behind > 1 && text[length - 1] == '0') length--, behind--;
+  if (whole || places == 0)
+    snprintf(out, sizeof out, "%s%s%s", negative ? "-" : "", text, whole ? "" : ".0");
+  else
+    snprintf(out, sizeof out, "%s%.*s.%.*s", negative ? "-" : "", length - behind, text, behind,
+             text + length - behind);
+  add_choice(e, out);
+}
+
+/* Brings the three numbers to one power of ten. False, with a problem added, if they are not numbers or do not fit. */
+static bool read_range(expansion *e, const char *const *arg, size_t count, decimal number[3])
+{
+  number[0] = (decimal){.whole = true};
+  number[2] = (decimal){.digits = 1, .whole = true};
+  int places = 0;
+  for (size_t i = 0; i < count; i++) {
+    decimal *d = &number[count == 1 ? 1 : i];
+    if (!read_decimal(arg[i], d)) {
+      problem(e,
+              brim_arena_printf(e->arena, "'%s' in a range is not a number of at most %d digits", arg[i], DIGITS_MAX));
+      return false;
+    }
+  }
+  for (int i = 0; i < 3; i++) places = number[i].places > places ? number[i].places : places;
+  for (int i = 0; i < 3; i++) {
+    if (rescale(&number[i], places)) continue;
+    problem(e, "the numbers of a range differ too much in size");
+    return false;
+  }
+  return true;
+}
+
+static void expand_range(expansion *e, const char *inside)
+{
+  const char *arg[FUNCTION_ARGS_MAX] = {0};
+  decimal number[3];
+  const size_t count = split(e->arena, inside, arg, FUNCTION_ARGS_MAX);
+  if (count > 3) {
+    problem(e, "a range is written range(START,STOP,STEP), range(START,STOP) or range(STOP)");
+    return;
+  }
+  if (!read_range(e, arg, count, number)) return;
+  const int64_t start = number[0].digits, stop = number[1].digits, step = number[2].digits;
+  const bool whole = number[0].whole && number[1].whole && number[2].whole;
+  if (step == 0 || (step > 0 ? start >= stop : start <= stop)) {
+    problem(e, step == 0 ? "a range's step must not be 0" : "the range is empty: its end is not included");
+    return;
+  }
+  const uint64_t span = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+  const uint64_t stride = step > 0 ? (uint64_t)step : (uint64_t)-step;
+  const uint64_t values = span / stride + (span % stride != 0);
+  if (values > BRIM_SWEEP_JOBS_MAX) {
+    problem(e, brim_arena_printf(e->arena, "the range has %" PRIu64 " values; a sweep has at most %d jobs", values,
+                                 BRIM_SWEEP_JOBS_MAX));
+    return;
+  }
+  for (uint64_t i = 0; i < values; i++) add_number(e, start + (int64_t)i * step, number[0].places, whole);
+}
+
+/* ---- glob ---- */
+
+/* A pattern, or a list of them in brackets. */
+static size_t read_patterns(brim_arena *arena, const char *text, const char **pattern)
+{
+  const size_t length = strlen(text);
+  if (text[0] == '[' && text[length - 1] == ']') text = brim_arena_string_n(arena, text + 1, length - 2);
+  const size_t count = split(arena, text, pattern, PATTERNS_MAX);
+  for (size_t i = 0; i < count && i < PATTERNS_MAX; i++) {
+    const char *p = pattern[i];
+    const size_t n = strlen(p);
+    if (n >= 2 && (p[0] == '\'' || p[0] == '"') && p[n - 1] == p[0])
+      pattern[i] = brim_arena_string_n(arena, p + 1, n - 2);
+  }
+  return count < PATTERNS_MAX ? count : PATTERNS_MAX;
+}
+
+static bool matches(const char *name, const char *const *pattern, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (fnmatch(pattern[i], name, 0) == 0) return true;
+  return false;
+}
+
+static void expand_glob(expansion *e, const char *inside)
+{
+  const char *arg[FUNCTION_ARGS_MAX] = {0}, *take[PATTERNS_MAX], *leave[PATTERNS_MAX];
+  const size_t args = split(e->arena, inside, arg, FUNCTION_ARGS_MAX);
+  const bool excludes = args == 2 && brim_starts_with(arg[1], "exclude=");
+  if (args > 2 || (args == 2 && !excludes) || arg[0][0] == '\0') {
+    problem(e, "a glob is written glob(PATTERN), glob([PATTERN,PATTERN]) or glob(PATTERN,exclude=PATTERN)");
+    return;
+  }
+  const size_t takes = read_patterns(e->arena, arg[0], take);
+  const size_t leaves = excludes ? read_patterns(e->arena, arg[1] + strlen("exclude="), leave) : 0;
+  const size_t skip = strspn(e->word, "+");
+  const char *group = brim_arena_string_n(e->arena, e->word + skip, e->key_length - skip);
+  const char *const *option = NULL;
+  size_t options = 0;
+  if (!e->groups || !e->groups->options(e->groups->context, group, &option, &options)) {
+    problem(e, brim_arena_printf(e->arena, "glob() goes over the options of a group, and '%s' is none", group));
+    return;
+  }
+  const size_t before = e->count;
+  for (size_t i = 0; i < options; i++)
+    if (matches(option[i], take, takes) && !matches(option[i], leave, leaves)) add_choice(e, option[i]);
+  if (e->count > before) return;
+  brim_text available = {0};
+  for (size_t i = 0; i < options; i++) brim_text_printf(&available, " %s", option[i]);
+  problem(e, brim_arena_printf(e->arena, "no option of group '%s' matches glob(%s)", group, inside));
+  brim_problem_hint(e->problems, "available:%s", options ? brim_text_str(&available) : " none");
+  brim_text_release(&available);
+}
+
+/* ---- words ---- */
+
+static void expand_item(expansion *e, const char *item, bool single)
+{
+  if (brim_override_is_sweep_function(item)) {
+    const char *open = strchr(item, '(') + 1;
+    const char *inside = brim_arena_string_n(e->arena, open, strlen(open) - 1);
+    if (item[0] == 'r')
+      expand_range(e, inside);
+    else
+      expand_glob(e, inside);
+  } else if (item[0] == '\0' && !single) {
+    problem(e, "a value between the commas is missing: write '' for an empty one");
+  } else {
+    add_choice(e, item);
+  }
+}
+
+static void expand_value(expansion *e, const char *value)
+{
+  const size_t whole = strlen(value);
+  const size_t first = brim_override_item_length(value);
+  for (const char *s = value;;) {
+    const size_t length = brim_override_item_length(s);
+    expand_item(e, trimmed(e->arena, s, length), first == whole);
+    if (!s[length]) return;
+    s += length + 1;
+  }
+}
+
+static void expand_word(expansion *e, brim_sweep_axis *axis)
+{
+  const size_t problems = e->problems->count;
+  e->key_length = strcspn(e->word, "=");
+  const char *value = e->word[e->key_length] ? e->word + e->key_length + 1 : NULL;
+  axis->key = brim_arena_string_n(e->arena, e->word, e->key_length);
+  if (value) expand_value(e, value);
+  if (value && e->word[0] == '~' && e->count > 1) problem(e, "a removal cannot be swept: write one '~' for each job");
+  if (value && strcmp(axis->key, "run.dir") == 0 && e->count > 1)
+    problem(e, "'run.dir' cannot be swept: it is the sweep's folder, and each job has a numbered one in it");
+  if (!value || e->problems->count > problems) {
+    e->choice = BRIM_ARENA_NEW(e->arena, const char *, 1);
+    e->choice[0] = e->word;
+    e->count = 1;
+  }
+  axis->choice = e->choice;
+  axis->count = e->count;
+}
+
+void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *argument, size_t count,
+                       const brim_sweep_groups *groups, brim_problems *problems, brim_sweep *out)
+{
+  brim_text factors = {0};
+  uint64_t jobs = 1;
+  *out = (brim_sweep){.axis = BRIM_ARENA_NEW(arena, brim_sweep_axis, count), .axis_count = count};
+  for (size_t i = 0; i < count; i++) {
+    expansion e = {.arena = arena,
+                   .problems = problems,
+                   .groups = groups,
+                   .word = brim_arena_string(arena, word[i]),
+                   .argument = argument ? argument[i] : (int)i + 1};
+    expand_word(&e, &out->axis[i]);
+    const uint64_t n = out->axis[i].count;
+    if (n > 1) brim_text_printf(&factors, "%s%" PRIu64, factors.length ? " x " : "", n);
+    jobs = jobs > UINT64_MAX / n ? UINT64_MAX : jobs * n;
+  }
+  if (jobs > BRIM_SWEEP_JOBS_MAX)
+    brim_problem(problems, BRIM_ECONFIG,
+                 "the sweep has %s jobs; at most %d are allowed\n  sweep over fewer values, or "
+                 "in several commands",
+                 brim_text_str(&factors), BRIM_SWEEP_JOBS_MAX);
+  out->jobs = jobs > BRIM_SWEEP_JOBS_MAX ? BRIM_SWEEP_JOBS_MAX : (size_t)jobs;
+  brim_text_release(&factors);
+}
+
+void brim_sweep_words(const brim_sweep *sweep, size_t job, const char **out)
+{
+  for (size_t i = sweep->axis_count; i-- > 0;) {
+    const brim_sweep_axis *axis = &sweep->axis[i];
+    out[i] = axis->choice[job % axis->count];
+    job /= axis->count;
+  }
+}

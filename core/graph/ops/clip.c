@@ -1,0 +1,17 @@
+/* The size of all gradients together, and the factor that limits it: torch.nn.utils.clip_grad_norm_ (Pascanu, Mikolov and
+ * Bengio, On the difficulty of training recurrent neural networks, ICML 2013). One squared_norm a gradient, each going on
+ * with the sum of those before, in the order of the parameters; then gradient_scale. */
+#include "graph/op.h"
+
+static void cost_squared_norm(const brim_node *n, brim_cost *out)
+{
+  out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+
+BRIM_OP(squared_norm) = {.name = "squared_norm",
+                         .in_count = 2,
+                         .optional = 1,
+                         .out_count = 1,
+                         .inplace = BRIM_OP_INPLACE(1),
+                         .cost = cost_squared_norm};
+BRIM_OP(gradient_scale) = {.name = "gradient_scale", .in_count = 1, .optional = 1, .out_count = 1};

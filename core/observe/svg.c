@@ -1,0 +1,216 @@
+/* Charts, written by hand: axes with round ticks, grid lines, a line for each curve. Long curves are thinned to the
+ * lowest and the highest point of each piece, so that spikes stay visible. */
+#include "observe/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* pixels */
+#define PANEL_WIDTH 460
+#define PANEL_HEIGHT 300
+#define MARGIN_LEFT 62
+#define MARGIN_RIGHT 18
+#define MARGIN_TOP 44
+#define MARGIN_BOTTOM 50
+#define LEGEND_ROW 22
+#define LEGEND_CHARACTER 7.2 /* about the width of one */
+
+#define VALUE_MAX 1e100 /* beyond it, differences would overflow */
+#define TICKS 5         /* about so many */
+#define PIECES_MAX 400  /* of a curve; two points each */
+
+/* Okabe and Ito's colours, which colour-blind people can tell apart; beyond them, dashes. */
+static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                     "#e69f00", "#56b4e9", "#7f3c8d", "#444444"};
+#define COLORS (sizeof colors / sizeof colors[0])
+static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\"",
+                                     " stroke-dasharray=\"9 3 2 3\""};
+#define DASHES (sizeof dashes / sizeof dashes[0])
+
+/* From values to pixels, along one direction. */
+typedef struct axis {
+  double low, high, tick; /* values */
+  double from, to;        /* pixels of low and high */
+} axis;
+
+static double place(const axis *a, double value)
+{
+  return a->from + (value - a->low) / (a->high - a->low) * (a->to - a->from);
+}
+
+/* Ends at round numbers around the values. */
+static axis make_axis(double low, double high, bool whole, double from, double to)
+{
+  if (!(low <= high)) low = 0, high = 1; /* no value at all */
+  if (high - low < 1e-12 * fabs(high) || high == low) {
+    const double room = high != 0 ? 0.1 * fabs(high) : 1;
+    low -= room;
+    high += room;
+  }
+  const double rough = (high - low) / TICKS;
+  const double power = pow(10, floor(log10(rough)));
+  const double digit = rough / power;
+  double tick = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+  if (whole && tick < 1) tick = 1;
+  return (axis){floor(low / tick + 1e-9) * tick, ceil(high / tick - 1e-9) * tick, tick, from, to};
+}
+
+static void add_escaped(brim_text *out, const char *s)
+{
+  for (; *s; s++) {
+    const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
+    if (entity)
+      brim_text_add(out, entity);
+    else if ((unsigned char)*s >= 0x20)
+      brim_text_add_n(out, s, 1);
+    else
+      brim_text_add(out, " "); /* XML has no control characters */
+  }
+}
+
+static void add_label(brim_text *out, double x, double y, const char *attributes, const char *text)
+{
+  brim_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, attributes);
+  add_escaped(out, text);
+  brim_text_add(out, "</text>\n");
+}
+
+static const char *format_tick(char *out, size_t room, double value, double tick)
+{
+  const double rounded = fabs(value) < 1e-9 * tick ? 0 : value;
+  if (fabs(rounded) >= 1e6)
+    snprintf(out, room, "%gM", rounded / 1e6);
+  else if (fabs(rounded) >= 1e4)
+    snprintf(out, room, "%gk", rounded / 1e3);
+  else
+    snprintf(out, room, "%g", rounded);
+  return out;
+}
+
+/* Number of ticks; the values are low, low + tick, ... high. */
+static int tick_count(const axis *a)
+{
+  return (int)lround((a->high - a->low) / a->tick) + 1;
+}
+
+static void draw_axes(brim_text *out, const brim_chart *chart, const axis *x, const axis *y)
+{
+  char text[32];
+  for (int i = 0; i < tick_count(y); i++) {
+    const double v = y->low + i * y->tick;
+    brim_text_printf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x->from,
+                     place(y, v), x->to, place(y, v));
+    add_label(out, x->from - 8, place(y, v) + 4, " text-anchor=\"end\"", format_tick(text, sizeof text, v, y->tick));
+  }
+  for (int i = 0; i < tick_count(x); i++) {
+    const double v = x->low + i * x->tick;
+    brim_text_printf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", place(x, v),
+                     y->from, place(x, v), y->from + 5);
+    add_label(out, place(x, v), y->from + 20, " text-anchor=\"middle\"", format_tick(text, sizeof text, v, x->tick));
+  }
+  brim_text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", x->from, y->to, y->from, x->to);
+  add_label(out, (x->from + x->to) / 2, y->from + 40, " text-anchor=\"middle\"", chart->x_label);
+  add_label(out, (x->from + x->to) / 2, y->to - 18, " text-anchor=\"middle\" class=\"title\"", chart->title);
+}
+
+static bool is_point(const brim_curve *c, size_t i)
+{
+  return fabs(c->x[i]) < VALUE_MAX && fabs(c->y[i]) < VALUE_MAX; /* not NaN either */
+}
+
+static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis *x, const axis *y, bool *pen_down)
+{
+  brim_text_printf(out, "%s%.1f %.1f", *pen_down ? "L" : "M", place(x, c->x[i]), place(y, c->y[i]));
+  *pen_down = true;
+}
+
+static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
+{
+  const size_t piece = c->count > 2 * PIECES_MAX ? (c->count + PIECES_MAX - 1) / PIECES_MAX : 1;
+  bool pen_down = false;
+  brim_text_printf(out, "<path class=\"%s\" stroke=\"%s\"%s d=\"", c->faint ? "faint" : "curve",
+                   colors[c->name % COLORS], dashes[c->name / COLORS % DASHES]);
+  for (size_t start = 0; start < c->count; start += piece) {
+    const size_t end = start + piece < c->count ? start + piece : c->count;
+    size_t low = end, high = end;
+    for (size_t i = start; i < end; i++) {
+      if (!is_point(c, i)) continue;
+      if (low == end || c->y[i] < c->y[low]) low = i;
+      if (high == end || c->y[i] > c->y[high]) high = i;
+    }
+    if (low == end) {
+      pen_down = false;
+      continue;
+    }
+    add_point(out, c, low < high ? low : high, x, y, &pen_down);
+    if (low != high) add_point(out, c, low < high ? high : low, x, y, &pen_down);
+  }
+  brim_text_add(out, "\"/>\n");
+  const bool dots = !c->faint && c->count <= 60; /* few points are seen better as such, and a single one only so */
+  for (size_t i = 0; dots && i < c->count; i++)
+    if (is_point(c, i))
+      brim_text_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", place(x, c->x[i]),
+                       place(y, c->y[i]), colors[c->name % COLORS]);
+}
+
+static void draw_chart(brim_text *out, const brim_chart *chart, double left)
+{
+  double low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY;
+  for (size_t i = 0; i < chart->count; i++) {
+    const brim_curve *c = &chart->curve[i];
+    for (size_t k = 0; k < c->count; k++) {
+      if (!is_point(c, k)) continue;
+      low_x = fmin(low_x, c->x[k]);
+      high_x = fmax(high_x, c->x[k]);
+      low_y = fmin(low_y, c->y[k]);
+      high_y = fmax(high_y, c->y[k]);
+    }
+  }
+  const axis x = make_axis(fmin(low_x, 0), high_x, true, left + MARGIN_LEFT, left + PANEL_WIDTH - MARGIN_RIGHT);
+  const axis y = make_axis(low_y, high_y, false, PANEL_HEIGHT - MARGIN_BOTTOM, MARGIN_TOP);
+  draw_axes(out, chart, &x, &y);
+  for (int pass = 0; pass < 2; pass++)
+    for (size_t i = 0; i < chart->count; i++)
+      if (chart->curve[i].faint == (pass == 0)) draw_curve(out, &chart->curve[i], &x, &y);
+}
+
+static size_t legend_columns(const char *const *legend, size_t count, double width)
+{
+  size_t longest = 1;
+  for (size_t i = 0; i < count; i++) longest = strlen(legend[i]) > longest ? strlen(legend[i]) : longest;
+  const size_t columns = (size_t)(width / (44 + LEGEND_CHARACTER * (double)longest));
+  return columns == 0 ? 1 : columns < count ? columns : count ? count : 1;
+}
+
+static void draw_legend(brim_text *out, const char *const *legend, size_t count, size_t columns, double width)
+{
+  for (size_t i = 0; i < count; i++) {
+    const double x = MARGIN_LEFT + (double)(i % columns) * width / (double)columns;
+    const double y = PANEL_HEIGHT + LEGEND_ROW * (double)(i / columns) + 8;
+    brim_text_printf(out, "<path class=\"curve\" stroke=\"%s\"%s d=\"M%.1f %.1fH%.1f\"/>\n", colors[i % COLORS],
+                     dashes[i / COLORS % DASHES], x, y, x + 28);
+    add_label(out, x + 36, y + 4, "", legend[i]);
+  }
+}
+
+void brim_svg_charts(const brim_chart *chart, size_t charts, const char *const *legend, size_t legend_count,
+                     const char *note, brim_text *out)
+{
+  const int width = PANEL_WIDTH * (int)charts;
+  const size_t columns = legend_columns(legend, legend_count, width - MARGIN_LEFT);
+  const int rows = (int)((legend_count + columns - 1) / columns);
+  const int height = PANEL_HEIGHT + LEGEND_ROW * (rows + 1) + 8;
+  brim_text_printf(out,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+                   "font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n"
+                   "<style>.grid{stroke:#e4e4e4}.axis{stroke:#555;fill:none}.title{font-size:14px;font-weight:600}"
+                   ".curve{fill:none;stroke-width:2;stroke-linejoin:round}"
+                   ".faint{fill:none;stroke-width:1;opacity:.45}.note{fill:#777;font-size:11px}</style>\n"
+                   "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+                   width, height, width, height, width, height);
+  for (size_t i = 0; i < charts; i++) draw_chart(out, &chart[i], PANEL_WIDTH * (double)i);
+  draw_legend(out, legend, legend_count, columns, width - MARGIN_LEFT);
+  add_label(out, MARGIN_LEFT, height - 10, " class=\"note\"", note);
+  brim_text_add(out, "</svg>\n");
+}

@@ -1,0 +1,108 @@
+/* Predicting in batches of one size, so that one program does: a file's last batch is filled up with what the one
+ * before left, and what comes out there is not looked at. */
+#include "train/predict.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "train/trainer.h"
+
+typedef struct predictor {
+  const brim_session *session;
+  brim_trainer *trainer;
+  const brim_program *program;
+  int64_t batch;
+  void *scratch;   /* one raw sample */
+  uint8_t *values; /* [batch, elements] */
+  int32_t *labels; /* [batch], all 0: the program has a loss, which nobody asks for */
+  void *logits;    /* [batch, classes] */
+} predictor;
+
+/* The core's name for the split of file `i`. */
+static const char *split_name(brim_arena *arena, size_t i)
+{
+  return brim_arena_printf(arena, "file %zu", i);
+}
+
+static double logit_at(const predictor *p, int64_t i)
+{
+  return p->session->backend_ops->real == BRIM_DTYPE_F64 ? ((const double *)p->logits)[i]
+                                                         : (double)((const float *)p->logits)[i];
+}
+
+/* The largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if one is not finite. */
+static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
+{
+  const int64_t classes = p->session->data.train.classes, first = sample * classes;
+  double sum = 0;
+  *out = (brim_prediction){0, 0};
+  for (int64_t k = 0; k < classes; k++) {
+    if (!isfinite(logit_at(p, first + k))) return false;
+    if (logit_at(p, first + k) > logit_at(p, first + out->class)) out->class = k;
+  }
+  for (int64_t k = 0; k < classes; k++) sum += exp(logit_at(p, first + k) - logit_at(p, first + out->class));
+  out->probability = 1 / sum;
+  return true;
+}
+
+static brim_status predict_batch(predictor *p, const brim_predicted_file *file, const char *split, int64_t first,
+                                 int64_t count, brim_prediction *out)
+{
+  const brim_data *data = &p->session->data;
+  const uint32_t real = p->session->backend_ops->real;
+  const int64_t sample_bytes = data->elements * brim_dtype_bytes(real);
+  const brim_step step = {.loss_scale = 1};
+  brim_exec *exec = brim_trainer_exec(p->trainer);
+  for (int64_t i = 0; i < count; i++)
+    BRIM_TRY(brim_data_file_sample(data, split, first + i, real, p->scratch, p->values + i * sample_bytes));
+  BRIM_TRY(brim_exec_load(exec, p->program, p->values, p->labels));
+  BRIM_TRY(brim_exec_run(exec, p->program, &step));
+  BRIM_TRY(brim_exec_read(exec, p->program, p->program->graph->kept, p->logits));
+  for (int64_t i = 0; i < count; i++)
+    if (!classify(p, i, &out[i]))
+      return brim_fail(BRIM_ENUMERIC, "'%s': the model's output for sample %" PRId64 " is not finite", file->path,
+                       first + i);
+  return BRIM_OK;
+}
+
+static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    const char *split = split_name(arena, i);
+    brim_prediction *out = BRIM_ARENA_NEW(arena, brim_prediction, file[i].count);
+    for (int64_t first = 0; first < file[i].count; first += p->batch) {
+      const int64_t rest = file[i].count - first;
+      BRIM_TRY(predict_batch(p, &file[i], split, first, rest < p->batch ? rest : p->batch, out + first));
+    }
+    file[i].prediction = out;
+  }
+  return BRIM_OK;
+}
+
+/* All files are opened before anything is placed: a wrong name costs no waiting. */
+static brim_status open_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
+{
+  int64_t most = 1;
+  for (size_t i = 0; i < count; i++) {
+    BRIM_TRY(brim_data_open_file(&p->session->data, file[i].path, split_name(arena, i), &file[i].count));
+    if (file[i].count > most) most = file[i].count;
+  }
+  p->batch = most < p->session->eval_batch ? most : p->session->eval_batch;
+  return BRIM_OK;
+}
+
+brim_status brim_predict(brim_session *session, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
+                         size_t count)
+{
+  predictor p = {.session = session};
+  BRIM_TRY(open_files(&p, arena, file, count));
+  BRIM_TRY(brim_trainer_open_evaluation(session, p.batch, p.batch, true, checkpoint, &p.trainer));
+  p.program = brim_plan_program(brim_trainer_plan(p.trainer), BRIM_PROGRAM_EVALUATE, p.batch);
+  p.scratch = brim_arena_alloc(arena, session->data.scratch_bytes);
+  p.values = brim_arena_alloc(arena, p.program->graph->input->bytes);
+  p.labels = brim_arena_alloc(arena, p.program->graph->label->bytes);
+  p.logits = brim_arena_alloc(arena, p.program->graph->kept->bytes);
+  const brim_status status = predict_files(&p, arena, file, count);
+  brim_trainer_close(p.trainer);
+  return status;
+}

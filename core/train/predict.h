@@ -1,0 +1,23 @@
+/* Classes and probabilities for files of samples without labels. */
+#ifndef BRIM_TRAIN_PREDICT_H
+#define BRIM_TRAIN_PREDICT_H
+#include "base/arena.h"
+#include "train/session.h"
+
+typedef struct brim_prediction {
+  int64_t class;      /* the most probable one; of equals the first */
+  double probability; /* softmax of the model's output */
+} brim_prediction;
+
+typedef struct brim_predicted_file {
+  const char *path;
+  int64_t count; /* samples */
+  const brim_prediction *prediction;
+} brim_predicted_file;
+
+/* Predicts every sample of the files, whose paths are given; the rest is filled, in `arena`. The session needs no data
+ * but its description. ECONFIG if the dataset reads no files, ELOAD for a file or checkpoint that does not fit,
+ * ENUMERIC if the model's output is not finite; EBUDGET, ENOMEM_DEVICE. */
+brim_status brim_predict(brim_session *session, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
+                         size_t count);
+#endif

@@ -1,0 +1,46 @@
+/* See summary.h. A summary of an older or newer brim may lack figures; they are then NAN. */
+#include "train/summary.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "train/file.h"
+
+static const struct {
+  const char *key;
+  size_t offset;
+} figures[] = {
+#define FIGURE(name)                                                                                                   \
+  {                                                                                                                    \
+#name, offsetof(brim_summary, name)                                                                                \
+  }
+    FIGURE(steps),           FIGURE(train_loss),          FIGURE(train_accuracy),
+    FIGURE(validation_loss), FIGURE(validation_accuracy), FIGURE(test_loss),
+    FIGURE(test_accuracy),   FIGURE(samples_per_second),  FIGURE(device_peak_bytes),
+    FIGURE(rss_peak_bytes),  FIGURE(wall_seconds),
+#undef FIGURE
+};
+
+static void copy_string(const json_t *root, const char *key, char *out, size_t room)
+{
+  const char *text = json_string_value(json_object_get(root, key));
+  snprintf(out, room, "%s", text ? text : "");
+}
+
+bool brim_summary_read(const char *dir, brim_summary *out)
+{
+  char path[BRIM_PATH_MAX];
+  json_error_t error;
+  *out = (brim_summary){0};
+  json_t *root = brim_path_join(path, dir, "summary.json") == BRIM_OK ? json_load_file(path, 0, &error) : NULL;
+  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+    const json_t *value = json_object_get(root, figures[i].key);
+    *(double *)((char *)out + figures[i].offset) = json_is_number(value) ? json_number_value(value) : NAN;
+  }
+  copy_string(root, "status", out->status, sizeof out->status);
+  copy_string(root, "error", out->error, sizeof out->error);
+  json_decref(root);
+  return out->status[0] != '\0';
+}

@@ -1,0 +1,16 @@
+/* The figures of a run, read back from its summary.json. */
+#ifndef BRIM_TRAIN_SUMMARY_H
+#define BRIM_TRAIN_SUMMARY_H
+#include <stdbool.h>
+
+typedef struct brim_summary {
+  char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
+  char error[1024]; /* why it failed; else "" */
+  double steps;     /* this and all others: NAN if it was never made */
+  double train_loss, train_accuracy, validation_loss, validation_accuracy, test_loss, test_accuracy;
+  double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
+} brim_summary;
+
+/* False, with every figure NAN, if the folder has no summary that can be read. */
+bool brim_summary_read(const char *dir, brim_summary *out);
+#endif
