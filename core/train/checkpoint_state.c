@@ -51,6 +51,7 @@ static const field fields[] = {
     FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
     FIELD(backend_id, TEXT),        FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
+    FIELD(worse_evaluations, INTEGER),
     FIELD(window_weight, NUMBER),   FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
