@@ -10,6 +10,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh test || exit
+BRIM_JUST=$(scripts/just.sh) && export BRIM_JUST
 broken=0
 reports=()
 

@@ -213,6 +213,7 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
                                        .name = cli->config_name,
                                        .file = file,
                                        .overrides = override,
+                                       .allow_missing = cli->allow_missing,
                                        .override_count = count,
                                        .first_argument = 1,
                                        .argument = number};
@@ -291,13 +292,27 @@ static bool asks_for_help(int argc, char **argv)
   return false;
 }
 
+/* With every key, for a command that takes overrides. */
+static int print_command_help(brim_cli *cli, const brim_command *c)
+{
+  printf("brim %s: %s\n\n%s", c->name, c->help, c->usage);
+  if (!strstr(c->usage, "key=value")) return 0;
+  brim_text keys = {0};
+  if (brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
+    return brim_cli_fail(BRIM_ELOAD);
+  brim_config_print_schema(NULL, cli->registry, &keys);
+  printf("\nkeys, with type, default, range and meaning:\n\n%s", brim_text_str(&keys));
+  brim_text_release(&keys);
+  brim_registry_free(cli->registry);
+  return 0;
+}
+
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
   for (const brim_command *c = brim_commands; c->name; c++) {
     if (strcmp(argv[0], c->name) != 0) continue;
     if (asks_for_help(argc, argv)) {
-      printf("brim %s: %s\n\n%s", c->name, c->help, c->usage);
-      return 0;
+      return print_command_help(cli, c);
     }
     brim_status status = check_config_path(cli);
     if (status == BRIM_OK) status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);

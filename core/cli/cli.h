@@ -16,6 +16,7 @@ typedef struct brim_cli {
   brim_registry *registry; /* opened before the command runs */
   bool quiet;              /* --quiet: no progress, no information */
   bool verbose;            /* --verbose: more of both */
+  bool allow_missing;      /* show "???" for mandatory values without one */
   double start;            /* brim_now() when the program began */
 } brim_cli;
 

@@ -25,7 +25,7 @@ static brim_status print_groups(const brim_cli *cli, brim_text *out)
   return brim_config_print_groups(&request, cli->registry, out);
 }
 
-static brim_status print_config(const brim_cli *cli, const config_options *options, const char *const *operand,
+static brim_status print_config(brim_cli *cli, const config_options *options, const char *const *operand,
                                 const int *number, size_t count, brim_text *out)
 {
   if (options->groups) return print_groups(cli, out);
@@ -34,6 +34,7 @@ static brim_status print_config(const brim_cli *cli, const config_options *optio
     return BRIM_OK;
   }
   brim_config *config = NULL;
+  cli->allow_missing = true; /* to show what is missing is what one looks for */
   BRIM_TRY(brim_cli_config(cli, NULL, operand, number, count, &config));
   if (options->schema)
     brim_config_print_schema(config, cli->registry, out);

@@ -57,6 +57,28 @@ static brim_yaml *find(const brim_composition *c, const char *path)
   return node;
 }
 
+/* Sets what a map holds under `key`. Maps merge; neither does a scalar replace a map, nor a map a value. */
+static void set_value(const target *t, brim_yaml *map, const char *key, const char *path, brim_yaml *value)
+{
+  brim_yaml *old = brim_yaml_get(map, key);
+  const bool declared = brim_schema_find(t->schema, path) != NULL; /* then the type decides */
+  const bool kept = !declared && old && !brim_yaml_is_null(old) && !brim_yaml_is_missing(old);
+  const bool was_map = old && old->kind == BRIM_YAML_MAP, is_map = value->kind == BRIM_YAML_MAP;
+  if (was_map && is_map) {
+    for (size_t i = 0; i < value->count; i++)
+      set_value(t, old, value->key[i], brim_arena_printf(t->c->arena, "%s.%s", path, value->key[i]), value->item[i]);
+  } else if (kept && was_map) {
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is a map: a %s cannot replace it", path,
+                    value->kind == BRIM_YAML_LIST ? "list" : "scalar");
+    brim_problem_hint(&t->c->problems, "write %s.KEY=VALUE, or remove it first: ~%s", path, path);
+  } else if (kept && is_map) {
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is a value: a map cannot replace it", path);
+    brim_problem_hint(&t->c->problems, "remove it first: ~%s", path);
+  } else {
+    brim_yaml_set(t->c->arena, map, key, value);
+  }
+}
+
 /* Sets a value; maps on the way are made. A name that neither the tree nor the schema has is the user's. */
 static void store(const target *t, const char *path, brim_yaml *value)
 {
@@ -72,7 +94,7 @@ static void store(const target *t, const char *path, brim_yaml *value)
     const char *key = known ? name : added;
     free_below = free_below || !known;
     if (*rest == '\0') {
-      brim_yaml_set(c->arena, node, key, value);
+      set_value(t, node, key, full, value);
       return;
     }
     brim_yaml *child = brim_yaml_get(node, key);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/alias.h"
+#include "config/interpolate.h"
 
 #define WALKS_MAX 16
 
@@ -115,6 +116,8 @@ static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *fro
       brim_problem_hint(&c->problems, "choose an option in the defaults list: - %s: OPTION", key);
     } else if (old && old->kind == BRIM_YAML_MAP && !brim_yaml_is_null(child)) {
       brim_problem_at(&c->problems, &child->origin, "'%s' is a map: a %s cannot replace it", full, kind_name(child));
+    } else if (old && child->kind == BRIM_YAML_MAP) {
+      brim_problem_at(&c->problems, &at, "'%s' is a value: a map cannot replace it", full);
     } else if (!old || old->kind != BRIM_YAML_MAP) {
       brim_yaml_set(c->arena, into, key, brim_yaml_clone(c->arena, child));
     }
@@ -183,12 +186,16 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
   return false;
 }
 
-static bool place_content(brim_composition *c, const brim_chosen *chosen, bool last)
+static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
 {
   const char *group = chosen->group;
-  if (strcmp(group, "experiment") == 0) return read_option(c, group, chosen->option, chosen->origin, false, c->root);
+  const char *option = brim_interpolate_option(c, chosen->option, chosen->origin);
+  if (!option) return false;
+  c->unsettled = c->unsettled || strcmp(option, chosen->resolved ? chosen->resolved : chosen->option) != 0;
+  chosen->resolved = option;
+  if (strcmp(group, "experiment") == 0) return read_option(c, group, option, chosen->origin, false, c->root);
   brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
-  if (!read_option(c, group, chosen->option, chosen->origin, false, content)) return false;
+  if (!read_option(c, group, option, chosen->origin, false, content)) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
   if (node && last && brim_compose_group_kind(group)) keep_core_keys(node, group);
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
@@ -202,14 +209,7 @@ static bool place_content(brim_composition *c, const brim_chosen *chosen, bool l
 static void place_option(brim_composition *c, brim_chosen *chosen, bool last)
 {
   chosen->placed = true;
-  if (!chosen->option) return;
-  if (strstr(chosen->option, "${")) {
-    brim_problem_at(&c->problems, &chosen->origin, "'%s' holds '${': interpolation is not available in this build",
-                    chosen->group);
-    chosen->broken = true;
-  } else {
-    chosen->broken = !place_content(c, chosen, last);
-  }
+  if (chosen->option) chosen->broken = !place_content(c, chosen, last);
 }
 
 /* ---- defaults lists ---- */
@@ -276,8 +276,8 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
     *self = true;
   } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
     if (strstr(entry->scalar, "${"))
-      brim_problem_at(&c->problems, &entry->origin, "'%s': interpolation is not available in this build",
-                      entry->scalar);
+      brim_problem_at(&c->problems, &entry->origin,
+                      "'%s': a file is named without interpolation; an option of a group may have one", entry->scalar);
     else
       merge_entry_file(c, entry, group, into);
   } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && entry->item[0]->kind == BRIM_YAML_SCALAR) {
@@ -363,13 +363,14 @@ static void place_rest(brim_composition *c)
 static bool walk(brim_composition *c, brim_yaml *node, const char *path)
 {
   c->root = brim_yaml_map(c->arena, node->origin);
+  c->unsettled = false;
   for (size_t i = 0; i < c->chosen_count; i++) {
     c->chosen[i]->placed = c->chosen[i]->broken = false;
     c->chosen[i]->met = c->chosen[i]->replaced = NULL;
   }
   merge_file(c, node, path, NULL, c->root);
   place_rest(c);
-  return take_choices(c);
+  return take_choices(c) || c->unsettled;
 }
 
 static const char *root_path(brim_composition *c)

@@ -28,6 +28,7 @@ typedef struct brim_chosen {
   brim_yaml_origin met_origin;
   const char *replaced; /* an option that the defaults lists name and that is not the one chosen; or NULL */
   bool placed;          /* in the tree of this walk */
+  const char *resolved; /* the option with interpolations replaced; NULL: not yet */
   bool broken;          /* its option was not found or not read: nothing more can be said about the group */
 } brim_chosen;
 
@@ -39,6 +40,7 @@ typedef struct brim_composition {
   brim_problems notes; /* told when the configuration is made, one line each */
   brim_yaml *root;
   bool broken;                        /* the root file could not be read */
+  bool unsettled;                     /* in this walk, an interpolated option came out other than before */
   bool group_broken[BRIM_GROUPS_MAX]; /* for each of brim_config_groups: its plugin is not known */
   brim_chosen **chosen;
   size_t chosen_count, chosen_room;

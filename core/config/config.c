@@ -9,6 +9,7 @@
 
 #include "config/apply.h"
 #include "config/compose.h"
+#include "config/interpolate.h"
 #include "config/schema.h"
 #include "config/value.h"
 
@@ -40,25 +41,13 @@ static void read_overrides(loading *l, const brim_config_request *request)
   l->config->override_count = request->override_count;
 }
 
-static bool has_interpolation(const brim_yaml *node)
+/* A part of it could not be replaced: a problem was told, and nothing more can be said about it. */
+static bool has_failed(const brim_yaml *node)
 {
-  if (node->kind == BRIM_YAML_SCALAR) return strstr(node->scalar, "${") != NULL;
+  if (node->interpolation == BRIM_YAML_FAILED) return true;
   for (size_t i = 0; i < node->count; i++)
-    if (has_interpolation(node->item[i])) return true;
+    if (has_failed(node->item[i])) return true;
   return false;
-}
-
-/* "${a.b}" would have to be replaced; to pass it through as text would be worse than to refuse it. */
-static bool refuse_interpolation(loading *l, const char *path, const brim_yaml *node)
-{
-  if (!has_interpolation(node)) return false;
-  brim_problem_at(&l->c.problems, &node->origin, "'%s' holds '${': interpolation is not available in this build", path);
-  return true;
-}
-
-static bool is_missing(const brim_yaml *node)
-{
-  return node->kind == BRIM_YAML_SCALAR && !node->quoted && strcmp(node->scalar, "???") == 0;
 }
 
 /* ---- plugins ---- */
@@ -69,7 +58,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   brim_composition *c = &l->c;
   const brim_yaml *node = brim_yaml_get(c->root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
-  if (!id || brim_yaml_is_null(id) || is_missing(id)) {
+  if (!id || brim_yaml_is_null(id) || brim_yaml_is_missing(id)) {
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
     brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
@@ -81,7 +70,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
     brim_problem_at(&c->problems, &id->origin, "'%s.id' must be the name of a plugin", group->name);
     return NULL;
   }
-  if (refuse_interpolation(l, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
+  if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
   if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0) id->scalar = brim_compose_auto_backend(c);
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
   if (!entry) brim_compose_no_option(c, group->name, id->scalar, &id->origin);
@@ -108,7 +97,7 @@ static bool went_with_old_option(loading *l, const char *path, const brim_yaml *
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_chosen *chosen = kind && path[length] ? brim_compose_chosen(&l->c, group) : NULL;
   if (!chosen || !chosen->option || !chosen->replaced || node->origin.text) return false;
-  const char *own = brim_compose_option_file(&l->c, group, chosen->option);
+  const char *own = brim_compose_option_file(&l->c, group, chosen->resolved ? chosen->resolved : chosen->option);
   if (own && strcmp(own, node->origin.file) == 0) return false;
   const char *file = brim_compose_option_file(&l->c, group, chosen->replaced);
   const brim_yaml *content = file ? brim_compose_source(&l->c, file) : NULL;
@@ -133,6 +122,33 @@ static void unknown_key(loading *l, const char *path, const brim_yaml *node)
   if (meant) brim_problem_hint(&l->c.problems, "did you mean '%s'?", meant);
 }
 
+/* A mandatory value that nobody gave; `row` NULL: of a key that the user added. What `brim config` shows may be
+ * incomplete. */
+static void missing_value(loading *l, const char *path, const brim_schema_row *row, const brim_yaml *node)
+{
+  if (l->c.request->allow_missing) return;
+  if (node && node->origin.from) return; /* what it refers to is told */
+  brim_text where = {0};
+  if (node) brim_yaml_print_origin(&node->origin, &where);
+  if (node && row) brim_text_add(&where, "   ");
+  if (row)
+    brim_text_printf(&where, "(%s%s%s)", row->plugin ? row->plugin->id : "", row->plugin ? ": " : "", row->row->help);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is mandatory and has no value: write %s=VALUE\n  %s", path, path,
+               brim_text_str(&where));
+  brim_text_release(&where);
+}
+
+/* The user's own keys need values too. */
+static void find_missing(loading *l, const char *path, const brim_yaml *node)
+{
+  if (brim_yaml_is_missing(node)) missing_value(l, path, NULL, node);
+  for (size_t i = 0; i < node->count; i++)
+    find_missing(l,
+                 node->kind == BRIM_YAML_MAP ? brim_arena_printf(l->c.arena, "%s.%s", path, node->key[i])
+                                             : brim_arena_printf(l->c.arena, "%s.%zu", path, i),
+                 node->item[i]);
+}
+
 static void check_keys(loading *l, const brim_yaml *node, const char *path)
 {
   for (size_t i = 0; i < node->count; i++) {
@@ -146,7 +162,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
       const brim_yaml_origin origin = brim_yaml_key_origin(child);
       brim_problem_at(&l->c.problems, &origin, "'%s' exists already: write it without '+'", full);
     } else if (added) {
-      refuse_interpolation(l, full, child);
+      find_missing(l, full, child);
     } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path))) {
       continue; /* its value is checked when it is filled in */
     } else if (!declared) {
@@ -173,16 +189,6 @@ static void value_problem(loading *l, const brim_schema_row *row, const brim_yam
                !def     ? ""
                : def[0] ? def
                         : "''");
-  brim_text_release(&where);
-}
-
-static void missing_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
-{
-  brim_text where = {0};
-  if (node) brim_yaml_print_origin(&node->origin, &where);
-  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' has no value: write %s=VALUE\n  %s%s(%s%s%s; required)", row->path,
-               row->path, brim_text_str(&where), node ? "   " : "", row->plugin ? row->plugin->id : "",
-               row->plugin ? ": " : "", row->row->help);
   brim_text_release(&where);
 }
 
@@ -248,20 +254,32 @@ static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *
   return status == BRIM_OK;
 }
 
+static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
+{
+  const char *dot = strrchr(row->path, '.');
+  brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, node);
+}
+
+/* Where values may be missing, "???" stands for them. */
+static void show_missing(const loading *l, const brim_schema_row *row, const brim_yaml *node)
+{
+  const brim_yaml_origin nowhere = {.file = "default"};
+  put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
+}
+
 static void fill_row(loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = node_of(l, row);
   if (brim_schema_find(&l->schema, row->path) != row && !brim_yaml_get_path(l->config->root, row->path))
     return; /* an earlier row of the same path has told what is wrong */
-  if (!node || is_missing(node)) {
-    missing_value(l, row, node);
+  if (node && has_failed(node)) return;
+  if (!node || brim_yaml_is_missing(node)) {
+    missing_value(l, row->path, row, node);
+    show_missing(l, row, node);
     return;
   }
-  if (refuse_interpolation(l, row->path, node)) return;
-  if (row->later && !brim_yaml_get_path(l->c.root, row->path)) return; /* nobody wrote it */
-  if (!take_value(l, row, node)) return;
-  const char *dot = strrchr(row->path, '.');
-  brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, brim_yaml_clone(l->c.arena, node));
+  if (row->later && node->origin.file && strcmp(node->origin.file, "default") == 0) return; /* nobody wrote it */
+  if (take_value(l, row, node)) put(l, row, brim_yaml_clone(l->c.arena, node));
 }
 
 /* Keys that the user added go with the resolved configuration. */
@@ -299,6 +317,28 @@ static void fill(loading *l)
 
 /* ---- the whole ---- */
 
+/* Defaults go into the tree, where interpolations can find them. */
+static void complete(const loading *l)
+{
+  brim_arena *arena = l->c.arena;
+  for (size_t i = 0; i < l->schema.count; i++) {
+    const brim_schema_row *row = &l->schema.row[i];
+    const char *path = row->path;
+    brim_yaml *node = l->c.root, *value = NULL;
+    for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
+      const char *name = brim_arena_string_n(arena, path, (size_t)(dot - path));
+      brim_yaml *child = brim_yaml_get(node, name);
+      if (!child || brim_yaml_is_null(child)) {
+        child = brim_yaml_map(arena, (brim_yaml_origin){.file = "default"});
+        brim_yaml_set(arena, node, name, child);
+      }
+      node = child->kind == BRIM_YAML_MAP ? child : NULL;
+    }
+    if (node && !brim_yaml_get(node, path)) value = brim_value_default(row->row, arena);
+    if (value) brim_yaml_set(arena, node, path, value);
+  }
+}
+
 static void tell_notes(const brim_problems *notes)
 {
   for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
@@ -313,6 +353,8 @@ static void load(loading *l, const brim_config_request *request)
   brim_schema_build(&l->schema, l->c.arena, l->plugin);
   for (size_t i = 0; i < l->override_count; i++)
     if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
+  complete(l);
+  brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
   fill(l);
 }

@@ -18,6 +18,7 @@ typedef struct brim_config_request {
   const char *file;             /* a resolved configuration (of a run) in place of search and name; or NULL */
   const char *const *overrides; /* "key=value", as typed */
   size_t override_count;
+  bool allow_missing;  /* mandatory values without one are "???" in the tree, and no error */
   int first_argument;  /* argument number of overrides[0], for messages; numbers the words after
                           the command, from 1 */
   const int *argument; /* or the number of each; NULL: consecutive */

@@ -5,14 +5,26 @@
 #include <string.h>
 
 #include "config/compose.h"
+#include "config/interpolate.h"
 #include "config/schema.h"
 #include "config/value.h"
 
 enum { CELLS = 5 }; /* key, type, default, range, help */
 
+/* A literal "${" must not be taken for an interpolation when the text is read again. */
+static void escape(brim_arena *arena, brim_yaml *node)
+{
+  if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
+  for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
+}
+
 void brim_config_print(const brim_config *config, brim_text *out, bool origins)
 {
-  brim_yaml_print(config->root, out, origins);
+  brim_arena arena = {0};
+  brim_yaml *root = brim_yaml_clone(&arena, config->root);
+  escape(&arena, root);
+  brim_yaml_print(root, out, origins);
+  brim_arena_release(&arena);
 }
 
 /* ---- groups ---- */

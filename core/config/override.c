@@ -53,6 +53,47 @@ bool brim_override_is_sweep_function(const char *s)
   return (brim_starts_with(s, "range(") || brim_starts_with(s, "glob(")) && brim_ends_with(s, ")");
 }
 
+/* Bytes of "${...}" at `s`, with those inside it; 0 if it has no end. */
+static size_t interpolation_length(const char *s)
+{
+  int depth = 0;
+  for (const char *p = s; *p; p++) {
+    if (*p == '{') depth++;
+    if (*p == '}' && --depth == 0) return (size_t)(p - s) + 1;
+  }
+  return 0;
+}
+
+/* In brackets, YAML would take the braces of ${...} for a map: items that hold one are put in quotes. */
+static const char *quote_interpolations(brim_arena *arena, const char *s)
+{
+  brim_text out = {0};
+  for (const char *p = s; *p;) {
+    const size_t blanks = strspn(p, " [{,:]}");
+    brim_text_add_n(&out, p, blanks);
+    p += blanks;
+    size_t length = 0;
+    bool holds = false, colon = false;
+    const char quote = *p == '\'' || *p == '"' ? *p : '\0';
+    while (p[length] && !colon && (quote || !strchr("[]{},", p[length]))) {
+      const size_t inside = !quote && p[length] == '$' && p[length + 1] == '{' ? interpolation_length(p + length) : 0;
+      const bool ends = quote && length && p[length] == quote && p[length - 1] != '\\';
+      holds = holds || inside;
+      length += inside ? inside : 1;
+      if (ends) break;
+      colon = !quote && p[length] == ':' && p[length + 1] == ' ';
+    }
+    if (holds) brim_text_add(&out, "'");
+    for (size_t i = 0; i < length; i++)
+      brim_text_add_n(&out, holds && p[i] == '\'' ? "''" : p + i, 1 + (holds && p[i] == '\''));
+    if (holds) brim_text_add(&out, "'");
+    p += length;
+  }
+  const char *quoted = brim_arena_string(arena, brim_text_str(&out));
+  brim_text_release(&out);
+  return quoted;
+}
+
 /* {a:1} is, to YAML, a key "a:1" without a value. */
 static const char *find_glued_colon(const brim_yaml *node)
 {
@@ -84,7 +125,9 @@ static bool parse_value(brim_arena *arena, const char *word, const char *text, b
     return false;
   }
   if (length > 0 && strchr("'\"[{", value[0])) {
-    const brim_status status = brim_yaml_parse_value(arena, value, out->origin, &out->value);
+    const bool brackets = strchr("[{", value[0]) && strstr(value, "${");
+    const char *text_of_yaml = brackets ? quote_interpolations(arena, value) : value;
+    const brim_status status = brim_yaml_parse_value(arena, text_of_yaml, out->origin, &out->value);
     if (status != BRIM_OK) {
       brim_problem_last_error(problems, status);
       return false;
@@ -101,7 +144,7 @@ static bool parse_value(brim_arena *arena, const char *word, const char *text, b
 bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems, brim_override *out)
 {
   word = brim_arena_string(arena, word);
-  *out = (brim_override){.origin = {"command line", argument, 0, word}};
+  *out = (brim_override){.origin = {.file = "command line", .line = argument, .text = word}};
   if (!is_utf8(word)) {
     brim_problem(problems, BRIM_ECONFIG, "argument %d is not valid UTF-8", argument);
     return false;

@@ -27,7 +27,10 @@ static const brim_param training_table[] = {
     BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
     BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
     BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
-    BRIM_PARAM(F64, T, clip_norm, "0", "[0,inf)", "most norm of all gradients together; longer ones are scaled; 0: off"),
+    BRIM_PARAM(F64, T, clip_norm, "0", "[0,inf)",
+               "most norm of all gradients together; longer ones are scaled; 0: off"),
+    BRIM_PARAM(I64, T, patience, "0", "[0,1000000]",
+               "evaluations without a better validation loss after which training ends; 0: goes on"),
     BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
     BRIM_PARAMS_END,
 };
@@ -57,6 +60,8 @@ static const brim_param memory_table[] = {
 
 static const brim_param observe_table[] = {
     BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
+    BRIM_PARAM(I64, brim_observe_settings, top_k, "5", "[0,1000]",
+               "evaluations count a label among so many best answers too, if there are more classes; 0: off"),
     BRIM_PARAMS_END,
 };
 

@@ -10,7 +10,7 @@ typedef struct brim_run_settings {
 } brim_run_settings;
 typedef struct brim_training_settings {
   int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, num_workers,
-      num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints;
+      num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints, patience;
   double clip_norm;
 } brim_training_settings;
 typedef struct brim_dataset_settings {
@@ -25,7 +25,7 @@ typedef struct brim_memory_settings {
   uint64_t limit_mb;
 } brim_memory_settings;
 typedef struct brim_observe_settings {
-  int64_t log_every_steps;
+  int64_t log_every_steps, top_k;
 } brim_observe_settings;
 
 typedef struct brim_settings {

@@ -28,7 +28,7 @@ typedef struct expansion {
 
 static void problem(expansion *e, const char *what)
 {
-  const brim_yaml_origin origin = {"command line", e->argument, 0, e->word};
+  const brim_yaml_origin origin = {.file = "command line", .line = e->argument, .text = e->word};
   brim_problem_at(e->problems, &origin, "%s", what);
 }
 

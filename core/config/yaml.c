@@ -159,6 +159,11 @@ bool brim_yaml_is_null(const brim_yaml *node)
   return false;
 }
 
+bool brim_yaml_is_missing(const brim_yaml *node)
+{
+  return node->kind == BRIM_YAML_SCALAR && !node->quoted && strcmp(node->scalar, "???") == 0;
+}
+
 void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out)
 {
   brim_text_add(out, origin->file ? origin->file : "unknown");
@@ -166,6 +171,7 @@ void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out)
     brim_text_printf(out, ", argument %d: %s", origin->line, origin->text);
   else if (origin->line > 0)
     brim_text_printf(out, ":%d:%d", origin->line, origin->column);
+  if (origin->from && !origin->text) brim_text_printf(out, ", from %.200s", origin->from);
 }
 
 /* ---- errors ---- */
@@ -173,7 +179,7 @@ void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out)
 static brim_yaml_origin origin_at(const reader *r, const yaml_mark_t *mark)
 {
   if (r->fixed) return *r->fixed;
-  return (brim_yaml_origin){r->file, (int)mark->line + 1, (int)mark->column + 1, NULL};
+  return (brim_yaml_origin){.file = r->file, .line = (int)mark->line + 1, .column = (int)mark->column + 1};
 }
 
 static brim_status fail_with(brim_yaml_origin origin, const char *problem)

@@ -15,12 +15,15 @@ enum brim_yaml_kind { BRIM_YAML_SCALAR, BRIM_YAML_LIST, BRIM_YAML_MAP };
 
 /* Where a node was written. For a file: its path, line and column from 1. For the command line:
  * file = "command line", line = the argument's number from 1, column 0, text = the argument. For a
- * default: file = "default", line 0. */
+ * default: file = "default", line 0. `from`: the interpolation that stood there; else NULL. */
 typedef struct brim_yaml_origin {
   const char *file;
   int line, column;
-  const char *text;
+  const char *text, *from;
 } brim_yaml_origin;
+
+/* A value's "${...}" stands for something as it was written; replaced, it stands for itself. */
+enum brim_yaml_interpolation { BRIM_YAML_WRITTEN, BRIM_YAML_RESOLVED, BRIM_YAML_FAILED };
 
 typedef struct brim_yaml {
   enum brim_yaml_kind kind;
@@ -29,6 +32,7 @@ typedef struct brim_yaml {
   const char **key;        /* MAP: `count` keys */
   struct brim_yaml **item; /* MAP and LIST: `count` children */
   size_t count, room;
+  enum brim_yaml_interpolation interpolation; /* SCALAR */
   brim_yaml_origin origin;
   int key_line, key_column; /* where its key stands, for the child of a map in a file; else 0 */
 } brim_yaml;
@@ -56,8 +60,10 @@ bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);
 /* Where the node's key stands; the node's own origin if it has none. */
 brim_yaml_origin brim_yaml_key_origin(const brim_yaml *node);
-bool brim_yaml_is_null(const brim_yaml *node); /* an unquoted null, ~ or empty */
-/* As YAML that parses to the same tree; `origins` adds a comment of where each scalar came from. */
+bool brim_yaml_is_null(const brim_yaml *node);    /* an unquoted null, ~ or empty */
+bool brim_yaml_is_missing(const brim_yaml *node); /* an unquoted ??? */
+/* As YAML that parses to the same tree; `origins` adds a comment of where each scalar came from. A missing value is
+ * marked by a comment. */
 void brim_yaml_print(const brim_yaml *node, brim_text *out, bool origins);
 /* "configs/model/vit.yaml:7:12" or "command line, argument 3: optimizer.lr=1". */
 void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out);

@@ -54,8 +54,8 @@ static void print_text(const char *s, bool quoted, brim_text *out)
 
 static void print_scalar(const brim_yaml *node, brim_text *out)
 {
-  if (brim_yaml_is_null(node))
-    brim_text_add(out, "null");
+  if (brim_yaml_is_null(node) || brim_yaml_is_missing(node))
+    brim_text_add(out, brim_yaml_is_null(node) ? "null" : "???");
   else
     print_text(node->scalar, node->quoted, out);
 }
@@ -119,6 +119,7 @@ static void print_block(const brim_yaml *node, int indent, bool continued, bool 
     if (is_inline(child)) {
       brim_text_add(out, " ");
       print_inline(child, out);
+      if (brim_yaml_is_missing(child)) brim_text_add(out, "  # mandatory: it has no value yet");
       if (origins) print_comment(&child->origin, out);
       brim_text_add(out, "\n");
     } else if (node->kind == BRIM_YAML_MAP) {

@@ -48,6 +48,7 @@ typedef struct brim_graph_options {
   const void *model_self;
   const char *loss_op; /* "softmax_cross_entropy" */
   brim_loss_attr loss;
+  int32_t top_k; /* of evaluation; 0: off */
   bool class_weights; /* the loss has weights [classes] for an input */
   brim_shape sample;   /* without N */
   int64_t classes, batch;

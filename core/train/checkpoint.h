@@ -19,6 +19,7 @@ typedef struct brim_train_state {
   int64_t metrics_records; /* lines of metrics.jsonl at the commit (their bytes differ with timings) */
   double best_loss;        /* on validation data; NAN: none yet */
   int64_t best_step;       /* -1: none yet */
+  int64_t worse_evaluations; /* in a row, without a better validation loss */
   int64_t evaluated_step;  /* the last step after which an evaluation was made; 0: none */
   uint64_t model_hash;     /* of the graph's parameters: names, shapes */
   char model_id[64], optimizer_id[64], backend_id[64];

@@ -52,6 +52,7 @@ static const field fields[] = {
     FIELD(backend_id, TEXT),        FIELD(train_loss, NUMBER),
     FIELD(train_accuracy, NUMBER),  FIELD(window_loss, NUMBER),
     FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
+    FIELD(worse_evaluations, INTEGER),
     FIELD(window_weight, NUMBER),   FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])

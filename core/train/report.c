@@ -12,6 +12,7 @@
 #include "graph/plan_json.h"
 #include "train/run.h"
 #include "train/rundir.h"
+#include "train/scores.h"
 
 void brim_report_init(brim_report *r)
 {
@@ -21,6 +22,10 @@ void brim_report_init(brim_report *r)
                      .validation_accuracy = NAN,
                      .test_loss = NAN,
                      .test_accuracy = NAN,
+                     .validation_accuracy_top = NAN,
+                     .test_accuracy_top = NAN,
+                     .validation_f1 = NAN,
+                     .test_f1 = NAN,
                      .test_step = -1,
                      .first_step_seconds = NAN};
 }
@@ -38,7 +43,11 @@ void brim_report_step(brim_report *r, int64_t samples, double seconds, double si
 
 void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_evaluation *e, int64_t step)
 {
+  r->top_k = e->top_k;
+  r->class_names = e->class_names;
   if (part == BRIM_PART_VALIDATION) {
+    r->validation_accuracy_top = e->accuracy_top;
+    r->validation_f1 = e->f1;
     r->validation_loss = e->loss;
     r->validation_accuracy = e->accuracy;
     return;
@@ -47,6 +56,8 @@ void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_eval
   r->test_step = step;
   r->test_loss = e->loss;
   r->test_accuracy = e->accuracy;
+  r->test_accuracy_top = e->accuracy_top;
+  r->test_f1 = e->f1;
   r->confusion = brim_xrealloc(r->confusion, bytes);
   r->classes = e->classes;
   memcpy(r->confusion, e->confusion, bytes);
@@ -173,6 +184,35 @@ static json_t *describe_confusion(const brim_report *r)
   return rows;
 }
 
+/* "3", or the dataset's name for it. */
+static const char *name_of(const brim_report *r, int64_t class_index, char *room, size_t bytes)
+{
+  if (r->class_names) return r->class_names[class_index];
+  snprintf(room, bytes, "%" PRId64, class_index);
+  return room;
+}
+
+static json_t *describe_classes(const brim_report *r)
+{
+  char number[24];
+  json_t *rows = json_array();
+  for (int64_t i = 0; i < r->classes; i++) {
+    const brim_class_score s = brim_scores_of(r->confusion, r->classes, i);
+    json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:I}", "class", name_of(r, i, number, sizeof number),
+                                          "precision", s.precision, "recall", s.recall, "f1", s.f1, "support",
+                                          (json_int_t)s.support));
+  }
+  return rows;
+}
+
+/* "validation_accuracy_top5" */
+static void set_top(json_t *object, const char *part, int32_t top_k, double value)
+{
+  char key[64];
+  snprintf(key, sizeof key, "%s_accuracy_top%d", part, (int)top_k);
+  if (top_k > 0) set_number(object, key, value);
+}
+
 brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_status status, const char *error,
                                       int64_t steps, double wall_seconds)
 {
@@ -187,6 +227,10 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "validation_accuracy", r->validation_accuracy);
   set_number(s, "test_loss", r->test_loss);
   set_number(s, "test_accuracy", r->test_accuracy);
+  set_number(s, "validation_f1", r->validation_f1);
+  set_number(s, "test_f1", r->test_f1);
+  set_top(s, "validation", r->top_k, r->validation_accuracy_top);
+  set_top(s, "test", r->top_k, r->test_accuracy_top);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
   set_bytes(s, "device_peak_bytes", r->device_peak_bytes);
@@ -196,19 +240,47 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "wall_seconds", wall_seconds);
   json_object_set_new(s, "retries", json_integer(r->retries));
   if (r->confusion) json_object_set_new(s, "test_confusion", describe_confusion(r));
+  if (r->confusion) json_object_set_new(s, "test_classes", describe_classes(r));
   free(r->confusion);
   r->confusion = NULL;
   return write_json(dir, "summary.json", s);
+}
+
+#define CLASSES_SAID_MAX 20 /* more are in the summary only */
+
+static void say_classes(const brim_report *r)
+{
+  char number[24];
+  int width = 5;
+  if (!r->confusion || r->classes > CLASSES_SAID_MAX) return;
+  for (int64_t i = 0; i < r->classes; i++) {
+    const int length = (int)strlen(name_of(r, i, number, sizeof number));
+    if (length > width) width = length < 24 ? length : 24;
+  }
+  brim_log(BRIM_LOG_INFO, "%-*s  precision  recall     f1  support", width, "class");
+  for (int64_t i = 0; i < r->classes; i++) {
+    const brim_class_score s = brim_scores_of(r->confusion, r->classes, i);
+    brim_log(BRIM_LOG_INFO, "%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(r, i, number, sizeof number),
+             s.precision, s.recall, s.f1, (long long)s.support);
+  }
+}
+
+static void say_test(const brim_report *r)
+{
+  char top[48] = "";
+  if (r->top_k > 0)
+    snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
+  say_classes(r);
+  brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s, F1 %.4f", r->test_loss, 100 * r->test_accuracy, top,
+           r->test_f1);
 }
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   char time[32], device[32], rss[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r),
-             r->first_step_seconds);
-  if (isfinite(r->test_loss))
-    brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
+    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r), r->first_step_seconds);
+  if (isfinite(r->test_loss)) say_test(r);
   brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",
            brim_format_seconds(time, sizeof time, wall_seconds), rate,
            brim_format_bytes(rss, sizeof rss, brim_rss_peak_bytes()),

@@ -9,9 +9,12 @@ typedef struct brim_report {
   double train_loss, train_accuracy;           /* of the newest training record; NAN: none */
   double validation_loss, validation_accuracy; /* of the newest evaluation; NAN: none */
   double test_loss, test_accuracy;
+  int32_t top_k; /* of the accuracies among the top k; 0: off */
+  double validation_accuracy_top, test_accuracy_top, validation_f1, test_f1;
   int64_t test_step; /* -1: not evaluated */
   double *confusion; /* of the test data; classes * classes */
   int64_t classes;
+  const char *const *class_names; /* the dataset's; NULL: none */
   int64_t samples;           /* trained in this process, but for its first step */
   double train_seconds;      /* in those steps */
   double first_step_seconds; /* from the process's start to the end of its first step; NAN: none */

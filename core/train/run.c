@@ -56,15 +56,19 @@ static void event(run *r, const char *what, const char *detail)
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
-static brim_status record(run *r, enum brim_part part, double loss, double accuracy, double samples_per_second)
+static brim_status record(run *r, enum brim_part part, const brim_evaluation *e, double samples_per_second)
 {
+  char top[32];
   brim_jsonl *m = &r->metrics;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
   brim_jsonl_string(m, "split", part_names[part]);
-  brim_jsonl_number(m, "loss", loss);
-  brim_jsonl_number(m, "accuracy", accuracy);
+  brim_jsonl_number(m, "loss", e->loss);
+  brim_jsonl_number(m, "accuracy", e->accuracy);
+  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
+  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
+  if (part != BRIM_PART_TRAIN) brim_jsonl_number(m, "f1", e->f1);
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
   if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
     brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
@@ -103,7 +107,8 @@ static brim_status close_window(run *r)
   s->window_loss = s->window_correct = s->window_weight = 0;
   s->window_samples = 0;
   r->window_seconds = 0;
-  return record(r, BRIM_PART_TRAIN, r->report.train_loss, r->report.train_accuracy, rate);
+  const brim_evaluation e = {.loss = r->report.train_loss, .accuracy = r->report.train_accuracy};
+  return record(r, BRIM_PART_TRAIN, &e, rate);
 }
 
 /* ---- what is due after a commit ---- */
@@ -126,7 +131,7 @@ static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_eva
     return brim_fail(BRIM_ENUMERIC,
                      "the %s loss after step %lld is %s\nthe parameters are no good; checkpoints before are kept",
                      part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
-  if (!recorded) BRIM_TRY(record(r, part, out->loss, out->accuracy, (double)out->samples / seconds));
+  if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
@@ -146,7 +151,10 @@ static brim_status evaluate_if_due(run *r)
   brim_evaluation e;
   BRIM_TRY(evaluate(r, part, false, &e));
   s->evaluated_step = s->step;
-  if (part != BRIM_PART_VALIDATION || (!isnan(s->best_loss) && !(e.loss < s->best_loss))) return BRIM_OK;
+  if (part != BRIM_PART_VALIDATION) return BRIM_OK;
+  s->worse_evaluations++;
+  if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
+  s->worse_evaluations = 0;
   s->best_loss = e.loss;
   s->best_step = s->step;
   return BRIM_OK;
@@ -187,6 +195,26 @@ static brim_status one_step(run *r)
   return BRIM_OK;
 }
 
+/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
+static bool is_out_of_patience(const run *r)
+{
+  const int64_t patience = r->settings->training.patience;
+  return patience > 0 && r->state->worse_evaluations >= patience;
+}
+
+static brim_status stop_early(run *r)
+{
+  char detail[128];
+  snprintf(detail, sizeof detail, "no better validation loss since step %lld", (long long)r->state->best_step);
+  BRIM_TRY(close_window(r));
+  if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
+  event(r, "stopped_early", detail);
+  brim_log(BRIM_LOG_INFO, "stopped early after step %lld of %lld: %s (training.patience=%lld)",
+           (long long)r->state->step, (long long)r->session->order.steps, detail,
+           (long long)r->settings->training.patience);
+  return BRIM_OK;
+}
+
 static brim_status interrupt(run *r)
 {
   if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
@@ -204,6 +232,7 @@ static brim_status loop(run *r)
     if (status == BRIM_EINTERRUPTED) return interrupt(r);
     BRIM_TRY(status);
     if (r->state->step >= r->session->order.steps) return BRIM_OK;
+    if (is_out_of_patience(r)) return stop_early(r);
     if (stop_signal) return interrupt(r);
     BRIM_TRY(one_step(r));
   }

@@ -54,6 +54,13 @@ static int64_t eval_batch_of(const brim_session *s, int64_t batch)
   return set ? set : batch;
 }
 
+static brim_status check_patience(const brim_session *s)
+{
+  if (s->settings->training.patience == 0 || s->data.count[BRIM_PART_VALIDATION] > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, and there is none\n"
+                                 "set dataset.validation_fraction, or training.patience=0");
+}
+
 /* Weights must be there for every class, and not all 0. */
 static brim_status open_loss(brim_session *s)
 {
@@ -87,6 +94,8 @@ static brim_status open_session(brim_session *s, bool read_data)
   BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
   s->opening = read_data;
   BRIM_TRY(open_loss(s));
+  BRIM_TRY(check_patience(s));
+  s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->grain = choose_grain(s);
   s->eval_batch = eval_batch_of(s, t->batch_size);
   s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
@@ -152,6 +161,7 @@ static brim_plan_request make_request(const brim_session *s)
                                        .model_self = s->model,
                                        .loss_op = loss->op,
                                        .loss = s->loss,
+                                       .top_k = s->top_k,
                                        .class_weights = s->class_weights.count > 0,
                                        .sample = s->data.train.sample,
                                        .classes = s->data.train.classes,

@@ -17,6 +17,7 @@ typedef struct brim_session {
   const brim_schedule_ops *schedule_ops;
   const void *optimizer_params, *schedule_params;
   brim_loss_attr loss;
+  int32_t top_k;           /* resolved; 0: off */
   brim_list class_weights; /* of the loss; count 0: none */
   int device;
   brim_device_info device_info;

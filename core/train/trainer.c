@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/initialize.h"
+#include "train/scores.h"
 
 struct brim_trainer {
   const brim_session *session;
@@ -18,7 +19,7 @@ struct brim_trainer {
   const brim_program *update;
   brim_train_state state;
   brim_step step;  /* of the step in progress */
-  double *metrics; /* of an evaluation: 2 + classes * classes */
+  double *metrics; /* of an evaluation: 2 + classes * classes, and perhaps one for the top k */
 };
 
 /* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
@@ -71,7 +72,7 @@ static brim_status place(brim_trainer *t, const brim_session *s)
   BRIM_TRY(brim_session_check_budget(s, t->plan));
   BRIM_TRY(brim_exec_open(t->plan, s->device, &t->exec));
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
-  t->metrics = brim_xcalloc((size_t)(2 + s->data.train.classes * s->data.train.classes), sizeof(double));
+  t->metrics = brim_xcalloc((size_t)(3 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
   return write_class_weights(t);
 }
@@ -491,9 +492,16 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   brim_loader_close(loader);
   if (status != BRIM_OK) return status;
   const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
-  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes)));
-  *out = (brim_evaluation){stream.count, t->metrics[0] / evaluated_weight(t, stream.count),
-                           t->metrics[1] / (double)stream.count,
-                           classes, t->metrics + 2};
+  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes + (s->top_k > 0))));
+  const double count = (double)stream.count, top = t->metrics[2 + classes * classes];
+  *out = (brim_evaluation){.samples = stream.count,
+                           .loss = t->metrics[0] / evaluated_weight(t, stream.count),
+                           .accuracy = t->metrics[1] / count,
+                           .top_k = s->top_k,
+                           .accuracy_top = s->top_k > 0 ? top / count : NAN,
+                           .f1 = brim_scores_macro_f1(t->metrics + 2, classes),
+                           .classes = classes,
+                           .class_names = s->data.train.class_names,
+                           .confusion = t->metrics + 2};
   return BRIM_OK;
 }

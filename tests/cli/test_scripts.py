@@ -67,6 +67,40 @@ class Setup(Case):
         self.assertFalse(self.calls.exists())
 
 
+class Just(Case):
+    """scripts/just.sh, with a stand-in for python3 that is as if there were no network."""
+
+    def just_script(self, python, **environment):
+        tools = self.folder / "tools"
+        tools.mkdir(exist_ok=True)
+        (tools / "python3").write_text(f"#!/bin/sh\n{python}\n")
+        (tools / "python3").chmod(0o755)
+        base = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(self.folder), "BRIM_JUST": ""}
+        return subprocess.run([SCRIPTS / "just.sh"], env={**base, **environment}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
+
+    def test_the_one_that_is_named_is_taken(self):
+        result = self.just_script("exit 1", BRIM_JUST="/some/just")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "/some/just\n", ""))
+
+    def test_without_a_network_it_fails_with_a_line_and_leaves_nothing(self):
+        result = self.just_script("echo no network; exit 1")
+        if result.returncode == 0:
+            self.skipTest("just is installed in /usr/bin")
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertTrue(result.stderr.endswith("so the justfile is not tested: no network\n"), result.stderr)
+        self.assertFalse((self.folder / ".cache/brim/just").exists())
+
+    def test_one_in_the_cache_is_taken_again(self):
+        just = self.folder / "cache/brim/just/bin/just"
+        just.parent.mkdir(parents=True)
+        just.write_text("#!/bin/sh\n")
+        just.chmod(0o755)
+        result = self.just_script("exit 1", XDG_CACHE_HOME=str(self.folder / "cache"))
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, f"{just}\n", ""))
+
+
 class Counting(Case):
     def count(self, *, cmocka="run", more="", broken=0):
         (self.folder / "tests.xml").write_text(REPORT.format(cmocka=cmocka, more=more))

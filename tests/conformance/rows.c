@@ -133,9 +133,9 @@ static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
   if (weighted) in[3] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &classes_shape, "weight"); /* persistent */
   brim_tensor *loss = in[0] =
       first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &smoothed));
-  const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1)}};
+  const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1), (int32_t)bench_pick(b, 0, 3)}};
   g->metrics =
-      brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2 + classes * classes}}, "metrics");
+      brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {3 + classes * classes}}, "metrics");
   brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &attr);
   return loss;
 }

@@ -26,7 +26,7 @@ static const struct {
     {"configs/dataset/plain.yaml", "path: data/plain\n"},
     {"configs/dataset/files.yaml", "path: data/files\n"},
     {"configs/dataset/typo.yaml", "id: files\npath: data/typo\nclases: 4\n"},
-    {"configs/dataset/later.yaml", "id: files\npath: ${env:DATA}\n"},
+    {"configs/dataset/later.yaml", "id: files\npath: ${oc.env:BRIM_TEST_DATA}/x\n"},
     {"configs/model/wide.yaml", "defaults:\n  - cnn\nwidth: 512\ntag: wide\n"},
     {"configs/model/wide_first.yaml", "defaults:\n  - _self_\n  - wide\nwidth: 64\nid: cnn\n"},
     {"configs/model/deep.yaml", "id: vit\n# blocks\n# that many?\n# too\n# many\n\ndepth:     0\n"},
@@ -56,6 +56,15 @@ static const struct {
     {"configs/old_names.yaml", "defaults: [config]\nfp16: false\ntraining: {gradient_checkpointing: false}\n"},
     {"configs/both_names.yaml", "defaults: [config]\nprecision: fp32\nfp16: false\n"},
     {"configs/training/old.yaml", "epochs: 4\nfp16: false\n"},
+    {"configs/after_group.yaml", "defaults: [training: \"${model}\", model: cnn, dataset: small, optimizer: sgd, "
+                                 "schedule: constant, loss: cross_entropy, backend: cpu]\n"},
+    {"configs/training/cnn.yaml", "epochs: 66\n"},
+    {"configs/training/mlp.yaml", "epochs: 77\n"},
+    {"configs/refers.yaml", "defaults: [config]\nseed: ${training.epochs}\ntraining:\n  epochs: 7\n"
+                            "  eval_batch_size: ${.batch_size}\nrun:\n  dir: out/${..model.id}\n"},
+    {"configs/refers_wrong.yaml", "defaults: [config]\nseed: ${model.id}\n"},
+    {"configs/id_refers.yaml", "model: {id: \"${run.name}\"}\ndataset: {id: made}\noptimizer: {id: sgd}\n"
+                               "schedule: {id: constant}\nloss: {id: cross_entropy}\nbackend: {id: cpu}\n"},
     {"configs/sparse.yaml",
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
@@ -241,6 +250,149 @@ static const config_case config_cases[] = {
      "error: 'fp16' is the old name of 'precision', and both are given: leave out 'fp16'\n"
      "  configs/both_names.yaml:3:1"},
 
+    /* ---- interpolation ---- */
+    {"a value of another key", NULL, {"run.name=${model.id}"}, "run.name=cnn\n"},
+    {"a default", NULL, {"training.eval_batch_size=${training.batch_size}"}, "training.eval_batch_size=128\n"},
+    {"of the final values", NULL, {"seed=${training.epochs}", "training.epochs=3"}, "seed=3\n"},
+    {"in text", NULL, {"run.name=${model.id}-w${model.width}-${dataset.id}"}, "run.name=cnn-w48-files\n"},
+    {"text becomes the declared type", NULL, {"training.epochs=${seed}0"}, "training.epochs=10\n"},
+    {"a chain", NULL, {"seed=${training.epochs}", "training.epochs=${model.width}"}, "seed=48\ntraining.epochs=48\n"},
+    {"inside each other", NULL, {"+which=width", "seed=${model.${which}}"}, "seed=48\n"},
+    {"a key beside", NULL, {"training.eval_batch_size=${.epochs}"}, "training.eval_batch_size=7\n"},
+    {"a key of the section around",
+     NULL,
+     {"training.eval_batch_size=${..model.width}"},
+     "training.eval_batch_size=48\n"},
+    {"an item of a list, both ways", NULL, {"+a=${dataset.mean.0}", "+b=${dataset.mean[0]}"}, "+a=0.5\n+b=0.5\n"},
+    {"a whole list", NULL, {"dataset.std=${dataset.mean}"}, "dataset.std=[0.5]\n"},
+    {"in a list without quotes",
+     NULL,
+     {"dataset.std=[${model.dropout},0.25,'${dataset.mean.0}']"},
+     "dataset.std=[0.5, 0.25, 0.5]\n"},
+    {"in a map without quotes", NULL, {"+m={a: ${seed}, b: x-${seed}}"}, "+m.a=1\n+m.b=\"x-1\"\n"},
+    {"a whole map", NULL, {"+m={a: 1, b: [2, '${..a}']}", "+n=${m}"}, "+n.a=1\n+n.b=[2, 1]\n"},
+    {"a section", NULL, {"+copy=${memory}"}, "+copy.limit_mb=0\n"},
+    {"the environment", NULL, {"run.name=${oc.env:BRIM_TEST_SET}"}, "run.name=\"a b\"\n"},
+    {"the environment, by declared type", NULL, {"seed=${oc.env:BRIM_TEST_NUMBER}"}, "seed=42\n"},
+    {"the environment, in a free map", NULL, {"+n=${oc.env:BRIM_TEST_NUMBER}"}, "+n=\"42\"\n"},
+    {"the environment's default", NULL, {"run.name=${oc.env:BRIM_TEST_DATA,here}"}, "run.name=here\n"},
+    {"a default with a comma and a brace", NULL, {"run.name=${oc.env:BRIM_TEST_DATA,'a,b}'}"}, "run.name=\"a,b}\"\n"},
+    {"an empty default", NULL, {"run.name=${oc.env:BRIM_TEST_DATA,}"}, "run.name=\"\"\n"},
+    {"a default that refers", NULL, {"run.name=${oc.env:BRIM_TEST_DATA,${model.id}}"}, "run.name=cnn\n"},
+    {"escaped", NULL, {"run.name=\\${model.id}"}, "run.name=\"${model.id}\"\n"},
+    {"a backslash before", NULL, {"run.name=\\\\${model.id}"}, "run.name=\"\\\\cnn\"\n"},
+    {"a backslash elsewhere", NULL, {"run.name=a\\b\\\\c"}, "run.name=\"a\\\\b\\\\\\\\c\"\n"},
+    {"what is not missing is not told", NULL, {"+a=$", "+b=$x {y}"}, "+a=\"$\"\n+b=\"$x {y}\"\n"},
+    {"an option from the environment", NULL, {"model=${oc.env:BRIM_TEST_MODEL}"}, "model.id=vit\n"},
+    {"an option after that of another group", "after_group", {"model=mlp"}, "model.id=mlp\ntraining.epochs=77\n"},
+    {"in a file", "refers", {0}, "training.eval_batch_size=128\nrun.dir=out/cnn\nseed=7\n"},
+    {"a variable that is not set",
+     NULL,
+     {"dataset=later"},
+     "error: 'dataset.path' needs the environment variable 'BRIM_TEST_DATA', which is not set\n"
+     "  configs/dataset/later.yaml:2:7\n"
+     "  set it, or write ${oc.env:BRIM_TEST_DATA,DEFAULT}"},
+    {"no such key to refer to",
+     NULL,
+     {"run.name=${model.widht}"},
+     "error: 'run.name' refers to ${model.widht}, and there is no key 'model.widht'\n"
+     "  command line, argument 1: run.name=${model.widht}\n"
+     "  did you mean '${model.width}'?"},
+    {"above the root",
+     NULL,
+     {"seed=${...x}"},
+     "error: 'seed' refers to ${...x}, which is above the root\n"
+     "  command line, argument 1: seed=${...x}"},
+    {"a circle",
+     NULL,
+     {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
+     "error: interpolations go round in a circle: model.width -> seed -> training.epochs -> model.width\n"
+     "  command line, argument 3: model.width=${seed}\n"
+     "  command line, argument 1: seed=${training.epochs}\n"
+     "  command line, argument 2: training.epochs=${model.width}"},
+    {"a circle of one",
+     NULL,
+     {"seed=${seed}"},
+     "error: interpolations go round in a circle: seed -> seed\n"
+     "  command line, argument 1: seed=${seed}"},
+    {"a map in itself",
+     NULL,
+     {"+m={a: 1, b: '${m}'}"},
+     "error: interpolations go round in a circle: m.b -> m.b\n"
+     "  command line, argument 1: +m={a: 1, b: '${m}'}"},
+    {"not closed",
+     NULL,
+     {"run.name=${model.id"},
+     "error: 'run.name' holds '${' without its '}'\n"
+     "  command line, argument 1: run.name=${model.id"},
+    {"a name that is none",
+     NULL,
+     {"run.name=${a b}"},
+     "error: 'run.name' refers to 'a b', which is no key: write names joined by dots\n"
+     "  command line, argument 1: run.name=${a b}"},
+    {"a map in text",
+     NULL,
+     {"run.name=x${model}"},
+     "error: 'run.name' puts a map or a list into text\n"
+     "  command line, argument 1: run.name=x${model}"},
+    {"an unknown resolver",
+     NULL,
+     {"run.name=${now:%Y}"},
+     "error: 'run.name' calls ${now:...}, and the only resolver is oc.env\n"
+     "  command line, argument 1: run.name=${now:%Y}\n"
+     "  to write it as text, write \\${now:...}"},
+    {"a value of the wrong type says where from",
+     "refers_wrong",
+     {0},
+     "error: 'seed' must be an integer, got cnn\n"
+     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of weights, order, augmentation and dropout; default "
+     "1)"},
+    {"an id cannot refer to keys",
+     "id_refers",
+     {0},
+     "error: 'model.id' cannot refer to ${run.name}, since it chooses a plugin: ${oc.env:...} only\n"
+     "  configs/id_refers.yaml:1:13"},
+    {"what refers to a missing value is told once",
+     NULL,
+     {"dataset=open", "run.name=${dataset.path}"},
+     "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
+     "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
+    {"all missing values at once",
+     NULL,
+     {"dataset=open", "+note=???", "seed=???"},
+     "error: 'note' is mandatory and has no value: write note=VALUE\n"
+     "  command line, argument 2: +note=???\n"
+     "error: 'seed' is mandatory and has no value: write seed=VALUE\n"
+     "  command line, argument 3: seed=???   (seed of weights, order, augmentation and dropout)\n"
+     "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
+     "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
+
+    /* ---- maps and values ---- */
+    {"maps merge", NULL, {"+m={a: 1, b: {c: 2}}", "m={b: {d: 3}, e: 4}"}, "+m.a=1\n+m.b.c=2\n+m.b.d=3\n+m.e=4\n"},
+    {"a scalar never replaces a map of the user's",
+     NULL,
+     {"+m={a: 1}", "m=3"},
+     "error: 'm' is a map: a scalar cannot replace it\n"
+     "  command line, argument 2: m=3\n"
+     "  write m.KEY=VALUE, or remove it first: ~m"},
+    {"a map never replaces a value of the user's",
+     NULL,
+     {"+m=1", "m={a: 1}"},
+     "error: 'm' is a value: a map cannot replace it\n"
+     "  command line, argument 2: m={a: 1}\n"
+     "  remove it first: ~m"},
+    {"a group is no string",
+     NULL,
+     {"run.name={a: 1}"},
+     "error: 'run.name' must be a string, got a map\n"
+     "  command line, argument 1: run.name={a: 1}   (name of the run; empty: <model>-<dataset>; default '')"},
+    {"removed first", NULL, {"+m={a: 1}", "~m", "+m=3"}, "+m=3\n"},
+    {"an item of a list of maps", NULL, {"+l=[{a: 1}, x]", "l.1=y"}, "+l.1=y\n"},
+    {"a whole section by several words",
+     NULL,
+     {"training={epochs: 2}", "training={batch_size: 3}"},
+     "training.epochs=2\ntraining.batch_size=3\n"},
+
     /* ---- messages ---- */
     {"an unknown key, as in CONFIG.md",
      NULL,
@@ -341,7 +493,7 @@ static const config_case config_cases[] = {
      NULL,
      {"training=5"},
      "error: no option '5' in group 'training'\n"
-     "  available: long old   searched: configs"},
+     "  available: cnn long mlp old   searched: configs"},
     {"a value for a section that is no group",
      NULL,
      {"memory=5"},
@@ -420,31 +572,14 @@ static const config_case config_cases[] = {
     {"a mandatory value",
      NULL,
      {"dataset=open"},
-     "error: 'dataset.path' has no value: write dataset.path=VALUE\n"
-     "  configs/dataset/open.yaml:2:7   (files: folder of the files; required)"},
+     "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
+     "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
     {"a mandatory value given", NULL, {"dataset=open", "dataset.path=d"}, "dataset.path=d\n"},
     {"a required value that nobody gives",
      NULL,
      {"dataset=open", "~dataset.path"},
-     "error: 'dataset.path' has no value: write dataset.path=VALUE\n"
-     "  (files: folder of the files; required)"},
-    {"interpolation in a file",
-     NULL,
-     {"dataset=later"},
-     "error: 'dataset.path' holds '${': interpolation is not available in this build\n"
-     "  configs/dataset/later.yaml:2:7"},
-    {"interpolation in an override",
-     NULL,
-     {"run.name='${model.id}'", "+note=[a,'${seed}']"},
-     "error: 'note' holds '${': interpolation is not available in this build\n"
-     "  command line, argument 2: +note=[a,'${seed}']\n"
-     "error: 'run.name' holds '${': interpolation is not available in this build\n"
-     "  command line, argument 1: run.name='${model.id}'"},
-    {"interpolation in a choice",
-     NULL,
-     {"model=${x}"},
-     "error: 'model' holds '${': interpolation is not available in this build\n"
-     "  command line, argument 1: model=${x}"},
+     "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
+     "  (files: folder of the files)"},
     {"an unknown key in an option file",
      NULL,
      {"dataset=typo"},
@@ -470,7 +605,8 @@ static const config_case config_cases[] = {
      "nowhere",
      {0},
      "error: no configuration 'nowhere'\n"
-     "  available: bad_default both_names choose config empty listed not_a_map nulls old_names robust scalar_on_map "
+     "  available: after_group bad_default both_names choose config empty id_refers listed not_a_map nulls old_names "
+     "refers refers_wrong robust scalar_on_map "
      "self_first slash sparse "
      "whole "
      "wrong   searched: configs"},

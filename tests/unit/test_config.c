@@ -35,6 +35,10 @@ static int setup(void **state)
   for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) assert_int_equal(mkdir(folders[i], 0777), 0);
   for (size_t i = 0; i < sizeof config_files / sizeof config_files[0]; i++)
     write_text(config_files[i].path, config_files[i].text);
+  setenv("BRIM_TEST_SET", "a b", 1);
+  setenv("BRIM_TEST_NUMBER", "42", 1);
+  setenv("BRIM_TEST_MODEL", "vit", 1);
+  unsetenv("BRIM_TEST_DATA");
   brim_log_set_level(BRIM_LOG_WARN);
   registry = brim_registry_create();
   assert_int_equal(brim_registry_load(registry, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
@@ -216,6 +220,69 @@ static void origins_name_file_line_and_argument(void **state)
   brim_text_release(&text);
 }
 
+static void an_origin_names_the_interpolation(void **state)
+{
+  (void)state;
+  brim_config *config = NULL;
+  brim_text text = {0};
+  assert_int_equal(load("refers", NULL, NULL, &config), BRIM_OK);
+  brim_config_print(config, &text, true);
+  static const char want[] = "  dir: out/cnn  # configs/refers.yaml:7:8, from out/${..model.id}\n";
+  if (!strstr(text.s, want)) fail_msg("no line %s in\n%s", want, text.s);
+  brim_config_free(config);
+  brim_text_release(&text);
+}
+
+static void missing_values_can_be_shown(void **state)
+{
+  (void)state;
+  const char *const override[] = {"dataset=open", "+note=???", "run.name=${note}"};
+  const brim_config_request request = {.search = search,
+                                       .search_count = 1,
+                                       .overrides = override,
+                                       .override_count = 3,
+                                       .first_argument = 1,
+                                       .allow_missing = true};
+  brim_config *config = NULL;
+  brim_text text = {0};
+  if (brim_config_load(&request, registry, &config) != BRIM_OK) fail_msg("%s", brim_error_text());
+  brim_config_print(config, &text, false);
+  static const char *const want[] = {"  path: ???  # mandatory: it has no value yet\n", "  name: ???  # mandatory",
+                                     "+note: ???  # mandatory"};
+  for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+    if (!strstr(text.s, want[i])) fail_msg("no line %s in\n%s", want[i], text.s);
+  brim_config_free(config);
+  write_text("resolved.yaml", text.s); /* and what is shown cannot be run */
+  assert_int_equal(load(NULL, "resolved.yaml", NULL, &config), BRIM_ECONFIG);
+  if (!strstr(brim_error_text(), "'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n  resolved"))
+    fail_msg("%s", brim_error_text());
+  brim_text_release(&text);
+}
+
+/* Each value twice the one before: a bomb of 2^60 characters in a page of text. */
+static void interpolation_cannot_grow_without_bound(void **state)
+{
+  (void)state;
+  brim_text text = {0};
+  brim_text_add(&text, "defaults: [config]\n+a0: xxxxxxxxxxxxxxxx\n");
+  for (int i = 1; i < 60; i++) brim_text_printf(&text, "+a%d: ${a%d}${a%d}\n", i, i - 1, i - 1);
+  write_text("other/bomb.yaml", text.s);
+  const char *const two[] = {"other", "configs"};
+  const brim_config_request request = {.search = two, .search_count = 2, .name = "bomb"};
+  brim_config *config = NULL;
+  assert_int_equal(brim_config_load(&request, registry, &config), BRIM_ECONFIG);
+  if (!strstr(brim_error_text(), "makes the configuration larger than 10000 values or 1 MiB\n  other/bomb.yaml:"))
+    fail_msg("%s", brim_error_text());
+  brim_text_clear(&text);
+  brim_text_add(&text, "defaults: [config]\n");
+  for (int i = 0; i < 80; i++) brim_text_printf(&text, "+a%d: ${a%d}\n", i, i + 1);
+  brim_text_add(&text, "+a80: 1\n");
+  write_text("other/bomb.yaml", text.s);
+  assert_int_equal(brim_config_load(&request, registry, &config), BRIM_ECONFIG);
+  if (!strstr(brim_error_text(), "is one of more than 64 interpolations")) fail_msg("%s", brim_error_text());
+  brim_text_release(&text);
+}
+
 static void the_first_folder_of_the_search_path_wins(void **state)
 {
   (void)state;
@@ -305,7 +372,8 @@ static void groups_list_files_and_plugins(void **state)
   assert_int_equal(brim_config_print_groups(&request, registry, &text), BRIM_OK);
   static const char *const want[] = {
       "model\n  cnn         a plugin called cnn\n  deep        configs/model/deep.yaml\n", "dataset\n",
-      "experiment\n  fast  configs/experiment/fast.yaml\n", "training\n  long  configs/training/long.yaml\n"};
+      "experiment\n  fast  configs/experiment/fast.yaml\n",
+      "training\n  cnn   configs/training/cnn.yaml\n  long  configs/training/long.yaml\n"};
   for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
     if (!strstr(text.s, want[i])) fail_msg("no %s in\n%s", want[i], text.s);
   brim_text_release(&text);
@@ -378,6 +446,9 @@ int main(void)
       cmocka_unit_test(overrides_apply_on_a_resolved_configuration),
       cmocka_unit_test(settings_and_parameters_are_filled),
       cmocka_unit_test(origins_name_file_line_and_argument),
+      cmocka_unit_test(an_origin_names_the_interpolation),
+      cmocka_unit_test(missing_values_can_be_shown),
+      cmocka_unit_test(interpolation_cannot_grow_without_bound),
       cmocka_unit_test(the_first_folder_of_the_search_path_wins),
       cmocka_unit_test(words_have_the_numbers_given),
       cmocka_unit_test(a_plugin_that_cannot_be_loaded_says_why),

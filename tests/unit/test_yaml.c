@@ -239,7 +239,7 @@ static void files_that_cannot_be_read_are_load_errors(void **state)
 static void values_of_words_have_the_words_origin(void **state)
 {
   (void)state;
-  const brim_yaml_origin origin = {"command line", 3, 0, "l=[1, {a: 2}]"};
+  const brim_yaml_origin origin = {.file = "command line", .line = 3, .text = "l=[1, {a: 2}]"};
   brim_yaml *node = NULL;
   assert_int_equal(brim_yaml_parse_value(&arena, "[1, {a: 2}]", origin, &node), BRIM_OK);
   const brim_yaml *two = brim_yaml_get_path(node, "1.a");
@@ -291,7 +291,7 @@ static void origins_are_comments(void **state)
 {
   (void)state;
   brim_yaml *root = parse("a: 1\nb:\n  c: [2, 3]\n");
-  const brim_yaml_origin word = {"command line", 2, 0, "d=x\ny\xff\xc2\x85"};
+  const brim_yaml_origin word = {.file = "command line", .line = 2, .text = "d=x\ny\xff\xc2\x85"};
   brim_yaml_set(&arena, root, "d", brim_yaml_scalar(&arena, "x\ny", word));
   brim_text text = {0};
   brim_yaml_print(root, &text, true);

@@ -50,9 +50,12 @@ typedef struct brim_clip_attr {
 } brim_clip_attr;
 /* classification_metrics  in: loss [N], logits [N,K], label i32 [N]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
- *                      metrics[2 + label*K + predicted] += 1. Summed in the order of the samples. */
+ *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the samples whose
+ *                      label is among the k greatest logits (of equal ones, the first). Summed in the order of the
+ *                      samples. */
 typedef struct brim_metrics_attr {
   int32_t confusion; /* 0 or 1 */
+  int32_t top_k;     /* k; 0: off */
 } brim_metrics_attr;
 /* linear               in: x [N,F], weight [O,F], bias [O]     out: y [N,O]
  * linear_grad_input    in: dy, weight                          out: dx

@@ -26,12 +26,17 @@ static double weight_of(const rows *v, int64_t k)
   return v->weight ? (double)v->weight[k] : 1;
 }
 
-/* The first greatest value; a NaN beats every number. */
+/* A NaN beats every number. */
+static bool is_greater(float value, float best)
+{
+  return value > best || (isnan(value) && !isnan(best));
+}
+
 static int64_t first_greatest(const float *value, int64_t count)
 {
   int64_t best = 0;
   for (int64_t k = 1; k < count; k++)
-    if (value[k] > value[best] || (isnan(value[k]) && !isnan(value[best]))) best = k;
+    if (is_greater(value[k], value[best])) best = k;
   return best;
 }
 
@@ -112,6 +117,16 @@ CPU_RUN(cpu_softmax_cross_entropy_grad_run)
   return run_rows(self, launch, loss_rows_grad);
 }
 
+/* Is the label among the k greatest? Of equal values the first is the greater. */
+static bool is_in_top(const float *logits, int64_t classes, int32_t label, int32_t k)
+{
+  const float own = logits[label];
+  int64_t before = 0;
+  for (int64_t c = 0; c < classes; c++)
+    if (is_greater(logits[c], own) || (c < label && !is_greater(own, logits[c]))) before++;
+  return before < k;
+}
+
 CPU_RUN(cpu_classification_metrics_run)
 {
   (void)self;
@@ -120,12 +135,15 @@ CPU_RUN(cpu_classification_metrics_run)
   const int32_t *label = launch->in[2];
   double *metrics = launch->out[0];
   const int64_t classes = shape->dim[1];
+  const brim_metrics_attr *attr = &launch->node->attr.metrics;
+  const int64_t top = 2 + (attr->confusion ? classes * classes : 0);
   BRIM_TRY(check_labels(label, shape->dim[0], classes));
   for (int64_t n = 0; n < shape->dim[0]; n++) {
     const int64_t predicted = first_greatest(logits + n * classes, classes);
     metrics[0] += (double)loss[n];
     metrics[1] += predicted == label[n];
-    if (launch->node->attr.metrics.confusion) metrics[2 + label[n] * classes + predicted] += 1;
+    if (attr->confusion) metrics[2 + label[n] * classes + predicted] += 1;
+    if (attr->top_k > 0) metrics[top] += is_in_top(logits + n * classes, classes, label[n], attr->top_k);
   }
   return BRIM_OK;
 }

@@ -12,6 +12,8 @@
  * One loss per sample; loss_scale is 1 / samples of the effective batch, so gradients of micro-batches
  * add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow,
  * and the result is the same. */
+#include <stdbool.h>
+
 #include "reference.h"
 
 static int64_t first_greatest(const double *value, int64_t count)
@@ -88,6 +90,16 @@ brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *
   return BRIM_OK;
 }
 
+/* Is the label among the k greatest? Of equal values the first is the greater. */
+static bool is_in_top(const double *logits, int64_t classes, int32_t label, int32_t k)
+{
+  const double own = logits[label];
+  int64_t before = 0;
+  for (int64_t c = 0; c < classes; c++)
+    if (is_greater(logits[c], own) || (c < label && !is_greater(own, logits[c]))) before++;
+  return before < k;
+}
+
 /* The answer is the first greatest logit. Everything is added to what earlier micro-batches left. */
 brim_status reference_classification_metrics(void *self, const brim_launch *launch)
 {
@@ -96,13 +108,16 @@ brim_status reference_classification_metrics(void *self, const brim_launch *laun
   const double *loss = launch->in[0], *logits = launch->in[1];
   const int32_t *label = launch->in[2];
   double *metrics = launch->out[0];
+  const brim_metrics_attr *attr = &launch->node->attr.metrics;
+  const int64_t top = 2 + (attr->confusion ? K * K : 0);
 
   for (int64_t n = 0; n < N; n++) {
     BRIM_TRY(check_label(label[n], n, K));
     const int64_t predicted = first_greatest(&logits[n * K], K);
     metrics[0] += loss[n];
     metrics[1] += predicted == label[n];
-    if (launch->node->attr.metrics.confusion) metrics[2 + label[n] * K + predicted] += 1;
+    if (attr->confusion) metrics[2 + label[n] * K + predicted] += 1;
+    if (attr->top_k > 0) metrics[top] += is_in_top(&logits[n * K], K, label[n], attr->top_k);
   }
   return BRIM_OK;
 }

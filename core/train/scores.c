@@ -1,0 +1,31 @@
+/* Precision, recall and F1. */
+#include "train/scores.h"
+
+static double ratio(double part, double whole)
+{
+  return whole > 0 ? part / whole : 0;
+}
+
+brim_class_score brim_scores_of(const double *confusion, int64_t classes, int64_t class_index)
+{
+  const double right = confusion[class_index * classes + class_index];
+  double support = 0, answered = 0;
+  for (int64_t k = 0; k < classes; k++) {
+    support += confusion[class_index * classes + k];
+    answered += confusion[k * classes + class_index];
+  }
+  return (brim_class_score){ratio(right, answered), ratio(right, support), ratio(2 * right, support + answered),
+                            (int64_t)support, (int64_t)answered};
+}
+
+double brim_scores_macro_f1(const double *confusion, int64_t classes)
+{
+  double sum = 0, occurring = 0;
+  for (int64_t k = 0; k < classes; k++) {
+    const brim_class_score s = brim_scores_of(confusion, classes, k);
+    if (s.support + s.answered == 0) continue;
+    sum += s.f1;
+    occurring++;
+  }
+  return ratio(sum, occurring);
+}

@@ -1,0 +1,84 @@
+"""The justfile, with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77: skipped."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from support import BINARY, LOAD, SMALL, USAGE, Case, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JUST = os.environ.get("BRIM_JUST") or shutil.which("just")
+RECIPES = ["setup", "build", "test", "train", "plan", "check", "sweep", "train-linear-flowers-robust",
+           "train-lora-flowers-robust", "train-all-robust"]
+
+
+class Justfile(Case):
+    def just(self, *argv, status=0, env=None):
+        result = subprocess.run([JUST, "--justfile", ROOT / "justfile", "--working-directory", self.folder, *argv],
+                                env={**os.environ, "BRIM": BINARY, "NO_COLOR": "1", **(env or {})}, text=True,
+                                cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self.assertEqual(result.returncode, status, f"$ just {argv}\n{result.stdout}{result.stderr}")
+        return result
+
+    def test_the_list_describes_every_recipe(self):
+        lines = self.just("--list", "--unsorted").stdout.splitlines()
+        listed = {line.split()[0]: line for line in lines if line.startswith("    ") and "[" not in line}
+        self.assertEqual(list(listed), RECIPES)
+        for name, line in listed.items():
+            self.assertRegex(line, r"# \S.{15,}", name)
+            self.assertLessEqual(len(line), 120)
+        self.assertEqual(self.just().stdout.splitlines()[0], "Available recipes:")
+
+    def test_train_passes_overrides_on_as_they_are(self):
+        self.just("train", *SMALL, "training.steps=2", "run.dir=my run")
+        self.assertEqual(self.summary("my run")["steps"], 2)
+        self.assertIn("error: unknown key 'nonsense'", self.just("train", "nonsense=1", status=USAGE).stderr)
+
+    def test_plan_is_brims(self):
+        self.assertEqual(self.just("plan", *SMALL).stdout, self.brim("plan", *SMALL).out)
+
+    def test_check_shows_devices_and_the_robust_plan(self):
+        out = self.just("check", "dataset=synthetic", "backend.threads=1").stdout
+        self.assertIn("reference:0", out)
+        self.assertIn("adam, micro-batch 32 x 4", out)
+        self.just("check", "dataset=synthetic", "memory.limit_mb=1", status=4)
+
+    def test_sweep_trains_every_combination(self):
+        self.just("sweep", *SMALL, "training.steps=1", "run.dir=sweep", "seed=1,2", "optimizer.lr=1e-2,1e-3")
+        self.assertEqual(len(list((self.folder / "sweep").rglob("summary.json"))), 4)
+
+    def test_robust_recipes_run_and_say_what_is_not_there_yet(self):
+        for recipe, model in (("linear", "linear_probe"), ("lora", "lora")):
+            result = self.just(f"train-{recipe}-flowers-robust", status=USAGE)
+            self.assertIn(f"error: no option '{model}' in group 'model'", result.stderr)
+            self.assertIn("error: no option 'flowers102' in group 'dataset'", result.stderr)
+
+    def test_all_robust_is_four_jobs(self):
+        lines = self.just("train-all-robust", status=USAGE).stdout.splitlines()
+        for model in ("linear_probe", "lora"):
+            for dataset in ("flowers102", "cub200"):
+                self.assertIn(f"{model}-{dataset}: error: no option '{model}' in group 'model'", lines)
+
+    def test_all_robust_waits_for_its_jobs(self):
+        self.just("models=mlp cnn", "datasets=synthetic", "train-all-robust", "dataset.train_count=256",
+                  "dataset.test_count=64", "training.steps=2", "backend.threads=1")
+        runs = list((self.folder / "runs").iterdir())
+        self.assertEqual(sorted(path.name.rsplit("-", 2)[0] for path in runs), ["cnn-synthetic", "mlp-synthetic"])
+        for path in runs:
+            self.assertEqual(self.summary(path)["status"], "finished")
+
+    def test_all_robust_fails_if_one_job_fails_and_lets_the_others_end(self):
+        result = self.just("models=mlp", "datasets=mnist synthetic", "train-all-robust", "++dataset.path=/nowhere",
+                           "training.steps=2", "backend.threads=1", status=LOAD)
+        self.assertIn("mlp-mnist: error: cannot open the dataset's folder '/nowhere'", result.stdout)
+        finished = [path for path in (self.folder / "runs").iterdir() if path.name.startswith("mlp-synthetic")]
+        self.assertEqual([self.summary(path)["status"] for path in finished], ["finished"])
+
+
+if __name__ == "__main__":
+    if not JUST:
+        print("skipped: there is no `just` on the path, and $BRIM_JUST is not set (scripts/just.sh installs one)")
+        sys.exit(77)
+    main()
