@@ -30,7 +30,7 @@ struct brim_graph {
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
-  size_t first_update;                         /* of an update: the node of the first parameter */
+  size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
@@ -69,8 +69,9 @@ typedef struct brim_update_options {
   const void *params;
   bool scaled;     /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
   double max_norm; /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
+  double ema_decay; /* of moving averages of the parameters, which evaluation uses in their place; 0: none */
 } brim_update_options;
-/* One node a parameter of `like`; before them the nodes that find the gradients' scale, if they need one. */
+/* One node a parameter of `like`, and one for its average; before them the nodes that find the gradients' scale, if they need one. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 void brim_graph_free(brim_graph *g);
 

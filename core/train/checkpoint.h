@@ -4,7 +4,8 @@
  * A checkpoint is written into a folder with a name of its own (".step-00000050.tmp"), every file and the
  * folder synced, and renamed: it is there whole or not at all. Nothing of clock, host or path is in it, so
  * two runs with the same settings leave the same bytes. `best` and `last` are symbolic links, replaced
- * by rename. Canonical: plain layout, no padding. */
+ * by rename. Canonical: plain layout, no padding. model.safetensors holds the weights that are evaluated: with
+ * training.ema_decay the moving averages, and optimizer.safetensors the weights in training as "<name>.raw". */
 #ifndef BRIM_TRAIN_CHECKPOINT_H
 #define BRIM_TRAIN_CHECKPOINT_H
 #include <stdbool.h>

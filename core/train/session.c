@@ -175,6 +175,7 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
                                    .attr = s->optimizer_ops->attr,
                                    .params = s->optimizer_params,
                                    .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
+                                   .ema_decay = t->ema_decay,
                                    .max_norm = t->clip_norm};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
