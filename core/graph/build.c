@@ -39,15 +39,15 @@ void brim_output(brim_graph *g, brim_tensor *logits)
   g->output = logits;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k. */
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k.
+ */
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   const int64_t evaluation = g->classes * g->classes + (o->top_k > 0);
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : evaluation)}};
   const brim_attr attr = {.metrics = {!g->training, g->training ? 0 : o->top_k}};
   const brim_shape weight_shape = {1, {g->classes}};
-  if (o->class_weights)
-    g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
+  if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
   brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;

@@ -14,15 +14,15 @@
 
 /* What besides tensors makes a run go on as if it had not stopped. */
 typedef struct brim_train_state {
-  int64_t step;            /* commits so far */
-  int64_t samples;         /* samples seen */
-  int64_t epoch;           /* derived from the step, for readers */
-  int64_t metrics_records; /* lines of metrics.jsonl at the commit (their bytes differ with timings) */
-  double best_loss;        /* on validation data; NAN: none yet */
-  int64_t best_step;       /* -1: none yet */
+  int64_t step;              /* commits so far */
+  int64_t samples;           /* samples seen */
+  int64_t epoch;             /* derived from the step, for readers */
+  int64_t metrics_records;   /* lines of metrics.jsonl at the commit (their bytes differ with timings) */
+  double best_loss;          /* on validation data; NAN: none yet */
+  int64_t best_step;         /* -1: none yet */
   int64_t worse_evaluations; /* in a row, without a better validation loss */
-  int64_t evaluated_step;  /* the last step after which an evaluation was made; 0: none */
-  uint64_t model_hash;     /* of the graph's parameters: names, shapes */
+  int64_t evaluated_step;    /* the last step after which an evaluation was made; 0: none */
+  uint64_t model_hash;       /* of the graph's parameters: names, shapes */
   char model_id[64], optimizer_id[64], backend_id[64];
   /* running sums since the last record, so that a resumed run writes the same records */
   double window_loss, window_correct, window_weight; /* weight: of the samples in the mean loss */

@@ -70,7 +70,10 @@ void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint6
   r->host_bytes = host;
 }
 
-double brim_report_rate(const brim_report *r) { return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0; }
+double brim_report_rate(const brim_report *r)
+{
+  return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0;
+}
 
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
 {
@@ -153,7 +156,8 @@ brim_status brim_report_write_inputs(const char *dir, const brim_config *config,
   if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
   brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK) status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
+  if (status == BRIM_OK)
+    status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
   return status;
 }
 
@@ -264,8 +268,7 @@ static void say_classes(const brim_report *r)
 static void say_test(const brim_report *r)
 {
   char top[48] = "";
-  if (r->top_k > 0)
-    snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
+  if (r->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
   say_classes(r);
   brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s, F1 %.4f", r->test_loss, 100 * r->test_accuracy, top,
            r->test_f1);
@@ -275,7 +278,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   char time[32], device[32], rss[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r), r->first_step_seconds);
+    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r),
+             r->first_step_seconds);
   if (isfinite(r->test_loss)) say_test(r);
   brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",
            brim_format_seconds(time, sizeof time, wall_seconds), rate,

@@ -64,7 +64,8 @@ static brim_status open_loss(brim_session *s)
   double sum = 0;
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
+  return brim_fail(BRIM_ECONFIG,
+                   "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
                    "give one number for each class, not all of them 0; [] for none",
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }

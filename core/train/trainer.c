@@ -136,8 +136,10 @@ double brim_trainer_lr(const brim_trainer *t)
 static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
 {
   const brim_session *s = t->session;
-  t->step =
-      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples, .gradient_scale = 1};
+  t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
+                        .step = (uint64_t)step,
+                        .loss_scale = 1 / (double)samples,
+                        .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
@@ -169,7 +171,7 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
   brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count * per);
   s->model_program = averages ? t->update : model_program;
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
-  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count * per);
+  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count *per);
   for (size_t i = 0; i < count; i++) {
     const char *name = g->parameter[i].value->name;
     s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
@@ -178,8 +180,8 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
       const bool raw = k == states;
       const brim_tensor *from = raw ? update->parameter[i].value : update->node[update->first_update + i]->in[2 + k];
       s->optimizer[i * per + k] = from;
-      state[i * per + k] = describe(
-          s, from, brim_arena_printf(&s->arena, "%s.%s", name, raw ? "raw" : optimizer->state_name[k]));
+      state[i * per + k] =
+          describe(s, from, brim_arena_printf(&s->arena, "%s.%s", name, raw ? "raw" : optimizer->state_name[k]));
     }
   }
   s->tensors = (brim_checkpoint_tensors){model, state, count, count * per};
