@@ -29,6 +29,8 @@ static const brim_param training_table[] = {
     BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
     BRIM_PARAM(F64, T, clip_norm, "0", "[0,inf)",
                "most norm of all gradients together; longer ones are scaled; 0: off"),
+    BRIM_PARAM(F64, T, ema_decay, "0", "[0,1)",
+               "evaluate and keep as the model a moving average of the weights that decays so in a step; 0: off"),
     BRIM_PARAM(I64, T, patience, "0", "[0,1000000]",
                "evaluations without a better validation loss after which training ends; 0: goes on"),
     BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),

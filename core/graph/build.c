@@ -39,15 +39,15 @@ void brim_output(brim_graph *g, brim_tensor *logits)
   g->output = logits;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k. */
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k.
+ */
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   const int64_t evaluation = g->classes * g->classes + (o->top_k > 0);
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : evaluation)}};
   const brim_attr attr = {.metrics = {!g->training, g->training ? 0 : o->top_k}};
   const brim_shape weight_shape = {1, {g->classes}};
-  if (o->class_weights)
-    g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
+  if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
   brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
@@ -124,6 +124,15 @@ static void add_update(brim_graph *g, const brim_update_options *options, const 
   brim_graph_node_into(g, options->op, p->value->name, in, inputs, out, outputs, &attr);
 }
 
+static void add_average(brim_graph *g, double decay, brim_tensor *parameter)
+{
+  const brim_attr attr = {.ema = {decay}};
+  brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &parameter->shape,
+                                           brim_arena_printf(&g->arena, "%s.average", parameter->name));
+  brim_tensor *const in[] = {parameter, average};
+  brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
+}
+
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
@@ -132,6 +141,9 @@ brim_status brim_graph_build_update(const brim_graph *like, const brim_update_op
   if (options->scaled) add_gradient_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
+  g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
+  for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
+    add_average(g, options->ema_decay, g->parameter[i].value);
   g->forward_count = g->node_count;
   *out = g;
   return BRIM_OK;

@@ -30,13 +30,13 @@ struct brim_graph {
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
-  size_t first_update;                         /* of an update: the node of the first parameter */
+  size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
-  brim_tensor *class_weight; /* [classes], persistent, written once; NULL: none */
+  brim_tensor *class_weight;   /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
-  const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
+  const brim_tensor *kept;     /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
   brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
@@ -48,9 +48,9 @@ typedef struct brim_graph_options {
   const void *model_self;
   const char *loss_op; /* "softmax_cross_entropy" */
   brim_loss_attr loss;
-  int32_t top_k; /* of evaluation; 0: off */
+  int32_t top_k;      /* of evaluation; 0: off */
   bool class_weights; /* the loss has weights [classes] for an input */
-  brim_shape sample;   /* without N */
+  brim_shape sample;  /* without N */
   int64_t classes, batch;
   uint32_t real;
   bool training;    /* with dropout, gradients */
@@ -67,10 +67,12 @@ typedef struct brim_update_options {
   /* What differs from parameter to parameter; NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
   const void *params;
-  bool scaled;     /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
-  double max_norm; /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
+  bool scaled;      /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
+  double max_norm;  /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
+  double ema_decay; /* of moving averages of the parameters, which evaluation uses in their place; 0: none */
 } brim_update_options;
-/* One node a parameter of `like`; before them the nodes that find the gradients' scale, if they need one. */
+/* One node a parameter of `like`, and one for its average; before them the nodes that find the gradients' scale, if
+ * they need one. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 void brim_graph_free(brim_graph *g);
 

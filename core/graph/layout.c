@@ -40,7 +40,9 @@ static const brim_tensor *shared_input(const brim_program *p, const brim_node *n
   const brim_op *op = brim_op_find(n->op);
   const brim_tensor *out = n->out_count ? n->out[0] : NULL;
   if (!out || is_persistent(p->graph, out)) return NULL;
-  const brim_tensor *in = op->view ? n->in[0] : op->inplace && op->inplace <= n->in_count ? n->in[op->inplace - 1] : NULL;
+  const brim_tensor *in = op->view                                    ? n->in[0]
+                          : op->inplace && op->inplace <= n->in_count ? n->in[op->inplace - 1]
+                                                                      : NULL;
   if (!in || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
   /* An input may be looked at under another shape, but stays as it was loaded. */
   if (in->role != BRIM_ROLE_ACTIVATION && !(op->view && in->role == BRIM_ROLE_DATA)) return NULL;

@@ -68,6 +68,9 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   for (size_t i = 0; update && i < update->tensor_count; i++)
     if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER) at += round_up(update->tensor[i]->bytes, a);
   plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
+  plan->evaluated_offset = plan->parameter_offset;
+  if (update && plan->request.update.ema_decay > 0)
+    plan->evaluated_offset = at - plan->class_bytes[BRIM_ROLE_PARAMETER]; /* laid out as the parameters are */
   plan->metrics_offset = at;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_tensor *m = plan->program[i].graph->metrics;
@@ -87,6 +90,7 @@ static void resolve_offsets(const brim_plan *plan, brim_program *p)
   uint64_t at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = plan->parameter_offset,
                                   [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
                                   [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
+  if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += plan->persistent_bytes;
   for (size_t i = 0; i < g->tensor_count; i++) {
     const brim_tensor *t = g->tensor[i];

@@ -66,11 +66,12 @@ typedef struct brim_plan {
   size_t program_count; /* in the order of the request's shapes; the update comes last */
   uint64_t persistent_bytes;
   /* starts of the persistent parts */
+  uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset;
-  uint64_t gradient_bytes, metrics_bytes;                                       /* to be zeroed */
-  uint64_t peak_bytes;                   /* of the arena: exactly what will be placed */
-  uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
-  uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; sum up to lower_bound_bytes */
+  uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
+  uint64_t peak_bytes;                    /* of the arena: exactly what will be placed */
+  uint64_t lower_bound_bytes;             /* persistent + most live bytes of any program */
+  uint64_t class_bytes[BRIM_ROLE_COUNT];  /* at the peak; sum up to lower_bound_bytes */
   size_t peak_program;
   const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
   brim_arena arena;

@@ -11,8 +11,8 @@
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "config/value.h"
-#include "plugin/loader.h"
 #include "plugin/kind.h"
+#include "plugin/loader.h"
 
 #define PLUGINS_MAX 256  /* in a module */
 #define KERNELS_MAX 4096 /* in a backend */

@@ -9,7 +9,8 @@ typedef struct cross_entropy {
 } cross_entropy;
 
 static const brim_param cross_entropy_table[] = {
-    BRIM_PARAM(F64, cross_entropy, label_smoothing, "0", "[0,1)", "share of each label that is spread over all classes"),
+    BRIM_PARAM(F64, cross_entropy, label_smoothing, "0", "[0,1)",
+               "share of each label that is spread over all classes"),
     BRIM_PARAM(LIST, cross_entropy, class_weights, "[]", "[0,inf)",
                "of each class's samples; the mean is weighted likewise; empty: all the same"),
     BRIM_PARAMS_END};
@@ -30,13 +31,8 @@ const brim_plugin brim_loss_cross_entropy = {.size = sizeof(brim_plugin),
                                              .params = cross_entropy_table,
                                              .ops = &cross_entropy_ops};
 
-const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
-                                                &brim_optimizer_adam,
-                                                &brim_optimizer_sgd,
-                                                &brim_schedule_constant,
-                                                &brim_schedule_cosine,
-                                                &brim_schedule_linear,
-                                                &brim_schedule_step,
-                                                &brim_schedule_polynomial,
-                                                &brim_loss_cross_entropy,
-                                                NULL};
+const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,    &brim_optimizer_adam,
+                                                &brim_optimizer_sgd,      &brim_schedule_constant,
+                                                &brim_schedule_cosine,    &brim_schedule_linear,
+                                                &brim_schedule_step,      &brim_schedule_polynomial,
+                                                &brim_loss_cross_entropy, NULL};

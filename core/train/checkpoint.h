@@ -4,7 +4,8 @@
  * A checkpoint is written into a folder with a name of its own (".step-00000050.tmp"), every file and the
  * folder synced, and renamed: it is there whole or not at all. Nothing of clock, host or path is in it, so
  * two runs with the same settings leave the same bytes. `best` and `last` are symbolic links, replaced
- * by rename. Canonical: plain layout, no padding. */
+ * by rename. Canonical: plain layout, no padding. model.safetensors holds the weights that are evaluated: with
+ * training.ema_decay the moving averages, and optimizer.safetensors the weights in training as "<name>.raw". */
 #ifndef BRIM_TRAIN_CHECKPOINT_H
 #define BRIM_TRAIN_CHECKPOINT_H
 #include <stdbool.h>
@@ -13,15 +14,15 @@
 
 /* What besides tensors makes a run go on as if it had not stopped. */
 typedef struct brim_train_state {
-  int64_t step;            /* commits so far */
-  int64_t samples;         /* samples seen */
-  int64_t epoch;           /* derived from the step, for readers */
-  int64_t metrics_records; /* lines of metrics.jsonl at the commit (their bytes differ with timings) */
-  double best_loss;        /* on validation data; NAN: none yet */
-  int64_t best_step;       /* -1: none yet */
+  int64_t step;              /* commits so far */
+  int64_t samples;           /* samples seen */
+  int64_t epoch;             /* derived from the step, for readers */
+  int64_t metrics_records;   /* lines of metrics.jsonl at the commit (their bytes differ with timings) */
+  double best_loss;          /* on validation data; NAN: none yet */
+  int64_t best_step;         /* -1: none yet */
   int64_t worse_evaluations; /* in a row, without a better validation loss */
-  int64_t evaluated_step;  /* the last step after which an evaluation was made; 0: none */
-  uint64_t model_hash;     /* of the graph's parameters: names, shapes */
+  int64_t evaluated_step;    /* the last step after which an evaluation was made; 0: none */
+  uint64_t model_hash;       /* of the graph's parameters: names, shapes */
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* of the newest training record; NAN: none yet */
   /* running sums since the last record, so that a resumed run writes the same records */

@@ -44,16 +44,25 @@ typedef struct field {
     .size = sizeof(((brim_train_state *)0)->name)                                                                      \
   }
 static const field fields[] = {
-    FIELD(step, INTEGER),           FIELD(samples, INTEGER),
-    FIELD(epoch, INTEGER),          FIELD(metrics_records, INTEGER),
-    FIELD(best_loss, NUMBER),       FIELD(best_step, INTEGER),
-    FIELD(evaluated_step, INTEGER), FIELD(model_hash, HASH),
-    FIELD(model_id, TEXT),          FIELD(optimizer_id, TEXT),
-    FIELD(backend_id, TEXT),        FIELD(train_loss, NUMBER),
-    FIELD(train_accuracy, NUMBER),  FIELD(window_loss, NUMBER),
-    FIELD(window_correct, NUMBER),  FIELD(window_samples, INTEGER),
+    FIELD(step, INTEGER),
+    FIELD(samples, INTEGER),
+    FIELD(epoch, INTEGER),
+    FIELD(metrics_records, INTEGER),
+    FIELD(best_loss, NUMBER),
+    FIELD(best_step, INTEGER),
+    FIELD(evaluated_step, INTEGER),
+    FIELD(model_hash, HASH),
+    FIELD(model_id, TEXT),
+    FIELD(optimizer_id, TEXT),
+    FIELD(backend_id, TEXT),
+    FIELD(train_loss, NUMBER),
+    FIELD(train_accuracy, NUMBER),
+    FIELD(window_loss, NUMBER),
+    FIELD(window_correct, NUMBER),
+    FIELD(window_samples, INTEGER),
     FIELD(worse_evaluations, INTEGER),
-    FIELD(window_weight, NUMBER),   FIELD(gradient_norm, NUMBER),
+    FIELD(window_weight, NUMBER),
+    FIELD(gradient_norm, NUMBER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

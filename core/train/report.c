@@ -268,8 +268,7 @@ static void say_classes(const brim_report *r)
 static void say_test(const brim_report *r)
 {
   char top[48] = "";
-  if (r->top_k > 0)
-    snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
+  if (r->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
   say_classes(r);
   brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s, F1 %.4f", r->test_loss, 100 * r->test_accuracy, top,
            r->test_f1);
@@ -279,7 +278,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   char time[32], device[32], rss[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r), r->first_step_seconds);
+    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r),
+             r->first_step_seconds);
   if (isfinite(r->test_loss)) say_test(r);
   brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",
            brim_format_seconds(time, sizeof time, wall_seconds), rate,

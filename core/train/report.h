@@ -15,10 +15,10 @@ typedef struct brim_report {
   double *confusion; /* of the test data; classes * classes */
   int64_t classes;
   const char *const *class_names; /* the dataset's; NULL: none */
-  int64_t samples;           /* trained in this process, but for its first step */
-  double train_seconds;      /* in those steps */
-  double first_step_seconds; /* from the process's start to the end of its first step; NAN: none */
-  int64_t retries;           /* steps that were discarded and done again */
+  int64_t samples;                /* trained in this process, but for its first step */
+  double train_seconds;           /* in those steps */
+  double first_step_seconds;      /* from the process's start to the end of its first step; NAN: none */
+  int64_t retries;                /* steps that were discarded and done again */
   uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
 } brim_report;
 

@@ -1,5 +1,6 @@
 /* Learning-rate schedules: a linear warm-up to 1, then constant, a half cosine, a straight line or a polynomial down to
- * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps). Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). */
+ * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps).
+ * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). */
 #include <math.h>
 
 #include "train/builtin.h"

@@ -70,7 +70,8 @@ static brim_status open_loss(brim_session *s)
   double sum = 0;
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
+  return brim_fail(BRIM_ECONFIG,
+                   "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
                    "give one number for each class, not all of them 0; [] for none",
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }
@@ -181,6 +182,7 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
                                    .attr = s->optimizer_ops->attr,
                                    .params = s->optimizer_params,
                                    .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
+                                   .ema_decay = t->ema_decay,
                                    .max_norm = t->clip_norm};
   add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
   add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);

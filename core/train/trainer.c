@@ -37,11 +37,8 @@ static const brim_settings *settings_of(const brim_trainer *t)
 static void init_state(brim_trainer *t)
 {
   const brim_config *c = t->session->config;
-  t->state = (brim_train_state){.gradient_norm = NAN,
-                                .best_loss = NAN,
-                                .best_step = -1,
-                                .train_loss = NAN,
-                                .train_accuracy = NAN};
+  t->state = (brim_train_state){
+      .gradient_norm = NAN, .best_loss = NAN, .best_step = -1, .train_loss = NAN, .train_accuracy = NAN};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -81,7 +78,10 @@ static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
   BRIM_TRY(brim_session_plan(s, settings_of(t)->training.batch_size, &t->plan));
   BRIM_TRY(place(t, s));
-  BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[0], (uint64_t)settings_of(t)->seed));
+  /* Evaluation may have weights of its own, which start at the same values. */
+  for (size_t i = 0; i < t->plan->program_count; i++)
+    if (i == 0 || (settings_of(t)->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
+      BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)settings_of(t)->seed));
   return brim_session_finish_data(s);
 }
 
@@ -137,18 +137,22 @@ double brim_trainer_lr(const brim_trainer *t)
 static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
 {
   const brim_session *s = t->session;
-  t->step =
-      (brim_step){.seed = (uint64_t)settings_of(t)->seed, .step = (uint64_t)step, .loss_scale = 1 / (double)samples, .gradient_scale = 1};
+  t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
+                        .step = (uint64_t)step,
+                        .loss_scale = 1 / (double)samples,
+                        .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
 }
 
 /* ---- checkpoints ---- */
 
-/* Host copies of all parameters and optimizer states, as checkpoints name them. */
+/* Host copies of all parameters and optimizer states, as checkpoints name them. The model's file holds the weights that
+ * are evaluated. If those are averages, the weights in training are among the optimizer's states, as "<name>.raw". */
 typedef struct snapshot {
   brim_arena arena;
   brim_checkpoint_tensors tensors;
+  const brim_program *model_program;
   const brim_tensor **model, **optimizer; /* the graph's, in the same order */
 } snapshot;
 
@@ -159,25 +163,29 @@ static brim_safetensor describe(snapshot *s, const brim_tensor *t, const char *n
 
 static void make_snapshot(const brim_trainer *t, snapshot *s)
 {
-  const brim_graph *g = t->plan->program[0].graph;
+  const brim_program *model_program = &t->plan->program[0];
+  const brim_graph *g = model_program->graph, *update = t->update ? t->update->graph : NULL;
   const brim_optimizer_ops *optimizer = t->session->optimizer_ops;
-  const size_t count = g->parameter_count, per = t->update ? optimizer->state_count : 0, states = count * per;
+  const bool averages = update && update->first_average < update->node_count;
+  const size_t count = g->parameter_count, states = update ? optimizer->state_count : 0, per = states + averages;
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
-  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, states);
+  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count * per);
+  s->model_program = averages ? t->update : model_program;
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
-  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, states);
+  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count *per);
   for (size_t i = 0; i < count; i++) {
-    s->model[i] = g->parameter[i].value;
-    model[i] = describe(s, s->model[i], s->model[i]->name);
-    const brim_node *update = per ? t->update->graph->node[t->update->graph->first_update + i] : NULL;
+    const char *name = g->parameter[i].value->name;
+    s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
+    model[i] = describe(s, s->model[i], name);
     for (size_t k = 0; k < per; k++) {
-      const size_t at = i * per + k;
-      s->optimizer[at] = update->in[2 + k];
-      state[at] = describe(s, update->in[2 + k],
-                           brim_arena_printf(&s->arena, "%s.%s", s->model[i]->name, optimizer->state_name[k]));
+      const bool raw = k == states;
+      const brim_tensor *from = raw ? update->parameter[i].value : update->node[update->first_update + i]->in[2 + k];
+      s->optimizer[i * per + k] = from;
+      state[i * per + k] =
+          describe(s, from, brim_arena_printf(&s->arena, "%s.%s", name, raw ? "raw" : optimizer->state_name[k]));
     }
   }
-  s->tensors = (brim_checkpoint_tensors){model, state, count, states};
+  s->tensors = (brim_checkpoint_tensors){model, state, count, count * per};
 }
 
 /* Moves between device and snapshot. */
@@ -188,7 +196,7 @@ static brim_status transfer(const brim_trainer *t, const snapshot *s, bool to_de
     const brim_tensor *const *tensor;
     const brim_safetensor *host;
     size_t count;
-  } sides[] = {{&t->plan->program[0], s->model, s->tensors.model, s->tensors.model_count},
+  } sides[] = {{s->model_program, s->model, s->tensors.model, s->tensors.model_count},
                {t->update, s->optimizer, s->tensors.optimizer, s->tensors.optimizer_count}};
   for (int k = 0; k < 2; k++)
     for (size_t i = 0; i < sides[k].count; i++) {

@@ -10,11 +10,11 @@ typedef struct brim_trainer brim_trainer;
 
 typedef struct brim_evaluation {
   int64_t samples;
-  double loss, accuracy;           /* means over the part */
-  int32_t top_k;                   /* 0: off */
-  double accuracy_top;             /* share of labels among the top_k best answers; NAN: off */
-  double f1;                       /* macro: see scores.h */
-  const char *const *class_names;  /* NULL: none */
+  double loss, accuracy;          /* means over the part */
+  int32_t top_k;                  /* 0: off */
+  double accuracy_top;            /* share of labels among the top_k best answers; NAN: off */
+  double f1;                      /* macro: see scores.h */
+  const char *const *class_names; /* NULL: none */
   int64_t classes;
   const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer */
 } brim_evaluation;

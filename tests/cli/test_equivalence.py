@@ -41,6 +41,15 @@ class SameBits(Case):
                    "dataset.train_count=1999", "dataset.test_count=63", "optimizer=sgd", "optimizer.lr=0.01",
                    "optimizer.momentum=0.9")
 
+    def test_mlp_with_every_option_of_training(self):
+        weights = "[1,2,0.5,1,1,1,3,1,1,1]"
+        self.check("model=mlp", "model.hidden=[64,32]", "dataset=synthetic", "dataset.train_count=1999",
+                   "dataset.test_count=63", "optimizer=adam", "optimizer.weight_decay=0.01", "optimizer.no_decay=*.bias",
+                   "schedule=polynomial", "training.clip_norm=0.5", "training.ema_decay=0.9",
+                   "loss.label_smoothing=0.1", f"loss.class_weights={weights}")
+        norms = [r["grad_norm"] for r in self.records("run16") if r["split"] == "train"]
+        self.assertTrue(norms and all(norm > 0 for norm in norms))
+
     def test_a_different_grain_gives_different_bits(self):
         # so that the tests above can fail: the order of a sum is visible in the result
         for grain in (16, 64):

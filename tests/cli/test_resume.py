@@ -90,6 +90,24 @@ class Killed(Case):
         self.assert_same_end("one", STEPS)
         self.assert_same_end("four", STEPS)
 
+    def test_a_run_that_stops_early_with_every_option_of_training(self):
+        overrides = [*SMALL, "dataset.noise=3", "dataset.validation_fraction=0.25", "training.batch_size=16",
+                     "training.epochs=1000", "training.eval_every_steps=10", "training.checkpoint_every_steps=7",
+                     "training.patience=3", "training.ema_decay=0.9", "training.clip_norm=0.5",
+                     "loss.label_smoothing=0.1", "optimizer.lr=0.01"]
+        seconds = self.undisturbed(*overrides)
+        steps = self.summary("whole")["steps"]
+        best = min((r for r in self.records("whole") if r["split"] == "validation"), key=lambda r: r["loss"])["step"]
+        self.assertEqual(steps, best + 3 * 10)
+        for attempt in range(4):
+            self.kill_after(seconds * (attempt + 1) / 5, "train", f"run.dir=run{attempt}", *overrides)
+            self.resume_to_the_end(f"run{attempt}", *overrides)
+            self.assert_same_end(f"run{attempt}", steps)
+
+    def test_patience_needs_validation_data(self):
+        result = self.train("run", *SMALL, "training.patience=2", status=2)
+        self.assertIn("set dataset.validation_fraction", result.err)
+
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
     def test_at_changes_on_the_disk_one_after_another(self):
         overrides = [*SMALL, *BUSY, "training.steps=6"]

@@ -182,6 +182,17 @@ static brim_tensor *make_sgd(bench *b)
   return make_update(b, "sgd", 1);
 }
 
+static brim_tensor *make_ema(bench *b)
+{
+  const brim_shape shape = {2, {bench_pick_channels(b), 100 * bench_pick_channels(b)}};
+  const brim_attr attr = {.ema = {(double)bench_pick(b, 1, 9) / 10}};
+  brim_tensor *const parameter = brim_graph_parameter(b->g, "p", &shape, 1);
+  brim_tensor *average = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &shape, "average");
+  brim_tensor *const in[] = {parameter, average};
+  brim_graph_node_into(b->g, "ema", "ema", in, 2, &average, 1, &attr);
+  return NULL;
+}
+
 /* The norm of two tensors; of none, where the factor is that of the step alone. */
 static brim_tensor *make_clip(bench *b)
 {
@@ -272,6 +283,7 @@ const bench_row bench_rows[] = {
     {"adamw", make_adamw},
     {"adam", make_adam},
     {"sgd", make_sgd},
+    {"ema", make_ema},
     {"clip", make_clip},
     {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
     {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},

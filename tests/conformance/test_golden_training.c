@@ -28,6 +28,7 @@ typedef struct training {
   const char *schedule_settings;
   double clip_norm; /* 0: off */
   const char *loss_settings;
+  double ema_decay; /* 0: off */
 } training;
 
 #define ADAM "{lr: 0.01, weight_decay: 0.1}"
@@ -41,6 +42,7 @@ static const training cases[] = {
     {"clip", &brim_optimizer_sgd, SGD, .clip_norm = 0.2},
     {"clip_adam", &brim_optimizer_adam, ADAM, .clip_norm = 0.2},
     {"smoothing", &brim_optimizer_adamw, ADAM, .loss_settings = "{label_smoothing: 0.1}"},
+    {"ema", &brim_optimizer_adamw, ADAM, .ema_decay = 0.8},
     {"weights", &brim_optimizer_sgd, SGD, .loss_settings = "{class_weights: [0.5, 2, 0.25, 1, 3]}"},
     {"smoothing_weights_clip", &brim_optimizer_adam, ADAM, .clip_norm = 0.2,
      .loss_settings = "{label_smoothing: 0.2, class_weights: [0.5, 2, 0.25, 1, 3]}"},
@@ -96,9 +98,10 @@ static void place(trainer *t)
                                           .attr = optimizer->attr,
                                           .params = t->optimizer.self,
                                           .scaled = t->how->clip_norm > 0 || t->class_weights.count > 0,
-                                          .max_norm = t->how->clip_norm},
-                               .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}},
-                               .shape_count = 2};
+                                          .max_norm = t->how->clip_norm,
+                                          .ema_decay = t->how->ema_decay},
+                               .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}, {BRIM_PROGRAM_EVALUATE, 2}},
+                               .shape_count = 3};
   must(brim_plan_create(&r, &t->plan));
   must(brim_plan_check(t->plan));
   must(brim_exec_open(t->plan, 0, &t->exec));
@@ -156,23 +159,34 @@ static double train_step(trainer *t, int index, double *norm)
   return metrics[0] / weight;
 }
 
+/* The parameters as a program sees them: evaluation has the averages, if there are some. */
+static void check_parameters(const trainer *t, enum brim_program_kind kind, const char *prefix)
+{
+  double value[200];
+  const brim_program *p = brim_plan_program(t->plan, kind, 2);
+  for (size_t i = 0; i < p->graph->parameter_count; i++) {
+    const brim_tensor *parameter = p->graph->parameter[i].value;
+    assert_true(parameter->bytes <= sizeof value);
+    must(brim_exec_read(t->exec, p, parameter, value));
+    golden_check(&t->fixture, prefix, parameter->name, &parameter->shape, value);
+  }
+}
+
 static void check(const training *how)
 {
   trainer t = {0};
-  double loss[STEPS], norm[STEPS], value[200];
-  char prefix[32];
+  double loss[STEPS], norm[STEPS];
+  char prefix[64];
   snprintf(prefix, sizeof prefix, "%s.", how->name);
   load(&t, how);
   place(&t);
   for (int i = 0; i < STEPS; i++) loss[i] = train_step(&t, i, &norm[i]);
   golden_check(&t.fixture, prefix, "loss", &(brim_shape){1, {STEPS}}, loss);
   if (how->clip_norm > 0) golden_check(&t.fixture, prefix, "norm", &(brim_shape){1, {STEPS}}, norm);
-  const brim_program *p = &t.plan->program[0];
-  for (size_t i = 0; i < p->graph->parameter_count; i++) {
-    const brim_tensor *parameter = p->graph->parameter[i].value;
-    assert_true(parameter->bytes <= sizeof value);
-    must(brim_exec_read(t.exec, p, parameter, value));
-    golden_check(&t.fixture, prefix, parameter->name, &parameter->shape, value);
+  check_parameters(&t, BRIM_PROGRAM_TRAIN, prefix);
+  if (how->ema_decay > 0) {
+    snprintf(prefix, sizeof prefix, "%s.average.", how->name);
+    check_parameters(&t, BRIM_PROGRAM_EVALUATE, prefix);
   }
   stop(&t);
 }

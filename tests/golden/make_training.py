@@ -37,12 +37,14 @@ def adamw_but(model, *without):
     return torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-8)
 
 
-def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0, **loss_options):
+def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0, ema=0, **loss_options):
     model.load_state_dict(start)
     optimizer = optimizer(model)
     schedule = schedule and schedule(optimizer)
     criterion = nn.CrossEntropyLoss(**loss_options)
     losses, norms = [], []
+    swa = torch.optim.swa_utils
+    average = swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(ema)) if ema else None
     for _ in range(STEPS):
         optimizer.zero_grad()
         loss = criterion(model(x), label)
@@ -51,6 +53,8 @@ def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0, *
         if clip:
             norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip).detach())
         optimizer.step()
+        if average:
+            average.update_parameters(model)
         if schedule:
             schedule.step()
     write(out, f"{name}.loss", torch.stack(losses))
@@ -58,6 +62,8 @@ def train(out, name, model, start, x, label, optimizer, schedule=None, clip=0, *
         write(out, f"{name}.norm", torch.stack(norms))
     for key, value in model.named_parameters():
         write(out, f"{name}.{key}", value)
+    for key, value in average.module.named_parameters() if average else ():
+        write(out, f"{name}.average.{key}", value)
 
 
 def main():
@@ -85,6 +91,7 @@ def main():
         case("clip", sgd, clip=0.2)
         case("clip_adam", adam, clip=0.2)
         case("smoothing", adamw, label_smoothing=0.1)
+        case("ema", adamw, ema=0.8)
         weight = torch.tensor([0.5, 2.0, 0.25, 1.0, 3.0])
         case("weights", sgd, weight=weight)
         case("smoothing_weights_clip", adam, clip=0.2, label_smoothing=0.2, weight=weight)

@@ -41,6 +41,11 @@ typedef struct brim_update_attr {
   int32_t nesterov; /* sgd: 1: the gradient is taken where the velocity leads */
   int32_t scaled;   /* 1: one more input, last: f64 [2] of gradient_scale; the gradient is multiplied by its [1] */
 } brim_update_attr;
+/* ema                  in: param, average     out: average (in place): decay * average + (1 - decay) * param; in the
+ *                      first step (step.step 0) param, as torch.optim.swa_utils.AveragedModel */
+typedef struct brim_ema_attr {
+  double decay; /* (0, 1) */
+} brim_ema_attr;
 /* squared_norm         in: x, [sum f64 [1]]   out: sum f64 [1]: of the squares of x, and the sum before it
  * gradient_scale       in: [sum f64 [1]]      out: f64 [2]: norm, factor
  *                      norm = step.gradient_scale * sqrt(sum), 0 without an input; factor = step.gradient_scale *
@@ -76,6 +81,7 @@ typedef union brim_attr {
   brim_pool2d_attr pool2d;
   brim_dropout_attr dropout;
   brim_update_attr update;
+  brim_ema_attr ema;
   brim_clip_attr clip;
   brim_loss_attr loss;
   brim_metrics_attr metrics;

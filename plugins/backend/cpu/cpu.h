@@ -99,6 +99,7 @@ CPU_RUN(cpu_classification_metrics_run);
 CPU_RUN(cpu_adamw_run);
 CPU_RUN(cpu_adam_run);
 CPU_RUN(cpu_sgd_run);
+CPU_RUN(cpu_ema_run);
 CPU_PREPARE(cpu_squared_norm_prepare);
 CPU_RUN(cpu_squared_norm_run);
 CPU_RUN(cpu_gradient_scale_run);

@@ -6,7 +6,8 @@
  *
  * With smoothed labels s and weights w of the classes, nll[k] = lse - logits[k]:
  *     loss       = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
- *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label)) + s/K * (softmax[k] * sum of w - w[k])) * loss_scale */
+ *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label)) + s/K * (softmax[k] * sum of w - w[k])) *
+ * loss_scale */
 #include <math.h>
 
 #include "cpu.h"
@@ -56,7 +57,8 @@ static void loss_rows(void *arg, int64_t task, int32_t thread)
     const float *logits = v->logits + n * v->classes;
     const double whole = log_sum_exp(logits, v->classes);
     double loss = (1 - v->smoothing) * weight_of(v, v->label[n]) * (whole - (double)logits[v->label[n]]), smooth = 0;
-    for (int64_t k = 0; v->smoothing > 0 && k < v->classes; k++) smooth += weight_of(v, k) * (whole - (double)logits[k]);
+    for (int64_t k = 0; v->smoothing > 0 && k < v->classes; k++)
+      smooth += weight_of(v, k) * (whole - (double)logits[k]);
     if (v->smoothing > 0) loss += v->smoothing / (double)v->classes * smooth;
     v->out[n] = (float)loss;
   }

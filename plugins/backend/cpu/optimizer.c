@@ -111,6 +111,26 @@ CPU_RUN(cpu_sgd_run)
   return BRIM_OK;
 }
 
+static void ema_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const update *u = arg;
+  const int64_t at = task * PIECE, count = cpu_min(PIECE, u->count - at);
+  const double chosen = u->launch->step->step == 0 ? 0 : u->launch->node->attr.ema.decay;
+  const float decay = (float)chosen, rest = (float)(1 - chosen);
+  const float *p = in_at(u, 0, at), *old = in_at(u, 1, at);
+  float *average = out_at(u, 0, at);
+  for (int64_t i = 0; i < count; i++) average[i] = decay * old[i] + rest * p[i];
+}
+
+CPU_RUN(cpu_ema_run)
+{
+  cpu_backend *b = self;
+  update u = make_update(b, launch);
+  cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), ema_piece, &u);
+  return BRIM_OK;
+}
+
 /* ---- the norm of all gradients ---- */
 
 CPU_PREPARE(cpu_squared_norm_prepare)

@@ -42,6 +42,7 @@ static const brim_kernel kernels[] = {
     {.op = "adamw", .run = cpu_adamw_run},
     {.op = "adam", .run = cpu_adam_run},
     {.op = "sgd", .run = cpu_sgd_run},
+    {.op = "ema", .run = cpu_ema_run},
     {.op = "squared_norm", .prepare = cpu_squared_norm_prepare, .run = cpu_squared_norm_run},
     {.op = "gradient_scale", .run = cpu_gradient_scale_run},
     {.op = NULL}};

@@ -83,8 +83,8 @@ typedef struct cpu_simd {
   void (*max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
   void (*max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
 
-  void (*adam)(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
-               float *p, float *m, float *v, int64_t count);
+  void (*adam)(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old, float *p,
+               float *m, float *v, int64_t count);
   void (*sgd)(const cpu_sgd *c, const float *p_old, const float *g, const float *vel_old, float *p, float *vel,
               int64_t count);
 } cpu_simd;

@@ -132,6 +132,7 @@ static const brim_kernel kernels[] = {
     {.op = "adamw", .run = reference_adamw},
     {.op = "adam", .run = reference_adam},
     {.op = "sgd", .run = reference_sgd},
+    {.op = "ema", .run = reference_ema},
     {.op = "squared_norm", .run = reference_squared_norm},
     {.op = "gradient_scale", .run = reference_gradient_scale},
     {.op = NULL},

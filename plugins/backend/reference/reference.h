@@ -32,6 +32,7 @@ brim_status reference_classification_metrics(void *self, const brim_launch *laun
 brim_status reference_adamw(void *self, const brim_launch *launch);
 brim_status reference_adam(void *self, const brim_launch *launch);
 brim_status reference_sgd(void *self, const brim_launch *launch);
+brim_status reference_ema(void *self, const brim_launch *launch);
 brim_status reference_squared_norm(void *self, const brim_launch *launch);
 brim_status reference_gradient_scale(void *self, const brim_launch *launch);
 

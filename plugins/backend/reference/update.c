@@ -111,3 +111,14 @@ brim_status reference_gradient_scale(void *self, const brim_launch *launch)
   out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }
+
+brim_status reference_ema(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *p = launch->in[0], *old = launch->in[1];
+  const double decay = launch->step->step == 0 ? 0 : launch->node->attr.ema.decay;
+  double *average = launch->out[0];
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++)
+    average[i] = decay * old[i] + (1 - decay) * p[i];
+  return BRIM_OK;
+}
