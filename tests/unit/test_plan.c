@@ -318,7 +318,8 @@ static void a_plan_for_evaluation_holds_no_gradients_and_no_optimizer(void **unu
   assert_int_equal(evaluation->class_bytes[BRIM_ROLE_PARAMETER], training->class_bytes[BRIM_ROLE_PARAMETER]);
   assert_int_equal(evaluation->class_bytes[BRIM_ROLE_GRADIENT], 0);
   assert_int_equal(evaluation->class_bytes[BRIM_ROLE_OPTIMIZER], 0);
-  assert_true(evaluation->persistent_bytes + training->class_bytes[BRIM_ROLE_GRADIENT] * 3 <= training->persistent_bytes);
+  assert_true(evaluation->persistent_bytes + training->class_bytes[BRIM_ROLE_GRADIENT] * 3 <=
+              training->persistent_bytes);
   assert_true(evaluation->peak_bytes < training->peak_bytes - training->class_bytes[BRIM_ROLE_GRADIENT] * 3);
   brim_plan_free(training);
   brim_plan_free(evaluation);
