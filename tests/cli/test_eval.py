@@ -57,6 +57,10 @@ class Eval(Case):
         result, summary = self.evaluate("run"), self.summary("run")
         self.assertEqual((result["loss"], result["f1"]), (summary["test_loss"], summary["test_f1"]))
 
+    def test_averaged_weights_are_what_is_evaluated(self):
+        self.run_small("training.ema_decay=0.9")
+        self.assertEqual(self.evaluate("run")["loss"], self.summary("run")["test_loss"])
+
     def test_the_best_checkpoint_is_taken_if_there_is_one(self):
         self.run_small("dataset.validation_fraction=0.25", "training.keep_checkpoints=9", "optimizer.lr=0.5")
         best = (self.folder / "run/checkpoints/best").resolve()
