@@ -61,9 +61,15 @@ const brim_command brim_commands[] = {
     {"config", "show the configuration that a run would have", brim_command_config,
      "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
      "\n"
+     "  brim config                                  the values of a run, as YAML that is itself a configuration\n"
+     "  brim config model=mlp 'run.name=x-${seed}'   with changes, and with ${...} replaced\n"
+     "  brim --config-path my config --origins       of your own folder, with where each value comes from\n"
+     "\n"
      "  --origins   with where each value comes from\n"
      "  --groups    the groups and their options\n"
-     "  --schema    every key with type, default, range and help\n"},
+     "  --schema    every key with type, default, range and help\n"
+     "\n"
+     "A mandatory value that nobody gave is shown as ???; a run needs it.\n"},
     {"plugins", "list plugins and their parameters", brim_command_plugins,
      "usage: brim plugins [KIND[/ID]] [--json]\n"
      "\n"

@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "train/scores.h"
 #include "train/trainer.h"
 
 #define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */
@@ -26,26 +27,6 @@ static const char *part_name(const eval *e)
   return e->part == BRIM_PART_TEST ? "test" : "validation";
 }
 
-/* ---- figures of a class; NAN where nothing is divided by nothing ---- */
-
-typedef struct class_figures {
-  double samples, precision, recall, f1;
-} class_figures;
-
-static class_figures figures_of(const brim_evaluation *r, int64_t class)
-{
-  double labelled = 0, predicted = 0;
-  for (int64_t k = 0; k < r->classes; k++) {
-    labelled += r->confusion[class * r->classes + k];
-    predicted += r->confusion[k * r->classes + class];
-  }
-  const double right = r->confusion[class * r->classes + class];
-  return (class_figures){.samples = labelled,
-                         .precision = predicted > 0 ? right / predicted : NAN,
-                         .recall = labelled > 0 ? right / labelled : NAN,
-                         .f1 = labelled + predicted > 0 ? 2 * right / (labelled + predicted) : NAN};
-}
-
 static const char *class_name(const eval *e, int64_t class)
 {
   const char *const *names = e->session->data.train.class_names;
@@ -63,9 +44,9 @@ static json_t *json_of_classes(const eval *e)
 {
   json_t *rows = json_array();
   for (int64_t c = 0; c < e->result.classes; c++) {
-    const class_figures f = figures_of(&e->result, c);
-    json_t *row = json_pack("{s:I, s:I, s:o, s:o, s:o}", "class", (json_int_t)c, "samples", (json_int_t)f.samples,
-                            "precision", number(f.precision), "recall", number(f.recall), "f1", number(f.f1));
+    const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
+    json_t *row = json_pack("{s:I, s:f, s:f, s:f, s:I}", "class", (json_int_t)c, "precision", f.precision, "recall",
+                            f.recall, "f1", f.f1, "support", (json_int_t)f.support);
     if (class_name(e, c)[0]) json_object_set_new(row, "name", json_string(class_name(e, c)));
     json_array_append_new(rows, row);
   }
@@ -87,11 +68,15 @@ static json_t *json_of_confusion(const brim_evaluation *r)
 static brim_status print_json(const eval *e)
 {
   const brim_evaluation *r = &e->result;
-  json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint",
-                           e->checkpoint, "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split",
-                           part_name(e), "samples", (json_int_t)r->samples, "loss", number(r->loss), "accuracy",
-                           number(r->accuracy), "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer),
-                           "per_class", json_of_classes(e), "confusion", json_of_confusion(r));
+  json_t *root =
+      json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint", e->checkpoint,
+                "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
+                (json_int_t)r->samples, "loss", number(r->loss), "accuracy", number(r->accuracy), "f1", number(r->f1),
+                "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer), "per_class", json_of_classes(e),
+                "confusion", json_of_confusion(r));
+  char top[32];
+  snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
+  if (root && r->top_k > 0) json_object_set_new(root, top, number(r->accuracy_top));
   const bool failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
   json_decref(root);
   return failed ? brim_fail(BRIM_EIO, "the evaluation could not be written") : BRIM_OK;
@@ -100,16 +85,16 @@ static brim_status print_json(const eval *e)
 static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
 {
   brim_table table = {.arena = arena, .columns = 6};
-  static const char *const head[] = {"class", "name", "samples", "precision", "recall", "f1"};
+  static const char *const head[] = {"class", "name", "precision", "recall", "f1", "support"};
   for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
   for (int64_t c = 0; c < e->result.classes; c++) {
-    const class_figures f = figures_of(&e->result, c);
+    const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
     brim_table_number(&table, (double)c, 0);
     brim_table_add(&table, class_name(e, c));
-    brim_table_number(&table, f.samples, 0);
     brim_table_number(&table, f.precision, 4);
     brim_table_number(&table, f.recall, 4);
     brim_table_number(&table, f.f1, 4);
+    brim_table_number(&table, (double)f.support, 0);
   }
   brim_text_add(out, "\n");
   brim_table_print(&table, out);
@@ -138,8 +123,10 @@ static brim_status print_text(const eval *e)
   const char *slash = strrchr(e->checkpoint, '/');
   brim_arena arena = {0};
   brim_text out = {0};
-  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %% (%lld samples)\n", e->run,
-                   slash ? slash + 1 : e->checkpoint, part_name(e), r->loss, 100 * r->accuracy, (long long)r->samples);
+  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %%", e->run, slash ? slash + 1 : e->checkpoint,
+                   part_name(e), r->loss, 100 * r->accuracy);
+  if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
+  brim_text_printf(&out, ", macro F1 %.4f (%lld samples)\n", r->f1, (long long)r->samples);
   add_classes(e, &arena, &out);
   add_confusion(r, &arena, &out);
   const bool failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;

@@ -214,9 +214,19 @@ static void place_option(brim_composition *c, brim_chosen *chosen, bool last)
 
 /* ---- defaults lists ---- */
 
-/* An entry `group: option`. */
+static bool has_option(brim_composition *c, const char *group, const char *option)
+{
+  const uint32_t kind = brim_compose_group_kind(group);
+  return option &&
+         (brim_compose_option_file(c, group, option) || (kind && brim_registry_find(c->registry, kind, option)));
+}
+
+/* An entry `group: option`, `override group: option`, which is the same, or `optional group: option`, which is left
+ * out if there is no such option. */
 static void merge_choice(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin)
 {
+  const bool optional = brim_starts_with(group, "optional ");
+  if (optional) group += strlen("optional ");
   if (brim_starts_with(group, "override ")) group += strlen("override ");
   group += group[0] == '/';
   if (!brim_compose_is_group(c, group)) {
@@ -226,6 +236,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
     return;
   }
   brim_chosen *chosen = brim_compose_chosen(c, group);
+  if (optional && !has_option(c, group, option)) return;
   if (!chosen) {
     chosen = add_chosen(c, group);
     chosen->option = option;

@@ -56,7 +56,7 @@ const brim_later_value brim_later_values[] = {
     {NULL, NULL},
 };
 
-/* Room for a value of any type; zero everywhere before it is filled, so that values compare by their bytes. */
+/* Room for a value of any type. */
 typedef union any {
   bool flag;
   int64_t integer;
@@ -81,8 +81,14 @@ static bool same_value(uint32_t type, const any *a, const any *b)
     for (size_t i = 0; i < a->list.count; i++)
       if (a->list.item[i] != b->list.item[i]) return false;
     return true;
+  case BRIM_BOOL:
+    return a->flag == b->flag;
+  case BRIM_ENUM:
+    return a->choice == b->choice;
+  case BRIM_BYTES:
+    return a->size == b->size;
   default:
-    return memcmp(a, b, sizeof *a) == 0;
+    return a->integer == b->integer;
   }
 }
 

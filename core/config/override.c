@@ -24,12 +24,12 @@ static bool is_key(const char *key)
   }
 }
 
-size_t brim_override_item_length(const char *s)
+size_t brim_override_item_length(const char *value)
 {
   int depth = 0;
   char quote = '\0';
-  for (const char *p = s; *p; p++) {
-    const bool starts = p == s || strchr(" ,[{(:", p[-1]);
+  for (const char *p = value; *p; p++) {
+    const bool starts = p == value || strchr(" ,[{(:", p[-1]);
     if (quote) {
       if (*p == '\\' && quote == '"' && p[1])
         p++;
@@ -42,15 +42,15 @@ size_t brim_override_item_length(const char *s)
     } else if (strchr("]})", *p)) {
       if (depth) depth--;
     } else if (*p == ',' && depth == 0) {
-      return (size_t)(p - s);
+      return (size_t)(p - value);
     }
   }
-  return strlen(s);
+  return strlen(value);
 }
 
-bool brim_override_is_sweep_function(const char *s)
+bool brim_override_is_sweep_function(const char *value)
 {
-  return (brim_starts_with(s, "range(") || brim_starts_with(s, "glob(")) && brim_ends_with(s, ")");
+  return (brim_starts_with(value, "range(") || brim_starts_with(value, "glob(")) && brim_ends_with(value, ")");
 }
 
 /* Bytes of "${...}" at `s`, with those inside it; 0 if it has no end. */

@@ -60,12 +60,12 @@ static void print_scalar(const brim_yaml *node, brim_text *out)
     print_text(node->scalar, node->quoted, out);
 }
 
-/* Fits behind its key: a scalar, an empty container, or a list of scalars. */
+/* Fits behind its key: a scalar, an empty container, or a list of scalars. In brackets, libyaml refuses a plain ???. */
 static bool is_inline(const brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_MAP) return node->count == 0;
   for (size_t i = 0; i < node->count; i++)
-    if (node->item[i]->kind != BRIM_YAML_SCALAR) return false;
+    if (node->item[i]->kind != BRIM_YAML_SCALAR || brim_yaml_is_missing(node->item[i])) return false;
   return true;
 }
 

@@ -151,6 +151,41 @@ class Look(Case):
         again = self.brim("--config-path", "mine", "--config-name", "again", "config").out
         self.assertEqual(again, text)
 
+    def test_config_shows_what_is_missing_and_a_run_names_it_all(self):
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine" / "open.yaml").write_text("defaults: [config]\nseed: ???\nrun:\n  name: ???\n",
+                                                        encoding="utf-8")
+        mine = ("--config-path", "mine", "--config-name", "open")
+        text = self.brim(*mine, "config").out
+        self.assertIn("seed: ???  # mandatory", text)
+        self.assertIn("  name: ???  # mandatory", text)
+        for command in ("train", "plan"):
+            result = self.brim(*mine, command, status=USAGE)
+            self.assert_error(result, "'seed' is mandatory and has no value: write seed=VALUE")
+            self.assertIn("mine/open.yaml:2:7", result.err)
+            self.assert_error(result, "'run.name' is mandatory and has no value: write run.name=VALUE")
+        self.assertIn("seed: 4", self.brim(*mine, "config", "seed=4").out)
+
+    def test_values_refer_to_each_other_and_to_the_environment(self):
+        text = self.brim("config", "run.name=${model.id}-${oc.env:BRIM_TEST_WHO,nobody}", "model=mlp",
+                         env={"BRIM_TEST_WHO": "me"}).out
+        self.assertIn("  name: mlp-me\n", text)
+
+    def test_an_old_name_is_told_once_and_means_the_new_one(self):
+        result = self.brim("config", "training.fp16=false")
+        self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its name now"), 1)
+        self.assertIn("precision: fp32\n", result.out)
+        result = self.brim("train", "fp16=true", status=USAGE)
+        self.assert_error(result, "'precision' is not available in this build")
+        self.assertIn("command line, argument 1: fp16=true", result.err)
+
+    def test_help_lists_every_key(self):
+        for command in ("train", "plan", "config"):
+            text = self.brim(command, "--help").out
+            self.assertRegex(text, r"(?m)^training\.batch_size +integer +128 +\[1,1048576\] +samples in a micro-batch")
+            self.assertRegex(text, r"(?m)^model\.\w+ .*")
+            self.assertRegex(text, r"(?m)^optimizer\.lr ")
+
     def test_origins_say_where_a_value_comes_from(self):
         text = self.brim("config", "--origins", *SMALL).out
         line = next(line for line in text.splitlines() if "train_count" in line)

@@ -31,20 +31,35 @@ class Eval(Case):
             k = row["class"]
             right, labelled = confusion[k][k], sum(confusion[k])
             taken = sum(line[k] for line in confusion)
-            self.assertEqual(row["samples"], labelled)
+            self.assertEqual(row["support"], labelled)
             self.assertAlmostEqual(row["recall"], right / labelled)
-            if taken:
-                self.assertAlmostEqual(row["precision"], right / taken)
-            else:
-                self.assertIsNone(row["precision"])
+            self.assertAlmostEqual(row["precision"], right / taken if taken else 0)
             self.assertAlmostEqual(row["f1"], 2 * right / (labelled + taken))
+        self.assertAlmostEqual(result["f1"], sum(row["f1"] for row in result["per_class"]) / 10)
 
     def test_text_has_loss_accuracy_classes_and_confusion(self):
         self.run_small()
         text, summary = self.brim("eval", "run").out, self.summary("run")
-        self.assertIn(f"test loss {summary['test_loss']:.4f}, accuracy {100 * summary['test_accuracy']:.2f} %", text)
-        self.assertRegex(text, r"(?m)^class  samples  precision  recall +f1$")
+        self.assertIn(f"test loss {summary['test_loss']:.4f}, accuracy {100 * summary['test_accuracy']:.2f} %, ", text)
+        self.assertIn(f"macro F1 {summary['test_f1']:.4f} (64 samples)", text)
+        self.assertRegex(text, r"(?m)^class  precision  recall +f1  support$")
         self.assertRegex(text, r"(?m)^label  0 ")
+
+    def test_accuracy_among_the_top_answers(self):
+        self.run_small("observe.top_k=3")
+        result = self.evaluate("run")
+        self.assertEqual(result["accuracy_top3"], self.summary("run")["test_accuracy_top3"])
+        self.assertGreaterEqual(result["accuracy_top3"], result["accuracy"])
+        self.assertIn("among the top 3", self.brim("eval", "run").out)
+
+    def test_losses_are_weighted_and_smoothed_as_in_training(self):
+        self.run_small("loss.label_smoothing=0.1", "loss.class_weights=[1,2,3,4,5,6,7,8,9,10]")
+        result, summary = self.evaluate("run"), self.summary("run")
+        self.assertEqual((result["loss"], result["f1"]), (summary["test_loss"], summary["test_f1"]))
+
+    def test_averaged_weights_are_what_is_evaluated(self):
+        self.run_small("training.ema_decay=0.9")
+        self.assertEqual(self.evaluate("run")["loss"], self.summary("run")["test_loss"])
 
     def test_the_best_checkpoint_is_taken_if_there_is_one(self):
         self.run_small("dataset.validation_fraction=0.25", "training.keep_checkpoints=9", "optimizer.lr=0.5")

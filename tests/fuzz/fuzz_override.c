@@ -1,11 +1,12 @@
 /* Fuzzes overrides: whatever the word, it is taken apart or refused with a text; its value, set in a tree, prints as
- * YAML that reads back; and every type accepts it or says why not. */
+ * YAML that reads back; every type accepts it or says why not; and so does interpolation. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/interpolate.h"
 #include "config/override.h"
 #include "config/value.h"
 
@@ -65,6 +66,35 @@ static void check_printing(brim_arena *arena, const brim_override *o)
   brim_text_release(&text);
 }
 
+/* Does a part of it have no value, since its interpolation failed? */
+static bool has_failed(const brim_yaml *node)
+{
+  bool failed = node->interpolation == BRIM_YAML_FAILED;
+  for (size_t i = 0; i < node->count; i++) failed = has_failed(node->item[i]) || failed;
+  return failed;
+}
+
+/* The value, in a tree with others that it may refer to, is replaced or refused with a text; once replaced, and written
+ * with escapes, it is replaced by itself. */
+static void check_interpolation(brim_arena *arena, const brim_override *o)
+{
+  brim_composition c = {.arena = arena, .problems = {.arena = arena}};
+  brim_yaml *first = brim_yaml_clone(arena, o->value);
+  check(brim_yaml_parse_value(arena, "{a: 1, b: {c: [x, '${...a}'], d: '${.c.1}'}, a1: '${b}'}", o->origin, &c.root) ==
+            BRIM_OK,
+        "the tree");
+  brim_yaml_set(arena, c.root, "key", first);
+  brim_interpolate(&c, &(brim_schema){0});
+  check(has_failed(first) == (c.problems.count > 0), "a refusal without a text, or a text without a refusal");
+  if (has_failed(first) || first->kind != BRIM_YAML_SCALAR || !strstr(first->scalar, "${")) return;
+  const char *escaped = brim_interpolation_escape(arena, first->scalar);
+  brim_composition again = {.arena = arena, .problems = {.arena = arena}};
+  again.root = brim_yaml_map(arena, o->origin);
+  brim_yaml_set(arena, again.root, "key", brim_yaml_scalar(arena, escaped, o->origin));
+  brim_interpolate(&again, &(brim_schema){0});
+  check(again.problems.count == 0 && strcmp(again.root->item[0]->scalar, first->scalar) == 0, "escapes differ");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   brim_arena arena = {0};
@@ -77,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(o.value || o.mode == BRIM_OVERRIDE_REMOVE, "no value");
     if (o.value) check_types(&arena, o.value);
     if (o.value) check_printing(&arena, &o);
+    if (o.value) check_interpolation(&arena, &o);
   } else {
     check(problems.count > 0 && problems.text[0][0] != '\0', "refused without a text");
   }

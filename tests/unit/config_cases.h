@@ -65,6 +65,8 @@ static const struct {
     {"configs/refers_wrong.yaml", "defaults: [config]\nseed: ${model.id}\n"},
     {"configs/id_refers.yaml", "model: {id: \"${run.name}\"}\ndataset: {id: made}\noptimizer: {id: sgd}\n"
                                "schedule: {id: constant}\nloss: {id: cross_entropy}\nbackend: {id: cpu}\n"},
+    {"configs/perhaps.yaml",
+     "defaults: [config, optional training: mine, optional training: long, optional model: resnet, _self_]\n"},
     {"configs/sparse.yaml",
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
@@ -150,6 +152,8 @@ static const config_case config_cases[] = {
      "model.id=cnn\nmodel.depth\ndataset.id=files\ndataset.validation_fraction=0.2\ndataset.mean=[0.5]\n"},
     {"an empty section changes nothing", "nulls", {"seed=3"}, "training.epochs=7\nmodel.width=48\nseed=3\n"},
     {"a plugin's default comes before the core's", NULL, {"dataset=files"}, "dataset.mean=[0.25]\n"},
+
+    {"an optional option", "perhaps", {0}, "training.epochs=90\nmodel.id=cnn\ntraining.batch_size=256\n"},
 
     /* ---- overrides ---- */
     {"key=value", NULL, {"training.epochs=3"}, "training.epochs=3\n"},
@@ -606,6 +610,7 @@ static const config_case config_cases[] = {
      {0},
      "error: no configuration 'nowhere'\n"
      "  available: after_group bad_default both_names choose config empty id_refers listed not_a_map nulls old_names "
+     "perhaps "
      "refers refers_wrong robust scalar_on_map "
      "self_first slash sparse "
      "whole "

@@ -236,11 +236,11 @@ static void an_origin_names_the_interpolation(void **state)
 static void missing_values_can_be_shown(void **state)
 {
   (void)state;
-  const char *const override[] = {"dataset=open", "+note=???", "run.name=${note}"};
+  const char *const override[] = {"dataset=open", "+note=???", "run.name=${note}", "+list=[a,b]", "list.1=???"};
   const brim_config_request request = {.search = search,
                                        .search_count = 1,
                                        .overrides = override,
-                                       .override_count = 3,
+                                       .override_count = 5,
                                        .first_argument = 1,
                                        .allow_missing = true};
   brim_config *config = NULL;
@@ -248,7 +248,7 @@ static void missing_values_can_be_shown(void **state)
   if (brim_config_load(&request, registry, &config) != BRIM_OK) fail_msg("%s", brim_error_text());
   brim_config_print(config, &text, false);
   static const char *const want[] = {"  path: ???  # mandatory: it has no value yet\n", "  name: ???  # mandatory",
-                                     "+note: ???  # mandatory"};
+                                     "+note: ???  # mandatory", "+list:\n  - a\n  - ???  # mandatory"};
   for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
     if (!strstr(text.s, want[i])) fail_msg("no line %s in\n%s", want[i], text.s);
   brim_config_free(config);
