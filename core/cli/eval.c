@@ -53,18 +53,6 @@ static json_t *json_of_classes(const eval *e)
   return rows;
 }
 
-static json_t *json_of_confusion(const brim_evaluation *r)
-{
-  json_t *rows = json_array();
-  for (int64_t i = 0; i < r->classes; i++) {
-    json_t *row = json_array();
-    for (int64_t k = 0; k < r->classes; k++)
-      json_array_append_new(row, json_integer((json_int_t)r->confusion[i * r->classes + k]));
-    json_array_append_new(rows, row);
-  }
-  return rows;
-}
-
 static brim_status print_json(const eval *e)
 {
   const brim_evaluation *r = &e->result;
@@ -73,7 +61,7 @@ static brim_status print_json(const eval *e)
                 "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
                 (json_int_t)r->samples, "loss", number(r->loss), "accuracy", number(r->accuracy), "f1", number(r->f1),
                 "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer), "per_class", json_of_classes(e),
-                "confusion", json_of_confusion(r));
+                "confusion", brim_scores_confusion_json(r->confusion, r->classes));
   char top[32];
   snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
   if (root && r->top_k > 0) json_object_set_new(root, top, number(r->accuracy_top));

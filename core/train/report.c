@@ -172,18 +172,6 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static json_t *describe_confusion(const brim_report *r)
-{
-  json_t *rows = json_array();
-  for (int64_t i = 0; i < r->classes; i++) {
-    json_t *row = json_array();
-    for (int64_t k = 0; k < r->classes; k++)
-      json_array_append_new(row, json_integer((json_int_t)r->confusion[i * r->classes + k]));
-    json_array_append_new(rows, row);
-  }
-  return rows;
-}
-
 /* "3", or the dataset's name for it. */
 static const char *name_of(const brim_report *r, int64_t class_index, char *room, size_t bytes)
 {
@@ -239,7 +227,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "first_step_seconds", r->first_step_seconds);
   set_number(s, "wall_seconds", wall_seconds);
   json_object_set_new(s, "retries", json_integer(r->retries));
-  if (r->confusion) json_object_set_new(s, "test_confusion", describe_confusion(r));
+  if (r->confusion) json_object_set_new(s, "test_confusion", brim_scores_confusion_json(r->confusion, r->classes));
   if (r->confusion) json_object_set_new(s, "test_classes", describe_classes(r));
   free(r->confusion);
   r->confusion = NULL;

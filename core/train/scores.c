@@ -29,3 +29,15 @@ double brim_scores_macro_f1(const double *confusion, int64_t classes)
   }
   return ratio(sum, occurring);
 }
+
+json_t *brim_scores_confusion_json(const double *confusion, int64_t classes)
+{
+  json_t *rows = json_array();
+  for (int64_t i = 0; i < classes; i++) {
+    json_t *row = json_array();
+    for (int64_t k = 0; k < classes; k++)
+      json_array_append_new(row, json_integer((json_int_t)confusion[i * classes + k]));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}

@@ -1,6 +1,7 @@
 /* How well each class is told from the others, by a confusion matrix: row = label, column = predicted. */
 #ifndef BRIM_TRAIN_SCORES_H
 #define BRIM_TRAIN_SCORES_H
+#include <jansson.h>
 #include <stdint.h>
 
 /* precision: right answers of those that name the class; recall: of its samples; f1: their harmonic mean. 0 where there
@@ -14,4 +15,6 @@ typedef struct brim_class_score {
 brim_class_score brim_scores_of(const double *confusion, int64_t classes, int64_t class_index);
 /* The mean of f1 over the classes that occur as label or answer, as scikit-learn's f1_score(average="macro"). */
 double brim_scores_macro_f1(const double *confusion, int64_t classes);
+/* The confusion matrix [classes, classes] as rows of counts; a new reference. */
+json_t *brim_scores_confusion_json(const double *confusion, int64_t classes);
 #endif
