@@ -37,7 +37,12 @@ class Justfile(Case):
         self.assertIn("error: unknown key 'nonsense'", self.just("train", "nonsense=1", status=USAGE).stderr)
 
     def test_plan_is_brims(self):
-        self.assertEqual(self.just("plan", *SMALL).stdout, self.brim("plan", *SMALL).out)
+        def lines(text):  # what the machine has free at the moment is not part of the plan
+            return [line for line in text.splitlines() if not line.startswith("the device has ")]
+
+        plan = lines(self.brim("plan", *SMALL).out)
+        self.assertGreater(len(plan), 10)
+        self.assertEqual(lines(self.just("plan", *SMALL).stdout), plan)
 
     def test_check_shows_devices_and_the_robust_plan(self):
         out = self.just("check", "dataset=synthetic", "backend.threads=1").stdout
