@@ -21,9 +21,9 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const cnn *m = self;
   brim_tensor *x = brim_input(g);
-  x = brim_relu(g, brim_conv2d(g, "conv1", x, m->width, 3, 1, 0));
-  x = brim_relu(g, brim_conv2d(g, "conv2", x, 2 * m->width, 3, 1, 0));
-  x = brim_max_pool2d(g, x, 2, 2);
+  x = brim_relu(g, brim_conv2d(g, "conv1", x, m->width, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, 2 * m->width, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}});
   x = brim_dropout(g, x, m->dropout1);
   x = brim_flatten(g, x);
   x = brim_relu(g, brim_linear(g, "fc1", x, 4 * m->width));

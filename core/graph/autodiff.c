@@ -41,46 +41,63 @@ bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input)
   return input->id < ad->count && ad->needed[input->id];
 }
 
-brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, brim_tensor *const *in,
-                               uint32_t in_count, const brim_tensor *shape_of)
+static void locate(brim_graph *g, const brim_node *like)
 {
-  brim_graph *g = ad->g;
-  brim_tensor *out = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, shape_of->dtype, &shape_of->shape,
-                                       brim_arena_printf(&g->arena, "%s.grad", shape_of->name));
-  if (!out) return g->status;
   g->file = like->file;
   g->line = like->line;
-  if (!brim_graph_node_into(g, op, like->name, in, in_count, &out, 1, &like->attr)) return g->status;
-  brim_tensor **slot = &ad->gradient[shape_of->id];
-  if (!*slot) {
-    *slot = out;
-    return BRIM_OK;
+}
+
+static brim_tensor *new_flow(brim_graph *g, const brim_tensor *x)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &x->shape,
+                           brim_arena_printf(&g->arena, "%s.grad", x->name));
+}
+
+brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow)
+{
+  brim_graph *g = ad->g;
+  locate(g, like);
+  brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_gradient(g, x) : NULL;
+  if (persistent)
+    return brim_graph_node_into(g, "accumulate", like->name, &flow, 1, &persistent, 1, NULL) ? BRIM_OK : g->status;
+  brim_tensor **slot = &ad->gradient[x->id];
+  if (*slot) {
+    brim_tensor *const both[] = {*slot, flow};
+    flow = brim_graph_apply(g, "add", like->name, both, 2, NULL);
+    if (!flow) return g->status;
   }
-  brim_tensor *const both[] = {*slot, out};
-  brim_node *sum = brim_graph_node(g, "add", like->name, both, 2, NULL);
-  if (!sum) return g->status;
-  *slot = sum->out[0];
+  *slot = flow;
   return BRIM_OK;
 }
 
-brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, const brim_node *like,
-                                          brim_tensor *const *in, uint32_t in_count, brim_tensor *const *parameter,
-                                          uint32_t parameter_count)
+brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
+                               brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
 {
   brim_graph *g = ad->g;
-  brim_tensor *out[BRIM_NODE_OUTPUTS_MAX];
-  assert(parameter_count <= BRIM_NODE_OUTPUTS_MAX);
-  for (uint32_t i = 0; i < parameter_count; i++) {
-    out[i] = NULL;
-    for (size_t p = 0; p < g->parameter_count; p++)
-      if (g->parameter[p].value == parameter[i]) out[i] = g->parameter[p].gradient;
-    if (!out[i])
-      return brim_graph_fail(g, like->op, like->name, "'%s' must be a parameter: its gradient is computed by '%s'",
-                             parameter[i]->name, op);
+  const bool accumulates = brim_op_find(op)->accumulates;
+  brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
+  for (uint32_t i = 0; i < of_count; i++) {
+    const bool direct = accumulates && of[i]->role == BRIM_ROLE_PARAMETER;
+    out[i] = direct ? brim_graph_gradient(g, of[i]) : new_flow(g, of[i]);
+    if (!out[i]) return g->status;
   }
-  g->file = like->file;
-  g->line = like->line;
-  return brim_graph_node_into(g, op, like->name, in, in_count, out, parameter_count, &like->attr) ? BRIM_OK : g->status;
+  locate(g, like);
+  if (!brim_graph_node_into(g, op, like->name, in, in_count, out, of_count, attr ? attr : &like->attr))
+    return g->status;
+  for (uint32_t i = 0; i < of_count; i++)
+    if (out[i]->role != BRIM_ROLE_GRADIENT) BRIM_TRY(brim_autodiff_add(ad, like, of[i], out[i]));
+  return BRIM_OK;
+}
+
+brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
+                                   brim_tensor *const *in, uint32_t in_count, const brim_shape *shape)
+{
+  brim_graph *g = ad->g;
+  brim_tensor *out =
+      brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", like->name));
+  if (!out) return NULL;
+  locate(g, like);
+  return brim_graph_node_into(g, op, like->name, in, in_count, &out, 1, attr ? attr : &like->attr) ? out : NULL;
 }
 
 /* A tensor's gradient is needed if it is a parameter, is wanted, or comes from a node with such an input. */
@@ -108,7 +125,7 @@ brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *see
   ad.gradient[loss->id] = seed;
   for (size_t i = g->forward_count; i-- > 0;) {
     const brim_node *n = g->node[i];
-    const brim_op *op = brim_op_find(n->op);
+    const brim_op *op = n->descriptor;
     bool reached = false;
     for (uint32_t k = 0; k < n->out_count; k++) reached = reached || ad.gradient[n->out[k]->id] || n->out[k] == loss;
     bool needed = false;

@@ -83,6 +83,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(options->real, options->batch, options->training);
+  if (options->norm_group > 0) g->norm_group = options->norm_group;
   const brim_status status = build(options, g);
   if (status != BRIM_OK) {
     brim_graph_free(g);
@@ -93,16 +94,17 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
   return BRIM_OK;
 }
 
-/* The nodes before the updates: the norm of all gradients, and their factor. */
+/* The nodes before the updates: the norm of all gradients (buffers have none), and their factor. */
 static void add_gradient_scale(brim_graph *g, const brim_update_options *options)
 {
   const brim_shape one = {1, {1}}, two = {1, {2}};
   const brim_attr attr = {.clip = {options->max_norm}};
   brim_tensor *sum = NULL;
   for (size_t i = 0; options->max_norm > 0 && i < g->parameter_count; i++) {
+    if (g->parameter[i].is_buffer) continue;
     brim_tensor *const in[] = {g->parameter[i].gradient, sum};
     sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
-    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, i ? 2 : 1, &sum, 1, NULL);
+    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, in[1] ? 2 : 1, &sum, 1, NULL);
   }
   g->gradient_scale = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &two, "gradient_scale");
   brim_graph_node_into(g, "gradient_scale", "gradient_scale", &sum, sum ? 1 : 0, &g->gradient_scale, 1, &attr);
@@ -110,8 +112,14 @@ static void add_gradient_scale(brim_graph *g, const brim_update_options *options
 
 static void add_update(brim_graph *g, const brim_update_options *options, const brim_parameter *p)
 {
-  brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {p->value, p->gradient}, *out[BRIM_NODE_OUTPUTS_MAX] = {p->value};
+  brim_tensor *in[3 + BRIM_OPTIMIZER_STATES_MAX] = {p->value, p->gradient};
+  brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {p->value};
   brim_attr attr = {0};
+  if (p->is_buffer) {
+    attr.moving_average.momentum = p->momentum;
+    brim_graph_node_into(g, "moving_average", p->value->name, in, 2, out, 1, &attr);
+    return;
+  }
   uint32_t inputs = 2, outputs = 1;
   if (options->attr) options->attr(options->params, p->value, &attr.update);
   while (outputs <= options->state_count) {
@@ -124,26 +132,36 @@ static void add_update(brim_graph *g, const brim_update_options *options, const 
   brim_graph_node_into(g, options->op, p->value->name, in, inputs, out, outputs, &attr);
 }
 
-static void add_average(brim_graph *g, double decay, brim_tensor *parameter)
+/* Buffers are averages already: they are copied. */
+static void add_average(brim_graph *g, double decay, const brim_parameter *p)
 {
-  const brim_attr attr = {.ema = {decay}};
+  const brim_attr attr = {.ema = {p->is_buffer ? 0 : decay}};
+  brim_tensor *parameter = p->value;
   brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &parameter->shape,
                                            brim_arena_printf(&g->arena, "%s.average", parameter->name));
   brim_tensor *const in[] = {parameter, average};
   brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
 }
 
+/* The same parameter in the graph of the update. */
+static void add_like(brim_graph *g, const brim_parameter *p)
+{
+  if (p->is_buffer)
+    brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum);
+  else
+    brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
+}
+
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
-  for (size_t i = 0; i < like->parameter_count; i++)
-    brim_graph_parameter(g, like->parameter[i].value->name, &like->parameter[i].value->shape, 0);
+  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i]);
   if (options->scaled) add_gradient_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
   g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
   for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
-    add_average(g, options->ema_decay, g->parameter[i].value);
+    add_average(g, options->ema_decay, &g->parameter[i]);
   g->forward_count = g->node_count;
   *out = g;
   return BRIM_OK;

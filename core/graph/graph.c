@@ -18,6 +18,7 @@ brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
   g->real = real;
   g->batch = batch;
   g->training = training;
+  g->norm_group = batch;
   g->file = "";
   return g;
 }
@@ -93,7 +94,7 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   return t;
 }
 
-brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, double bound)
+static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_parameter p)
 {
   for (size_t i = 0; i < g->parameter_count; i++)
     if (strcmp(g->parameter[i].value->name, name) == 0) {
@@ -102,26 +103,54 @@ brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_sh
     }
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
   if (!value) return NULL;
-  brim_tensor *gradient = NULL;
+  p.value = value;
   if (g->training) {
-    gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", name));
-    if (!gradient) return NULL;
+    p.gradient =
+        brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", name));
+    if (!p.gradient) return NULL;
   }
   g->parameter = grow(g->parameter, g->parameter_count, &g->parameter_room, sizeof(brim_parameter));
-  g->parameter[g->parameter_count++] = (brim_parameter){value, gradient, bound};
+  g->parameter[g->parameter_count++] = p;
   return value;
 }
 
-static brim_node *append(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
-                         const brim_attr *attr)
+brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_init init)
 {
-  assert(in_count <= BRIM_NODE_INPUTS_MAX);
+  return add_parameter(g, name, shape, (brim_parameter){.init = init});
+}
+
+brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape *shape, brim_init init,
+                               double momentum)
+{
+  return add_parameter(g, name, shape, (brim_parameter){.init = init, .is_buffer = true, .momentum = momentum});
+}
+
+brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape, double bound)
+{
+  return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), shape,
+                              (brim_init){BRIM_INIT_UNIFORM, bound});
+}
+
+brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].value == x) return g->parameter[i].gradient;
+  return NULL;
+}
+
+static brim_node *append(brim_graph *g, const brim_op *op, const char *name, brim_tensor *const *in, uint32_t in_count,
+                         uint32_t out_count, const brim_attr *attr)
+{
   brim_node *n = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
   n->index = (uint32_t)g->node_count;
-  n->op = brim_op_find(op)->name;
-  n->name = brim_arena_string(&g->arena, name ? name : op);
+  n->descriptor = op;
+  n->op = op->name;
+  n->name = brim_arena_string(&g->arena, name ? name : op->name);
   if (attr) n->attr = *attr;
   n->in_count = in_count;
+  n->out_count = out_count;
+  n->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, in_count);
+  n->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, out_count);
   for (uint32_t i = 0; i < in_count; i++) n->in[i] = in[i];
   n->file = g->file;
   n->line = g->line;
@@ -150,9 +179,9 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
     if (!brim_graph_accepts(g, op, name, in[i])) return NULL;
   const brim_op *descriptor = brim_op_find(op);
   assert(descriptor && descriptor->infer);
-  assert(in_count <= descriptor->in_count && in_count + descriptor->optional >= descriptor->in_count);
-  brim_node *n = append(g, op, name, in, in_count, attr);
-  n->out_count = descriptor->out_count;
+  assert(in_count <= descriptor->in_count || descriptor->variadic);
+  assert(in_count + descriptor->optional >= descriptor->in_count);
+  brim_node *n = append(g, descriptor, name, in, in_count, descriptor->out_count, attr);
   if (descriptor->infer(g, n) != BRIM_OK) return NULL;
   for (uint32_t i = 0; i < n->out_count; i++)
     if (!n->out[i]) return NULL; /* the graph has the error */
@@ -164,12 +193,31 @@ brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr)
 {
   if (g->status != BRIM_OK) return NULL;
-  assert(out_count <= BRIM_NODE_OUTPUTS_MAX);
-  brim_node *n = append(g, op, name, in, in_count, attr);
-  n->out_count = out_count;
+  brim_node *n = append(g, brim_op_find(op), name, in, in_count, out_count, attr);
   for (uint32_t i = 0; i < out_count; i++) n->out[i] = out[i];
   commit(g, n);
   return n;
+}
+
+brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
+                              uint32_t in_count, const brim_attr *attr)
+{
+  brim_node *n = brim_graph_node(g, op, name, in, in_count, attr);
+  return n ? n->out[0] : NULL;
+}
+
+brim_tensor *brim_graph_like(brim_graph *g, const brim_node *node, const brim_shape *shape)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, node->in[0]->dtype, shape, node->name);
+}
+
+int32_t brim_graph_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis)
+{
+  const int32_t rank = x->shape.rank;
+  if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
+  char text[96];
+  brim_graph_fail(g, op, NULL, "%s has no axis %d", brim_shape_format(text, sizeof text, &x->shape), axis);
+  return -1;
 }
 
 uint64_t brim_graph_hash(const brim_graph *g)

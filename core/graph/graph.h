@@ -14,7 +14,11 @@
 /* A parameter and its gradient, both persistent. */
 typedef struct brim_parameter {
   brim_tensor *value, *gradient; /* gradient: NULL in graphs for evaluation */
-  double init_bound;             /* uniform in [-bound, bound] */
+  brim_init init;
+  /* A buffer in PyTorch's sense: a moving average that no optimizer touches. Its "gradient" is the sum over the norm
+   * groups of a step, and the update is the operation moving_average. */
+  bool is_buffer;
+  double momentum; /* of a buffer */
 } brim_parameter;
 
 struct brim_graph {
@@ -24,7 +28,9 @@ struct brim_graph {
   const char *file; /* where the author's current call stands */
   int line;
   int64_t batch, classes;
-  uint32_t real; /* dtype of real numbers */
+  int64_t norm_group;   /* samples; at least 1 */
+  bool uses_norm_group; /* some operation has statistics of groups of samples */
+  uint32_t real;        /* dtype of real numbers */
   bool training;
   brim_tensor **tensor;
   size_t tensor_count, tensor_room;
@@ -52,6 +58,7 @@ typedef struct brim_graph_options {
   bool class_weights; /* the loss has weights [classes] for an input */
   brim_shape sample;  /* without N */
   int64_t classes, batch;
+  int64_t norm_group; /* samples whose statistics batch norm takes together; 0: all */
   uint32_t real;
   bool training;    /* with dropout, gradients */
   bool keep_output; /* the output is read after the program */
@@ -61,6 +68,7 @@ typedef struct brim_graph_options {
  * author's file and line. *out is set only on success. */
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
 /* The optimizer's pass over the parameters. */
+#define BRIM_OPTIMIZER_STATES_MAX 4
 typedef struct brim_update_options {
   const char *op;       /* "adamw": of one parameter */
   uint32_t state_count; /* its states, each shaped as the parameter */
@@ -87,8 +95,23 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
 brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);
 brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name);
-/* A parameter with a uniform initialisation in [-bound, bound]. */
-brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, double bound);
+/* NULL on error. */
+brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_init init);
+/* A moving average: see brim_parameter. */
+brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape *shape, brim_init init,
+                               double momentum);
+/* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
+brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
+                               double bound);
+/* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */
+brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
+/* The one output of brim_graph_node; NULL on error. */
+brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
+                              uint32_t in_count, const brim_attr *attr);
+/* An activation for an operation's infer: of in[0]'s type and a shape. */
+brim_tensor *brim_graph_like(brim_graph *g, const brim_node *node, const brim_shape *shape);
+/* Axis counted from the end if negative; -1 with an error in the graph if x has no such axis. */
+int32_t brim_graph_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis);
 /* Keeps the first error: "conv2d 'conv1': ..." with file and line of the author's call. Returns the status. */
 brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...) BRIM_PRINTF(4, 5);
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */

@@ -37,7 +37,7 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 /* The input whose buffer out[0] of this node takes over, or NULL. */
 static const brim_tensor *shared_input(const brim_program *p, const brim_node *n)
 {
-  const brim_op *op = brim_op_find(n->op);
+  const brim_op *op = n->descriptor;
   const brim_tensor *out = n->out_count ? n->out[0] : NULL;
   if (!out || is_persistent(p->graph, out)) return NULL;
   const brim_tensor *in = op->view                                    ? n->in[0]

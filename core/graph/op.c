@@ -28,7 +28,6 @@ brim_cost brim_op_cost(const brim_node *node)
   for (uint32_t i = 0; i < node->in_count; i++) cost.bytes += node->in[i]->bytes;
   for (uint32_t i = 0; i < node->out_count; i++) cost.bytes += node->out[i]->bytes;
   if (node->out_count) cost.flops = (uint64_t)brim_shape_count(&node->out[0]->shape);
-  const brim_op *op = brim_op_find(node->op);
-  if (op && op->cost) op->cost(node, &cost);
+  if (node->descriptor->cost) node->descriptor->cost(node, &cost);
   return cost;
 }

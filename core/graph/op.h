@@ -20,7 +20,12 @@ typedef struct brim_cost {
 
 typedef struct brim_op {
   const char *name;
+  /* For readers, as brim ops prints it: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */
+  const char *signature;
   uint32_t in_count, out_count;
+  bool variadic; /* any number of inputs, at least in_count */
+  /* Its kernels add to outputs of role GRADIENT. Without it the gradient of a parameter is computed aside and added. */
+  bool accumulates;
   uint32_t optional; /* of the inputs, the last so many may be left out */
   /* 1 + the input whose memory out[0] may overwrite if nobody needs that input later; 0: none. The kernel must
    * read each element of it before it writes that element. */
@@ -51,12 +56,14 @@ brim_cost brim_op_cost(const brim_node *node);
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 /* Is a gradient of this tensor needed at all (does a parameter lie behind it)? */
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
-/* Emits `op` with the given inputs and attributes of `like`; its one output has the shape of `shape_of` and is
- * added to the gradient of `shape_of`. */
-brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, brim_tensor *const *in,
-                               uint32_t in_count, const brim_tensor *shape_of);
-/* Emits `op` whose outputs are the accumulated gradients of the parameters given. */
-brim_status brim_autodiff_emit_parameters(brim_autodiff *ad, const char *op, const brim_node *like,
-                                          brim_tensor *const *in, uint32_t in_count, brim_tensor *const *parameter,
-                                          uint32_t parameter_count);
+/* Emits `op` with the given inputs and attributes (NULL: of `like`). Output i is what flows back to of[i] through
+ * `like`, has of[i]'s shape and is added to its gradient: by the kernel if of[i] is a parameter and the operation
+ * accumulates, else by a node of its own. */
+brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
+                               brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
+/* Adds `flow`, an activation of x's shape, to the gradient of x. */
+brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow);
+/* Emits `op`, whose one output of the given shape is no gradient yet but on the way to one; NULL on error. */
+brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
+                                   brim_tensor *const *in, uint32_t in_count, const brim_shape *shape);
 #endif

@@ -95,13 +95,13 @@ static brim_status check_backend(const void *table)
   if (ops->alignment == 0 || ops->alignment > ALIGNMENT_MAX || (ops->alignment & (ops->alignment - 1)) != 0)
     return brim_fail(BRIM_ELOAD, "ops.alignment is %llu, must be a power of two of at most %d",
                      (unsigned long long)ops->alignment, ALIGNMENT_MAX);
-  size_t count = 0;
-  for (const brim_kernel *kernel = ops->kernels; kernel->op; kernel++, count++) {
-    if (count == KERNELS_MAX)
-      return brim_fail(BRIM_ELOAD, "ops.kernels has no end: a row with op NULL is missing after %d", KERNELS_MAX);
-    if (!kernel->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", kernel->op);
+  if (!ops->kernels || ops->kernels_end <= ops->kernels) return brim_fail(BRIM_ELOAD, "ops.kernels is empty");
+  if (ops->kernels_end - ops->kernels > KERNELS_MAX)
+    return brim_fail(BRIM_ELOAD, "ops.kernels_end is more than %d kernels behind ops.kernels", KERNELS_MAX);
+  for (const brim_kernel *const *kernel = ops->kernels; kernel < ops->kernels_end; kernel++) {
+    if (!(*kernel)->op) return brim_fail(BRIM_ELOAD, "kernel %d has no op", (int)(kernel - ops->kernels));
+    if (!(*kernel)->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", (*kernel)->op);
   }
-  if (count == 0) return brim_fail(BRIM_ELOAD, "ops.kernels is empty");
   return BRIM_OK;
 }
 

@@ -4,12 +4,13 @@
 #define BRIM_TRAIN_BUILTIN_H
 #include "brim/backend.h"
 #include "brim/plugin.h"
+#include "graph/graph.h"
 
 typedef struct brim_optimizer_ops {
   uint32_t size;
-  const char *op;            /* the operation that updates one parameter */
-  uint32_t state_count;      /* its states, after parameter and gradient */
-  const char *state_name[4]; /* as in checkpoints */
+  const char *op;                                    /* the operation that updates one parameter */
+  uint32_t state_count;                              /* its states, after parameter and gradient */
+  const char *state_name[BRIM_OPTIMIZER_STATES_MAX]; /* as in checkpoints */
   /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
   void (*fill)(const void *params, double factor, brim_step *step);
   /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */

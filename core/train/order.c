@@ -6,9 +6,16 @@ static int64_t ceil_div(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
-brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, int64_t epochs, int64_t steps)
+brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, int64_t least, int64_t epochs,
+                           int64_t steps)
 {
-  brim_order o = {count, batch, accumulation, ceil_div(count, batch), 0, 0};
+  brim_order o = {count, batch, accumulation, ceil_div(count, batch), 0, 0, 0};
+  o.last = count - (o.micros_per_epoch - 1) * batch;
+  const bool is_first = (o.micros_per_epoch - 1) % accumulation == 0; /* of its step */
+  if (o.last < least && !is_first) {
+    o.micros_per_epoch--;
+    o.last += batch;
+  }
   o.steps_per_epoch = ceil_div(o.micros_per_epoch, accumulation);
   o.steps = steps > 0 ? steps : epochs * o.steps_per_epoch;
   return o;
@@ -22,9 +29,9 @@ int64_t brim_order_sequence(const brim_order *o, int64_t step)
 brim_span brim_order_span(const brim_order *o, int64_t sequence)
 {
   if (sequence >= brim_order_sequence(o, o->steps)) return (brim_span){BRIM_PART_TRAIN, 0, 0, 0};
-  const int64_t epoch = sequence / o->micros_per_epoch, first = sequence % o->micros_per_epoch * o->batch;
-  const int64_t rest = o->count - first;
-  return (brim_span){BRIM_PART_TRAIN, epoch, first, rest < o->batch ? rest : o->batch};
+  const int64_t epoch = sequence / o->micros_per_epoch, micro = sequence % o->micros_per_epoch;
+  const bool is_last = micro == o->micros_per_epoch - 1;
+  return (brim_span){BRIM_PART_TRAIN, epoch, micro * o->batch, is_last ? o->last : o->batch};
 }
 
 brim_span brim_order_step(const brim_order *o, int64_t step)

@@ -99,8 +99,8 @@ static brim_status open_session(brim_session *s, bool read_data)
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->grain = choose_grain(s);
   s->eval_batch = eval_batch_of(s, t->batch_size);
-  s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, t->epochs,
-                             t->steps);
+  s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, 1,
+                             t->epochs, t->steps);
   return BRIM_OK;
 }
 

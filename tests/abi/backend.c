@@ -10,8 +10,8 @@
 #ifndef KERNEL_RUN
 #define KERNEL_RUN run
 #endif
-#ifndef KERNELS
-#define KERNELS kernels
+#ifndef KERNELS_FIRST
+#define KERNELS_FIRST 0
 #endif
 
 static brim_status run(void *self, const brim_launch *launch)
@@ -62,10 +62,12 @@ static brim_status synchronize(void *self)
   return BRIM_OK;
 }
 
-static const brim_kernel kernels[] = {{"relu", NULL, NULL, KERNEL_RUN, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static const brim_kernel relu = {"relu", NULL, NULL, KERNEL_RUN, NULL};
+static const brim_kernel *const kernels[] = {&relu};
 static const brim_backend_ops ops = {sizeof(brim_backend_ops),
                                      REAL,
-                                     KERNELS,
+                                     kernels + KERNELS_FIRST,
+                                     kernels + 1,
                                      ALIGNMENT,
                                      device_count,
                                      describe,
@@ -74,8 +76,7 @@ static const brim_backend_ops ops = {sizeof(brim_backend_ops),
                                      upload,
                                      upload,
                                      zero,
-                                     synchronize,
-                                     NULL};
+                                     synchronize};
 static const brim_plugin backend = {
     sizeof(brim_plugin), BRIM_BACKEND, "idle", "a backend without devices", 0, NULL, NULL, NULL, &ops};
 static const brim_plugin *const plugins[] = {&backend, NULL};

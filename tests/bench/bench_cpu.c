@@ -151,7 +151,7 @@ static brim_launch launch_of(const brim_exec *exec, const brim_program *p, size_
 static void time_program(brim_exec *exec, const brim_plan *plan, const brim_program *p, const brim_step *step, int run)
 {
   for (size_t i = 0; i < p->graph->node_count; i++) {
-    void *in[BRIM_NODE_INPUTS_MAX], *out[BRIM_NODE_OUTPUTS_MAX];
+    void *in[8], *out[8];
     brim_launch launch = launch_of(exec, p, i, in, out);
     launch.step = step;
     if (row_count == NODES_MAX) abort();
@@ -192,7 +192,7 @@ static void fill(brim_exec *exec, const brim_program *p)
     float *weights = malloc(n * sizeof *weights);
     if (!weights) abort();
     for (size_t k = 0; k < n; k++)
-      weights[k] = (float)((double)((k * 104729) % 2003) / 1001.5 - 1) * (float)parameter->init_bound;
+      weights[k] = (float)((double)((k * 104729) % 2003) / 1001.5 - 1) * (float)parameter->init.value;
     check(brim_exec_write(exec, p, parameter->value, weights));
     free(weights);
   }

@@ -124,10 +124,11 @@ static brim_status run(void *self, const brim_launch *launch)
   (void)self, (void)launch;
   return BRIM_ENOTSUP;
 }
-static const brim_kernel kernels[] = {{.op = "relu", .run = run}, {0}};
+BRIM_KERNEL(relu) = {.op = "relu", .run = run};
 static const brim_backend_ops backend_ops = {.size = sizeof(brim_backend_ops),
                                              .real = BRIM_DTYPE_F32,
-                                             .kernels = kernels,
+                                             .kernels = BRIM_KERNELS,
+                                             .kernels_end = BRIM_KERNELS_END,
                                              .alignment = 64,
                                              .device_count = device_count,
                                              .describe = describe_device,

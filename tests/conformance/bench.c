@@ -14,6 +14,7 @@
 #include "graph/layout.h"
 
 #define CANARY_BYTES 64
+#define TENSORS_MAX 16 /* of a node */
 #define CANARY 0xA5
 #define STREAM_DRAWS 0xFFFFFFu
 
@@ -74,7 +75,7 @@ static double value_at(const bench *b, uint32_t id, uint64_t index, enum bench_v
 static double bound_of(const brim_graph *g, const brim_tensor *t)
 {
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].value == t && g->parameter[i].init_bound > 0) return g->parameter[i].init_bound;
+    if (g->parameter[i].value == t && g->parameter[i].init.value > 0) return g->parameter[i].init.value;
   return 1;
 }
 
@@ -96,7 +97,7 @@ static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
 
 /* ---- building ---- */
 
-static brim_tensor *input(bench *b, const brim_shape *shape, const char *name)
+brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name)
 {
   brim_tensor *x = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, shape, name);
   brim_autodiff_want(b->g, x);
@@ -106,25 +107,38 @@ static brim_tensor *input(bench *b, const brim_shape *shape, const char *name)
 brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w)
 {
   char name[32];
-  if (!(b->o.context & BEHIND_CONV)) return input(b, &(brim_shape){4, {b->o.batch, c, h, w}}, "x");
+  if (!(b->o.context & BEHIND_CONV)) return bench_input(b, &(brim_shape){4, {b->o.batch, c, h, w}}, "x");
   snprintf(name, sizeof name, "behind%u", b->behind++);
-  brim_tensor *x = input(b, &(brim_shape){4, {b->o.batch, bench_pick_channels(b), h, w}}, "x");
-  return brim_conv2d(b->g, name, x, c, 1, 1, 0);
+  brim_tensor *x = bench_input(b, &(brim_shape){4, {b->o.batch, bench_pick_channels(b), h, w}}, "x");
+  return brim_conv2d(b->g, name, x, c, (brim_conv2d_options){.kernel = {1, 1}});
 }
 
 brim_tensor *bench_input2(bench *b, int64_t f)
 {
   char name[32];
-  if (!(b->o.context & BEHIND_CONV)) return input(b, &(brim_shape){2, {b->o.batch, f}}, "x");
+  if (!(b->o.context & BEHIND_CONV)) return bench_input(b, &(brim_shape){2, {b->o.batch, f}}, "x");
   snprintf(name, sizeof name, "behind%u", b->behind++);
-  brim_tensor *x = input(b, &(brim_shape){2, {b->o.batch, bench_pick_channels(b)}}, "x");
+  brim_tensor *x = bench_input(b, &(brim_shape){2, {b->o.batch, bench_pick_channels(b)}}, "x");
   return brim_linear(b->g, name, x, f);
+}
+
+brim_tensor *bench_indices(bench *b, const brim_shape *shape, int64_t below, const char *name)
+{
+  brim_tensor *t = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, shape, name);
+  if (t && t->id >= INDEX_TENSORS_MAX) fail_msg("%s: indices come too late in the graph", name);
+  if (t) b->below[t->id] = below;
+  return t;
+}
+
+brim_tensor *bench_parameter(bench *b, const char *name, const brim_shape *shape, double bound)
+{
+  return brim_graph_parameter(b->g, name, shape, (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
 brim_tensor *bench_labels(bench *b, int64_t classes)
 {
   b->g->classes = classes;
-  b->g->label = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &(brim_shape){1, {b->o.batch}}, "label");
+  b->g->label = bench_indices(b, &(brim_shape){1, {b->o.batch}}, classes, "label");
   return b->g->label;
 }
 
@@ -134,7 +148,8 @@ static brim_tensor *put_context(bench *b, brim_tensor *y)
   const int32_t rank = brim_shape_of(y).rank;
   if (!(b->o.context & BEFORE_CONV) || b->o.row->is_loss || (rank != 2 && rank != 4)) return y;
   const int64_t channels = bench_pick_channels(b);
-  return rank == 4 ? brim_conv2d(b->g, "after", y, channels, 1, 1, 0) : brim_linear(b->g, "after", y, channels);
+  return rank == 4 ? brim_conv2d(b->g, "after", y, channels, (brim_conv2d_options){.kernel = {1, 1}})
+                   : brim_linear(b->g, "after", y, channels);
 }
 
 static void build(bench *b)
@@ -225,15 +240,15 @@ static double fetch(const void *memory, uint32_t dtype, uint64_t i)
   }
 }
 
-/* Labels are spread over the classes; numbers of samples continue where the micro-batch before ended. */
+/* Indices are spread over their range; numbers of samples continue where the micro-batch before ended. */
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
   uint64_t first = 0;
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
   for (uint64_t i = 0; i < count; i++)
-    if (t == b->g->label)
-      store(memory, t->dtype, i, (double)((first + i) * 7919 % (uint64_t)b->g->classes));
+    if (t->dtype == BRIM_DTYPE_I32)
+      store(memory, t->dtype, i, (double)((first + i) * 7919 % (uint64_t)b->below[t->id]));
     else
       store(memory, t->dtype, i, source_value(b, t, first + i));
 }
@@ -264,8 +279,8 @@ static void make_memory(bench *b)
 
 static const brim_kernel *find_kernel(const bench *b, const char *op)
 {
-  for (const brim_kernel *k = b->o.backend->ops->kernels; k->op; k++)
-    if (strcmp(k->op, op) == 0) return k;
+  for (const brim_kernel *const *k = b->o.backend->ops->kernels; k < b->o.backend->ops->kernels_end; k++)
+    if (strcmp((*k)->op, op) == 0) return *k;
   fail_msg("backend %s has no kernel for %s", b->o.backend->name, op);
   return NULL;
 }
@@ -299,6 +314,7 @@ bench *bench_create(const bench_options *options)
                         .step = 7,
                         .first_sample = options->first_sample,
                         .loss_scale = 0.75,
+                        .norm_groups = 3,
                         .gradient_scale = 0.625,
                         .lr = 0.05,
                         .weight_decay = 0.125,
@@ -345,9 +361,10 @@ void bench_check_sources(const bench *b)
 
 void bench_run(bench *b, size_t from, size_t to)
 {
-  void *in[BRIM_NODE_INPUTS_MAX], *out[BRIM_NODE_OUTPUTS_MAX];
   for (size_t i = from; i < to; i++) {
     const brim_node *n = b->g->node[i];
+    void *in[TENSORS_MAX], *out[TENSORS_MAX];
+    if (n->in_count > TENSORS_MAX || n->out_count > TENSORS_MAX) fail_msg("%s: too many inputs or outputs", n->op);
     for (uint32_t k = 0; k < n->in_count; k++) in[k] = b->memory[n->in[k]->id];
     for (uint32_t k = 0; k < n->out_count; k++) out[k] = b->memory[n->out[k]->id];
     const brim_launch launch = {n, b->program.state[i], in, out, b->workspace[i], &b->step};

@@ -26,6 +26,8 @@ enum bench_values {
 /* What stands around the operation, so that it meets the layouts that convolutions choose. */
 enum bench_context { BARE = 0, BEHIND_CONV = 1, BEFORE_CONV = 2, CONTEXT_COUNT = 4 };
 
+#define INDEX_TENSORS_MAX 64
+
 typedef struct bench bench;
 
 /* A row of the conformance table. */
@@ -39,7 +41,15 @@ typedef struct bench_row {
   bool by_sample; /* works on samples, so the batch can be cut */
   bool large;     /* as large as in earnest, one fixed size: few cases, none by finite differences */
 } bench_row;
-extern const bench_row bench_rows[]; /* ends with name == NULL */
+/* Puts a row into the table, beside its make function:
+ *     BENCH_ROW(relu) = {"relu", make_relu, .by_sample = true}; */
+#define BENCH_ROW(id)                                                                                                  \
+  static const bench_row row_##id;                                                                                     \
+  static const bench_row *const row_entry_##id __attribute__((section("bench_rows"), used)) = &row_##id;               \
+  static const bench_row row_##id
+extern const bench_row *const __start_bench_rows[], *const __stop_bench_rows[];
+#define BENCH_EACH_ROW(row)                                                                                            \
+  (const bench_row *const *at = __start_bench_rows, *row; at < __stop_bench_rows && (row = *at) != NULL; at++)
 
 typedef struct bench_options {
   const backend *backend;
@@ -64,7 +74,8 @@ struct bench {
   char *arena;      /* with shared_memory */
   brim_step step;
   uint32_t draws;
-  uint32_t behind; /* convolutions put before inputs so far, for their names */
+  int64_t below[INDEX_TENSORS_MAX]; /* of indices, by tensor id */
+  uint32_t behind;                  /* convolutions put before inputs so far, for their names */
 };
 
 /* Builds, prepares and fills. Whatever goes wrong fails the test. */
@@ -88,5 +99,11 @@ int64_t bench_pick_extent(bench *b, int64_t least);
 /* An input of the operation, with the context before it: [N, c, h, w] or [N, f]. */
 brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w);
 brim_tensor *bench_input2(bench *b, int64_t f);
+/* An input of any shape whose first dimension is the batch, without context; its gradient is checked if it is real. */
+brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name);
+/* Indices in [0, below), i32. */
+brim_tensor *bench_indices(bench *b, const brim_shape *shape, int64_t below, const char *name);
+/* A parameter uniform in [-bound, bound]. */
+brim_tensor *bench_parameter(bench *b, const char *name, const brim_shape *shape, double bound);
 brim_tensor *bench_labels(bench *b, int64_t classes);
 #endif

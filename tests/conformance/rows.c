@@ -1,4 +1,5 @@
-/* The table of the conformance suite: one row an operation, and small networks of several. A row makes a random valid
+/* Rows of the conformance suite: one an operation, and small networks of several; other families have files of their
+ * own, rows_*.c. A row makes a random valid
  * configuration; the operation's gradient operations come with it through autodiff. Add a row with every operation. */
 #include <math.h>
 #include <stdio.h>
@@ -7,15 +8,10 @@
 
 #define PRODUCTS_MAX 200000 /* multiply-adds a sample of one convolution: keeps the suite short */
 
-static brim_tensor *first_output(brim_node *n)
-{
-  return n ? n->out[0] : NULL;
-}
-
 /* Any kernel, stride and padding, also of different height and width, which models' brim_conv2d() does not offer. */
 static brim_tensor *make_conv2d(bench *b)
 {
-  brim_conv2d_attr a;
+  brim_conv2d_attr a = {.dilation = {1, 1}, .groups = 1};
   int64_t extent[2];
   const int64_t c = bench_pick_channels(b);
   int64_t k = bench_pick_channels(b);
@@ -28,10 +24,11 @@ static brim_tensor *make_conv2d(bench *b)
   while (k > 1 && c * k * extent[0] * extent[1] * a.kernel[0] * a.kernel[1] > PRODUCTS_MAX) k = (k + 1) / 2;
   brim_tensor *in[3] = {bench_input4(b, c, extent[0], extent[1])};
   const double bound = 1 / sqrt((double)(c * a.kernel[0] * a.kernel[1]));
-  in[1] = brim_graph_parameter(b->g, "weight", &(brim_shape){4, {k, c, a.kernel[0], a.kernel[1]}}, bound);
-  in[2] = brim_graph_parameter(b->g, "bias", &(brim_shape){1, {k}}, bound);
-  return first_output(brim_graph_node(b->g, "conv2d", "conv", in, 3, &(brim_attr){.conv2d = a}));
+  in[1] = bench_parameter(b, "weight", &(brim_shape){4, {k, c, a.kernel[0], a.kernel[1]}}, bound);
+  in[2] = bench_parameter(b, "bias", &(brim_shape){1, {k}}, bound);
+  return brim_graph_apply(b->g, "conv2d", "conv", in, 3, &(brim_attr){.conv2d = a});
 }
+BENCH_ROW(conv2d) = {"conv2d", make_conv2d, .by_sample = true};
 
 /* As models use it: 3x3 with and without padding, 1x1, 5x5. */
 static brim_tensor *make_conv2d_square(bench *b)
@@ -41,8 +38,11 @@ static brim_tensor *make_conv2d_square(bench *b)
   const int64_t c = bench_pick_channels(b), extent = bench_pick_extent(b, kernel);
   int64_t k = bench_pick_channels(b);
   while (k > 1 && c * k * extent * extent * kernel * kernel > PRODUCTS_MAX) k = (k + 1) / 2;
-  return brim_conv2d(b->g, "conv", bench_input4(b, c, extent, extent), k, kernel, stride, padding);
+  return brim_conv2d(
+      b->g, "conv", bench_input4(b, c, extent, extent), k,
+      (brim_conv2d_options){.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
 }
+BENCH_ROW(conv2d_square) = {"conv2d, square", make_conv2d_square, .by_sample = true};
 
 static brim_tensor *make_linear(bench *b)
 {
@@ -50,6 +50,7 @@ static brim_tensor *make_linear(bench *b)
   const int64_t in = scale * bench_pick_channels(b), out = bench_pick_channels(b);
   return brim_linear(b->g, "fc", bench_input2(b, in), out);
 }
+BENCH_ROW(linear) = {"linear", make_linear, .by_sample = true};
 
 /* [N, C, H, W] or [N, F], for operations that take both. */
 static brim_tensor *any_input(bench *b)
@@ -63,12 +64,14 @@ static brim_tensor *make_relu(bench *b)
 {
   return brim_relu(b->g, any_input(b));
 }
+BENCH_ROW(relu) = {"relu", make_relu, .by_sample = true};
 
 static brim_tensor *make_dropout(bench *b)
 {
   brim_tensor *x = any_input(b);
   return brim_dropout(b->g, x, (double)bench_pick(b, 1, 9) / 10);
 }
+BENCH_ROW(dropout) = {"dropout", make_dropout, .by_sample = true};
 
 /* The second input may be any that has the shape: another input, the first one again, or what a relu made of it. */
 static brim_tensor *make_add(bench *b)
@@ -87,10 +90,11 @@ static brim_tensor *make_add(bench *b)
   brim_autodiff_want(b->g, other);
   return brim_add(b->g, x, other);
 }
+BENCH_ROW(add) = {"add", make_add, .by_sample = true};
 
 static brim_tensor *make_max_pool2d(bench *b)
 {
-  brim_pool2d_attr a;
+  brim_pool2d_attr a = {.padding = {0, 0}};
   int64_t extent[2];
   for (int d = 0; d < 2; d++) {
     a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
@@ -98,14 +102,16 @@ static brim_tensor *make_max_pool2d(bench *b)
     extent[d] = bench_pick_extent(b, a.kernel[d]);
   }
   brim_tensor *x = bench_input4(b, bench_pick_channels(b), extent[0], extent[1]);
-  return first_output(brim_graph_node(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a}));
+  return brim_graph_apply(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a});
 }
+BENCH_ROW(max_pool2d) = {"max_pool2d", make_max_pool2d, .by_sample = true};
 
 static brim_tensor *make_max_pool2d_by_2(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
-  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), 2, 2);
+  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
 }
+BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
 
 static brim_tensor *make_reshape(bench *b)
 {
@@ -121,6 +127,7 @@ static brim_tensor *make_reshape(bench *b)
     return brim_flatten(b->g, bench_input4(b, c, h, w));
   }
 }
+BENCH_ROW(reshape) = {"reshape", make_reshape, .by_sample = true};
 
 /* The loss and its metrics, as the core appends them to a model. */
 static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
@@ -131,8 +138,7 @@ static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
   const brim_attr smoothed = {.loss = {bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10}};
   const bool weighted = bench_pick(b, 0, 2) == 0;
   if (weighted) in[3] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &classes_shape, "weight"); /* persistent */
-  brim_tensor *loss = in[0] =
-      first_output(brim_graph_node(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &smoothed));
+  brim_tensor *loss = in[0] = brim_graph_apply(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &smoothed);
   const brim_attr attr = {.metrics = {(int32_t)bench_pick(b, 0, 1), (int32_t)bench_pick(b, 0, 3)}};
   g->metrics =
       brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {3 + classes * classes}}, "metrics");
@@ -150,13 +156,14 @@ static brim_tensor *make_loss(bench *b)
   const int64_t classes = pick_classes(b);
   return loss_of(b, bench_input2(b, classes), classes);
 }
+BENCH_ROW(loss) = {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true};
 
 /* One parameter of any shape with its optimizer's states. */
 static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
 {
   const int64_t rows = bench_pick_channels(b), columns = bench_pick_channels(b), rank = bench_pick(b, 1, 2);
   const brim_shape shape = {(int32_t)rank, {rows, rank == 2 ? columns : 0}};
-  brim_tensor *in[BRIM_NODE_INPUTS_MAX] = {brim_graph_parameter(b->g, "p", &shape, 1)}, *out[BRIM_NODE_OUTPUTS_MAX];
+  brim_tensor *in[5] = {bench_parameter(b, "p", &shape, 1)}, *out[3];
   in[1] = b->g->parameter[0].gradient;
   out[0] = in[0];
   for (uint32_t s = 0; s < states; s++)
@@ -173,25 +180,29 @@ static brim_tensor *make_adamw(bench *b)
 {
   return make_update(b, "adamw", 2);
 }
+BENCH_ROW(adamw) = {"adamw", make_adamw};
 static brim_tensor *make_adam(bench *b)
 {
   return make_update(b, "adam", 2);
 }
+BENCH_ROW(adam) = {"adam", make_adam};
 static brim_tensor *make_sgd(bench *b)
 {
   return make_update(b, "sgd", 1);
 }
+BENCH_ROW(sgd) = {"sgd", make_sgd};
 
 static brim_tensor *make_ema(bench *b)
 {
   const brim_shape shape = {2, {bench_pick_channels(b), 100 * bench_pick_channels(b)}};
   const brim_attr attr = {.ema = {(double)bench_pick(b, 1, 9) / 10}};
-  brim_tensor *const parameter = brim_graph_parameter(b->g, "p", &shape, 1);
+  brim_tensor *const parameter = bench_parameter(b, "p", &shape, 1);
   brim_tensor *average = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &shape, "average");
   brim_tensor *const in[] = {parameter, average};
   brim_graph_node_into(b->g, "ema", "ema", in, 2, &average, 1, &attr);
   return NULL;
 }
+BENCH_ROW(ema) = {"ema", make_ema};
 
 /* The norm of two tensors; of none, where the factor is that of the step alone. */
 static brim_tensor *make_clip(bench *b)
@@ -210,6 +221,28 @@ static brim_tensor *make_clip(bench *b)
   brim_graph_node_into(b->g, "gradient_scale", "gradient_scale", &sum, bench_pick(b, 1, 4) > 1 ? 1 : 0, &out, 1, &attr);
   return NULL;
 }
+BENCH_ROW(clip) = {"clip", make_clip};
+
+static brim_tensor *make_moving_average(bench *b)
+{
+  const brim_shape shape = {1, {bench_pick_channels(b)}};
+  brim_tensor *value = bench_parameter(b, "p", &shape, 1);
+  brim_tensor *const in[] = {value, b->g->parameter[0].gradient};
+  const brim_attr attr = {.moving_average = {(double)bench_pick(b, 0, 10) / 10}};
+  brim_graph_node_into(b->g, "moving_average", NULL, in, 2, &value, 1, &attr);
+  return NULL;
+}
+BENCH_ROW(moving_average) = {"moving_average", make_moving_average};
+
+static brim_tensor *make_accumulate(bench *b)
+{
+  const brim_shape shape = {2, {bench_pick_channels(b), bench_pick_channels(b)}};
+  bench_parameter(b, "p", &shape, 1);
+  brim_tensor *x = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "x");
+  brim_graph_node_into(b->g, "accumulate", NULL, &x, 1, &b->g->parameter[0].gradient, 1, NULL);
+  return NULL;
+}
+BENCH_ROW(accumulate) = {"accumulate", make_accumulate};
 
 /* ---- small networks, forward and backward as a whole ---- */
 
@@ -222,6 +255,7 @@ static brim_tensor *make_mlp(bench *b)
   x = brim_relu(g, brim_linear(g, "fc2", x, bench_pick_channels(b)));
   return loss_of(b, brim_linear(g, "fc3", x, classes), classes);
 }
+BENCH_ROW(mlp) = {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true};
 
 /* The operations of the model cnn in its order, other sizes. */
 static brim_tensor *make_cnn(bench *b)
@@ -231,12 +265,16 @@ static brim_tensor *make_cnn(bench *b)
   const int64_t h = bench_pick_extent(b, 9), w = bench_pick_extent(b, 9);
   const int64_t width = b->o.size == SIZE_BLOCKED ? 16 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 2 : 12);
   brim_tensor *x = bench_input4(b, bench_pick(b, 1, 3), h, w);
-  x = brim_relu(g, brim_conv2d(g, "conv1", x, width, 3, 1, padding));
-  x = brim_relu(g, brim_conv2d(g, "conv2", x, bench_pick(b, 1, 2) * width, 3, stride, padding));
-  x = brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25);
+  x = brim_relu(
+      g, brim_conv2d(g, "conv1", x, width, (brim_conv2d_options){.kernel = {3, 3}, .padding = {padding, padding}}));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, bench_pick(b, 1, 2) * width,
+                               (brim_conv2d_options){
+                                   .kernel = {3, 3}, .stride = {stride, stride}, .padding = {padding, padding}}));
+  x = brim_dropout(g, brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}}), 0.25);
   x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 4 * width));
   return loss_of(b, brim_linear(g, "fc2", brim_dropout(g, x, 0.5), classes), classes);
 }
+BENCH_ROW(cnn) = {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true};
 
 /* A tensor with two users: its gradient is the sum of theirs. */
 static brim_tensor *make_residual(bench *b)
@@ -244,22 +282,29 @@ static brim_tensor *make_residual(bench *b)
   brim_graph *g = b->g;
   const int64_t classes = pick_classes(b), c = bench_pick_channels(b);
   const int64_t h = bench_pick_extent(b, 4), w = bench_pick_extent(b, 4);
-  brim_tensor *x = brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 2, h, w), c, 3, 1, 1));
-  brim_tensor *y = brim_dropout(g, brim_relu(g, brim_conv2d(g, "conv2", x, c, 3, 1, 1)), 0.2);
-  x = brim_max_pool2d(g, brim_add(g, brim_add(g, x, y), x), 3, 2 - (h < 5 || w < 5));
+  brim_tensor *x = brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 2, h, w), c,
+                                            (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}}));
+  brim_tensor *y = brim_dropout(
+      g, brim_relu(g, brim_conv2d(g, "conv2", x, c, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}})), 0.2);
+  x = brim_max_pool2d(g, brim_add(g, brim_add(g, x, y), x),
+                      (brim_pool2d_options){.kernel = {3, 3}, .stride = {2 - (h < 5 || w < 5), 2 - (h < 5 || w < 5)}});
   return loss_of(b, brim_linear(g, "fc", brim_flatten(g, x), classes), classes);
 }
+BENCH_ROW(residual) = {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true};
 
 /* The models cnn and mlp on 1x28x28 images: libraries choose other algorithms for large shapes than for small ones. */
 static brim_tensor *make_cnn_large(bench *b)
 {
   brim_graph *g = b->g;
-  brim_tensor *x = brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 1, 28, 28), 32, 3, 1, 0));
-  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, 3, 1, 0));
-  x = brim_flatten(g, brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25));
+  brim_tensor *x =
+      brim_relu(g, brim_conv2d(g, "conv1", bench_input4(b, 1, 28, 28), 32, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_flatten(g, brim_dropout(g, brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}}), 0.25));
   x = brim_dropout(g, brim_relu(g, brim_linear(g, "fc1", x, 128)), 0.5);
   return loss_of(b, brim_linear(g, "fc2", x, 10), 10);
 }
+BENCH_ROW(cnn_large) = {"network: cnn, 28x28", make_cnn_large,    .is_loss = true,
+                        .composite = true,     .by_sample = true, .large = true};
 
 static brim_tensor *make_mlp_large(bench *b)
 {
@@ -268,27 +313,5 @@ static brim_tensor *make_mlp_large(bench *b)
   x = brim_relu(g, brim_linear(g, "fc2", x, 256));
   return loss_of(b, brim_linear(g, "fc3", x, 10), 10);
 }
-
-const bench_row bench_rows[] = {
-    {"conv2d", make_conv2d, .by_sample = true},
-    {"conv2d, square", make_conv2d_square, .by_sample = true},
-    {"linear", make_linear, .by_sample = true},
-    {"relu", make_relu, .by_sample = true},
-    {"dropout", make_dropout, .by_sample = true},
-    {"add", make_add, .by_sample = true},
-    {"max_pool2d", make_max_pool2d, .by_sample = true},
-    {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true},
-    {"reshape", make_reshape, .by_sample = true},
-    {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true},
-    {"adamw", make_adamw},
-    {"adam", make_adam},
-    {"sgd", make_sgd},
-    {"ema", make_ema},
-    {"clip", make_clip},
-    {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true},
-    {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true},
-    {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true},
-    {"network: cnn, 28x28", make_cnn_large, .is_loss = true, .composite = true, .by_sample = true, .large = true},
-    {"network: mlp, 784", make_mlp_large, .is_loss = true, .composite = true, .by_sample = true, .large = true},
-    {.name = NULL},
-};
+BENCH_ROW(mlp_large) = {"network: mlp, 784", make_mlp_large,    .is_loss = true,
+                        .composite = true,   .by_sample = true, .large = true};

@@ -33,7 +33,7 @@ typedef struct tally {
   int cases[JUDGE_COUNT];
   double worst[JUDGE_COUNT];
 } tally;
-static tally tally_of_op[256], tally_of_row[64];
+static tally tally_of_op[256], tally_of_row[256];
 static int tensors_by_layout[3]; /* results of cpu: plain, channels in blocks, channels last */
 
 static void count_case(tally *t, enum judge judge, double error)
@@ -42,9 +42,16 @@ static void count_case(tally *t, enum judge judge, double error)
   if (error > t->worst[judge]) t->worst[judge] = error;
 }
 
+static tally *tally_for_row(const bench_row *row)
+{
+  size_t i = 0;
+  while (__start_bench_rows[i] != row) i++;
+  return &tally_of_row[i];
+}
+
 static tally *tally_for(const bench_row *row, const char *op)
 {
-  if (row->composite) return &tally_of_row[row - bench_rows];
+  if (row->composite) return tally_for_row(row);
   for (size_t i = 0; i < brim_op_count(); i++)
     if (strcmp(brim_op_at(i)->name, op) == 0) return &tally_of_op[i];
   return NULL;
@@ -175,25 +182,26 @@ static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
 static void test_reference_gradients_match_finite_differences(void **state)
 {
   (void)state;
-  for (const bench_row *row = bench_rows; row->name; row++)
-    for (uint64_t seed = 1; !row->large && seed <= 16; seed++) {
-      bench *b = bench_create(&(bench_options){.backend = &reference,
-                                               .row = row,
-                                               .seed = seed,
-                                               .batch = 1 + (int64_t)seed % 3,
-                                               .size = seed % 8 == 0 ? SIZE_ONE : SIZE_SMALL,
-                                               .values = VALUES_DISTINCT});
-      for (size_t i = 0; b->result && i < b->g->parameter_count; i++)
-        check_differences(b, b->g->parameter[i].value, b->g->parameter[i].gradient);
-      for (size_t i = 0; b->result && i < b->g->gradient_count; i++) {
-        brim_tensor *x = b->g->tensor[i];
-        if (x->role != BRIM_ROLE_DATA || x->dtype != BRIM_DTYPE_F64 || x == b->g->metrics || x == b->seed) continue;
-        brim_tensor *gradient = brim_autodiff_gradient(b->g, x);
-        assert_non_null(gradient);
-        check_differences(b, x, gradient);
-      }
-      bench_free(b);
+  for
+    BENCH_EACH_ROW(row)
+  for (uint64_t seed = 1; !row->large && seed <= 16; seed++) {
+    bench *b = bench_create(&(bench_options){.backend = &reference,
+                                             .row = row,
+                                             .seed = seed,
+                                             .batch = 1 + (int64_t)seed % 3,
+                                             .size = seed % 8 == 0 ? SIZE_ONE : SIZE_SMALL,
+                                             .values = VALUES_DISTINCT});
+    for (size_t i = 0; b->result && i < b->g->parameter_count; i++)
+      check_differences(b, b->g->parameter[i].value, b->g->parameter[i].gradient);
+    for (size_t i = 0; b->result && i < b->g->gradient_count; i++) {
+      brim_tensor *x = b->g->tensor[i];
+      if (x->role != BRIM_ROLE_DATA || x->dtype != BRIM_DTYPE_F64 || x == b->g->metrics || x == b->seed) continue;
+      brim_tensor *gradient = brim_autodiff_gradient(b->g, x);
+      assert_non_null(gradient);
+      check_differences(b, x, gradient);
     }
+    bench_free(b);
+  }
   fail_if_problems();
 }
 
@@ -300,8 +308,9 @@ static void test_cpu_agrees_with_reference(void **state)
 {
   (void)state;
   skip_without_cpu();
-  for (const bench_row *row = bench_rows; row->name; row++)
-    for (int i = 0; i < cases_of(row, CASES); i++) compare_backends(case_of(row, i));
+  for
+    BENCH_EACH_ROW(row)
+  for (int i = 0; i < cases_of(row, CASES); i++) compare_backends(case_of(row, i));
   fail_if_problems();
 }
 
@@ -338,15 +347,16 @@ static void check_layout(bench_options o)
 static void test_results_do_not_depend_on_shared_memory(void **state)
 {
   (void)state;
-  for (const bench_row *row = bench_rows; row->name; row++)
-    for (int i = 0; i < cases_of(row, 8); i++) {
-      bench_options o = case_of(row, i);
-      o.context = BEHIND_CONV | BEFORE_CONV;
-      o.backend = &reference;
-      check_layout(o);
-      o.backend = &cpu;
-      if (cpu.ops) check_layout(o);
-    }
+  for
+    BENCH_EACH_ROW(row)
+  for (int i = 0; i < cases_of(row, 8); i++) {
+    bench_options o = case_of(row, i);
+    o.context = BEHIND_CONV | BEFORE_CONV;
+    o.backend = &reference;
+    check_layout(o);
+    o.backend = &cpu;
+    if (cpu.ops) check_layout(o);
+  }
   fail_if_problems();
 }
 
@@ -395,17 +405,19 @@ static void check_cut(bench_options o, int64_t total, int64_t batch)
 
 static void check_cuts(const backend *on, int64_t grain, const int64_t (*cut)[2], size_t cuts)
 {
-  for (const bench_row *row = bench_rows; row->name; row++) {
-    if (on == &reference && row->large) continue;
-    for (int i = 0; row->by_sample && i < cases_of(row, 8); i++)
-      for (size_t c = 0; c < cuts; c++) {
-        bench_options o = case_of(row, i);
-        o.grain = grain;
-        o.backend = on;
-        o.first_sample = 0;
-        check_cut(o, cut[c][0], cut[c][1]);
-      }
-  }
+  for
+    BENCH_EACH_ROW(row)
+    {
+      if (on == &reference && row->large) continue;
+      for (int i = 0; row->by_sample && i < cases_of(row, 8); i++)
+        for (size_t c = 0; c < cuts; c++) {
+          bench_options o = case_of(row, i);
+          o.grain = grain;
+          o.backend = on;
+          o.first_sample = 0;
+          check_cut(o, cut[c][0], cut[c][1]);
+        }
+    }
 }
 
 static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
@@ -475,13 +487,14 @@ static void check_nan(bench_options o, int64_t element)
 static void test_nan_goes_where_the_reference_sends_it(void **state)
 {
   (void)state;
-  for (const bench_row *row = bench_rows; row->name; row++)
-    for (int i = 0; i < cases_of(row, 16); i++) {
-      bench_options o = case_of(row, i);
-      o.first_sample = 0;
-      o.evaluate = false;
-      check_nan(o, i % 3);
-    }
+  for
+    BENCH_EACH_ROW(row)
+  for (int i = 0; i < cases_of(row, 16); i++) {
+    bench_options o = case_of(row, i);
+    o.first_sample = 0;
+    o.evaluate = false;
+    check_nan(o, i % 3);
+  }
   fail_if_problems();
 }
 
@@ -492,8 +505,9 @@ static void test_every_operation_has_cases(void **state)
   (void)state;
   printf("\n%-30s  %-27s  %s\n", "operation", "reference by differences", "cpu by reference");
   for (size_t i = 0; i < brim_op_count(); i++) print_line(brim_op_at(i)->name, &tally_of_op[i]);
-  for (const bench_row *row = bench_rows; row->name; row++)
-    if (row->composite) print_line(row->name, &tally_of_row[row - bench_rows]);
+  for
+    BENCH_EACH_ROW(row)
+  if (row->composite) print_line(row->name, tally_for_row(row));
   printf("results of cpu: %d plain, %d with channels in blocks, %d with channels last\n\n", tensors_by_layout[0],
          tensors_by_layout[1], tensors_by_layout[2]);
   for (size_t i = 0; cpu.ops && i < brim_op_count(); i++)

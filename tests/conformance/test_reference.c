@@ -14,8 +14,8 @@
 
 static const brim_kernel *kernel_of(const brim_backend_ops *ops, const char *op)
 {
-  for (const brim_kernel *k = ops->kernels; k->op; k++)
-    if (strcmp(k->op, op) == 0) return k;
+  for (const brim_kernel *const *k = ops->kernels; k < ops->kernels_end; k++)
+    if (strcmp((*k)->op, op) == 0) return *k;
   fail_msg("no kernel %s", op);
   return NULL;
 }
@@ -79,7 +79,8 @@ static void check_label(const brim_backend_ops *ops, void *self, const char *op,
   const int32_t label[2] = {2, second_label};
   brim_tensor logits_tensor = {.dtype = BRIM_DTYPE_F64, .shape = {2, {2, 3}}};
   brim_tensor label_tensor = {.dtype = BRIM_DTYPE_I32, .shape = {1, {2}}};
-  const brim_node node = {.op = op, .in_count = 2, .in = {&logits_tensor, &label_tensor}, .out_count = 1};
+  const brim_node node = {
+      .op = op, .in_count = 2, .in = (brim_tensor *[]){&logits_tensor, &label_tensor}, .out_count = 1};
   const void *const in[] = {logits, label};
   void *const to[] = {out};
   const brim_step step = {.loss_scale = 1};

@@ -45,8 +45,8 @@ static bool open_isa(loaded *l, const char *isa, int threads)
 
 static const brim_kernel *kernel_of(const loaded *l, const char *op)
 {
-  for (const brim_kernel *k = ops_of(l)->kernels; k->op; k++)
-    if (strcmp(k->op, op) == 0) return k;
+  for (const brim_kernel *const *k = ops_of(l)->kernels; k < ops_of(l)->kernels_end; k++)
+    if (strcmp((*k)->op, op) == 0) return *k;
   fail_msg("no kernel %s", op);
   return NULL;
 }
@@ -108,8 +108,10 @@ static brim_status run(const loaded *l, const char *op, const brim_attr *attr, v
                        value *const *out, uint32_t out_count, const brim_step *step)
 {
   const brim_kernel *k = kernel_of(l, op);
-  brim_node node = {.op = op, .name = op, .file = "", .in_count = in_count, .out_count = out_count};
-  void *in_at[BRIM_NODE_INPUTS_MAX], *out_at[BRIM_NODE_OUTPUTS_MAX];
+  brim_tensor *node_in[8], *node_out[8];
+  void *in_at[8], *out_at[8];
+  brim_node node = {
+      .op = op, .name = op, .file = "", .in = node_in, .in_count = in_count, .out = node_out, .out_count = out_count};
   if (attr) node.attr = *attr;
   for (uint32_t i = 0; i < in_count; i++) {
     node.in[i] = &in[i]->t;
@@ -399,7 +401,7 @@ static void fill_parameters(brim_exec *exec, const brim_program *p)
     const brim_parameter *parameter = &p->graph->parameter[i];
     const size_t n = (size_t)brim_shape_count(&parameter->value->shape);
     float *weights = malloc(n * sizeof *weights);
-    for (size_t k = 0; k < n; k++) weights[k] = noise(k, 100 + (uint32_t)i) * (float)parameter->init_bound;
+    for (size_t k = 0; k < n; k++) weights[k] = noise(k, 100 + (uint32_t)i) * (float)parameter->init.value;
     assert_int_equal(brim_exec_write(exec, p, parameter->value, weights), BRIM_OK);
     free(weights);
   }

@@ -15,7 +15,7 @@ static void spans_cover_each_epoch_once(void **unused)
   for (int c = 0; c < 5; c++)
     for (int64_t batch = 1; batch <= 130; batch += 13)
       for (int64_t accumulation = 1; accumulation <= 5; accumulation++) {
-        const brim_order o = brim_order_make(counts[c], batch, accumulation, 3, 0);
+        const brim_order o = brim_order_make(counts[c], batch, accumulation, 1, 3, 0);
         int64_t next = 0, epoch = 0, sequence = 0;
         for (brim_span s; (s = brim_order_span(&o, sequence)).count > 0; sequence++) {
           assert_int_equal(s.epoch, epoch);
@@ -36,7 +36,7 @@ static void spans_cover_each_epoch_once(void **unused)
 static void steps_are_made_of_their_micro_batches(void **unused)
 {
   (void)unused;
-  const brim_order o = brim_order_make(1000, 16, 3, 2, 0);
+  const brim_order o = brim_order_make(1000, 16, 3, 1, 2, 0);
   assert_int_equal(o.steps_per_epoch, 21);
   assert_int_equal(o.steps, 42);
   for (int64_t step = 0; step < o.steps; step++) {
@@ -57,7 +57,7 @@ static void steps_are_made_of_their_micro_batches(void **unused)
 static void steps_depend_on_the_effective_batch_only(void **unused)
 {
   (void)unused;
-  const brim_order a = brim_order_make(60000, 128, 1, 5, 0), b = brim_order_make(60000, 16, 8, 5, 0);
+  const brim_order a = brim_order_make(60000, 128, 1, 1, 5, 0), b = brim_order_make(60000, 16, 8, 1, 5, 0);
   assert_int_equal(a.steps, b.steps);
   for (int64_t step = 0; step < a.steps; step++) {
     const brim_span x = brim_order_step(&a, step), y = brim_order_step(&b, step);
@@ -71,7 +71,7 @@ static void steps_depend_on_the_effective_batch_only(void **unused)
 static void steps_win_over_epochs(void **unused)
 {
   (void)unused;
-  const brim_order o = brim_order_make(100, 10, 1, 5, 23);
+  const brim_order o = brim_order_make(100, 10, 1, 1, 5, 23);
   assert_int_equal(o.steps, 23);
   assert_int_equal(brim_order_span(&o, 22).epoch, 2);
   assert_int_equal(brim_order_span(&o, 23).count, 0);

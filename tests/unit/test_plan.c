@@ -27,9 +27,10 @@ static brim_status prepare_conv(void *self, const brim_program_info *program, co
   return BRIM_OK;
 }
 
-static brim_kernel kernels[64];
+static brim_kernel kernels[256];
+static const brim_kernel *kernel_table[256];
 static brim_backend_ops backend = {
-    .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = kernels, .alignment = 64};
+    .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = kernel_table, .alignment = 64};
 
 static int make_backend(void **state)
 {
@@ -37,7 +38,10 @@ static int make_backend(void **state)
   for (size_t i = 0; i < brim_op_count(); i++) {
     kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .run = run_nothing};
     if (strncmp(kernels[i].op, "conv2d", 6) == 0) kernels[i].prepare = prepare_conv;
+    kernel_table[i] = &kernels[i];
   }
+  assert_true(brim_op_count() <= sizeof kernels / sizeof kernels[0]);
+  backend.kernels_end = kernel_table + brim_op_count();
   return 0;
 }
 
@@ -45,9 +49,9 @@ static brim_status build_cnn(const void *self, brim_graph *g)
 {
   (void)self;
   brim_tensor *x = brim_input(g);
-  x = brim_relu(g, brim_conv2d(g, "conv1", x, 32, 3, 1, 0));
-  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, 3, 1, 0));
-  x = brim_dropout(g, brim_max_pool2d(g, x, 2, 2), 0.25);
+  x = brim_relu(g, brim_conv2d(g, "conv1", x, 32, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, (brim_conv2d_options){.kernel = {3, 3}}));
+  x = brim_dropout(g, brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}}), 0.25);
   x = brim_dropout(g, brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 128)), 0.5);
   brim_output(g, brim_linear(g, "fc2", x, brim_classes(g)));
   return BRIM_OK;
@@ -57,15 +61,17 @@ static brim_status build_cnn(const void *self, brim_graph *g)
 static brim_status build_residual(const void *self, brim_graph *g)
 {
   (void)self;
-  brim_tensor *x = brim_conv2d(g, "stem", brim_input(g), 8, 3, 1, 1);
+  brim_tensor *x = brim_conv2d(g, "stem", brim_input(g), 8, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
   for (int i = 0; i < 6; i++) {
     static const char *const names[][2] = {{"a0", "b0"}, {"a1", "b1"}, {"a2", "b2"},
                                            {"a3", "b3"}, {"a4", "b4"}, {"a5", "b5"}};
-    brim_tensor *y = brim_relu(g, brim_conv2d(g, names[i][0], x, 8, 3, 1, 1));
-    y = brim_dropout(g, brim_conv2d(g, names[i][1], y, 8, 1, 1, 0), 0.1);
+    brim_tensor *y =
+        brim_relu(g, brim_conv2d(g, names[i][0], x, 8, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}}));
+    y = brim_dropout(g, brim_conv2d(g, names[i][1], y, 8, (brim_conv2d_options){.kernel = {1, 1}}), 0.1);
     x = brim_relu(g, brim_add(g, brim_add(g, x, y), x));
   }
-  brim_output(g, brim_linear(g, "head", brim_flatten(g, brim_max_pool2d(g, x, 4, 4)), brim_classes(g)));
+  brim_output(g, brim_linear(g, "head", brim_flatten(g, brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {4, 4}})),
+                             brim_classes(g)));
   return BRIM_OK;
 }
 
@@ -208,7 +214,7 @@ static void the_plan_is_a_function_of_its_request(void **unused)
 static brim_status build_too_large_kernel(const void *self, brim_graph *g)
 {
   (void)self;
-  brim_output(g, brim_flatten(g, brim_conv2d(g, "big", brim_input(g), 4, 31, 1, 0)));
+  brim_output(g, brim_flatten(g, brim_conv2d(g, "big", brim_input(g), 4, (brim_conv2d_options){.kernel = {31, 31}})));
   return BRIM_OK;
 }
 static brim_status build_linear_on_image(const void *self, brim_graph *g)
@@ -273,7 +279,7 @@ static void model_errors_name_operation_shapes_and_line(void **unused)
     brim_status (*build)(const void *, brim_graph *);
     const char *want;
   } cases[] = {{build_too_large_kernel, "conv2d 'big': kernel 31x31 is larger than the padded input [2, 1, 28, 28]"},
-               {build_linear_on_image, "linear 'fc': input must be [N, F], got [2, 1, 28, 28]"},
+               {build_linear_on_image, "linear 'fc': input must be [N, F] or [N, T, F], got [2, 1, 28, 28]"},
                {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
                {build_without_output, "the model named no output"},
                {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
@@ -296,8 +302,7 @@ static void a_backend_without_an_operation_is_named(void **unused)
 {
   (void)unused;
   brim_backend_ops poor = backend;
-  static const brim_kernel none[] = {{.op = NULL}};
-  poor.kernels = none;
+  poor.kernels_end = poor.kernels;
   brim_plan_request request = request_of(build_cnn, 2);
   request.backend = &poor;
   brim_plan *plan = NULL;

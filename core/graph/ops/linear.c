@@ -1,55 +1,90 @@
-/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f]. */
+/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all
+ * leading dimensions. */
 #include <math.h>
 
 #include "graph/graph.h"
 
 #undef brim_linear
+#undef brim_linear_no_bias
+#undef brim_linear_with
 
 static brim_status infer_linear(brim_graph *g, brim_node *n)
 {
-  const brim_shape y = {2, {n->in[0]->shape.dim[0], n->in[1]->shape.dim[0]}};
-  n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y, n->name);
+  brim_shape y = n->in[0]->shape;
+  y.dim[y.rank - 1] = n->in[1]->shape.dim[0];
+  n->out[0] = brim_graph_like(g, n, &y);
   return BRIM_OK;
 }
 
 static brim_status gradient_linear(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *x = n->in[0], *weight = n->in[1], *bias = n->in[2], *dy = brim_autodiff_of(ad, n->out[0]);
-  brim_tensor *const for_weight[] = {x, dy}, *const parameters[] = {weight, bias};
-  BRIM_TRY(brim_autodiff_emit_parameters(ad, "linear_grad_weight", n, for_weight, 2, parameters, 2));
+  brim_tensor *x = n->in[0], *weight = n->in[1], *dy = brim_autodiff_of(ad, n->out[0]);
+  brim_tensor *const for_weight[] = {x, dy};
+  BRIM_TRY(brim_autodiff_emit(ad, "linear_grad_weight", n, NULL, for_weight, 2, &n->in[1], n->in_count - 1));
   if (!brim_autodiff_needs(ad, x)) return BRIM_OK;
   brim_tensor *const for_input[] = {dy, weight};
-  return brim_autodiff_emit(ad, "linear_grad_input", n, for_input, 2, x);
+  return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-static void cost_products(const brim_tensor *weight, int64_t rows, brim_cost *out)
+/* Rows of x or dy: all dimensions but the last. */
+static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_cost *out)
 {
+  const int64_t rows = brim_shape_count(&x->shape) / x->shape.dim[x->shape.rank - 1];
   out->flops = 2 * (uint64_t)rows * (uint64_t)brim_shape_count(&weight->shape);
 }
 static void cost_linear(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->in[1], n->in[0]->shape.dim[0], out); /* also linear_grad_input: dy, weight */
+  cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
 }
 static void cost_grad_weight(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->out[0], n->in[0]->shape.dim[0], out);
+  cost_products(n->out[0], n->in[0], out);
 }
 
 BRIM_OP(linear) = {.name = "linear",
+                   .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
                    .in_count = 3,
+                   .optional = 1,
                    .out_count = 1,
                    .infer = infer_linear,
                    .gradient = gradient_linear,
                    .cost = cost_linear};
-BRIM_OP(linear_grad_input) = {.name = "linear_grad_input", .in_count = 2, .out_count = 1, .cost = cost_linear};
-BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight", .in_count = 2, .out_count = 2, .cost = cost_grad_weight};
+BRIM_OP(linear_grad_input) = {
+    .name = "linear_grad_input", .signature = "dy, weight -> dx", .in_count = 2, .out_count = 1, .cost = cost_linear};
+BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
+                               .signature = "x, dy -> dweight, [dbias]",
+                               .in_count = 2,
+                               .out_count = 2,
+                               .accumulates = true,
+                               .cost = cost_grad_weight};
 
-brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features)
+brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight, brim_tensor *bias)
+{
+  if (!brim_graph_accepts(g, "linear", name, x) || !brim_graph_accepts(g, "linear", name, weight)) return NULL;
+  char text[96], weight_text[96];
+  const brim_shape *w = &weight->shape;
+  if (weight->role != BRIM_ROLE_PARAMETER || w->rank != 2 || x->shape.rank < 2 ||
+      x->shape.dim[x->shape.rank - 1] != w->dim[1]) {
+    brim_graph_fail(g, "linear", name, "input %s and weight '%s' %s: needed are [..., F] and a parameter [O, F]",
+                    brim_shape_format(text, sizeof text, &x->shape), weight->name,
+                    brim_shape_format(weight_text, sizeof weight_text, w));
+    return NULL;
+  }
+  if (bias && (bias->role != BRIM_ROLE_PARAMETER || bias->shape.rank != 1 || bias->shape.dim[0] != w->dim[0])) {
+    brim_graph_fail(g, "linear", name, "bias '%s' %s must be a parameter [%lld]", bias->name,
+                    brim_shape_format(text, sizeof text, &bias->shape), (long long)w->dim[0]);
+    return NULL;
+  }
+  brim_tensor *const in[] = {x, weight, bias};
+  return brim_graph_apply(g, "linear", name, in, bias ? 3 : 2, NULL);
+}
+
+static brim_tensor *make_layer(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features, bool with_bias)
 {
   if (!brim_graph_accepts(g, "linear", name, x)) return NULL;
   char text[96];
-  if (x->shape.rank != 2) {
-    brim_graph_fail(g, "linear", name, "input must be [N, F], got %s (brim_flatten makes it so)",
+  if (x->shape.rank < 2 || x->shape.rank == 4) {
+    brim_graph_fail(g, "linear", name, "input must be [N, F] or [N, T, F], got %s (brim_flatten makes it so)",
                     brim_shape_format(text, sizeof text, &x->shape));
     return NULL;
   }
@@ -57,12 +92,20 @@ brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_
     brim_graph_fail(g, "linear", name, "out_features must be at least 1, got %lld", (long long)out_features);
     return NULL;
   }
-  const int64_t in_features = x->shape.dim[1];
+  const int64_t in_features = x->shape.dim[x->shape.rank - 1];
   const brim_shape weight_shape = {2, {out_features, in_features}}, bias_shape = {1, {out_features}};
   const double bound = 1 / sqrt((double)in_features); /* torch.nn.Linear.reset_parameters */
-  brim_tensor *weight = brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.weight", name), &weight_shape, bound);
-  brim_tensor *bias = brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.bias", name), &bias_shape, bound);
-  brim_tensor *const in[] = {x, weight, bias};
-  brim_node *n = brim_graph_node(g, "linear", name, in, 3, NULL);
-  return n ? n->out[0] : NULL;
+  brim_tensor *weight = brim_graph_weight(g, name, "weight", &weight_shape, bound);
+  brim_tensor *bias = with_bias ? brim_graph_weight(g, name, "bias", &bias_shape, bound) : NULL;
+  return weight && (bias || !with_bias) ? brim_linear_with(g, name, x, weight, bias) : NULL;
+}
+
+brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features)
+{
+  return make_layer(g, name, x, out_features, true);
+}
+
+brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features)
+{
+  return make_layer(g, name, x, out_features, false);
 }

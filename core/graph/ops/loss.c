@@ -20,7 +20,7 @@ static brim_status infer_loss(brim_graph *g, brim_node *n)
 
 static brim_status gradient_loss(brim_autodiff *ad, const brim_node *n)
 {
-  return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, n->in, n->in_count, n->in[0]);
+  return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, NULL, n->in, n->in_count, n->in, 1);
 }
 
 static void cost_softmax(const brim_node *n, brim_cost *out)

@@ -15,14 +15,14 @@ static brim_status infer_same(brim_graph *g, brim_node *n)
 static brim_status gradient_relu(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "relu_grad", n, in, 2, n->in[0]);
+  return brim_autodiff_emit(ad, "relu_grad", n, NULL, in, 2, n->in, 1);
 }
 
 /* The mask is made again from its counters, so nothing need be kept. */
 static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "dropout_grad", n, in, 1, n->in[0]);
+  return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, n->in, 1);
 }
 
 static brim_status infer_add(brim_graph *g, brim_node *n)
@@ -42,7 +42,7 @@ static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
   for (uint32_t i = 0; i < 2; i++)
-    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, in, 1, n->in[i]));
+    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, in, 1, &n->in[i], 1));
   return BRIM_OK;
 }
 
@@ -69,8 +69,7 @@ BRIM_OP(add) = {.name = "add",
 
 brim_tensor *brim_relu(brim_graph *g, brim_tensor *x)
 {
-  brim_node *n = brim_graph_node(g, "relu", NULL, &x, 1, NULL);
-  return n ? n->out[0] : NULL;
+  return brim_graph_apply(g, "relu", NULL, &x, 1, NULL);
 }
 
 brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
@@ -83,13 +82,11 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
   const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that numbers stay the same */
   if (!g->training || p == 0) return x;
   const brim_attr attr = {.dropout = {p, stream}};
-  brim_node *n = brim_graph_node(g, "dropout", NULL, &x, 1, &attr);
-  return n ? n->out[0] : NULL;
+  return brim_graph_apply(g, "dropout", NULL, &x, 1, &attr);
 }
 
 brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b)
 {
   brim_tensor *const in[] = {a, b};
-  brim_node *n = brim_graph_node(g, "add", NULL, in, 2, NULL);
-  return n ? n->out[0] : NULL;
+  return brim_graph_apply(g, "add", NULL, in, 2, NULL);
 }

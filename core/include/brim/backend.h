@@ -37,6 +37,7 @@ typedef struct brim_step {
   uint64_t step;        /* counts commits, from 0 */
   int64_t first_sample; /* position of the micro-batch's first sample in the effective batch */
   double loss_scale;    /* 1 / samples of the effective batch */
+  int64_t norm_groups;  /* groups of batch norm in the effective batch; see moving_average in brim/ops.h */
   /* for updates */
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
@@ -68,11 +69,25 @@ typedef struct brim_kernel {
   void (*release)(void *self, void *state);                               /* [init] NULL: nothing */
 } brim_kernel;
 
+/* Puts a kernel into its plugin's table, beside the functions it names:
+ *
+ *     BRIM_KERNEL(relu) = {.op = "relu", .run = relu_run};
+ *
+ * The linker gathers them; a backend's ops have .kernels = BRIM_KERNELS, .kernels_end = BRIM_KERNELS_END. */
+#define BRIM_KERNEL(id)                                                                                                \
+  static const brim_kernel kernel_##id;                                                                                \
+  static const brim_kernel *const kernel_entry_##id __attribute__((section("brim_kernels"), used)) = &kernel_##id;     \
+  static const brim_kernel kernel_##id
+#define BRIM_KERNELS __start_brim_kernels
+#define BRIM_KERNELS_END __stop_brim_kernels
+extern const brim_kernel *const __start_brim_kernels[] __attribute__((visibility("hidden")));
+extern const brim_kernel *const __stop_brim_kernels[] __attribute__((visibility("hidden")));
+
 typedef struct brim_backend_ops {
   uint32_t size;
-  uint32_t real;              /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
-  const brim_kernel *kernels; /* ends with op == NULL */
-  uint64_t alignment;         /* bytes; every tensor and workspace starts at a multiple of it */
+  uint32_t real; /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
+  const brim_kernel *const *kernels, *const *kernels_end; /* one for each operation that the backend has */
+  uint64_t alignment; /* bytes; every tensor and workspace starts at a multiple of it */
   /* [init] */
   int (*device_count)(void *self);
   brim_status (*describe)(void *self, int device, brim_device_info *out);
@@ -85,8 +100,6 @@ typedef struct brim_backend_ops {
   brim_status (*zero)(void *self, void *device_to, uint64_t bytes);
   /* [step] Waits until everything launched has run. */
   brim_status (*synchronize)(void *self);
-  /* [init] Gives back what is not needed between runs (pooled scratch, caches). */
-  void (*trim)(void *self);
 } brim_backend_ops;
 
 #ifdef __cplusplus

@@ -39,34 +39,203 @@ BRIM_EXPORT void brim_output(brim_graph *g, brim_tensor *logits);
 /* A tensor's shape; a shape of rank 0 for NULL. */
 BRIM_EXPORT brim_shape brim_shape_of(const brim_tensor *x);
 
-/* x [N, F] -> [N, out_features], with bias. */
+/* ---- parameters ---- */
+
+/* How a parameter starts. uniform: in [-value, value]; normal: mean 0, standard deviation `value`. */
+enum brim_init_kind { BRIM_INIT_CONSTANT, BRIM_INIT_UNIFORM, BRIM_INIT_NORMAL };
+typedef struct brim_init {
+  int32_t kind; /* enum brim_init_kind */
+  double value;
+} brim_init;
+/* A parameter of the model's own, for the functions that take one: a position embedding, tied weights. No dimension is
+ * N. */
+BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
+                                            brim_init init);
+
+/* ---- products ---- */
+
+/* x [..., F] -> [..., out_features]. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* x [N,C,H,W] -> [N, out_channels, (H+2p-k)/s+1, (W+2p-k)/s+1], with bias; square kernel, stride, padding. */
+BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
+/* With parameters that exist, as tied weights: weight [O, F], bias [O] or NULL. */
+BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
+                                          brim_tensor *bias);
+/* a [N, ..., M, K] times b [N, ..., K, P]; transposed: of their last two dimensions, before the product. */
+BRIM_EXPORT brim_tensor *brim_matmul(brim_graph *g, brim_tensor *a, brim_tensor *b, int transpose_a, int transpose_b);
+typedef struct brim_conv2d_options {
+  int64_t kernel[2];                          /* height, width: always both */
+  int64_t stride[2], padding[2], dilation[2]; /* stride and dilation: 0 means 1 */
+  int64_t groups;                             /* 0 means 1 */
+  int32_t no_bias;
+} brim_conv2d_options;
+/* x [N,C,H,W] -> [N, out_channels, P, Q], as torch.nn.Conv2d:
+ *     brim_conv2d(g, "conv1", x, 32, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}}) */
 BRIM_EXPORT brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
-                                     int64_t kernel, int64_t stride, int64_t padding);
-/* x [N,C,H,W] -> [N, C, (H-k)/s+1, (W-k)/s+1]. */
-BRIM_EXPORT brim_tensor *brim_max_pool2d(brim_graph *g, brim_tensor *x, int64_t kernel, int64_t stride);
+                                     brim_conv2d_options options);
+typedef struct brim_conv1d_options {
+  int64_t kernel, stride, padding, dilation, groups; /* stride, dilation, groups: 0 means 1 */
+  int32_t no_bias;
+} brim_conv1d_options;
+/* x [N,C,L] -> [N, out_channels, M], as torch.nn.Conv1d. */
+BRIM_EXPORT brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
+                                     brim_conv1d_options options);
+/* index [N, ...] (i32) -> [N, ..., dim]: rows of a parameter [count, dim]. */
+BRIM_EXPORT brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index, int64_t count,
+                                        int64_t dim);
+BRIM_EXPORT brim_tensor *brim_embedding_with(brim_graph *g, brim_tensor *index, brim_tensor *weight);
+
+/* ---- pooling ---- */
+
+typedef struct brim_pool2d_options {
+  int64_t kernel[2], stride[2], padding[2]; /* stride 0: the kernel's */
+  int32_t exclude_padding;                  /* average: torch's count_include_pad=False */
+} brim_pool2d_options;
+/* x [N,C,H,W] -> [N, C, (H+2p-k)/s+1, (W+2p-k)/s+1]. */
+BRIM_EXPORT brim_tensor *brim_max_pool2d(brim_graph *g, brim_tensor *x, brim_pool2d_options options);
+BRIM_EXPORT brim_tensor *brim_avg_pool2d(brim_graph *g, brim_tensor *x, brim_pool2d_options options);
+/* x [N,C,L] -> [N,C,M]; stride 0: the kernel's. */
+BRIM_EXPORT brim_tensor *brim_max_pool1d(brim_graph *g, brim_tensor *x, int64_t kernel, int64_t stride,
+                                         int64_t padding);
+/* x [N,C,H,W] -> [N,C,height,width], whatever H and W are. */
+BRIM_EXPORT brim_tensor *brim_adaptive_avg_pool2d(brim_graph *g, brim_tensor *x, int64_t height, int64_t width);
+/* x [N,C,...] -> [N,C], the mean over all places. */
+BRIM_EXPORT brim_tensor *brim_global_avg_pool(brim_graph *g, brim_tensor *x);
+
+/* ---- normalisation; PyTorch's eps is 1e-5, its momentum 0.1 ---- */
+
+/* x [N,C] or [N,C,...]. While training, statistics are taken over groups of training.norm_group samples, so they do
+ * not depend on the micro-batch. Parameters weight, bias; buffers running_mean, running_var. */
+BRIM_EXPORT brim_tensor *brim_batch_norm(brim_graph *g, const char *name, brim_tensor *x, double eps, double momentum);
+/* x [N,C,...]; groups divides C. */
+BRIM_EXPORT brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_tensor *x, int64_t groups, double eps);
+/* x [...,F], over the last dimension. */
+BRIM_EXPORT brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
+BRIM_EXPORT brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
+
+/* ---- element by element ---- */
+
 BRIM_EXPORT brim_tensor *brim_relu(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_leaky_relu(brim_graph *g, brim_tensor *x, double slope);
+/* kind: enum brim_gelu */
+BRIM_EXPORT brim_tensor *brim_gelu(brim_graph *g, brim_tensor *x, int32_t kind);
+BRIM_EXPORT brim_tensor *brim_silu(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_sigmoid(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_tanh(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_exp(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_scale(brim_graph *g, brim_tensor *x, double factor);
 /* Drops elements with probability p in [0, 1) while training and scales the others by 1/(1-p);
  * x itself in evaluation. */
 BRIM_EXPORT brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p);
-/* a and b of the same shape. */
+/* Of shapes that broadcast to each other as NumPy's do; one of them may be a parameter. */
 BRIM_EXPORT brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b);
+BRIM_EXPORT brim_tensor *brim_sub(brim_graph *g, brim_tensor *a, brim_tensor *b);
+BRIM_EXPORT brim_tensor *brim_mul(brim_graph *g, brim_tensor *a, brim_tensor *b);
+BRIM_EXPORT brim_tensor *brim_div(brim_graph *g, brim_tensor *a, brim_tensor *b);
+/* Over the last dimension. */
+BRIM_EXPORT brim_tensor *brim_softmax(brim_graph *g, brim_tensor *x);
+BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
+
+/* ---- sums, and moving values about. An axis may be negative: from the end. The first dimension is N and stays. ----
+ */
+
+BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
+BRIM_EXPORT brim_tensor *brim_mean(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
 /* The same elements in another shape; one dimension may be -1. dim[0] must be N. */
 BRIM_EXPORT brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim);
 /* [N, ...] -> [N, product of the rest]. */
 BRIM_EXPORT brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x);
+/* Two axes change places. */
+BRIM_EXPORT brim_tensor *brim_transpose(brim_graph *g, brim_tensor *x, int32_t axis_a, int32_t axis_b);
+/* Dimension d of the result is dimension order[d] of x. */
+BRIM_EXPORT brim_tensor *brim_permute(brim_graph *g, brim_tensor *x, const int32_t *order);
+BRIM_EXPORT brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, int32_t axis);
+BRIM_EXPORT brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length);
+/* Into `count` equal parts along `axis`, which out[] gets. */
+BRIM_EXPORT void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim_tensor **out);
+/* before[d] and after[d] values in front of and behind dimension d. */
+BRIM_EXPORT brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after,
+                                  double value);
+/* index i32, of x's rank: result[i][j] = x[i][index[i][j]] along `axis`, as torch.gather. */
+BRIM_EXPORT brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tensor *index);
+
+/* ---- sequences ---- */
+
+typedef struct brim_attention_options {
+  int64_t heads;
+  int64_t kv_heads; /* 0: heads; else divides it */
+  int32_t causal;
+  double scale;   /* 0: 1 / sqrt of a head's size */
+  double dropout; /* of the attention's weights, while training */
+} brim_attention_options;
+/* q [N,T,heads*D], k and v [N,S,kv_heads*D] -> [N,T,heads*D]. No parameters. */
+BRIM_EXPORT brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                                        brim_attention_options options);
+typedef struct brim_rotary_options {
+  int64_t heads;
+  int64_t dims;        /* of each head that are turned; 0: all */
+  double base;         /* 0: 10000 */
+  int32_t interleaved; /* 1: neighbours are a pair; 0: halves */
+} brim_rotary_options;
+/* Rotary position embedding of q or k: x [N,T,heads*D]. */
+BRIM_EXPORT brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options);
+typedef struct brim_lstm_options {
+  int32_t layers; /* 0 means 1 */
+  int32_t bidirectional;
+  double dropout; /* between layers, while training */
+} brim_lstm_options;
+/* x [N,T,F] -> [N, T, hidden] (twice hidden if bidirectional), as torch.nn.LSTM(batch_first=True), from state 0. */
+BRIM_EXPORT brim_tensor *brim_lstm(brim_graph *g, const char *name, brim_tensor *x, int64_t hidden,
+                                   brim_lstm_options options);
 
 /* Remembers where in the author's file the next operation stands; the macros below call it. */
 BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
+#define brim_parameter_new(g, ...) brim_parameter_new(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_linear(g, ...) brim_linear(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_linear_no_bias(g, ...) brim_linear_no_bias(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_linear_with(g, ...) brim_linear_with(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_matmul(g, ...) brim_matmul(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_conv2d(g, ...) brim_conv2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_conv1d(g, ...) brim_conv1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_embedding(g, ...) brim_embedding(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_embedding_with(g, ...) brim_embedding_with(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_max_pool2d(g, ...) brim_max_pool2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_avg_pool2d(g, ...) brim_avg_pool2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_max_pool1d(g, ...) brim_max_pool1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_adaptive_avg_pool2d(g, ...) brim_adaptive_avg_pool2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_global_avg_pool(g, ...) brim_global_avg_pool(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_batch_norm(g, ...) brim_batch_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_group_norm(g, ...) brim_group_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_layer_norm(g, ...) brim_layer_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_rms_norm(g, ...) brim_rms_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_relu(g, ...) brim_relu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_leaky_relu(g, ...) brim_leaky_relu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_gelu(g, ...) brim_gelu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_silu(g, ...) brim_silu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_sigmoid(g, ...) brim_sigmoid(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_tanh(g, ...) brim_tanh(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_exp(g, ...) brim_exp(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_scale(g, ...) brim_scale(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_dropout(g, ...) brim_dropout(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_add(g, ...) brim_add(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_sub(g, ...) brim_sub(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_mul(g, ...) brim_mul(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_div(g, ...) brim_div(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_softmax(g, ...) brim_softmax(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_log_softmax(g, ...) brim_log_softmax(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_sum(g, ...) brim_sum(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_mean(g, ...) brim_mean(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_reshape(g, ...) brim_reshape(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_flatten(g, ...) brim_flatten(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_transpose(g, ...) brim_transpose(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_permute(g, ...) brim_permute(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_concat(g, ...) brim_concat(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_slice(g, ...) brim_slice(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_split(g, ...) brim_split(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_pad(g, ...) brim_pad(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_gather(g, ...) brim_gather(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_attention(g, ...) brim_attention(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_rotary(g, ...) brim_rotary(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_output(g, ...) brim_output(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 
 #ifdef __cplusplus

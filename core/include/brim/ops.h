@@ -10,21 +10,51 @@
 extern "C" {
 #endif
 
-#define BRIM_NODE_INPUTS_MAX 8
-#define BRIM_NODE_OUTPUTS_MAX 4
+/* An output of role BRIM_ROLE_GRADIENT is a parameter's gradient: kernels add to it (+=), sample by sample or grain by
+ * grain in the order of the samples. Every other output is written (=). */
 
-/* conv2d               in: x [N,C,H,W], weight [K,C,R,S], bias [K]     out: y [N,K,P,Q]
- * conv2d_grad_input    in: dy, weight                                  out: dx
- * conv2d_grad_weight   in: x, dy                                       out: dweight +=, dbias +=  */
+/* conv2d               in: x [N,C,H,W], weight [K,C/g,R,S], [bias [K]]  out: y [N,K,P,Q]
+ * conv2d_grad_input    in: dy, weight                                   out: dx
+ * conv2d_grad_weight   in: x, dy                                        out: dweight +=, [dbias +=]
+ *                      P = (H + 2*padding - dilation*(R-1) - 1) / stride + 1, as torch.nn.Conv2d */
 typedef struct brim_conv2d_attr {
-  int64_t kernel[2], stride[2], padding[2]; /* height, width */
+  int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width; all but padding at least 1 */
+  int64_t groups;                                        /* divides C and K; at least 1 */
 } brim_conv2d_attr;
 /* max_pool2d           in: x [N,C,H,W]        out: y [N,C,P,Q], index u8 [N,C,P,Q]: row*S+column of the
- *                      first greatest value in its window (window at most 256 values; no padding)
- * max_pool2d_grad      in: dy, index          out: dx  */
+ *                      first greatest value in its window (window at most 256 values; what is outside of x is not
+ *                      in the window)
+ * max_pool2d_grad      in: dy, index          out: dx
+ * avg_pool2d           in: x                  out: y   mean over R*S values, or over those inside x (exclude_padding)
+ * avg_pool2d_grad      in: dy                 out: dx
+ *                      P = (H + 2*padding - R) / stride + 1
+ * adaptive_avg_pool2d  in: x                  out: y [N,C,P,Q]: window p is rows floor(p*H/P) to ceil((p+1)*H/P), as
+ *                      torch.nn.AdaptiveAvgPool2d; the attributes are not used
+ * adaptive_avg_pool2d_grad  in: dy            out: dx */
 typedef struct brim_pool2d_attr {
-  int64_t kernel[2], stride[2];
+  int64_t kernel[2], stride[2], padding[2];
+  int32_t exclude_padding; /* avg: torch's count_include_pad=False */
 } brim_pool2d_attr;
+/* batch_norm           in: x [N,C,...], weight [C], bias [C]  out: y, mean [G,C], rstd [G,C], mean_sum [C] +=,
+ *                      var_sum [C] +=. Of training: statistics over each group of `group` samples (G = max(1, N /
+ * group) groups; the last also has the rest) and all places; var_sum takes the unbiased variance, group by group in
+ * order. The last two are the gradients of running_mean and running_var. batch_norm_inference in: x, weight, bias,
+ * running_mean [C], running_var [C]   out: y batch_norm_grad      in: x, weight, mean, rstd, dy           out: dx,
+ * dweight +=, dbias += group_norm           in: x [N,C,...], weight [C], bias [C]   out: y, mean [N,groups], rstd
+ * [N,groups] group_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias += layer_norm in:
+ * x [...,F], weight [F], bias [F]     out: y, mean [...], rstd [...]; over the last dimension layer_norm_grad      in:
+ * x, weight, mean, rstd, dy           out: dx, dweight +=, dbias += rms_norm             in: x [...,F], weight [F] out:
+ * y = x * rstd * weight, rstd [...] = 1 / sqrt(mean of squares + eps) rms_norm_grad        in: x, weight, rstd, dy out:
+ * dx, dweight += */
+typedef struct brim_norm_attr {
+  double eps;
+  int64_t group;  /* batch_norm: samples whose statistics are taken together */
+  int64_t groups; /* group_norm: of channels; divides C */
+} brim_norm_attr;
+/* moving_average       in: value, sum   out: value (in place): value += momentum * (sum / step.norm_groups - value) */
+typedef struct brim_moving_average_attr {
+  double momentum; /* [0, 1] */
+} brim_moving_average_attr;
 /* dropout              in: x                  out: y = x * mask / (1 - p)
  * dropout_grad         in: dy                 out: dx
  * The mask comes from brim_dropout_keep() in brim/random.h; nothing is stored. */
@@ -62,23 +92,114 @@ typedef struct brim_metrics_attr {
   int32_t confusion; /* 0 or 1 */
   int32_t top_k;     /* k; 0: off */
 } brim_metrics_attr;
-/* linear               in: x [N,F], weight [O,F], bias [O]     out: y [N,O]
- * linear_grad_input    in: dy, weight                          out: dx
- * linear_grad_weight   in: x, dy                               out: dweight +=, dbias +=
- * relu                 in: x          out: y                   relu_grad  in: y, dy   out: dx
- * reshape              in: x          out: y, the same values in row-major logical order
- * add                  in: a, b       out: a + b
- * softmax_cross_entropy       in: logits [N,K], label i32 [N], [weight [K]]  out: loss [N], one per sample
- * softmax_cross_entropy_grad  in: logits, label, [weight]                    out: dlogits, times step.loss_scale
+/* linear               in: x [...,F], weight [O,F], [bias [O]]  out: y [...,O]
+ * linear_grad_input    in: dy, weight                           out: dx
+ * linear_grad_weight   in: x, dy                                out: dweight +=, [dbias +=]
+ * matmul               in: a [...,M,K], b [...,K,N]             out: [...,M,N]; the same leading dimensions, N first
+ *                      With transpose_a a is stored [...,K,M], with transpose_b b is stored [...,N,K].
+ * Its gradients are matmuls. */
+typedef struct brim_matmul_attr {
+  int32_t transpose_a, transpose_b;
+} brim_matmul_attr;
+/* relu, leaky_relu, gelu, silu, sigmoid, tanh, exp     in: x           out: y
+ * relu_grad, sigmoid_grad, tanh_grad                   in: y, dy       out: dx
+ * leaky_relu_grad, gelu_grad, silu_grad                in: x, dy       out: dx   (exp's gradient is mul by y)
+ * scale                in: x                           out: x * factor
+ * add, sub, mul, div   in: a, b                        out: of the shape that both broadcast to, as NumPy: dimensions
+ *                      are aligned at the right, and one of 1 or a missing one is repeated
+ * sum_to               in: x                           out: y, the sum over what was repeated from y's shape to x's
+ * accumulate           in: x                           out: a gradient += x
+ * softmax, log_softmax in: x [...,F]                   out: y; over the last dimension
+ * softmax_grad, log_softmax_grad  in: y, dy            out: dx */
+enum brim_gelu { BRIM_GELU_EXACT, BRIM_GELU_TANH, BRIM_GELU_QUICK /* x * sigmoid(1.702 x) */ };
+typedef struct brim_activation_attr {
+  double factor;       /* scale; leaky_relu: the slope of negative values */
+  int32_t approximate; /* gelu: enum brim_gelu */
+} brim_activation_attr;
+/* mean, sum            in: x          out: y, over the axes of the mask; kept as 1 in y's shape or left out
+ * mean_grad, sum_grad  in: dy         out: dx, dy repeated (mean: divided by how many were averaged) */
+typedef struct brim_reduce_attr {
+  uint32_t axes; /* bit d: dimension d of x */
+} brim_reduce_attr;
+/* reshape              in: x          out: y, the same values in row-major logical order
+ * permute              in: x          out: y; dimension d of y is dimension order[d] of x
+ * concat               in: x, ...     out: y; one after the other along `axis`
+ * slice                in: x          out: y = x[..., start : start + length of y, ...] along `axis`
+ * pad                  in: x          out: y; `before` values of `value` in front of each dimension of x, and as many
+ *                      behind as y's shape has more. Its gradient is slices; slice's is pad.
+ * gather               in: x, index i32   out: y[i][j] = x[i][index[i][j]] along `axis`, as torch.gather
+ * gather_grad          in: index, dy  out: dx, added up where an index comes twice */
+typedef struct brim_move_attr {
+  int32_t axis;
+  int32_t order[BRIM_DIMS_MAX];
+  int64_t start;
+  int64_t before[BRIM_DIMS_MAX];
+  double value;
+} brim_move_attr;
+/* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
+ * embedding_grad       in: index, dy                          out: dweight +=
+ * An index outside [0, V) is an error of the data: EINVAL, naming it. */
+/* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D]
+ *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
+ * attention_grad       in: q, k, v, y, lse, dy                out: dq, dk, dv
+ *                      y = dropout(softmax(scale * q k^T + mask)) v for each head, as
+ *                      torch.nn.functional.scaled_dot_product_attention; query head h uses key head
+ *                      h / (heads / kv_heads). Causal: query t sees keys 0 .. t + S - T. Memory is linear in T and S.
+ *                      Dropout's element (see brim/random.h) is (h*T + t)*S + s.
+ * rotary               in: x [N,T,heads*D]                    out: y; position t turns pair i of `dims` leading
+ * elements of each head by t * base^(-2i/dims) rotary_grad          in: dy                                 out: dx
+ * (turned back) */
+typedef struct brim_attention_attr {
+  int64_t heads, kv_heads;
+  double scale, dropout_p;
+  uint64_t stream; /* as dropout's */
+  int32_t causal;
+} brim_attention_attr;
+typedef struct brim_rotary_attr {
+  int64_t heads, dims; /* dims: even, at most D */
+  double base;
+  int32_t interleaved; /* 1: pairs (2i, 2i+1), as GPT-J; 0: (i, i + dims/2), as GPT-NeoX and LLaMA */
+} brim_rotary_attr;
+/* lstm                 in: x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]
+ *                      out: y [N,T,H], gates [N,T,4H] (i, f, g, o after their activations), cell [N,T,H]
+ *                      The equations of torch.nn.LSTM, batch first, from state 0.
+ * lstm_grad            in: dy, gates, cell, weight_hh          out: dgates [N,T,4H], before their activations
+ * lstm_grad_weight     in: x, y, dgates                        out: dweight_ih +=, dweight_hh +=, dbias_ih +=, dbias_hh
+ * += The gradient of x is a linear_grad_input of dgates and weight_ih. */
+typedef struct brim_lstm_attr {
+  int32_t reverse; /* 1: from the last element to the first */
+} brim_lstm_attr;
+/* softmax_cross_entropy       in: logits [...,K], label i32 [...], [weight [K]]  out: loss [...], one per label
+ * softmax_cross_entropy_grad  in: logits, label, [weight]                        out: dlogits, times step.loss_scale
  * With attributes (torch.nn.CrossEntropyLoss before its mean; weight 1 if there is none):
- *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k] */
+ *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k]
+ * A label of ignore_index has loss 0 and gradient 0.
+ * linear_cross_entropy        in: x [...,F], product [K,F], label i32 [...]      out: loss [...], rank i32 [...]: how
+ * many classes come before the label (greater logits, and of equal ones the first); -1 if ignored
+ * linear_cross_entropy_grad   in: x, product, label, loss                        out: dx, dproduct +=
+ *                      softmax_cross_entropy of the logits x product^T, which exist in chunks only.
+ * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
+ * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
+ *                      target: real, of y's shape; or i32 [N] with y [N,K]: 1 at the label, 0 elsewhere. bce takes
+ *                      logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. */
 typedef struct brim_loss_attr {
-  double smoothing; /* [0, 1) */
+  double smoothing;     /* [0, 1) */
+  double delta;         /* huber: > 0 */
+  int32_t ignore_index; /* a label that does not count, -100 by default; labels are not negative otherwise */
 } brim_loss_attr;
 
 typedef union brim_attr {
   brim_conv2d_attr conv2d;
   brim_pool2d_attr pool2d;
+  brim_norm_attr norm;
+  brim_moving_average_attr moving_average;
+  brim_matmul_attr matmul;
+  brim_activation_attr activation;
+  brim_reduce_attr reduce;
+  brim_move_attr move;
+  brim_attention_attr attention;
+  brim_rotary_attr rotary;
+  brim_lstm_attr lstm;
   brim_dropout_attr dropout;
   brim_update_attr update;
   brim_ema_attr ema;
@@ -89,13 +210,13 @@ typedef union brim_attr {
 } brim_attr;
 
 typedef struct brim_node {
-  uint32_t index;   /* position in the program */
-  const char *op;   /* "conv2d" */
-  const char *name; /* "conv1": the author's name, or made from the operation's */
+  uint32_t index;                   /* position in the program */
+  const char *op;                   /* "conv2d" */
+  const struct brim_op *descriptor; /* the core's */
+  const char *name;                 /* "conv1": the author's name, or made from the operation's */
   brim_attr attr;
   uint32_t in_count, out_count;
-  brim_tensor *in[BRIM_NODE_INPUTS_MAX];
-  brim_tensor *out[BRIM_NODE_OUTPUTS_MAX];
+  brim_tensor **in, **out;
   const char *file; /* where the model's author wrote it; "" if the core made it */
   int line;
 } brim_node;

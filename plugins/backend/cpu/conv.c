@@ -151,7 +151,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
   return cpu_conv_get(b, &key, &s->tail);
 }
 
-CPU_PREPARE(cpu_conv2d_prepare)
+static CPU_PREPARE(conv2d_prepare)
 {
   cpu_backend *b = self;
   cpu_pool_single_openmp();
@@ -201,7 +201,7 @@ static brim_status make_memories(cpu_backend *b, memories *m, const cpu_conv *c)
   return make_reorder_scratch(b, m, c);
 }
 
-brim_status cpu_conv2d_realize(void *self, const brim_node *node, void *state)
+static brim_status conv2d_realize(void *self, const brim_node *node, void *state)
 {
   cpu_backend *b = self;
   conv_state *s = state;
@@ -226,7 +226,7 @@ static void free_memories(memories *m)
   for (int i = 0; i < 6; i++) dnnl_memory_destroy(m->reorder_scratch[i]);
 }
 
-void cpu_conv2d_release(void *self, void *state)
+static void conv2d_release(void *self, void *state)
 {
   (void)self;
   conv_state *s = state;
@@ -362,7 +362,7 @@ static brim_status outcome(conv_run *r)
   return failed == dnnl_success ? BRIM_OK : cpu_conv_failed((dnnl_status_t)failed, "running a convolution");
 }
 
-CPU_RUN(cpu_conv2d_run)
+static CPU_RUN(conv2d_run)
 {
   const conv_state *s = launch->state;
   const bool forward = s->kind == CONV_FORWARD;
@@ -399,7 +399,7 @@ static void add_parts(void *arg, int64_t task, int32_t thread)
   }
 }
 
-CPU_RUN(cpu_conv2d_grad_weight_run)
+static CPU_RUN(conv2d_grad_weight_run)
 {
   const conv_state *s = launch->state;
   conv_run r = {.backend = self,
@@ -424,3 +424,16 @@ CPU_RUN(cpu_conv2d_grad_weight_run)
   }
   return s->unit->w.copied ? reorder_weights(&r, false, launch->out[0]) : BRIM_OK;
 }
+
+BRIM_KERNEL(conv2d) = {
+    .op = "conv2d", .prepare = conv2d_prepare, .realize = conv2d_realize, .run = conv2d_run, .release = conv2d_release};
+BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input",
+                                  .prepare = conv2d_prepare,
+                                  .realize = conv2d_realize,
+                                  .run = conv2d_run,
+                                  .release = conv2d_release};
+BRIM_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
+                                   .prepare = conv2d_prepare,
+                                   .realize = conv2d_realize,
+                                   .run = conv2d_grad_weight_run,
+                                   .release = conv2d_release};

@@ -50,6 +50,12 @@ static inline int64_t cpu_divide_up(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
+/* All dimensions but the last, multiplied. */
+static inline int64_t cpu_rows(const brim_tensor *t)
+{
+  return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
+}
+
 /* device.c */
 brim_status cpu_device_describe(void *self, int device, brim_device_info *out);
 brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base);
@@ -78,35 +84,14 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-CPU_PREPARE(cpu_reshape_prepare);
-CPU_RUN(cpu_reshape_run);
-CPU_PREPARE(cpu_follow_prepare); /* outputs in the order of in[0] */
-CPU_PREPARE(cpu_binary_prepare); /* likewise, and in[1] is converted if it differs */
-CPU_RUN(cpu_relu_run);
-CPU_RUN(cpu_relu_grad_run);
-CPU_RUN(cpu_add_run);
-CPU_RUN(cpu_dropout_run);
-CPU_RUN(cpu_max_pool2d_run);
-CPU_PREPARE(cpu_max_pool2d_grad_prepare);
-CPU_RUN(cpu_max_pool2d_grad_run);
-CPU_PREPARE(cpu_linear_prepare);
-CPU_RUN(cpu_linear_run);
-CPU_RUN(cpu_linear_grad_input_run);
-CPU_RUN(cpu_linear_grad_weight_run);
-CPU_RUN(cpu_softmax_cross_entropy_run);
-CPU_RUN(cpu_softmax_cross_entropy_grad_run);
-CPU_RUN(cpu_classification_metrics_run);
-CPU_RUN(cpu_adamw_run);
-CPU_RUN(cpu_adam_run);
-CPU_RUN(cpu_sgd_run);
-CPU_RUN(cpu_ema_run);
-CPU_PREPARE(cpu_squared_norm_prepare);
-CPU_RUN(cpu_squared_norm_run);
-CPU_RUN(cpu_gradient_scale_run);
-CPU_PREPARE(cpu_conv2d_prepare);
-brim_status cpu_conv2d_realize(void *self, const brim_node *node, void *state);
-CPU_RUN(cpu_conv2d_run);
-CPU_RUN(cpu_conv2d_grad_weight_run);
-void cpu_conv2d_release(void *self, void *state);
+/* For several families: outputs in the order of in[0]; likewise, and in[1] is converted if it differs. */
+CPU_PREPARE(cpu_follow_prepare);
+CPU_PREPARE(cpu_binary_prepare);
+
+/* For kernels that work on plain tensors: scratch for the inputs in another order; then input `i` in plain order, there
+ * or where it lies. A kernel's own scratch follows at cpu_plain_end(), if its prepare adds it. */
+CPU_PREPARE(cpu_plain_prepare);
+const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
+void *cpu_plain_end(const brim_launch *launch);
 
 #endif

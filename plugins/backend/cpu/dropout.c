@@ -46,7 +46,7 @@ static void drop_samples(void *arg, int64_t task, int32_t thread)
     drop_sample(m, m->first_sample + n, m->x + n * count, m->y + n * count);
 }
 
-CPU_RUN(cpu_dropout_run)
+static CPU_RUN(dropout_run)
 {
   cpu_backend *b = self;
   const brim_tensor *x = launch->node->in[0];
@@ -65,3 +65,6 @@ CPU_RUN(cpu_dropout_run)
   cpu_pool_run(b->pool, cpu_divide_up(m.samples, m.samples_per_task), drop_samples, &m);
   return BRIM_OK;
 }
+
+BRIM_KERNEL(dropout) = {.op = "dropout", .prepare = cpu_follow_prepare, .run = dropout_run};
+BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = dropout_run};

@@ -78,10 +78,38 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
   return workspace;
 }
 
+static uint64_t plain_bytes(const brim_tensor *t)
+{
+  return cpu_aligned(cpu_layout_bytes(t, 1));
+}
+
+CPU_PREPARE(cpu_plain_prepare)
+{
+  (void)self;
+  (void)program;
+  (void)state;
+  for (uint32_t i = 0; i < node->in_count; i++) need->workspace_bytes += plain_bytes(node->in[i]);
+  return BRIM_OK;
+}
+
+const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i)
+{
+  char *at = launch->workspace;
+  for (uint32_t k = 0; k < i; k++) at += plain_bytes(launch->node->in[k]);
+  return cpu_layout_of(b, launch->node->in[i], launch->in[i], 1, at);
+}
+
+void *cpu_plain_end(const brim_launch *launch)
+{
+  char *at = launch->workspace;
+  for (uint32_t k = 0; k < launch->node->in_count; k++) at += plain_bytes(launch->node->in[k]);
+  return at;
+}
+
 /* A result of rank 4 comes in the order that convolutions work in, since what follows is most often the
  * gradient of something between a convolution and a flatten; if its channels do not fit, plain, which costs
  * no copy at all. */
-CPU_PREPARE(cpu_reshape_prepare)
+static CPU_PREPARE(reshape_prepare)
 {
   (void)program;
   (void)state;
@@ -99,7 +127,7 @@ CPU_PREPARE(cpu_reshape_prepare)
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_reshape_run)
+static CPU_RUN(reshape_run)
 {
   cpu_backend *b = self;
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
@@ -116,3 +144,5 @@ CPU_RUN(cpu_reshape_run)
   }
   return BRIM_OK;
 }
+
+BRIM_KERNEL(reshape) = {.op = "reshape", .prepare = reshape_prepare, .run = reshape_run};

@@ -1,4 +1,5 @@
-/* linear and its gradients: y = x W^T + b, dx = dy W, dW += dy^T x, db += sum of dy, with x [N,F], W [O,F].
+/* linear and its gradients: y = x W^T + b, dx = dy W, dW += dy^T x, db += sum of dy, with x [rows,F], W [O,F]; rows are
+ * all leading dimensions.
  *
  * Each element of a result adds its products in one fixed order: features for y, outputs for dx, and for dW
  * sample after sample on top of what is there. So a micro-batch of any size, cut into any tasks, gives
@@ -40,7 +41,7 @@ static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu
   return BRIM_OK;
 }
 
-CPU_PREPARE(cpu_linear_prepare)
+static CPU_PREPARE(linear_prepare)
 {
   (void)program;
   (void)node;
@@ -50,10 +51,10 @@ CPU_PREPARE(cpu_linear_prepare)
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_linear_run)
+static CPU_RUN(linear_run)
 {
-  const brim_shape *x = &launch->node->in[0]->shape, *w = &launch->node->in[1]->shape;
-  const cpu_gemm g = {.m = x->dim[0],
+  const brim_shape *w = &launch->node->in[1]->shape;
+  const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
                       .a = launch->in[0],
@@ -63,14 +64,14 @@ CPU_RUN(cpu_linear_run)
                       .b_transposed = true,
                       .c = launch->out[0],
                       .ldc = w->dim[0],
-                      .bias = launch->in[2]};
+                      .bias = launch->node->in_count > 2 ? launch->in[2] : NULL};
   return multiply(self, launch, &g);
 }
 
-CPU_RUN(cpu_linear_grad_input_run)
+static CPU_RUN(linear_grad_input_run)
 {
-  const brim_shape *dy = &launch->node->in[0]->shape, *w = &launch->node->in[1]->shape;
-  const cpu_gemm g = {.m = dy->dim[0],
+  const brim_shape *w = &launch->node->in[1]->shape;
+  const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[1],
                       .k = w->dim[0],
                       .a = launch->in[0],
@@ -82,16 +83,16 @@ CPU_RUN(cpu_linear_grad_input_run)
   return multiply(self, launch, &g);
 }
 
-CPU_RUN(cpu_linear_grad_weight_run)
+static CPU_RUN(linear_grad_weight_run)
 {
   const cpu_backend *b = self;
-  const brim_shape *x = &launch->node->in[0]->shape, *w = &launch->node->out[0]->shape;
-  const int64_t samples = x->dim[0], outputs = w->dim[0];
+  const brim_shape *w = &launch->node->out[0]->shape;
+  const int64_t rows = cpu_rows(launch->node->in[0]), outputs = w->dim[0];
   const float *dy = launch->in[1];
-  float *dbias = launch->out[1];
+  float *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
   const cpu_gemm g = {.m = outputs,
                       .n = w->dim[1],
-                      .k = samples,
+                      .k = rows,
                       .a = dy,
                       .lda = outputs,
                       .a_transposed = true,
@@ -100,6 +101,11 @@ CPU_RUN(cpu_linear_grad_weight_run)
                       .c = launch->out[0],
                       .ldc = w->dim[1],
                       .accumulate = true};
-  for (int64_t n = 0; n < samples; n++) b->simd->add(dbias, dy + n * outputs, dbias, outputs);
+  for (int64_t n = 0; dbias && n < rows; n++) b->simd->add(dbias, dy + n * outputs, dbias, outputs);
   return multiply(self, launch, &g);
 }
+
+BRIM_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
+BRIM_KERNEL(linear_grad_weight) = {
+    .op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

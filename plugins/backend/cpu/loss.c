@@ -109,12 +109,12 @@ static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_softmax_cross_entropy_run)
+static CPU_RUN(softmax_cross_entropy_run)
 {
   return run_rows(self, launch, loss_rows);
 }
 
-CPU_RUN(cpu_softmax_cross_entropy_grad_run)
+static CPU_RUN(softmax_cross_entropy_grad_run)
 {
   return run_rows(self, launch, loss_rows_grad);
 }
@@ -129,7 +129,7 @@ static bool is_in_top(const float *logits, int64_t classes, int32_t label, int32
   return before < k;
 }
 
-CPU_RUN(cpu_classification_metrics_run)
+static CPU_RUN(classification_metrics_run)
 {
   (void)self;
   const brim_shape *shape = &launch->node->in[1]->shape;
@@ -149,3 +149,7 @@ CPU_RUN(cpu_classification_metrics_run)
   }
   return BRIM_OK;
 }
+
+BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = softmax_cross_entropy_run};
+BRIM_KERNEL(softmax_cross_entropy_grad) = {.op = "softmax_cross_entropy_grad", .run = softmax_cross_entropy_grad_run};
+BRIM_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics_run};

@@ -44,7 +44,7 @@ static planes planes_of(const cpu_backend *b, const brim_node *node, const brim_
   return v;
 }
 
-CPU_RUN(cpu_max_pool2d_run)
+static CPU_RUN(max_pool2d_run)
 {
   cpu_backend *b = self;
   const brim_tensor *x = launch->node->in[0];
@@ -57,7 +57,7 @@ CPU_RUN(cpu_max_pool2d_run)
 }
 
 /* The result takes the order of the index, which is that of the forward pass. */
-CPU_PREPARE(cpu_max_pool2d_grad_prepare)
+static CPU_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self;
   (void)program;
@@ -68,7 +68,7 @@ CPU_PREPARE(cpu_max_pool2d_grad_prepare)
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_max_pool2d_grad_run)
+static CPU_RUN(max_pool2d_grad_run)
 {
   cpu_backend *b = self;
   const brim_node *node = launch->node;
@@ -80,3 +80,7 @@ CPU_RUN(cpu_max_pool2d_grad_run)
   cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), pool_planes_grad, &v);
   return BRIM_OK;
 }
+
+BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cpu_follow_prepare, .run = max_pool2d_run};
+BRIM_KERNEL(max_pool2d_grad) = {
+    .op = "max_pool2d_grad", .prepare = max_pool2d_grad_prepare, .run = max_pool2d_grad_run};

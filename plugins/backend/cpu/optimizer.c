@@ -88,17 +88,17 @@ static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double de
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_adamw_run)
+static CPU_RUN(adamw_run)
 {
   return run_adam(self, launch, weight_decay(launch), 0);
 }
 
-CPU_RUN(cpu_adam_run)
+static CPU_RUN(adam_run)
 {
   return run_adam(self, launch, 0, weight_decay(launch));
 }
 
-CPU_RUN(cpu_sgd_run)
+static CPU_RUN(sgd_run)
 {
   cpu_backend *b = self;
   update u = make_update(b, launch);
@@ -123,7 +123,7 @@ static void ema_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t i = 0; i < count; i++) average[i] = decay * old[i] + rest * p[i];
 }
 
-CPU_RUN(cpu_ema_run)
+static CPU_RUN(ema_run)
 {
   cpu_backend *b = self;
   update u = make_update(b, launch);
@@ -133,7 +133,7 @@ CPU_RUN(cpu_ema_run)
 
 /* ---- the norm of all gradients ---- */
 
-CPU_PREPARE(cpu_squared_norm_prepare)
+static CPU_PREPARE(squared_norm_prepare)
 {
   (void)self, (void)program, (void)state;
   need->workspace_bytes = (uint64_t)cpu_divide_up(brim_shape_count(&node->in[0]->shape), PIECE) * sizeof(double);
@@ -157,7 +157,7 @@ static void squares_piece(void *arg, int64_t task, int32_t thread)
   ((double *)u->launch->workspace)[task] = whole;
 }
 
-CPU_RUN(cpu_squared_norm_run)
+static CPU_RUN(squared_norm_run)
 {
   cpu_backend *b = self;
   update u = make_update(b, launch);
@@ -169,7 +169,7 @@ CPU_RUN(cpu_squared_norm_run)
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_gradient_scale_run)
+static CPU_RUN(gradient_scale_run)
 {
   (void)self;
   const double scale = launch->step->gradient_scale, max_norm = launch->node->attr.clip.max_norm;
@@ -179,3 +179,32 @@ CPU_RUN(cpu_gradient_scale_run)
   out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }
+
+/* Small beside everything else of a step, so on one thread. */
+static CPU_RUN(accumulate_run)
+{
+  const cpu_backend *b = self;
+  float *gradient = launch->out[0];
+  b->simd->add(gradient, cpu_plain_input(self, launch, 0), gradient, brim_shape_count(&launch->node->out[0]->shape));
+  return BRIM_OK;
+}
+
+static CPU_RUN(moving_average_run)
+{
+  (void)self;
+  const float momentum = (float)launch->node->attr.moving_average.momentum, groups = (float)launch->step->norm_groups;
+  const float *value = launch->in[0], *sum = launch->in[1];
+  float *out = launch->out[0];
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++)
+    out[i] = value[i] + momentum * (sum[i] / groups - value[i]);
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(adamw) = {.op = "adamw", .run = adamw_run};
+BRIM_KERNEL(adam) = {.op = "adam", .run = adam_run};
+BRIM_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
+BRIM_KERNEL(ema) = {.op = "ema", .run = ema_run};
+BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
+BRIM_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
+BRIM_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
+BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};

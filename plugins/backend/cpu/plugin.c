@@ -17,36 +17,6 @@ static const brim_param params[] = {
                "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor"),
     BRIM_PARAMS_END};
 
-static const brim_kernel kernels[] = {
-    {.op = "conv2d", cpu_conv2d_prepare, cpu_conv2d_realize, cpu_conv2d_run, cpu_conv2d_release},
-    {.op = "conv2d_grad_input", cpu_conv2d_prepare, cpu_conv2d_realize, cpu_conv2d_run, cpu_conv2d_release},
-    {.op = "conv2d_grad_weight",
-     cpu_conv2d_prepare,
-     cpu_conv2d_realize,
-     cpu_conv2d_grad_weight_run,
-     cpu_conv2d_release},
-    {.op = "max_pool2d", .prepare = cpu_follow_prepare, .run = cpu_max_pool2d_run},
-    {.op = "max_pool2d_grad", .prepare = cpu_max_pool2d_grad_prepare, .run = cpu_max_pool2d_grad_run},
-    {.op = "linear", .prepare = cpu_linear_prepare, .run = cpu_linear_run},
-    {.op = "linear_grad_input", .prepare = cpu_linear_prepare, .run = cpu_linear_grad_input_run},
-    {.op = "linear_grad_weight", .prepare = cpu_linear_prepare, .run = cpu_linear_grad_weight_run},
-    {.op = "relu", .prepare = cpu_follow_prepare, .run = cpu_relu_run},
-    {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = cpu_relu_grad_run},
-    {.op = "dropout", .prepare = cpu_follow_prepare, .run = cpu_dropout_run},
-    {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = cpu_dropout_run},
-    {.op = "add", .prepare = cpu_binary_prepare, .run = cpu_add_run},
-    {.op = "reshape", .prepare = cpu_reshape_prepare, .run = cpu_reshape_run},
-    {.op = "softmax_cross_entropy", .run = cpu_softmax_cross_entropy_run},
-    {.op = "softmax_cross_entropy_grad", .run = cpu_softmax_cross_entropy_grad_run},
-    {.op = "classification_metrics", .run = cpu_classification_metrics_run},
-    {.op = "adamw", .run = cpu_adamw_run},
-    {.op = "adam", .run = cpu_adam_run},
-    {.op = "sgd", .run = cpu_sgd_run},
-    {.op = "ema", .run = cpu_ema_run},
-    {.op = "squared_norm", .prepare = cpu_squared_norm_prepare, .run = cpu_squared_norm_run},
-    {.op = "gradient_scale", .run = cpu_gradient_scale_run},
-    {.op = NULL}};
-
 /* Which of the three this processor can run. */
 static int best_isa(void)
 {
@@ -130,7 +100,8 @@ static int device_count(void *self)
 static const brim_backend_ops ops = {
     .size = sizeof(brim_backend_ops),
     .real = BRIM_DTYPE_F32,
-    .kernels = kernels,
+    .kernels = BRIM_KERNELS,
+    .kernels_end = BRIM_KERNELS_END,
     .alignment = CPU_ALIGNMENT,
     .device_count = device_count,
     .describe = cpu_device_describe,

@@ -62,17 +62,21 @@ static brim_status run_flat(cpu_backend *b, const brim_launch *launch, cpu_task_
   return BRIM_OK;
 }
 
-CPU_RUN(cpu_relu_run)
+static CPU_RUN(relu_run)
 {
   return run_flat(self, launch, relu_piece);
 }
 
-CPU_RUN(cpu_relu_grad_run)
+static CPU_RUN(relu_grad_run)
 {
   return run_flat(self, launch, relu_grad_piece);
 }
 
-CPU_RUN(cpu_add_run)
+static CPU_RUN(add_run)
 {
   return run_flat(self, launch, add_piece);
 }
+
+BRIM_KERNEL(relu) = {.op = "relu", .prepare = cpu_follow_prepare, .run = relu_run};
+BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = relu_grad_run};
+BRIM_KERNEL(add) = {.op = "add", .prepare = cpu_binary_prepare, .run = add_run};

@@ -74,7 +74,7 @@ static double convolve(const conv *v, const double *x, const double *weight, int
   return sum;
 }
 
-brim_status reference_conv2d(void *self, const brim_launch *launch)
+static brim_status conv2d(void *self, const brim_launch *launch)
 {
   (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->out[0]);
@@ -87,6 +87,7 @@ brim_status reference_conv2d(void *self, const brim_launch *launch)
         for (int64_t q = 0; q < v.Q; q++) y[at_y(&v, n, k, p, q)] = bias[k] + convolve(&v, x, weight, n, k, p, q);
   return BRIM_OK;
 }
+BRIM_KERNEL(conv2d) = {.op = "conv2d", .run = conv2d};
 
 /* Gives one dy back to the window of x that it came from. */
 static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
@@ -100,7 +101,7 @@ static void scatter(const conv *v, double *dx, const double *weight, double dy, 
       }
 }
 
-brim_status reference_conv2d_grad_input(void *self, const brim_launch *launch)
+static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
 {
   (void)self;
   const conv v = conv_of(launch, launch->node->out[0], launch->node->in[0]);
@@ -114,6 +115,7 @@ brim_status reference_conv2d_grad_input(void *self, const brim_launch *launch)
         for (int64_t q = 0; q < v.Q; q++) scatter(&v, dx, weight, dy[at_y(&v, n, k, p, q)], n, k, p, q);
   return BRIM_OK;
 }
+BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input", .run = conv2d_grad_input};
 
 /* What sample n contributes to one weight's gradient: every output at which that weight was used. */
 static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
@@ -128,7 +130,7 @@ static double correlate(const conv *v, const double *x, const double *dy, int64_
   return sum;
 }
 
-brim_status reference_conv2d_grad_weight(void *self, const brim_launch *launch)
+static brim_status conv2d_grad_weight(void *self, const brim_launch *launch)
 {
   (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->in[1]);
@@ -147,3 +149,4 @@ brim_status reference_conv2d_grad_weight(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
+BRIM_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight", .run = conv2d_grad_weight};

@@ -1,4 +1,4 @@
-/* The linear layer, and its two gradients.
+/* The linear layer, and its two gradients; n counts the rows of all leading dimensions. Without a bias it is 0.
  *
  *     y[n,o]        = bias[o] + sum over f of  x[n,f] * weight[o,f]
  *     dx[n,f]       =           sum over o of  dy[n,o] * weight[o,f]
@@ -6,28 +6,30 @@
  *     dbias[o]     +=           sum over n of  dy[n,o]  */
 #include "reference.h"
 
-brim_status reference_linear(void *self, const brim_launch *launch)
+static brim_status linear(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[0]->shape.dim[0], F = launch->node->in[0]->shape.dim[1];
-  const int64_t O = launch->node->out[0]->shape.dim[1];
-  const double *x = launch->in[0], *weight = launch->in[1], *bias = launch->in[2];
+  const int64_t N = rows_of(launch->node->in[0]), O = launch->node->in[1]->shape.dim[0];
+  const int64_t F = launch->node->in[1]->shape.dim[1];
+  const double *x = launch->in[0], *weight = launch->in[1];
+  const double *bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
   double *y = launch->out[0];
 
   for (int64_t n = 0; n < N; n++)
     for (int64_t o = 0; o < O; o++) {
       double sum = 0;
       for (int64_t f = 0; f < F; f++) sum += x[n * F + f] * weight[o * F + f];
-      y[n * O + o] = bias[o] + sum;
+      y[n * O + o] = bias ? bias[o] + sum : sum;
     }
   return BRIM_OK;
 }
+BRIM_KERNEL(linear) = {.op = "linear", .run = linear};
 
-brim_status reference_linear_grad_input(void *self, const brim_launch *launch)
+static brim_status linear_grad_input(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[0]->shape.dim[0], O = launch->node->in[0]->shape.dim[1];
-  const int64_t F = launch->node->out[0]->shape.dim[1];
+  const int64_t N = rows_of(launch->node->in[0]), O = launch->node->in[1]->shape.dim[0];
+  const int64_t F = launch->node->in[1]->shape.dim[1];
   const double *dy = launch->in[0], *weight = launch->in[1];
   double *dx = launch->out[0];
 
@@ -38,19 +40,21 @@ brim_status reference_linear_grad_input(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .run = linear_grad_input};
 
-brim_status reference_linear_grad_weight(void *self, const brim_launch *launch)
+static brim_status linear_grad_weight(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[0]->shape.dim[0], F = launch->node->in[0]->shape.dim[1];
-  const int64_t O = launch->node->in[1]->shape.dim[1];
+  const int64_t N = rows_of(launch->node->in[0]), O = launch->node->out[0]->shape.dim[0];
+  const int64_t F = launch->node->out[0]->shape.dim[1];
   const double *x = launch->in[0], *dy = launch->in[1];
-  double *dweight = launch->out[0], *dbias = launch->out[1];
+  double *dweight = launch->out[0], *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
 
   for (int64_t n = 0; n < N; n++) /* samples outermost: their order is the order of the sum */
     for (int64_t o = 0; o < O; o++) {
       for (int64_t f = 0; f < F; f++) dweight[o * F + f] += dy[n * O + o] * x[n * F + f];
-      dbias[o] += dy[n * O + o];
+      if (dbias) dbias[o] += dy[n * O + o];
     }
   return BRIM_OK;
 }
+BRIM_KERNEL(linear_grad_weight) = {.op = "linear_grad_weight", .run = linear_grad_weight};

@@ -46,7 +46,7 @@ static const double *weights(const brim_launch *launch)
   return launch->node->in_count > 2 ? launch->in[2] : NULL;
 }
 
-brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launch)
+static brim_status softmax_cross_entropy(void *self, const brim_launch *launch)
 {
   (void)self;
   const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
@@ -65,8 +65,9 @@ brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launc
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = softmax_cross_entropy};
 
-brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *launch)
+static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *launch)
 {
   (void)self;
   const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
@@ -89,6 +90,7 @@ brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(softmax_cross_entropy_grad) = {.op = "softmax_cross_entropy_grad", .run = softmax_cross_entropy_grad};
 
 /* Is the label among the k greatest? Of equal values the first is the greater. */
 static bool is_in_top(const double *logits, int64_t classes, int32_t label, int32_t k)
@@ -101,7 +103,7 @@ static bool is_in_top(const double *logits, int64_t classes, int32_t label, int3
 }
 
 /* The answer is the first greatest logit. Everything is added to what earlier micro-batches left. */
-brim_status reference_classification_metrics(void *self, const brim_launch *launch)
+static brim_status classification_metrics(void *self, const brim_launch *launch)
 {
   (void)self;
   const int64_t N = launch->node->in[1]->shape.dim[0], K = launch->node->in[1]->shape.dim[1];
@@ -121,3 +123,4 @@ brim_status reference_classification_metrics(void *self, const brim_launch *laun
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics};

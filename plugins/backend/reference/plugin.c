@@ -1,4 +1,4 @@
-/* The reference backend as a plugin: one device, the host, and its table of kernels. */
+/* The reference backend as a plugin: one device, the host, whose kernels stand in the other files. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -111,37 +111,11 @@ static brim_status synchronize(void *self)
   return BRIM_OK;
 }
 
-static const brim_kernel kernels[] = {
-    {.op = "conv2d", .run = reference_conv2d},
-    {.op = "conv2d_grad_input", .run = reference_conv2d_grad_input},
-    {.op = "conv2d_grad_weight", .run = reference_conv2d_grad_weight},
-    {.op = "linear", .run = reference_linear},
-    {.op = "linear_grad_input", .run = reference_linear_grad_input},
-    {.op = "linear_grad_weight", .run = reference_linear_grad_weight},
-    {.op = "relu", .run = reference_relu},
-    {.op = "relu_grad", .run = reference_relu_grad},
-    {.op = "dropout", .run = reference_dropout},
-    {.op = "dropout_grad", .run = reference_dropout_grad},
-    {.op = "add", .run = reference_add},
-    {.op = "reshape", .run = reference_reshape},
-    {.op = "max_pool2d", .run = reference_max_pool2d},
-    {.op = "max_pool2d_grad", .run = reference_max_pool2d_grad},
-    {.op = "softmax_cross_entropy", .run = reference_softmax_cross_entropy},
-    {.op = "softmax_cross_entropy_grad", .run = reference_softmax_cross_entropy_grad},
-    {.op = "classification_metrics", .run = reference_classification_metrics},
-    {.op = "adamw", .run = reference_adamw},
-    {.op = "adam", .run = reference_adam},
-    {.op = "sgd", .run = reference_sgd},
-    {.op = "ema", .run = reference_ema},
-    {.op = "squared_norm", .run = reference_squared_norm},
-    {.op = "gradient_scale", .run = reference_gradient_scale},
-    {.op = NULL},
-};
-
 static const brim_backend_ops ops = {
     .size = sizeof ops,
     .real = BRIM_DTYPE_F64,
-    .kernels = kernels,
+    .kernels = BRIM_KERNELS,
+    .kernels_end = BRIM_KERNELS_END,
     .alignment = ALIGNMENT_BYTES,
     .device_count = device_count,
     .describe = describe,

@@ -12,7 +12,7 @@ static int64_t count_of(const brim_launch *launch)
 }
 
 /* y = max(x, 0), but NaN stays NaN. */
-brim_status reference_relu(void *self, const brim_launch *launch)
+static brim_status relu(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *x = launch->in[0];
@@ -20,9 +20,10 @@ brim_status reference_relu(void *self, const brim_launch *launch)
   for (int64_t i = 0; i < count_of(launch); i++) y[i] = x[i] <= 0 ? 0 : x[i];
   return BRIM_OK;
 }
+BRIM_KERNEL(relu) = {.op = "relu", .run = relu};
 
 /* dx = dy where the output was not cut off, else 0; the slope at 0 is taken as 0. */
-brim_status reference_relu_grad(void *self, const brim_launch *launch)
+static brim_status relu_grad(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *y = launch->in[0], *dy = launch->in[1];
@@ -30,6 +31,7 @@ brim_status reference_relu_grad(void *self, const brim_launch *launch)
   for (int64_t i = 0; i < count_of(launch); i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
   return BRIM_OK;
 }
+BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .run = relu_grad};
 
 /* Logical coordinate of a sample's element, given as its row-major index, in the numbering that
  * brim/random.h defines for masks: channels fastest, C rounded up to a multiple of 4. */
@@ -42,7 +44,7 @@ static int64_t mask_element(const brim_shape *shape, int64_t index)
 
 /* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient
  * makes it again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
-brim_status reference_dropout(void *self, const brim_launch *launch)
+static brim_status dropout(void *self, const brim_launch *launch)
 {
   (void)self;
   const brim_dropout_attr *attr = &launch->node->attr.dropout;
@@ -60,13 +62,15 @@ brim_status reference_dropout(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
+BRIM_KERNEL(dropout) = {.op = "dropout", .run = dropout};
 
-brim_status reference_dropout_grad(void *self, const brim_launch *launch)
+static brim_status dropout_grad(void *self, const brim_launch *launch)
 {
-  return reference_dropout(self, launch);
+  return dropout(self, launch);
 }
+BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .run = dropout_grad};
 
-brim_status reference_add(void *self, const brim_launch *launch)
+static brim_status add(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *a = launch->in[0], *b = launch->in[1];
@@ -74,10 +78,12 @@ brim_status reference_add(void *self, const brim_launch *launch)
   for (int64_t i = 0; i < count_of(launch); i++) y[i] = a[i] + b[i];
   return BRIM_OK;
 }
+BRIM_KERNEL(add) = {.op = "add", .run = add};
 
-brim_status reference_reshape(void *self, const brim_launch *launch)
+static brim_status reshape(void *self, const brim_launch *launch)
 {
   (void)self;
   if (launch->out[0] != launch->in[0]) memcpy(launch->out[0], launch->in[0], (size_t)count_of(launch) * sizeof(double));
   return BRIM_OK;
 }
+BRIM_KERNEL(reshape) = {.op = "reshape", .run = reshape};

@@ -32,7 +32,7 @@ static int64_t at_window(const pool *v, int64_t plane, int64_t p, int64_t q, int
   return (plane * v->H + h) * v->W + w;
 }
 
-brim_status reference_max_pool2d(void *self, const brim_launch *launch)
+static brim_status max_pool2d(void *self, const brim_launch *launch)
 {
   (void)self;
   const pool v = pool_of(launch, launch->node->in[0], launch->node->out[0]);
@@ -53,8 +53,9 @@ brim_status reference_max_pool2d(void *self, const brim_launch *launch)
       }
   return BRIM_OK;
 }
+BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .run = max_pool2d};
 
-brim_status reference_max_pool2d_grad(void *self, const brim_launch *launch)
+static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
 {
   (void)self;
   const pool v = pool_of(launch, launch->node->out[0], launch->node->in[0]);
@@ -71,3 +72,4 @@ brim_status reference_max_pool2d_grad(void *self, const brim_launch *launch)
       }
   return BRIM_OK;
 }
+BRIM_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .run = max_pool2d_grad};

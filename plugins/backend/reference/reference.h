@@ -11,30 +11,14 @@
 
 #include "brim/backend.h"
 
-/* [step] The `run` of each operation; tensors, shapes and attributes as listed in brim/ops.h. */
-brim_status reference_conv2d(void *self, const brim_launch *launch);
-brim_status reference_conv2d_grad_input(void *self, const brim_launch *launch);
-brim_status reference_conv2d_grad_weight(void *self, const brim_launch *launch);
-brim_status reference_linear(void *self, const brim_launch *launch);
-brim_status reference_linear_grad_input(void *self, const brim_launch *launch);
-brim_status reference_linear_grad_weight(void *self, const brim_launch *launch);
-brim_status reference_relu(void *self, const brim_launch *launch);
-brim_status reference_relu_grad(void *self, const brim_launch *launch);
-brim_status reference_dropout(void *self, const brim_launch *launch);
-brim_status reference_dropout_grad(void *self, const brim_launch *launch);
-brim_status reference_add(void *self, const brim_launch *launch);
-brim_status reference_reshape(void *self, const brim_launch *launch);
-brim_status reference_max_pool2d(void *self, const brim_launch *launch);
-brim_status reference_max_pool2d_grad(void *self, const brim_launch *launch);
-brim_status reference_softmax_cross_entropy(void *self, const brim_launch *launch);
-brim_status reference_softmax_cross_entropy_grad(void *self, const brim_launch *launch);
-brim_status reference_classification_metrics(void *self, const brim_launch *launch);
-brim_status reference_adamw(void *self, const brim_launch *launch);
-brim_status reference_adam(void *self, const brim_launch *launch);
-brim_status reference_sgd(void *self, const brim_launch *launch);
-brim_status reference_ema(void *self, const brim_launch *launch);
-brim_status reference_squared_norm(void *self, const brim_launch *launch);
-brim_status reference_gradient_scale(void *self, const brim_launch *launch);
+/* Each operation's `run` and its BRIM_KERNEL stand in the file of its family; tensors, shapes and attributes as listed
+ * in brim/ops.h. */
+
+/* All dimensions but the last, multiplied: rows of what is worked on along the last. */
+static inline int64_t rows_of(const brim_tensor *t)
+{
+  return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
+}
 
 /* Whether `value` takes the place of `best` in a search for the first greatest value. NaN counts as
  * greater than every number, so that it is passed on and not hidden, and the first NaN stays. */

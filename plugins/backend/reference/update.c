@@ -21,7 +21,7 @@ static double weight_decay(const brim_launch *launch)
  *     m = beta1 * m + (1 - beta1) * g
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps),   bc = 1 - beta^t */
-brim_status reference_adamw(void *self, const brim_launch *launch)
+static brim_status adamw(void *self, const brim_launch *launch)
 {
   (void)self;
   const brim_step *step = launch->step;
@@ -40,6 +40,7 @@ brim_status reference_adamw(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(adamw) = {.op = "adamw", .run = adamw};
 
 /* Adam (Kingma, Ba: Adam: A Method for Stochastic Optimization; ICLR 2015), the weight decay an L2 penalty:
  *
@@ -47,7 +48,7 @@ brim_status reference_adamw(void *self, const brim_launch *launch)
  *     m = beta1 * m + (1 - beta1) * d
  *     v = beta2 * v + (1 - beta2) * d^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps) */
-brim_status reference_adam(void *self, const brim_launch *launch)
+static brim_status adam(void *self, const brim_launch *launch)
 {
   (void)self;
   const brim_step *step = launch->step;
@@ -65,6 +66,7 @@ brim_status reference_adam(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(adam) = {.op = "adam", .run = adam};
 
 /* Stochastic gradient descent with (heavy-ball) momentum; the velocity starts at 0:
  *
@@ -72,7 +74,7 @@ brim_status reference_adam(void *self, const brim_launch *launch)
  *     velocity = momentum * velocity + d
  *     p = p - lr * velocity                     plain
  *     p = p - lr * (d + momentum * velocity)    Nesterov's */
-brim_status reference_sgd(void *self, const brim_launch *launch)
+static brim_status sgd(void *self, const brim_launch *launch)
 {
   (void)self;
   const brim_step *step = launch->step;
@@ -89,9 +91,10 @@ brim_status reference_sgd(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
+BRIM_KERNEL(sgd) = {.op = "sgd", .run = sgd};
 
 /* The squares are added up in the order of memory, in double precision. */
-brim_status reference_squared_norm(void *self, const brim_launch *launch)
+static brim_status squared_norm(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *x = launch->in[0];
@@ -100,8 +103,9 @@ brim_status reference_squared_norm(void *self, const brim_launch *launch)
   *(double *)launch->out[0] = sum;
   return BRIM_OK;
 }
+BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .run = squared_norm};
 
-brim_status reference_gradient_scale(void *self, const brim_launch *launch)
+static brim_status gradient_scale(void *self, const brim_launch *launch)
 {
   (void)self;
   const double scale = launch->step->gradient_scale, max_norm = launch->node->attr.clip.max_norm;
@@ -111,8 +115,9 @@ brim_status reference_gradient_scale(void *self, const brim_launch *launch)
   out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }
+BRIM_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale};
 
-brim_status reference_ema(void *self, const brim_launch *launch)
+static brim_status ema(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *p = launch->in[0], *old = launch->in[1];
@@ -122,3 +127,26 @@ brim_status reference_ema(void *self, const brim_launch *launch)
     average[i] = decay * old[i] + (1 - decay) * p[i];
   return BRIM_OK;
 }
+BRIM_KERNEL(ema) = {.op = "ema", .run = ema};
+
+static brim_status accumulate(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *x = launch->in[0];
+  double *gradient = launch->out[0];
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++) gradient[i] += x[i];
+  return BRIM_OK;
+}
+BRIM_KERNEL(accumulate) = {.op = "accumulate", .run = accumulate};
+
+static brim_status moving_average(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double momentum = launch->node->attr.moving_average.momentum, groups = (double)launch->step->norm_groups;
+  const double *value = launch->in[0], *sum = launch->in[1];
+  double *out = launch->out[0];
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++)
+    out[i] = value[i] + momentum * (sum[i] / groups - value[i]);
+  return BRIM_OK;
+}
+BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average};

@@ -1,0 +1,7 @@
+/* Adding up over a step: into the gradient of a parameter, and from there into a moving average. */
+#include "graph/op.h"
+
+BRIM_OP(accumulate) = {
+    .name = "accumulate", .signature = "x -> gradient", .in_count = 1, .out_count = 1, .accumulates = true};
+/* The buffers of batch norm (Ioffe and Szegedy, 2015), once per commit. */
+BRIM_OP(moving_average) = {.name = "moving_average", .signature = "value, sum -> value", .in_count = 2, .out_count = 1};
