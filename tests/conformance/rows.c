@@ -237,8 +237,8 @@ BENCH_ROW(moving_average) = {"moving_average", make_moving_average};
 static brim_tensor *make_accumulate(bench *b)
 {
   const brim_shape shape = {2, {bench_pick_channels(b), bench_pick_channels(b)}};
-  bench_parameter(b, "p", &shape, 1);
   brim_tensor *x = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "x");
+  bench_parameter(b, "p", &shape, 1);
   brim_graph_node_into(b->g, "accumulate", NULL, &x, 1, &b->g->parameter[0].gradient, 1, NULL);
   return NULL;
 }
