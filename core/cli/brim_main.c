@@ -51,6 +51,10 @@ const brim_command brim_commands[] = {
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [--json]\n"
      "\n"
+     "  brim plan                                      of the default configuration\n"
+     "  brim plan model=mlp training.batch_size=512    with changes\n"
+     "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
+     "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, and what other micro-batches would take.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
@@ -87,8 +91,15 @@ const brim_command brim_commands[] = {
     {"complete", "list what a command line can go on with; for shells", brim_command_complete,
      "usage: brim complete -- LINE\n"
      "\n"
+     "  brim complete -- 'brim train mod'       groups and keys that begin so\n"
+     "  brim complete -- 'brim train model='    the options of a group\n"
+     "\n"
      "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n"},
-    {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
+    {"version", "show the version", brim_command_version,
+     "usage: brim version [--json]\n"
+     "\n"
+     "  brim version           the version, the plugin ABI and the compiler\n"
+     "  brim version --json    the same for programs\n"},
     {NULL, NULL, NULL, NULL},
 };
 
