@@ -48,9 +48,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
                               const brim_operands *operands)
 {
   brim_config *config = NULL;
-  const size_t first =
-      o->from != NULL; /* the old run's folder is taken; one on the command line comes later and wins */
-  if (o->job) brim_job_follow_parent();
+  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
   if (o->resume && brim_run_is_finished(o->resume)) {
     brim_log(BRIM_LOG_INFO, "'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
     return BRIM_OK;
@@ -73,7 +71,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
                                 {"--multirun", BRIM_OPTION_FLAG, &o.multirun},
                                 {"-m", BRIM_OPTION_FLAG, &o.multirun},
                                 {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast},
-                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* a sweep starts its jobs with it */
+                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* in place of the sweep's own */
   brim_operands operands;
   char path[4096];
   const char *file = NULL;

@@ -74,8 +74,7 @@ static const brim_backend_ops ops = {sizeof(brim_backend_ops),
                                      upload,
                                      upload,
                                      zero,
-                                     synchronize,
-                                     NULL};
+                                     synchronize};
 static const brim_plugin backend = {
     sizeof(brim_plugin), BRIM_BACKEND, "idle", "a backend without devices", 0, NULL, NULL, NULL, &ops};
 static const brim_plugin *const plugins[] = {&backend, NULL};

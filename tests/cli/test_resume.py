@@ -172,6 +172,13 @@ class Signalled(Case):
     def test_sighup(self):
         self.check(signal.SIGHUP, "terminated after step")
 
+    def test_sighup_does_not_matter_to_nohup(self):
+        process = self.start("train", "run.dir=run", *self.OVERRIDES, "training.steps=600", ignoring=signal.SIGHUP)
+        self.wait_for("run", 40, process)
+        process.send_signal(signal.SIGHUP)
+        self.finish(process, DONE)
+        self.assertEqual(self.summary("run")["steps"], 600)
+
     def test_during_an_evaluation(self):
         # An evaluation that takes most of the time, so that the signal finds it under way; the one at the last step
         # is where a checkpoint is due as well.

@@ -153,6 +153,12 @@ class Failures(Sweep):
         self.assert_error(self.sweep(*QUICK, "seed=3,4", status=USAGE), "'sweep' holds a sweep already")
         self.assertEqual(self.tree("sweep"), before)
 
+    def test_how_a_job_ended_is_known_where_children_are_ignored(self):
+        process = self.start("train", "-m", "run.dir=sweep", *QUICK, "memory.limit_mb=200",
+                             "model.hidden=[65536,65536],[8]", ignoring=signal.SIGCHLD)
+        self.finish(process, NO_FIT)
+        self.assertEqual(self.states(), ["failed", "finished"])
+
     def test_messages(self):
         for words, message in ((["seed=1,2"], "error: 'seed=1,2' is a sweep: add -m, or write seed=[1,2] for a list"),
                                (["--fail-fast"], "--fail-fast ends a sweep at its first failure: add -m"),

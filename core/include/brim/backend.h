@@ -85,8 +85,6 @@ typedef struct brim_backend_ops {
   brim_status (*zero)(void *self, void *device_to, uint64_t bytes);
   /* [step] Waits until everything launched has run. */
   brim_status (*synchronize)(void *self);
-  /* [init] Gives back what is not needed between runs (pooled scratch, caches). */
-  void (*trim)(void *self);
 } brim_backend_ops;
 
 #ifdef __cplusplus
