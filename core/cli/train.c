@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
+#include "config/kept.h"
 #include "config/later.h"
 #include "train/run.h"
 #include "train/rundir.h"
@@ -58,7 +59,8 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
   tell_unused(config);
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
-  const brim_status status = brim_run(&options);
+  brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
+  if (status == BRIM_OK) status = brim_run(&options);
   brim_config_free(config);
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "config/same.h"
 #include "config/value.h"
 
 /* A key without a field. */
@@ -60,54 +61,13 @@ const brim_later_value brim_later_values[] = {
     {NULL, NULL},
 };
 
-/* Room for a value of any type. */
-typedef union any {
-  bool flag;
-  int64_t integer;
-  double number;
-  uint64_t size;
-  const char *text;
-  int32_t choice;
-  brim_list list;
-} any;
-
-static bool same_value(uint32_t type, const any *a, const any *b)
-{
-  switch (type) {
-  case BRIM_STR:
-  case BRIM_PATH:
-    return strcmp(a->text, b->text) == 0;
-  case BRIM_F64:
-  case BRIM_SECONDS:
-    return a->number == b->number;
-  case BRIM_LIST:
-    if (a->list.count != b->list.count) return false;
-    for (size_t i = 0; i < a->list.count; i++)
-      if (a->list.item[i] != b->list.item[i]) return false;
-    return true;
-  case BRIM_BOOL:
-    return a->flag == b->flag;
-  case BRIM_ENUM:
-    return a->choice == b->choice;
-  case BRIM_BYTES:
-    return a->size == b->size;
-  default:
-    return a->integer == b->integer;
-  }
-}
-
 /* Is the value the same as `text` would be? */
-static bool is_neutral(const brim_later_key *key, const any *value, const char *text, brim_arena *arena)
+static bool is_neutral(const brim_later_key *key, const brim_yaml *node, const char *text, brim_arena *arena)
 {
   brim_param row = key->param;
   row.def = text;
-  const brim_yaml *node = brim_value_default(&row, arena);
-  any other;
-  memset(&other, 0, sizeof other);
-  brim_text problem = {0};
-  const bool parsed = node && brim_value_parse(&row, node, &other, arena, &problem) == BRIM_OK;
-  brim_text_release(&problem);
-  return parsed && same_value(row.type, value, &other);
+  const brim_yaml *neutral = brim_value_default(&row, arena);
+  return neutral && brim_value_same(&row, node, neutral, arena);
 }
 
 /* Only the empty list is neutral, or one name that is empty. */
@@ -134,7 +94,7 @@ static brim_status check_names(const brim_yaml *node, brim_text *problem)
 
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem)
 {
-  any value;
+  brim_any_value value;
   if (key->names) return check_names(node, problem);
   memset(&value, 0, sizeof value);
   BRIM_TRY(brim_value_parse(&key->param, node, &value, arena, problem));
@@ -142,7 +102,7 @@ brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, b
   if (key->neutral && strcmp(text, "*") == 0) return BRIM_OK;
   for (;;) {
     const size_t length = key->neutral ? strcspn(text, "|") : strlen(text);
-    if (is_neutral(key, &value, brim_arena_string_n(arena, text, length), arena)) return BRIM_OK;
+    if (is_neutral(key, node, brim_arena_string_n(arena, text, length), arena)) return BRIM_OK;
     if (text[length] == '\0') return BRIM_ENOTSUP;
     text += length + 1;
   }
