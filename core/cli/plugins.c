@@ -38,11 +38,6 @@ static void print_table(const char *const *cell, size_t rows, size_t columns, co
   }
 }
 
-static const char *version_of(const brim_registry_entry *entry)
-{
-  return entry->module ? entry->module->version : BRIM_VERSION;
-}
-
 static const char *file_of(const brim_registry_entry *entry)
 {
   return entry->file[0] ? entry->file : "built in";
@@ -70,7 +65,7 @@ static void print_list(const brim_registry *registry, const selection *s)
     const brim_registry_entry *entry = brim_registry_at(registry, i);
     if (!selected(s, entry->plugin)) continue;
     cell[n++] = brim_arena_printf(&arena, "%s/%s", brim_kind_name(entry->plugin->kind), entry->plugin->id);
-    cell[n++] = version_of(entry);
+    cell[n++] = brim_registry_version(entry);
     cell[n++] = entry->plugin->help;
     cell[n++] = file_of(entry);
   }
@@ -127,8 +122,8 @@ static json_t *json_of(const brim_registry_entry *entry)
                                                 brim_value_type_name(row->type), "default", row->def, "range",
                                                 row->range, "help", row->help));
   return json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:s, s:o}", "kind", brim_kind_name(plugin->kind), "id", plugin->id,
-                   "module", entry->module ? entry->module->name : NULL, "version", version_of(entry), "file",
-                   entry->file[0] ? entry->file : NULL, "help", plugin->help, "parameters", parameters);
+                   "module", entry->module ? entry->module->name : NULL, "version", brim_registry_version(entry),
+                   "file", entry->file[0] ? entry->file : NULL, "help", plugin->help, "parameters", parameters);
 }
 
 static brim_status print_json(const brim_registry *registry, const selection *s)
