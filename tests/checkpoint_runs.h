@@ -58,7 +58,7 @@ static inline brim_status save(const char *run, int64_t step, int64_t keep, bool
   brim_train_state s = state_of(step);
   if (is_best) s.best_step = step;
   fill_tensors(step);
-  return brim_checkpoint_write(run, &s, &tensors, keep, is_best);
+  return brim_checkpoint_write(run, &s, &tensors, keep);
 }
 
 /* Its path is valid until the next but one. */

@@ -1,6 +1,7 @@
 /* Growing strings, and small helpers on strings. */
 #include "base/text.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,6 +99,29 @@ int brim_edit_distance(const char *a, const char *b)
     memcpy(row[1], row[2], sizeof row[1]);
   }
   return row[1][m];
+}
+
+int brim_typo_distance(const char *written, const char *known)
+{
+  const size_t length = strlen(written), longer = strlen(known) > length ? strlen(known) : length;
+  const int distance = brim_edit_distance(written, known);
+  const int allowed = length < 4 ? 1 : length < 9 ? 2 : 3;
+  if (distance > allowed || 2 * (size_t)distance >= longer) return distance == 0 ? 0 : INT_MAX;
+  return length < 4 && written[0] != known[0] ? INT_MAX : distance;
+}
+
+void brim_suggest(const char *written, const char *known, int *distance, const char **best)
+{
+  int d = brim_typo_distance(written, known);
+  if (d == INT_MAX && strlen(written) >= 3 && brim_starts_with(known, written)) d = (int)strlen(known);
+  if (d >= *distance) return;
+  *distance = d;
+  *best = known;
+}
+
+const char *brim_plural(int64_t count)
+{
+  return count == 1 ? "" : "s";
 }
 
 const char *brim_format_bytes(char *out, size_t room, uint64_t bytes)

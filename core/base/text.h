@@ -25,6 +25,14 @@ bool brim_ends_with(const char *s, const char *suffix);
 /* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are
  * compared. */
 int brim_edit_distance(const char *a, const char *b);
+/* The edit distance if `known` may have been meant by what was written, else INT_MAX: one change in up to three
+ * letters, which then begin alike, two in up to eight, three in more, and always fewer than half of the letters. */
+int brim_typo_distance(const char *written, const char *known);
+/* Takes `known` for the best suggestion so far if it is nearer than *distance (INT_MAX at first): a typing error, or
+ * the beginning of it. */
+void brim_suggest(const char *written, const char *known, int *distance, const char **best);
+/* What makes "step" agree with a number: "" or "s". */
+const char *brim_plural(int64_t count);
 /* "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
 const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
 /* "1:02:03" or "2:03". */

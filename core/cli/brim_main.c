@@ -1,14 +1,15 @@
-/* Global options, the table of commands, and what they share. */
+/* The table of commands, and what they share; the words behind them are taken apart in words.c. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/install.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -50,6 +51,10 @@ const brim_command brim_commands[] = {
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [--json]\n"
      "\n"
+     "  brim plan                                      of the default configuration\n"
+     "  brim plan model=mlp training.batch_size=512    with changes\n"
+     "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
+     "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, and what other micro-batches would take.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
@@ -86,8 +91,15 @@ const brim_command brim_commands[] = {
     {"complete", "list what a command line can go on with; for shells", brim_command_complete,
      "usage: brim complete -- LINE\n"
      "\n"
+     "  brim complete -- 'brim train mod'       groups and keys that begin so\n"
+     "  brim complete -- 'brim train model='    the options of a group\n"
+     "\n"
      "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n"},
-    {"version", "show the version", brim_command_version, "usage: brim version [--json]\n"},
+    {"version", "show the version", brim_command_version,
+     "usage: brim version [--json]\n"
+     "\n"
+     "  brim version           the version, the plugin ABI and the compiler\n"
+     "  brim version --json    the same for programs\n"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -112,110 +124,21 @@ static void print_help(FILE *out)
         out);
 }
 
-static brim_text *listing; /* set while a command runs only for the sake of its options' names */
-
-static brim_status list_options(const brim_option *option, size_t count)
+void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
-  for (size_t i = 0; i < count; i++)
-    if (option[i].kind != BRIM_OPTION_HIDDEN)
-      brim_text_printf(listing, "%s%s\n", option[i].name, option[i].kind == BRIM_OPTION_STRING ? "=" : "");
-  return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
-}
-
-void brim_cli_list_options(const brim_command *command, brim_text *out)
-{
-  brim_cli cli = {0};
-  char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
-  int argc = 1;
-  listing = out;
-  if (command)
-    command->run(&cli, argc, argv);
-  else
-    brim_cli_take_globals(&cli, &argc, argv);
-  listing = NULL;
-}
-
-int brim_cli_fail(brim_status status)
-{
-  if (listing) return brim_status_exit(status);
-  if (status == BRIM_EINTERRUPTED)
-    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
-  else
-    brim_log_error();
-  return brim_status_exit(status);
-}
-
-static brim_status unknown_option(const char *word, const brim_option *option, size_t count)
-{
-  const char *best = NULL;
-  int distance = 4;
-  brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
-  for (size_t i = 0; i < count; i++) {
-    if (option[i].kind == BRIM_OPTION_HIDDEN) continue;
-    const int d = brim_edit_distance(word, option[i].name);
-    if (d < distance) {
-      distance = d;
-      best = option[i].name;
-    }
-  }
-  return best ? brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best) : BRIM_ECONFIG;
-}
-
-/* The value of option `o` in word `i`: behind '=', or the next word. */
-static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
-{
-  const char *equals = strchr(argv[*i], '=');
-  if (o->kind != BRIM_OPTION_STRING) {
-    if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
-    *(bool *)o->value = true;
-    return BRIM_OK;
-  }
-  if (!equals && *i + 1 >= argc) return brim_fail(BRIM_ECONFIG, "option '%s' needs a value", o->name);
-  *(const char **)o->value = equals ? equals + 1 : argv[++*i];
-  return BRIM_OK;
-}
-
-static const brim_option *find_option(const char *word, const brim_option *option, size_t count)
-{
-  const size_t length = strcspn(word, "=");
-  for (size_t i = 0; i < count; i++)
-    if (strncmp(option[i].name, word, length) == 0 && option[i].name[length] == '\0') return &option[i];
-  return NULL;
-}
-
-brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, const char **operand,
-                           int *number, size_t *operand_count)
-{
-  bool only_operands = false;
-  *operand_count = 0;
-  if (listing) return list_options(option, option_count);
-  for (int i = 1; i < argc; i++) {
-    if (!only_operands && strcmp(argv[i], "--") == 0) {
-      only_operands = true;
-      continue;
-    }
-    if (only_operands || argv[i][0] != '-') {
-      operand[*operand_count] = argv[i];
-      number[(*operand_count)++] = i;
-      continue;
-    }
-    const brim_option *o = find_option(argv[i], option, option_count);
-    if (!o) return unknown_option(argv[i], option, option_count);
-    BRIM_TRY(take_value(argc, argv, &i, o));
-  }
-  return BRIM_OK;
+  out->count = 0;
+  for (size_t i = 0; i < cli->config_path_count; i++) out->folder[out->count++] = cli->config_path[i];
+  if (brim_install_dir(out->installed, sizeof out->installed, BRIM_INSTALL_CONFIGS))
+    out->folder[out->count++] = out->installed;
 }
 
 brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
                             size_t count, brim_config **out)
 {
-  const char *search[40];
-  char installed[4096];
-  size_t n = 0;
-  for (size_t i = 0; i < cli->config_path_count; i++) search[n++] = cli->config_path[i];
-  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
-  const brim_config_request request = {.search = search,
-                                       .search_count = n,
+  brim_cli_search search;
+  brim_cli_search_path(cli, &search);
+  const brim_config_request request = {.search = search.folder,
+                                       .search_count = search.count,
                                        .name = cli->config_name,
                                        .file = file,
                                        .overrides = override,
@@ -224,6 +147,16 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
                                        .first_argument = 1,
                                        .argument = number};
   return brim_config_load(&request, cli->registry, out);
+}
+
+brim_status brim_cli_print_json(json_t *root)
+{
+  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+  json_decref(root);
+  if (!text) return brim_fail(BRIM_EINVAL, "the results cannot be written as JSON: is a name not UTF-8?");
+  puts(text);
+  free(text);
+  return BRIM_OK;
 }
 
 static brim_status check_config_path(const brim_cli *cli)
@@ -237,55 +170,11 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
-{
-  const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
-  bool verbose = false, quiet = false;
-  const brim_option option[] = {{"--plugin-path", BRIM_OPTION_STRING, &plugin_path},
-                                {"--config-path", BRIM_OPTION_STRING, &config_path},
-                                {"--config-name", BRIM_OPTION_STRING, &config_name},
-                                {"--verbose", BRIM_OPTION_FLAG, &verbose},
-                                {"--quiet", BRIM_OPTION_FLAG, &quiet}};
-  const size_t room = sizeof cli->plugin_path / sizeof cli->plugin_path[0];
-  int kept = 1;
-  if (listing) return list_options(option, sizeof option / sizeof option[0]);
-  for (int i = 1; i < *argc; i++) {
-    const brim_option *o = NULL;
-    if (strcmp(argv[i], "--") == 0) {
-      while (i < *argc) argv[kept++] = argv[i++];
-      break;
-    }
-    if (argv[i][0] == '-') o = find_option(argv[i], option, sizeof option / sizeof option[0]);
-    if (!o) {
-      argv[kept++] = argv[i];
-      continue;
-    }
-    BRIM_TRY(take_value(*argc, argv, &i, o));
-    if (cli->plugin_path_count == room || cli->config_path_count == room)
-      return brim_fail(BRIM_ECONFIG, "%s given more than %zu times", o->name, room);
-    if (o->value == (void *)&plugin_path) cli->plugin_path[cli->plugin_path_count++] = plugin_path;
-    if (o->value == (void *)&config_path) cli->config_path[cli->config_path_count++] = config_path;
-  }
-  *argc = kept;
-  cli->config_name = config_name;
-  if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
-  if (quiet) brim_log_set_level(BRIM_LOG_WARN);
-  cli->quiet = quiet;
-  cli->verbose = verbose;
-  return BRIM_OK;
-}
-
 static int unknown_command(const char *word)
 {
   const char *best = NULL;
-  int distance = 4;
-  for (const brim_command *c = brim_commands; c->name; c++) {
-    const int d = brim_edit_distance(word, c->name);
-    if (d < distance) {
-      distance = d;
-      best = c->name;
-    }
-  }
+  int distance = INT_MAX;
+  for (const brim_command *c = brim_commands; c->name; c++) brim_suggest(word, c->name, &distance, &best);
   brim_fail(BRIM_ECONFIG, "unknown command '%s'", word);
   if (best) brim_fail_add(BRIM_ECONFIG, "did you mean 'brim %s'?", best);
   return brim_cli_fail(brim_fail_add(BRIM_ECONFIG, "`brim --help` lists the commands"));
@@ -317,16 +206,12 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 {
   for (const brim_command *c = brim_commands; c->name; c++) {
     if (strcmp(argv[0], c->name) != 0) continue;
-    if (asks_for_help(argc, argv)) {
-      return print_command_help(cli, c);
-    }
+    if (asks_for_help(argc, argv)) return print_command_help(cli, c);
     brim_status status = check_config_path(cli);
     if (status == BRIM_OK) status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
     if (status != BRIM_OK) return brim_cli_fail(status);
-    int result = c->run(cli, argc, argv);
+    const int result = c->run(cli, argc, argv);
     brim_registry_free(cli->registry);
-    if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-      result = brim_cli_fail(brim_fail(BRIM_EIO, "cannot write the results: %s", strerror(errno)));
     return result;
   }
   return unknown_command(argv[0]);
@@ -339,12 +224,9 @@ static void open_standard_streams(void)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
 }
 
-int brim_main(int argc, char **argv)
+static int run_program(brim_cli *cli, int argc, char **argv)
 {
-  brim_cli cli = {.start = brim_now()};
-  open_standard_streams();
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
-  const brim_status status = brim_cli_take_globals(&cli, &argc, argv);
+  const brim_status status = brim_cli_take_globals(cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
     print_help(stderr);
@@ -355,5 +237,16 @@ int brim_main(int argc, char **argv)
     return 0;
   }
   if (strcmp(argv[1], "--version") == 0) argv[1] = (char *)"version";
-  return run_command(&cli, argc - 1, argv + 1);
+  return run_command(cli, argc - 1, argv + 1);
+}
+
+int brim_main(int argc, char **argv)
+{
+  brim_cli cli = {.start = brim_now()};
+  open_standard_streams();
+  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
+  const int result = run_program(&cli, argc, argv);
+  if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+    return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)));
+  return result;
 }

@@ -2,15 +2,18 @@
  * on standard output, messages on standard error, and returns the exit status of the process. */
 #ifndef BRIM_CLI_CLI_H
 #define BRIM_CLI_CLI_H
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "config/config.h"
 #include "plugin/registry.h"
 
+#define BRIM_CLI_PATHS_MAX 32
+
 typedef struct brim_cli {
-  const char *plugin_path[32]; /* --plugin-path, in order */
+  const char *plugin_path[BRIM_CLI_PATHS_MAX]; /* --plugin-path, in order */
   size_t plugin_path_count;
-  const char *config_path[32]; /* --config-path, in order; the installed configs follow */
+  const char *config_path[BRIM_CLI_PATHS_MAX]; /* --config-path, in order; the installed configs follow */
   size_t config_path_count;
   const char *config_name; /* --config-name; NULL: "config" */
   brim_registry *registry; /* opened before the command runs */
@@ -51,10 +54,28 @@ typedef struct brim_option {
   enum brim_option_kind kind;
   void *value; /* bool * or const char ** */
 } brim_option;
-/* Moves the operands to the front of `operand`, with the number of each word in `number` (from 1, the word after the
- * command), for messages. Both have room for argc. ECONFIG with did-you-mean for an unknown option. */
-brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, const char **operand,
-                           int *number, size_t *operand_count);
+/* What is left of a command's words when its options are taken. */
+typedef struct brim_operands {
+  const char **word; /* there is room for one more in front, at word[-1] and number[-1] */
+  int *number;       /* of each word, for messages: from 1, the word after the command */
+  size_t count;
+  brim_arena arena; /* for what the command needs besides */
+} brim_operands;
+/* What a command begins with; it ends with brim_cli_end, whatever this returns. ECONFIG with did-you-mean for an
+ * unknown option. */
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out);
+/* ECONFIG naming the first operand beyond `most`; `what` goes on: "brim version takes no words". */
+brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what);
+/* Releases the operands, prints the thread's error if there is one, and returns the exit status. */
+int brim_cli_end(brim_status status, brim_operands *operands);
+
+typedef struct brim_cli_search {
+  const char *folder[BRIM_CLI_PATHS_MAX + 1];
+  size_t count;
+  char installed[4096];
+} brim_cli_search;
+/* Where configurations are looked for: --config-path, then the installed ones. The result must stay where it is. */
+void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out);
 /* Composes the configuration from the command line's words. `file`: a resolved configuration instead of the search
  * path, or NULL. */
 brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
@@ -66,6 +87,9 @@ brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv);
 void brim_cli_list_options(const brim_command *command, brim_text *out);
 /* Prints the thread's error and returns the exit status for the code. */
 int brim_cli_fail(brim_status status);
+/* Prints results as JSON, and releases them. NULL (jansson refused a text) is an error. Whether standard output took
+ * what was printed is checked once, when the command has returned. */
+brim_status brim_cli_print_json(json_t *root);
 
 /* The whole program: what main() calls. */
 BRIM_EXPORT int brim_main(int argc, char **argv);

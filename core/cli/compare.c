@@ -1,10 +1,8 @@
 /* brim compare: runs side by side, as a table or JSON, and their curves as SVG. */
 #include "cli/compare.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/table.h"
@@ -68,6 +66,15 @@ static void print_keys(brim_comparison *c, brim_text *out)
   brim_table_print(&table, out);
 }
 
+static void print_tables(brim_comparison *c)
+{
+  brim_text out = {0};
+  print_figures(c, &out);
+  print_keys(c, &out);
+  fputs(brim_text_str(&out), stdout);
+  brim_text_release(&out);
+}
+
 /* ---- JSON ---- */
 
 static void set_number(json_t *out, const char *key, double value)
@@ -101,17 +108,11 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   return out;
 }
 
-static brim_status print_json(brim_comparison *c, brim_text *out)
+static brim_status print_json(brim_comparison *c)
 {
   json_t *runs = json_array();
   for (size_t i = 0; i < c->count; i++) json_array_append_new(runs, describe(c, &c->run[i]));
-  json_t *root = json_pack("{s:o}", "runs", runs);
-  char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-  json_decref(root);
-  if (!text) return brim_fail(BRIM_EINTERNAL, "the comparison cannot be formatted");
-  brim_text_printf(out, "%s\n", text);
-  free(text);
-  return BRIM_OK;
+  return brim_cli_print_json(json_pack("{s:o}", "runs", runs));
 }
 
 /* ---- curves ---- */
@@ -172,24 +173,18 @@ static brim_status write_curves(brim_comparison *c, const char *path)
 
 static brim_status compare(brim_comparison *c, const char *const *dir, size_t count, const char *svg, bool json)
 {
-  brim_text out = {0};
   if (count == 0) return brim_fail(BRIM_ECONFIG, "no run to compare: write brim compare RUN...");
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
   if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
   brim_compare_finish(c);
-  brim_status status = BRIM_OK;
-  if (json) {
-    status = print_json(c, &out);
-  } else {
-    print_figures(c, &out);
-    print_keys(c, &out);
-  }
-  if (status == BRIM_OK && (fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0))
-    status = brim_fail(BRIM_EIO, "the comparison could not be written to standard output");
-  brim_text_release(&out);
-  if (status == BRIM_OK && svg) status = write_curves(c, svg);
-  if (status == BRIM_OK && svg) brim_log(BRIM_LOG_INFO, "curves in %s", svg);
-  return status;
+  if (json)
+    BRIM_TRY(print_json(c));
+  else
+    print_tables(c);
+  if (!svg) return BRIM_OK;
+  BRIM_TRY(write_curves(c, svg));
+  brim_log(BRIM_LOG_INFO, "curves in %s", svg);
+  return BRIM_OK;
 }
 
 int brim_command_compare(brim_cli *cli, int argc, char **argv)
@@ -199,11 +194,9 @@ int brim_command_compare(brim_cli *cli, int argc, char **argv)
   const char *svg = NULL;
   const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg}, {"--json", BRIM_OPTION_FLAG, &json}};
   brim_comparison c = {0};
-  const char **operand = BRIM_ARENA_NEW(&c.arena, const char *, argc);
-  int *number = BRIM_ARENA_NEW(&c.arena, int, argc);
-  size_t count = 0;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
-  if (status == BRIM_OK) status = compare(&c, operand, count, svg, json);
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, svg, json);
   brim_compare_release(&c);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &operands);
 }

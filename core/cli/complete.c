@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/install.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "config/apply.h"
@@ -184,12 +183,10 @@ static bool is_multirun(const completion *c)
 
 static void offer_overrides(completion *c)
 {
-  const char *search[sizeof c->cli.config_path / sizeof c->cli.config_path[0] + 1];
-  char installed[4096];
-  size_t n = 0;
-  for (; n < c->cli.config_path_count; n++) search[n] = c->cli.config_path[n];
-  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
-  const brim_config_request request = {.search = search, .search_count = n, .name = c->cli.config_name};
+  brim_cli_search search;
+  brim_cli_search_path(&c->cli, &search);
+  const brim_config_request request = {
+      .search = search.folder, .search_count = search.count, .name = c->cli.config_name};
   brim_composition composition = {.arena = &c->arena, .request = &request, .registry = c->cli.registry};
   brim_schema schema = {0};
   composition.problems.arena = &c->arena;
@@ -277,15 +274,13 @@ int brim_command_complete(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
   completion c = {.lead = ""};
-  const char **operand = BRIM_ARENA_NEW(&c.arena, const char *, argc);
-  int *number = BRIM_ARENA_NEW(&c.arena, int, argc);
-  size_t count = 0;
-  brim_status status = brim_cli_parse(argc, argv, NULL, 0, operand, number, &count);
-  if (status == BRIM_OK && count != 1) status = brim_fail(BRIM_ECONFIG, "one word is expected: brim complete -- LINE");
-  if (status == BRIM_OK) complete_line(&c, operand[0]);
-  if (status == BRIM_OK && (fputs(brim_text_str(&c.out), stdout) < 0 || fflush(stdout) != 0))
-    status = brim_fail(BRIM_EIO, "standard output cannot be written");
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, NULL, 0, &operands);
+  if (status == BRIM_OK && operands.count != 1)
+    status = brim_fail(BRIM_ECONFIG, "one word is expected: brim complete -- LINE");
+  if (status == BRIM_OK) complete_line(&c, operands.word[0]);
+  fputs(brim_text_str(&c.out), stdout);
   brim_text_release(&c.out);
   brim_arena_release(&c.arena);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &operands);
 }

@@ -1,6 +1,5 @@
 /* brim devices: what there is to compute on, and which backends cannot be used and why. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 #include "config/value.h"
 
 typedef struct devices {
-  brim_arena arena;
+  brim_arena *arena;
   bool json;
   brim_table table;
   json_t *device, *failure; /* with --json */
@@ -27,10 +26,10 @@ static void add_device(devices *d, const char *backend, int index, const brim_de
     json_array_append_new(d->device, row);
     return;
   }
-  brim_table_add(&d->table, brim_arena_printf(&d->arena, "%s:%d", backend, index));
+  brim_table_add(&d->table, brim_arena_printf(d->arena, "%s:%d", backend, index));
   brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->free_bytes));
   brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->total_bytes));
-  brim_table_add(&d->table, info->threads ? brim_arena_printf(&d->arena, "%" PRId32, info->threads) : "-");
+  brim_table_add(&d->table, info->threads ? brim_arena_printf(d->arena, "%" PRId32, info->threads) : "-");
   brim_table_add(&d->table, info->name);
 }
 
@@ -72,7 +71,7 @@ static brim_status list_devices(devices *d, const brim_plugin *plugin)
 {
   const brim_backend_ops *ops = plugin->ops;
   void *params = NULL, *self = NULL;
-  BRIM_TRY(fill_defaults(plugin, &d->arena, &params));
+  BRIM_TRY(fill_defaults(plugin, d->arena, &params));
   self = params;
   if (plugin->create) {
     self = NULL;
@@ -113,46 +112,36 @@ static void collect(devices *d, const brim_registry *registry)
   }
   for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
-    const char *backend = backend_of_file(&d->arena, failure->file);
+    const char *backend = backend_of_file(d->arena, failure->file);
     if (backend) add_failure(d, backend, failure->reason);
   }
 }
 
-static brim_status print(devices *d)
+static brim_status print(const devices *d)
 {
-  bool failed;
-  if (d->json) {
-    json_t *root = json_pack("{s:O, s:O}", "devices", d->device, "failures", d->failure);
-    failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
-    json_decref(root);
-  } else {
-    brim_text out = {0};
-    brim_table_print(&d->table, &out);
-    brim_text_add(&out, brim_text_str(&d->failures));
-    failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;
-    brim_text_release(&out);
-  }
-  return failed ? brim_fail(BRIM_EIO, "the list of devices could not be written") : BRIM_OK;
+  if (d->json) return brim_cli_print_json(json_pack("{s:O, s:O}", "devices", d->device, "failures", d->failure));
+  brim_text out = {0};
+  brim_table_print(&d->table, &out);
+  printf("%s%s", brim_text_str(&out), brim_text_str(&d->failures));
+  brim_text_release(&out);
+  return BRIM_OK;
 }
 
 int brim_command_devices(brim_cli *cli, int argc, char **argv)
 {
   devices d = {.device = json_array(), .failure = json_array()};
-  d.table = (brim_table){.arena = &d.arena, .columns = 5};
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json}};
-  const char **operand = BRIM_ARENA_NEW(&d.arena, const char *, argc);
-  int *number = BRIM_ARENA_NEW(&d.arena, int, argc);
-  size_t count = 0;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, operand, number, &count);
-  if (status == BRIM_OK && count > 0)
-    status = brim_fail(BRIM_ECONFIG, "'%s' is too much: brim devices takes no words", operand[0]);
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim devices takes no words");
   if (status == BRIM_OK) {
+    d.arena = &operands.arena;
+    d.table = (brim_table){.arena = d.arena, .columns = 5};
     collect(&d, cli->registry);
     status = print(&d);
   }
   json_decref(d.device);
   json_decref(d.failure);
   brim_text_release(&d.failures);
-  brim_arena_release(&d.arena);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &operands);
 }

@@ -1,5 +1,4 @@
 /* brim eval: the figures of a run's checkpoint on data. Nothing is written. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,9 +64,7 @@ static brim_status print_json(const eval *e)
   char top[32];
   snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
   if (root && r->top_k > 0) json_object_set_new(root, top, number(r->accuracy_top));
-  const bool failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
-  json_decref(root);
-  return failed ? brim_fail(BRIM_EIO, "the evaluation could not be written") : BRIM_OK;
+  return brim_cli_print_json(root);
 }
 
 static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
@@ -105,7 +102,7 @@ static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text
   brim_table_print(&table, out);
 }
 
-static brim_status print_text(const eval *e)
+static void print_text(const eval *e)
 {
   const brim_evaluation *r = &e->result;
   const char *slash = strrchr(e->checkpoint, '/');
@@ -117,10 +114,9 @@ static brim_status print_text(const eval *e)
   brim_text_printf(&out, ", macro F1 %.4f (%lld samples)\n", r->f1, (long long)r->samples);
   add_classes(e, &arena, &out);
   add_confusion(r, &arena, &out);
-  const bool failed = fputs(brim_text_str(&out), stdout) < 0 || fflush(stdout) != 0;
+  fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);
   brim_arena_release(&arena);
-  return failed ? brim_fail(BRIM_EIO, "the evaluation could not be written") : BRIM_OK;
 }
 
 /* ---- the work ---- */
@@ -149,7 +145,9 @@ static brim_status evaluate(eval *e, const brim_config *config)
   const int64_t count = e->session->data.count[e->part];
   BRIM_TRY(brim_trainer_open_evaluation(e->session, count, e->session->eval_batch, false, e->checkpoint, &e->trainer));
   BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
-  return e->json ? print_json(e) : print_text(e);
+  if (e->json) return print_json(e);
+  print_text(e);
+  return BRIM_OK;
 }
 
 int brim_command_eval(brim_cli *cli, int argc, char **argv)
@@ -158,23 +156,19 @@ int brim_command_eval(brim_cli *cli, int argc, char **argv)
   const brim_option option[] = {{"--checkpoint", BRIM_OPTION_STRING, &e.which},
                                 {"--split", BRIM_OPTION_STRING, &e.split},
                                 {"--json", BRIM_OPTION_FLAG, &e.json}};
-  brim_arena arena = {0};
-  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
-  int *number_of = BRIM_ARENA_NEW(&arena, int, argc);
-  size_t count = 0;
+  brim_operands o;
   char file[4096];
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number_of, &count);
-  if (status == BRIM_OK && count == 0)
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim eval needs the folder of a run: brim eval RUN");
-  if (count > 0) e.run = operand[0];
+  if (o.count > 0) e.run = o.word[0];
   if (status == BRIM_OK) status = brim_cli_run_config(e.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(e.run, e.which, e.checkpoint, sizeof e.checkpoint);
-  if (status == BRIM_OK) status = brim_cli_config(cli, file, operand + 1, number_of + 1, count - 1, &config);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
   if (status == BRIM_OK) status = evaluate(&e, config);
   brim_trainer_close(e.trainer);
   brim_session_close(e.session);
   brim_config_free(config);
-  brim_arena_release(&arena);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &o);
 }

@@ -1,7 +1,5 @@
 /* brim plan: the memory of a run, and of runs with other micro-batches, before anything is allocated. */
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
@@ -37,7 +35,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   return BRIM_OK;
 }
 
-static void print_json(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+static brim_status print_json(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
   json_t *out = brim_plan_json(plan, s->settings->training.batch_size), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -46,9 +44,7 @@ static void print_json(const brim_session *s, const brim_plan *plan, const row *
                                           "peak_bytes", (json_int_t)table[i].peak_bytes, "lower_bound_bytes",
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
-  json_dumpf(out, stdout, JSON_INDENT(2));
-  putchar('\n');
-  json_decref(out);
+  return brim_cli_print_json(out);
 }
 
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
@@ -84,7 +80,7 @@ static brim_status show_plan(const brim_config *config, bool json)
   BRIM_TRY(brim_session_open(config, false, &s));
   brim_status status = brim_session_plan(s, s->settings->training.batch_size, &plan);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
-  if (status == BRIM_OK && json) print_json(s, plan, table, count);
+  if (status == BRIM_OK && json) status = print_json(s, plan, table, count);
   if (status == BRIM_OK && !json) print_text(s, plan, table, count);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
   brim_plan_free(plan);
@@ -96,15 +92,11 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
 {
   bool json = false;
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
-  const char **operand = brim_xcalloc((size_t)argc, sizeof *operand);
-  int *number = brim_xcalloc((size_t)argc, sizeof *number);
-  size_t count = 0;
+  brim_operands operands;
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, operand, number, &count);
-  if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operand, number, count, &config);
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(config, json);
   brim_config_free(config);
-  free(operand);
-  free(number);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &operands);
 }

@@ -1,10 +1,8 @@
 /* brim plugins: what there is, where it comes from, which parameters it takes, and what could not be used and why. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "config/value.h"
@@ -40,11 +38,6 @@ static void print_table(const char *const *cell, size_t rows, size_t columns, co
   }
 }
 
-static const char *version_of(const brim_registry_entry *entry)
-{
-  return entry->module ? entry->module->version : BRIM_VERSION;
-}
-
 static const char *file_of(const brim_registry_entry *entry)
 {
   return entry->file[0] ? entry->file : "built in";
@@ -72,7 +65,7 @@ static void print_list(const brim_registry *registry, const selection *s)
     const brim_registry_entry *entry = brim_registry_at(registry, i);
     if (!selected(s, entry->plugin)) continue;
     cell[n++] = brim_arena_printf(&arena, "%s/%s", brim_kind_name(entry->plugin->kind), entry->plugin->id);
-    cell[n++] = version_of(entry);
+    cell[n++] = brim_registry_version(entry);
     cell[n++] = entry->plugin->help;
     cell[n++] = file_of(entry);
   }
@@ -129,8 +122,8 @@ static json_t *json_of(const brim_registry_entry *entry)
                                                 brim_value_type_name(row->type), "default", row->def, "range",
                                                 row->range, "help", row->help));
   return json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:s, s:o}", "kind", brim_kind_name(plugin->kind), "id", plugin->id,
-                   "module", entry->module ? entry->module->name : NULL, "version", version_of(entry), "file",
-                   entry->file[0] ? entry->file : NULL, "help", plugin->help, "parameters", parameters);
+                   "module", entry->module ? entry->module->name : NULL, "version", brim_registry_version(entry),
+                   "file", entry->file[0] ? entry->file : NULL, "help", plugin->help, "parameters", parameters);
 }
 
 static brim_status print_json(const brim_registry *registry, const selection *s)
@@ -144,10 +137,7 @@ static brim_status print_json(const brim_registry *registry, const selection *s)
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
     json_array_append_new(failures, json_pack("{s:s, s:s}", "file", failure->file, "reason", failure->reason));
   }
-  json_t *root = json_pack("{s:o, s:o}", "plugins", plugins, "failures", failures);
-  const bool failed = !root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
-  json_decref(root);
-  return failed ? brim_fail(BRIM_EIO, "the list of plugins could not be written") : BRIM_OK;
+  return brim_cli_print_json(json_pack("{s:o, s:o}", "plugins", plugins, "failures", failures));
 }
 
 /* Reads KIND or KIND/ID. */
@@ -201,15 +191,10 @@ static brim_status run(const brim_registry *registry, const char *word, bool jso
 int brim_command_plugins(brim_cli *cli, int argc, char **argv)
 {
   bool json = false;
-  const brim_option options[] = {{"--json", BRIM_OPTION_FLAG, &json}};
-  brim_arena arena = {0};
-  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
-  int *number = BRIM_ARENA_NEW(&arena, int, argc);
-  size_t count = 0;
-  brim_status status = brim_cli_parse(argc, argv, options, 1, operand, number, &count);
-  if (status == BRIM_OK && count > 1)
-    status = brim_fail(BRIM_ECONFIG, "'%s' is too much: brim plugins takes one KIND or KIND/ID", operand[1]);
-  if (status == BRIM_OK) status = run(cli->registry, count > 0 ? operand[0] : NULL, json, &arena);
-  brim_arena_release(&arena);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim plugins takes one KIND or KIND/ID");
+  if (status == BRIM_OK) status = run(cli->registry, operands.count ? operands.word[0] : NULL, json, &operands.arena);
+  return brim_cli_end(status, &operands);
 }

@@ -124,25 +124,22 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
                                 {"--output", BRIM_OPTION_STRING, &p.output},
                                 {"-o", BRIM_OPTION_STRING, &p.output},
                                 {"--json", BRIM_OPTION_FLAG, &p.json}};
-  brim_arena arena = {0};
-  const char **operand = BRIM_ARENA_NEW(&arena, const char *, argc);
-  int *number = BRIM_ARENA_NEW(&arena, int, argc);
-  size_t count = 0, overrides = 0;
+  brim_operands o;
+  size_t overrides = 0;
   char file[4096];
   brim_config *config = NULL;
-  p.file = BRIM_ARENA_NEW(&arena, brim_predicted_file, argc);
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
-  if (status == BRIM_OK && count > 0) {
-    p.run = operand[0];
-    overrides = sort_words(&p, operand + 1, number + 1, count - 1);
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  if (status == BRIM_OK && o.count > 0) {
+    p.run = o.word[0];
+    p.file = BRIM_ARENA_NEW(&o.arena, brim_predicted_file, o.count);
+    overrides = sort_words(&p, o.word + 1, o.number + 1, o.count - 1);
   }
   if (status == BRIM_OK && p.file_count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim predict needs the folder of a run and files: brim predict RUN FILE...");
   if (status == BRIM_OK) status = brim_cli_run_config(p.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(p.run, p.which, p.checkpoint, sizeof p.checkpoint);
-  if (status == BRIM_OK) status = brim_cli_config(cli, file, operand + 1, number + 1, overrides, &config);
-  if (status == BRIM_OK) status = run(&p, config, &arena);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, overrides, &config);
+  if (status == BRIM_OK) status = run(&p, config, &o.arena);
   brim_config_free(config);
-  brim_arena_release(&arena);
-  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+  return brim_cli_end(status, &o);
 }

@@ -8,12 +8,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "config/kept.h"
+
 brim_status brim_cli_run_config(const char *run, char *path, size_t room)
 {
   const int length = snprintf(path, room, "%s/config.yaml", run);
   if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
   if (access(path, R_OK) == 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
+}
+
+brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const brim_config *now)
+{
+  char path[PATH_MAX];
+  brim_config *was = NULL;
+  const int length = snprintf(path, sizeof path, "%s/sources.yaml", run);
+  if (length < 0 || (size_t)length >= sizeof path) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
+  if (brim_cli_config(cli, path, NULL, NULL, 0, &was) != BRIM_OK) {
+    brim_log(BRIM_LOG_WARN, "whether %s/config.yaml was edited is not known: %s", run, brim_error_text());
+    return BRIM_OK;
+  }
+  const brim_status status = brim_config_check_edits(was, now, run);
+  brim_config_free(was);
+  return status;
 }
 
 /* Resolves <folder>/<name> if a checkpoint lies there. A name that is too long is not there. */

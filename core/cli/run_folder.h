@@ -4,9 +4,13 @@
 #include <stddef.h>
 
 #include "brim/status.h"
+#include "cli/cli.h"
 
 /* The path of the resolved configuration. ELOAD if the folder is not a run's. */
 brim_status brim_cli_run_config(const char *run, char *path, size_t room);
+/* Is the configuration still what it was when the run began? ECONFIG if a value was edited that changes what is
+ * trained; a warning if sources.yaml, which tells what it was, cannot be read. */
+brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const brim_config *now);
 /* The folder of a checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a path;
  * NULL: the best if the run has one, else the last. Links are resolved. ELOAD if there is no such checkpoint. */
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room);

@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/install.h"
 #include "base/log.h"
 #include "config/compose.h"
 #include "train/rundir.h"
@@ -39,12 +38,9 @@ static bool group_options(void *context, const char *group, const char *const **
 
 static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)
 {
-  const char *search[sizeof cli->config_path / sizeof cli->config_path[0] + 1];
-  char installed[4096];
-  size_t n = 0;
-  for (; n < cli->config_path_count; n++) search[n] = cli->config_path[n];
-  if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_CONFIGS)) search[n++] = installed;
-  const brim_config_request request = {.search = search, .search_count = n};
+  brim_cli_search search;
+  brim_cli_search_path(cli, &search);
+  const brim_config_request request = {.search = search.folder, .search_count = search.count};
   brim_composition c = {.arena = &run->arena, .request = &request, .registry = cli->registry};
   const brim_sweep_groups groups = {group_options, &c};
   brim_problems problems = {.arena = &run->arena};
@@ -292,11 +288,11 @@ static void tell_sums(const brim_sweep_run *run)
 
 static brim_status finish(brim_sweep_run *run)
 {
-  BRIM_TRY(brim_sweep_write(run));
-  BRIM_TRY(brim_sweep_print(run));
+  const brim_status status = brim_sweep_write(run);
+  brim_sweep_print(run); /* also if the file could not be written: a full disk is no reason to keep it back */
   if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) tell_what_is_left(run);
   tell_sums(run);
-  return BRIM_OK;
+  return status;
 }
 
 static brim_status sweep(brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)

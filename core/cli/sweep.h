@@ -42,7 +42,7 @@ const char *brim_sweep_state_name(enum brim_job_state state); /* "finished" */
 /* sweep.json in the sweep's folder: everything so far. */
 brim_status brim_sweep_write(brim_sweep_run *run);
 /* The table, on standard output. */
-brim_status brim_sweep_print(brim_sweep_run *run);
+void brim_sweep_print(brim_sweep_run *run);
 /* 0, or 6 if it was stopped, or what the failed jobs have in common, or 5. */
 int brim_sweep_exit_status(const brim_sweep_run *run);
 #endif

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
+#include "config/kept.h"
 #include "config/later.h"
 #include "train/run.h"
 #include "train/rundir.h"
@@ -16,18 +17,18 @@ typedef struct train_options {
   bool multirun, fail_fast, job;
 } train_options;
 
-static brim_status check_options(const train_options *o, const char *const *operand, size_t count)
+static brim_status check_options(const train_options *o, const brim_operands *operands)
 {
   if (o->resume && o->from) return brim_fail(BRIM_ECONFIG, "--resume and --from exclude each other");
   if (o->resume && o->multirun)
     return brim_fail(BRIM_ECONFIG, "--resume goes on with one run, and --multirun starts several: leave one out");
   if (o->fail_fast && !o->multirun)
     return brim_fail(BRIM_ECONFIG, "--fail-fast ends a sweep at its first failure: add -m");
-  if (o->resume && count > 0)
+  if (o->resume && operands->count > 0)
     return brim_fail(BRIM_ECONFIG,
                      "--resume goes on with the run's own configuration, so '%s' has no place\n"
                      "to train with another one, start a new run: brim train --from %s %s",
-                     operand[0], o->resume, operand[0]);
+                     operands->word[0], o->resume, operands->word[0]);
   return BRIM_OK;
 }
 
@@ -44,31 +45,27 @@ static void tell_unused(const brim_config *config)
   brim_text_release(&names);
 }
 
-/* `operand` and `number` have room for one more in front. */
-static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file, const char **operand,
-                              int *number, size_t count)
+static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
+                              const brim_operands *operands)
 {
   brim_config *config = NULL;
-  if (o->job) brim_job_follow_parent();
+  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
   if (o->resume && brim_run_is_finished(o->resume)) {
     brim_log(BRIM_LOG_INFO, "'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
     return BRIM_OK;
   }
-  if (o->from) { /* the old run's folder is taken; one named on the command line comes later and wins */
-    *--operand = "run.dir=";
-    --number;
-    count++;
-  }
-  BRIM_TRY(brim_cli_config(cli, file, operand, number, count, &config));
+  if (first) operands->word[-1] = "run.dir=";
+  BRIM_TRY(
+      brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
   tell_unused(config);
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
-  const brim_status status = brim_run(&options);
+  brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
+  if (status == BRIM_OK) status = brim_run(&options);
   brim_config_free(config);
   return status;
 }
 
-/* `exit_status` is set by a sweep, whose jobs have told what went wrong. */
-static brim_status train(brim_cli *cli, int argc, char **argv, int *exit_status)
+int brim_command_train(brim_cli *cli, int argc, char **argv)
 {
   train_options o = {0};
   const brim_option option[] = {{"--resume", BRIM_OPTION_STRING, &o.resume},
@@ -76,30 +73,24 @@ static brim_status train(brim_cli *cli, int argc, char **argv, int *exit_status)
                                 {"--multirun", BRIM_OPTION_FLAG, &o.multirun},
                                 {"-m", BRIM_OPTION_FLAG, &o.multirun},
                                 {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast},
-                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* a sweep starts its jobs with it */
-  const char **word = brim_xcalloc((size_t)argc + 1, sizeof *word), **operand = word + 1;
-  int *word_number = brim_xcalloc((size_t)argc + 1, sizeof *word_number), *number = word_number + 1;
-  size_t count = 0;
-  char file[4096] = "";
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], operand, number, &count);
-  if (status == BRIM_OK) status = check_options(&o, operand, count);
-  if (status == BRIM_OK && (o.resume || o.from))
-    status = brim_cli_run_config(o.resume ? o.resume : o.from, file, sizeof file);
-  const char *run_file = file[0] ? file : NULL;
-  if (status == BRIM_OK && o.multirun) {
-    const brim_sweep_words_given given = {argc, argv, operand, number, count, run_file, o.fail_fast};
-    *exit_status = brim_cli_sweep(cli, &given);
-  } else if (status == BRIM_OK) {
-    status = train_once(cli, &o, run_file, operand, number, count);
+                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* in place of the sweep's own */
+  brim_operands operands;
+  char path[4096];
+  const char *file = NULL;
+  int sweep_status = 0; /* its jobs have told what went wrong */
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK) status = check_options(&o, &operands);
+  if (status == BRIM_OK && (o.resume || o.from)) {
+    file = path;
+    status = brim_cli_run_config(o.resume ? o.resume : o.from, path, sizeof path);
   }
-  free(word);
-  free(word_number);
-  return status;
-}
-
-int brim_command_train(brim_cli *cli, int argc, char **argv)
-{
-  int exit_status = 0;
-  const brim_status status = train(cli, argc, argv, &exit_status);
-  return status == BRIM_OK ? exit_status : brim_cli_fail(status);
+  if (status == BRIM_OK && o.multirun) {
+    const brim_sweep_words_given given = {argc,           argv, operands.word, operands.number,
+                                          operands.count, file, o.fail_fast};
+    sweep_status = brim_cli_sweep(cli, &given);
+  } else if (status == BRIM_OK) {
+    status = train_once(cli, &o, file, &operands);
+  }
+  const int exit_status = brim_cli_end(status, &operands);
+  return exit_status ? exit_status : sweep_status;
 }

@@ -198,7 +198,12 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
   if (!is_list(t, list_path)) return false;
   brim_yaml *list = list_now(t, list_path);
   const unsigned long long i = strtoull(dot + 1, NULL, 10);
-  if (i >= list->count || t->override->mode != BRIM_OVERRIDE_SET) {
+  if (i < list->count && t->override->mode == BRIM_OVERRIDE_ADD) {
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' exists already: to change it, write %s", path,
+                    t->override->origin.text + 1);
+    return true;
+  }
+  if (i >= list->count) {
     brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not there: the list has %zu item%s", path,
                     list->count, list->count == 1 ? "" : "s");
     brim_problem_hint(&t->c->problems, "items count from 0, as in %s.0=VALUE; to append one, write %s+=[VALUE]",
@@ -265,6 +270,22 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   }
 }
 
+/* A value as it is compared: a scalar's own text, anything else as it is printed, as in "[1, 2]". */
+static const char *text_of(const target *t, const brim_yaml *node)
+{
+  if (node->kind == BRIM_YAML_SCALAR) return node->scalar;
+  brim_text text = {0};
+  brim_yaml_print(node, &text, false);
+  const char *out = brim_arena_string_n(t->c->arena, text.s, text.length - 1); /* without the last newline */
+  brim_text_release(&text);
+  return out;
+}
+
+static bool is_one_line(const brim_yaml *node, const char *text)
+{
+  return node && node->kind != BRIM_YAML_MAP && !strchr(text, '\n');
+}
+
 static void apply_removal(const target *t)
 {
   const brim_override *o = t->override;
@@ -276,13 +297,13 @@ static void apply_removal(const target *t)
     unknown_key(t, o->key);
   } else if (o->value) {
     const brim_yaml *value = now ? now : row ? brim_value_default(row->row, t->c->arena) : NULL;
-    const bool scalars = value && value->kind == BRIM_YAML_SCALAR && o->value->kind == BRIM_YAML_SCALAR;
-    if (scalars && strcmp(value->scalar, o->value->scalar) == 0)
+    const char *is = value ? text_of(t, value) : "missing", *written = text_of(t, o->value);
+    if (value && strcmp(is, written) == 0)
       discard(t->c, o->key);
+    else if (is_one_line(value, is) && is_one_line(o->value, written))
+      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is %s, not %s", o->key, is, written);
     else
-      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is %s, not %s", o->key,
-                      value && value->kind == BRIM_YAML_SCALAR ? value->scalar : "no scalar",
-                      o->value->kind == BRIM_YAML_SCALAR ? o->value->scalar : "what is written");
+      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is another", o->key);
   } else {
     discard(t->c, o->key);
   }

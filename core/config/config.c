@@ -305,6 +305,9 @@ static void fill(loading *l)
     config->choice[g] = (brim_config_choice){.group = name, .plugin = l->plugin[g]};
     config->choice_count++;
     if (!l->plugin[g]) continue;
+    const brim_registry_entry *entry = brim_registry_find(l->c.registry, brim_config_groups[g].kind, l->plugin[g]->id);
+    config->choice[g].file = brim_arena_string(l->c.arena, entry->file);
+    config->choice[g].version = brim_arena_string(l->c.arena, brim_registry_version(entry));
     config->choice[g].params = brim_arena_alloc(l->c.arena, l->plugin[g]->params_size);
     brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
     brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, name), "id"));

@@ -27,7 +27,8 @@ typedef struct brim_config_request {
 typedef struct brim_config_choice {
   const char *group;
   const brim_plugin *plugin;
-  void *params; /* filled; params_size bytes */
+  const char *file, *version; /* where the plugin comes from; file "": the core's own */
+  void *params;               /* filled; params_size bytes */
 } brim_config_choice;
 
 typedef struct brim_config {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/alias.h"
 #include "config/compose.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
@@ -92,7 +93,8 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
       const brim_schema_row *row = &schema->row[i];
       if (!all && row->plugin != only) continue;
       const char *def = row->row->def;
-      const char *cell[CELLS] = {row->path, brim_value_type_name(row->row->type),
+      const char *type = row->later ? brim_later_type_name(row->later) : brim_value_type_name(row->row->type);
+      const char *cell[CELLS] = {row->path, type,
                                  !def     ? "required"
                                  : def[0] ? def
                                           : "''",
@@ -103,6 +105,19 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
       }
       if (pass == 1) brim_text_printf(out, "%s\n", row->later ? " (not available in this build)" : "");
     }
+  }
+}
+
+/* "training.fp16    old name of precision: true=fp16, false=fp32" */
+static void print_old_names(brim_text *out)
+{
+  size_t width = 0;
+  for (const brim_alias *a = brim_aliases; a->old; a++) width = strlen(a->old) > width ? strlen(a->old) : width;
+  brim_text_add(out, "\nold names, which are still taken:\n");
+  for (const brim_alias *a = brim_aliases; a->old; a++) {
+    brim_text_printf(out, "%-*s  now %s%s", (int)width, a->old, a->now, a->values ? ": " : "");
+    for (const char *s = a->values; s && *s; s++) brim_text_add_n(out, *s == '|' ? ", " : s, *s == '|' ? 2 : 1);
+    brim_text_add(out, "\n");
   }
 }
 
@@ -131,6 +146,7 @@ void brim_config_print_schema(const brim_config *config, const brim_registry *re
   for (size_t i = 0; config && i < config->choice_count; i++) chosen[i] = config->choice[i].plugin;
   brim_schema_build(&schema, &arena, chosen);
   print_rows(&schema, NULL, config != NULL, out);
+  if (!config) print_old_names(out);
   if (!config) print_every_plugin(&arena, registry, out);
   brim_arena_release(&arena);
 }

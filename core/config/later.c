@@ -4,12 +4,17 @@
 
 #include <string.h>
 
+#include "config/same.h"
 #include "config/value.h"
 
 /* A key without a field. */
 #define LATER(section, T, key, def, range, neutral, help)                                                              \
   {                                                                                                                    \
-    section, {key, BRIM_##T, 0, 0, def, range, help}, neutral                                                          \
+    section, {key, BRIM_##T, 0, 0, def, range, help}, neutral, false                                                   \
+  }
+#define LATER_NAMES(section, key, help)                                                                                \
+  {                                                                                                                    \
+    section, {key, BRIM_LIST, 0, 0, "[]", NULL, help}, NULL, true                                                      \
   }
 
 /* Every value of the first seven means the same here: this build computes on the CPU only, which is what they come to
@@ -38,7 +43,7 @@ const brim_later_key brim_later_keys[] = {
           "rounds (evaluation intervals) between cleanings of caches; 0: never"),
     LATER("backend", I64, "devices", "1", "[1,1024]", NULL, "devices that the host is split into"),
     LATER("dist", I64, "ranks", "1", "[1,65536]", NULL, "processes that share the training"),
-    LATER("", STR, "policy", "", NULL, NULL, "what decides about device, plan and out-of-memory"),
+    LATER_NAMES("", "policy", "what decides about device, plan and out-of-memory, each before the next"),
     LATER("", STR, "comm", "", NULL, NULL, "how ranks talk: mpi or nccl"),
     LATER("", I64, "total_clients", "0", "[0,1000000000]", NULL, "clients of federated training"),
     LATER("", I64, "clients_per_round", "0", "[0,1000000000]", NULL, "clients that a federated round trains on"),
@@ -48,7 +53,7 @@ const brim_later_key brim_later_keys[] = {
     LATER("", STR, "method", "", NULL, NULL, "how the clients of a round are selected"),
     LATER("", I64, "repeats", "1", "[1,1000000]", NULL, "times that the whole experiment is run"),
     LATER("", STR, "protocol", "", NULL, NULL, "a label: messaging is modelled as a network scenario"),
-    {NULL, {0}, NULL},
+    {NULL, {0}, NULL, false},
 };
 
 const brim_later_value brim_later_values[] = {
@@ -56,69 +61,56 @@ const brim_later_value brim_later_values[] = {
     {NULL, NULL},
 };
 
-/* Room for a value of any type. */
-typedef union any {
-  bool flag;
-  int64_t integer;
-  double number;
-  uint64_t size;
-  const char *text;
-  int32_t choice;
-  brim_list list;
-} any;
-
-static bool same_value(uint32_t type, const any *a, const any *b)
-{
-  switch (type) {
-  case BRIM_STR:
-  case BRIM_PATH:
-    return strcmp(a->text, b->text) == 0;
-  case BRIM_F64:
-  case BRIM_SECONDS:
-    return a->number == b->number;
-  case BRIM_LIST:
-    if (a->list.count != b->list.count) return false;
-    for (size_t i = 0; i < a->list.count; i++)
-      if (a->list.item[i] != b->list.item[i]) return false;
-    return true;
-  case BRIM_BOOL:
-    return a->flag == b->flag;
-  case BRIM_ENUM:
-    return a->choice == b->choice;
-  case BRIM_BYTES:
-    return a->size == b->size;
-  default:
-    return a->integer == b->integer;
-  }
-}
-
 /* Is the value the same as `text` would be? */
-static bool is_neutral(const brim_later_key *key, const any *value, const char *text, brim_arena *arena)
+static bool is_neutral(const brim_later_key *key, const brim_yaml *node, const char *text, brim_arena *arena)
 {
   brim_param row = key->param;
   row.def = text;
-  const brim_yaml *node = brim_value_default(&row, arena);
-  any other;
-  memset(&other, 0, sizeof other);
-  brim_text problem = {0};
-  const bool parsed = node && brim_value_parse(&row, node, &other, arena, &problem) == BRIM_OK;
-  brim_text_release(&problem);
-  return parsed && same_value(row.type, value, &other);
+  const brim_yaml *neutral = brim_value_default(&row, arena);
+  return neutral && brim_value_same(&row, node, neutral, arena);
+}
+
+/* Only the empty list is neutral, or one name that is empty. */
+static brim_status check_names(const brim_yaml *node, brim_text *problem)
+{
+  const bool list = node->kind == BRIM_YAML_LIST;
+  const size_t count = list ? node->count : 1;
+  bool neutral = true;
+  for (size_t i = 0; i < count; i++) {
+    const brim_yaml *name = list ? node->item[i] : node;
+    const bool null = brim_yaml_is_null(name);
+    if (name->kind != BRIM_YAML_SCALAR || null) {
+      const char *got = name->kind == BRIM_YAML_MAP ? "a map" : name->kind == BRIM_YAML_LIST ? "a list" : "null";
+      if (list)
+        brim_text_printf(problem, "must be a list of names, but item %zu is %s", i, got);
+      else
+        brim_text_printf(problem, "must be a name or a list of names, got %s", got);
+      return BRIM_ECONFIG;
+    }
+    neutral = neutral && !list && name->scalar[0] == '\0';
+  }
+  return neutral ? BRIM_OK : BRIM_ENOTSUP;
 }
 
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem)
 {
-  any value;
+  brim_any_value value;
+  if (key->names) return check_names(node, problem);
   memset(&value, 0, sizeof value);
   BRIM_TRY(brim_value_parse(&key->param, node, &value, arena, problem));
   const char *text = key->neutral ? key->neutral : key->param.def;
   if (key->neutral && strcmp(text, "*") == 0) return BRIM_OK;
   for (;;) {
     const size_t length = key->neutral ? strcspn(text, "|") : strlen(text);
-    if (is_neutral(key, &value, brim_arena_string_n(arena, text, length), arena)) return BRIM_OK;
+    if (is_neutral(key, node, brim_arena_string_n(arena, text, length), arena)) return BRIM_OK;
     if (text[length] == '\0') return BRIM_ENOTSUP;
     text += length + 1;
   }
+}
+
+const char *brim_later_type_name(const brim_later_key *key)
+{
+  return key->names ? "list of names" : brim_value_type_name(key->param.type);
 }
 
 bool brim_later_is_value(const char *path, const brim_yaml *node)

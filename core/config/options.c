@@ -24,7 +24,7 @@ static bool is_top_level_key(const char *key)
 
 bool brim_compose_is_group(const brim_composition *c, const char *key)
 {
-  if (brim_compose_group_kind(key)) return true;
+  if (brim_compose_group_kind(key) || strcmp(key, "experiment") == 0) return true;
   if (key[0] == '\0' || strpbrk(key, "./") || is_top_level_key(key)) return false;
   for (size_t i = 0; i < c->request->search_count; i++) {
     struct stat info;

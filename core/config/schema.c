@@ -104,20 +104,20 @@ static int distance(const char *written, const char *known)
 {
   const char *a = leaf_of(written), *b = leaf_of(known);
   const bool siblings = same_parent(written, known);
-  const int length = (int)strlen(a);
-  const int allowed = length < 4 ? 1 : length < 9 ? 2 : 3;
-  const int near = brim_edit_distance(a, b);
-  if (near <= allowed && near < length) return siblings ? near : near + 3;
+  const size_t length = strlen(a);
+  const int near = brim_typo_distance(a, b);
+  if (near != INT_MAX) return siblings ? near : near + 3;
   if (are_initials(a, b) || are_initials(b, a)) return siblings ? 2 : 5;
   if (siblings && length >= 3 && strlen(b) >= 3 && (brim_starts_with(a, b) || brim_starts_with(b, a))) return 4;
+  if (siblings && length < 4) return INT_MAX; /* too short to be mistyped so much */
   const int whole = brim_edit_distance(written, known);
   return whole <= 1 + (int)strlen(written) / 6 ? whole + 1 : INT_MAX;
 }
 
 static void take_nearer(const char *path, const char *name, int *least, const char **best)
 {
-  const int d = brim_edit_distance(path, name);
-  if (name[0] == '\0' || d > (strlen(path) < 4 ? 1 : 2) || d >= *least) return;
+  const int d = brim_typo_distance(path, name);
+  if (d >= *least) return;
   *least = d;
   *best = name;
 }

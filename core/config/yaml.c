@@ -398,12 +398,17 @@ static brim_status read_document(reader *r, brim_yaml **out)
   return BRIM_OK;
 }
 
+/* Bytes of a byte order mark, which libyaml takes for a character when it is told the encoding. */
+static size_t order_mark_bytes(const char *text, size_t bytes)
+{
+  return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 /* libyaml would find the same, but knows no line and column for it. */
 static brim_status check_characters(const reader *r, const char *text, size_t bytes)
 {
   const char *s = text, *end = text + bytes;
   yaml_mark_t mark = {0};
-  if (bytes >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0) s += 3; /* a byte order mark */
   while (s < end) {
     const int32_t c = brim_utf8_next(&s, end);
     if (c < 0) return refuse(r, &mark, "not valid UTF-8: byte 0x%02x", (unsigned)(unsigned char)*s);
@@ -423,6 +428,9 @@ static brim_status parse(brim_arena *arena, const char *text, size_t bytes, cons
 {
   reader r = {.arena = arena, .file = file, .fixed = fixed};
   if (bytes > BRIM_YAML_BYTES_MAX) return refuse(&r, &(yaml_mark_t){0}, "larger than 1 MiB");
+  const size_t skipped = order_mark_bytes(text, bytes);
+  text += skipped;
+  bytes -= skipped;
   BRIM_TRY(check_characters(&r, text, bytes));
   if (!yaml_parser_initialize(&r.parser))
     return brim_fail(BRIM_ENOMEM_HOST, "out of host memory while reading %s", file);

@@ -339,6 +339,11 @@ static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_ent
   }
 }
 
+const char *brim_registry_version(const brim_registry_entry *entry)
+{
+  return entry->module ? entry->module->version : BRIM_VERSION;
+}
+
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id)
 {
   const brim_registry_entry *entry = winner_of(registry, kind, id, 0);

@@ -41,6 +41,8 @@ brim_status brim_registry_load(brim_registry *registry, const char *file);
  * that is not there: ELOAD. */
 brim_status brim_registry_scan(brim_registry *registry, const char *folder);
 
+/* The module's version; of the core's own plugins, brim's. */
+const char *brim_registry_version(const brim_registry_entry *entry);
 /* NULL if there is none. Entries live until brim_registry_free. */
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id);
 /* Why the file KIND/ID.so, which find would have taken, cannot be used; NULL if there is no such file, or if it can. */

@@ -292,12 +292,11 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
 }
 
 brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
-                                  const brim_checkpoint_tensors *tensors, int64_t keep, bool is_best)
+                                  const brim_checkpoint_tensors *tensors, int64_t keep)
 {
   attempt a = {.change = {{.step = -1}, {.step = -1}}};
-  const int64_t best = is_best ? state->step : state->best_step;
   brim_status status = sync_logs(run_dir);
-  if (status == BRIM_OK) status = attempt_begin(&a, run_dir, state->step, best);
+  if (status == BRIM_OK) status = attempt_begin(&a, run_dir, state->step, state->best_step);
   if (status == BRIM_OK) status = write_files(&a, state, tensors);
   if (status == BRIM_OK) status = links_prepare(a.folder, a.change);
   if (status == BRIM_OK) status = publish(&a);
@@ -307,7 +306,7 @@ brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *s
                          state->step);
   }
   status = links_commit(a.folder, a.change);
-  if (status == BRIM_OK) status = thin_out(a.folder, state->step, best, keep);
+  if (status == BRIM_OK) status = thin_out(a.folder, state->step, state->best_step, keep);
   if (a.moved_old && !brim_folder_remove(a.old) && status == BRIM_OK)
     status = brim_fail(BRIM_EIO, "cannot delete '%s': %s", a.old, strerror(errno));
   if (status != BRIM_OK)

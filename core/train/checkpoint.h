@@ -36,13 +36,13 @@ typedef struct brim_checkpoint_tensors {
   size_t model_count, optimizer_count;
 } brim_checkpoint_tensors;
 
-/* Writes checkpoint `state->step` of the run in `run_dir`; is_best also points `best` to it. Then deletes
- * all but the last `keep` and the best. metrics.jsonl and events.jsonl are synced before. On EIO nothing of the attempt
- * remains and the older checkpoints are as they were; once the checkpoint is safe, trouble with links or with
+/* Writes checkpoint `state->step` of the run in `run_dir`, and points `best` to that of `state->best_step`. Then
+ * deletes all but the last `keep` and the best. metrics.jsonl and events.jsonl are synced before. On EIO nothing of the
+ * attempt remains and the older checkpoints are as they were; once the checkpoint is safe, trouble with links or with
  * deleting old ones is a warning, and the next call tries again. A kill at any moment leaves this checkpoint or the
  * one before to be found. */
 brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
-                                  const brim_checkpoint_tensors *tensors, int64_t keep, bool is_best);
+                                  const brim_checkpoint_tensors *tensors, int64_t keep);
 /* The newest checkpoint that is whole, every byte of it compared with its hash: its folder into `path`. Damaged ones
  * are passed over with a warning each. Cleans up after attempts that died (left-over folders, links), so the
  * caller holds the run's lock. *found = false if there is none; ELOAD if there are some and all are damaged. */

@@ -6,7 +6,6 @@
 #include "train/checkpoint_state.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "train/file.h"
@@ -22,7 +20,6 @@
 #define STATE_NAME "state.json"
 #define STATE_VERSION 2
 #define STATE_BYTES_MAX (1 << 20)
-#define READ_BYTES (64 * 1024)
 #define HASH_TEXT_BYTES 17 /* 16 digits and the NUL */
 
 const char *const brim_checkpoint_part_name[BRIM_CHECKPOINT_PARTS] = {
@@ -274,31 +271,13 @@ brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state
 
 /* ---- the files beside it ---- */
 
-static brim_status digest_file(int fd, const char *path, brim_file_digest *out)
-{
-  char buffer[READ_BYTES];
-  *out = (brim_file_digest){.hash = BRIM_HASH_START};
-  for (;;) {
-    const ssize_t n = read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
-    if (n == 0) return BRIM_OK;
-    out->bytes += (uint64_t)n;
-    out->hash = brim_hash(out->hash, buffer, (size_t)n);
-  }
-}
-
 brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_part part,
                                        const brim_file_digest *expected)
 {
   char path[BRIM_PATH_MAX];
   brim_file_digest found;
   BRIM_TRY(brim_path_join(path, folder, brim_checkpoint_part_name[part]));
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
-  const brim_status status = digest_file(fd, path, &found);
-  close(fd);
-  BRIM_TRY(status);
+  BRIM_TRY(brim_file_hash(path, &found.bytes, &found.hash));
   if (found.bytes != expected->bytes)
     return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has %" PRIu64 " bytes, but was written with %" PRIu64, path,
                      found.bytes, expected->bytes);

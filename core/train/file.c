@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
+#define READ_BYTES (64 * 1024)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* Linux takes at most 2 GiB in one write */
 
 brim_status brim_path_join(char *out, const char *folder, const char *name)
@@ -69,6 +72,30 @@ brim_status brim_file_write(const char *path, const char *text, size_t bytes)
   else
     close(fd);
   if (status != BRIM_OK) brim_file_discard(path);
+  return status;
+}
+
+static brim_status hash_fd(int fd, const char *path, uint64_t *bytes, uint64_t *hash)
+{
+  char buffer[READ_BYTES];
+  *bytes = 0;
+  *hash = BRIM_HASH_START;
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
+    if (n == 0) return BRIM_OK;
+    *bytes += (uint64_t)n;
+    *hash = brim_hash(*hash, buffer, (size_t)n);
+  }
+}
+
+brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
+{
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  const brim_status status = hash_fd(fd, path, bytes, hash);
+  close(fd);
   return status;
 }
 

@@ -25,7 +25,7 @@ static volatile sig_atomic_t running; /* the job's process; 0: none */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
 #define PASSED_ON (sizeof passed_on / sizeof passed_on[0])
-static struct sigaction old_action[PASSED_ON];
+static struct sigaction old_action[PASSED_ON], old_child_action;
 
 static void on_stop(int number)
 {
@@ -50,9 +50,11 @@ static void on_suspend(int number)
 
 void brim_jobs_begin(void)
 {
+  const struct sigaction plain = {.sa_handler = SIG_DFL};
   stop_signal = 0;
+  sigaction(SIGCHLD, &plain, &old_child_action); /* inherited as ignored, it would take away how a job ended */
   for (size_t i = 0; i < PASSED_ON; i++) {
-    struct sigaction action = {.sa_handler = passed_on[i] == SIGTSTP ? on_suspend : on_stop};
+    struct sigaction action = {.sa_handler = passed_on[i] == SIGTSTP ? on_suspend : on_stop, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     for (size_t k = 0; k < PASSED_ON; k++) sigaddset(&action.sa_mask, passed_on[k]);
     sigaction(passed_on[i], &action, &old_action[i]);
@@ -62,6 +64,7 @@ void brim_jobs_begin(void)
 void brim_jobs_end(void)
 {
   for (size_t i = 0; i < PASSED_ON; i++) sigaction(passed_on[i], &old_action[i], NULL);
+  sigaction(SIGCHLD, &old_child_action, NULL);
 }
 
 int brim_jobs_stop_signal(void)
@@ -69,9 +72,12 @@ int brim_jobs_stop_signal(void)
   return stop_signal;
 }
 
-/* In the child. The words are the parent's memory, which exec copies. */
-_Noreturn static void become_job(const char *const *argv, const sigset_t *mask)
+/* In the child. The words are the parent's memory, which exec copies. A job whose sweep is gone is asked to end with a
+ * checkpoint, as by SIGTERM; that wish outlives exec. */
+_Noreturn static void become_job(const char *const *argv, const sigset_t *mask, pid_t sweep)
 {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != sweep) _exit(EXEC_FAILED); /* it went before it could be asked for */
   setpgid(0, 0);
   for (size_t i = 0; i < PASSED_ON; i++) signal(passed_on[i], SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);
@@ -80,7 +86,7 @@ _Noreturn static void become_job(const char *const *argv, const sigset_t *mask)
 }
 
 /* Waits without reaping, so that the process number stays the job's until no handler can use it. */
-static void wait_for_job(pid_t pid, int *status)
+static brim_status wait_for_job(pid_t pid, int *status)
 {
   sigset_t block, before;
   siginfo_t info;
@@ -89,8 +95,10 @@ static void wait_for_job(pid_t pid, int *status)
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   running = 0;
-  waitpid(pid, status, 0);
+  const bool reaped = waitpid(pid, status, 0) == pid;
+  const int reason = errno;
   sigprocmask(SIG_SETMASK, &before, NULL);
+  return reaped ? BRIM_OK : brim_fail(BRIM_EIO, "how a job ended cannot be told: %s", strerror(reason));
 }
 
 brim_status brim_job_run(const char *const *argv, brim_job_end *out)
@@ -103,8 +111,8 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   const bool stopped = stop_signal != 0;
-  const pid_t pid = stopped ? -1 : fork();
-  if (pid == 0) become_job(argv, &before);
+  const pid_t sweep = getpid(), pid = stopped ? -1 : fork();
+  if (pid == 0) become_job(argv, &before, sweep);
   const int reason = errno;
   if (pid > 0) {
     setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
@@ -113,15 +121,10 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped by a signal");
   if (pid < 0) return brim_fail(BRIM_EIO, "a job's process cannot be started: %s", strerror(reason));
-  wait_for_job(pid, &status);
+  BRIM_TRY(wait_for_job(pid, &status));
   *out = (brim_job_end){.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                         .seconds = brim_now() - start};
   if (out->exit_status == EXEC_FAILED) return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
   return BRIM_OK;
-}
-
-void brim_job_follow_parent(void)
-{
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
 }

@@ -19,6 +19,4 @@ int brim_jobs_stop_signal(void);
 /* Runs the program with these words (argv[0] first, ending in NULL) and waits for its end. EIO if it cannot be
  * started, EINTERRUPTED if a signal asked for the end before. */
 brim_status brim_job_run(const char *const *argv, brim_job_end *out);
-/* In a job: ask for SIGTERM, and so for a checkpoint, when the sweep's process is gone. */
-void brim_job_follow_parent(void);
 #endif

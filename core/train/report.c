@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "graph/plan_json.h"
+#include "train/file.h"
 #include "train/run.h"
 #include "train/rundir.h"
 #include "train/scores.h"
@@ -132,12 +133,30 @@ static void print_overrides(const brim_config *c, brim_text *out)
   if (c->override_count == 0) brim_text_add(out, "[]\n");
 }
 
+/* "fnv1a64:..." of the file that a choice comes from; null for the core's own. A file is read once, whatever comes from
+ * it: `all` describes the choices before. */
+static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
+{
+  uint64_t bytes = 0, hash = 0;
+  const char *file = c->choice[i].file;
+  if (!file[0]) return json_null();
+  for (size_t k = 0; k < i; k++)
+    if (strcmp(c->choice[k].file, file) == 0)
+      return json_copy(json_object_get(json_object_get(all, c->choice[k].group), "hash"));
+  if (brim_file_hash(file, &bytes, &hash) == BRIM_OK) return json_sprintf("fnv1a64:%016" PRIx64, hash);
+  brim_log(BRIM_LOG_WARN, "plugins.json lacks a hash: %s", brim_error_text());
+  return json_null();
+}
+
 static json_t *describe_plugins(const brim_config *c)
 {
   json_t *all = json_object();
   for (size_t i = 0; i < c->choice_count; i++) {
-    const brim_plugin *p = c->choice[i].plugin;
-    json_object_set_new(all, c->choice[i].group, json_pack("{s:s, s:s}", "id", p->id, "help", p->help));
+    const brim_config_choice *choice = &c->choice[i];
+    json_t *one =
+        json_pack("{s:s, s:s, s:s?, s:o, s:s}", "id", choice->plugin->id, "version", choice->version, "file",
+                  choice->file[0] ? choice->file : NULL, "hash", hash_of(c, i, all), "help", choice->plugin->help);
+    json_object_set_new(all, choice->group, one);
   }
   return all;
 }

@@ -39,12 +39,13 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)}, before;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, &action, NULL); /* the terminal went away */
-  signal(SIGPIPE, SIG_IGN);         /* whoever read the messages did */
+  sigaction(SIGHUP, NULL, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* the terminal went away; nohup minds not */
+  signal(SIGPIPE, SIG_IGN);                                           /* whoever read the messages went away */
 }
 
 /* ---- records ---- */
@@ -162,8 +163,7 @@ static brim_status evaluate_if_due(run *r)
 
 static brim_status write_checkpoint(run *r)
 {
-  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints,
-                                   r->state->best_step == r->state->step));
+  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
   r->checkpoint_step = r->state->step;
   event(r, "checkpoint", NULL);
   return BRIM_OK;

@@ -207,12 +207,12 @@ static brim_status transfer(const brim_trainer *t, const snapshot *s, bool to_de
   return BRIM_OK;
 }
 
-brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep, bool is_best)
+brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   snapshot s = {0};
   make_snapshot(t, &s);
   brim_status status = transfer(t, &s, false);
-  if (status == BRIM_OK) status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep, is_best);
+  if (status == BRIM_OK) status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
   brim_arena_release(&s.arena);
   return status;
 }

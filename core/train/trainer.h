@@ -47,5 +47,5 @@ brim_status brim_trainer_step(brim_trainer *trainer);
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
                                   brim_evaluation *out);
 /* Writes the state at the last commit to the run's folder. */
-brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep, bool is_best);
+brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep);
 #endif

@@ -60,11 +60,12 @@ class Case(unittest.TestCase):
             os.chmod(path, 0o700)
         shutil.rmtree(self.folder)
 
-    def start(self, *argv, env=None):
-        """Starts brim and does not wait."""
+    def start(self, *argv, env=None, ignoring=None):
+        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=ignoring and (lambda: signal.signal(ignoring, signal.SIG_IGN)))
         self.addCleanup(self._end, process)
         return process
 

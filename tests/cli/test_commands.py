@@ -53,6 +53,23 @@ class WrongWords(Case):
         result = self.brim("train", "--resumee", "x", status=USAGE)
         self.assert_error(result, "unknown option '--resumee'", "did you mean '--resume'?")
 
+    def test_unknown_option_with_a_value_is_told_with_the_nearest(self):
+        result = self.brim("train", "--resum=runs/a", status=USAGE)
+        self.assert_error(result, "unknown option '--resum=runs/a'", "did you mean '--resume'?")
+
+    def test_very_short_words_are_not_guessed_at(self):
+        for words in (["a"], ["config", "-x"], ["config", "fun=1"], ["config", "lo=1"], ["config", "optimizer.x=1"]):
+            with self.subTest(words):
+                self.assertNotIn("did you mean", self.brim(*words, status=USAGE).err)
+        self.assertIn("did you mean 'run.dir'?", self.brim("config", "di=1", status=USAGE).err)
+
+    def test_as_many_folders_as_there_is_room_for(self):
+        (self.folder / "p").mkdir()
+        result = self.brim(*["--plugin-path", "p"] * 32, "--config-path", "p", "--quiet", "version")
+        self.assertEqual(result.err, "")
+        result = self.brim(*["--plugin-path", "p"] * 33, "version", status=USAGE)
+        self.assert_error(result, "--plugin-path given more than 32 times")
+
     def test_option_without_its_value(self):
         self.assert_error(self.brim("train", "--resume", status=USAGE), "'--resume' needs a value")
 
@@ -204,7 +221,8 @@ class Look(Case):
 
 class Streams(Case):
     def test_results_that_cannot_be_written_are_an_error(self):
-        for command in (["plan"], ["plan", "--json"], ["plugins"], ["config"]):
+        for command in (["plan"], ["plan", "--json"], ["plugins"], ["config"], ["devices"], ["version", "--json"],
+                        ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
             with self.subTest(command), open("/dev/full", "w", encoding="ascii") as full:
                 process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
                 self.assertEqual(process.returncode, FAILED, process.stderr)

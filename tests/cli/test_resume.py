@@ -1,11 +1,13 @@
 """A run that is stopped, by a signal or a kill, at any moment, goes on to the same end."""
 
 import random
+import shutil
 import signal
 import time
 import unittest
 
-from support import DONE, FAULT_SHIM, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, killed, main
+from support import (DONE, FAULT_SHIM, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, idx_overrides, killed, main,
+                     write_idx_dataset)
 
 # Evaluations, the best checkpoint and records all happen often, so that a stop finds them under way. An epoch is 6
 # steps, the last of 32 samples in place of 35.
@@ -172,6 +174,13 @@ class Signalled(Case):
     def test_sighup(self):
         self.check(signal.SIGHUP, "terminated after step")
 
+    def test_sighup_does_not_matter_to_nohup(self):
+        process = self.start("train", "run.dir=run", *self.OVERRIDES, "training.steps=600", ignoring=signal.SIGHUP)
+        self.wait_for("run", 40, process)
+        process.send_signal(signal.SIGHUP)
+        self.finish(process, DONE)
+        self.assertEqual(self.summary("run")["steps"], 600)
+
     def test_during_an_evaluation(self):
         # An evaluation that takes most of the time, so that the signal finds it under way; the one at the last step
         # is where a checkpoint is due as well.
@@ -236,6 +245,108 @@ class Locked(Case):
             (self.folder / "run" / name).write_bytes((self.folder / "whole" / name).read_bytes())
         self.assertIn("starting at step 0", self.brim("train", "--resume", "run").err)
         self.assert_same_checkpoint("whole", "run", 4)
+
+
+class Edited(Case):
+    """config.yaml is a text file. What it says when a run goes on is what it said when the run began, or it is told."""
+
+    def setUp(self):
+        super().setUp()
+        self.train("run", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4",
+                   "training.keep_checkpoints=3", "optimizer.lr=1e-3")
+        self.go_back("run")
+
+    def go_back(self, run):
+        """As if the run had been stopped after step 4."""
+        (self.folder / run / "summary.json").unlink()
+        shutil.rmtree(self.checkpoint(run, 8))
+
+    def edit(self, *changes):
+        path = self.folder / "run" / "config.yaml"
+        text = path.read_text()
+        for old, new in changes:
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        path.write_text(text)
+        return text
+
+    def test_values_that_change_what_is_trained_are_told_all_at_once(self):
+        before = self.tree("run", "checkpoints")
+        text = self.edit(("lr: 1e-3", "lr: 5e-3"), ("hidden: [16]", "hidden: [32]"),
+                         ("seed: 1\ndevice", "seed: 2\ndevice"))
+        result = self.brim("train", "--resume", "run", status=2)
+        line = 1 + text.splitlines().index("  lr: 5e-3")
+        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, and it is 5e-3 now\n"
+                          f"  run/config.yaml:{line}:7\n",
+                          "error: 'model.hidden' was edited: the run began with [16], and it is [32] now",
+                          "error: 'seed' was edited: the run began with 1, and it is 2 now\n  run/config.yaml:1:7\n",
+                          "to go on, write the old value again; to train with the new one, start a new run: "
+                          "brim train --from run\n")
+        self.assertEqual(self.tree("run", "checkpoints"), before)
+        self.assertFalse((self.folder / "run" / "summary.json").exists())
+
+    def test_a_plugin_is_told_alone(self):
+        self.edit(("  id: adamw", "  id: adam"))
+        result = self.brim("train", "--resume", "run", status=2)
+        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, and it is adam now")
+        self.assertEqual(result.err.count("error: "), 1)
+
+    def test_a_line_that_is_gone_is_told(self):
+        self.edit(("  lr: 1e-3\n", "  lr: 0.002\n"))
+        self.edit(("  lr: 0.002\n", ""))
+        self.brim("train", "--resume", "run")  # the default is what it was
+
+        self.go_back("run")
+        self.edit(("  steps: 8\n", ""))
+        self.assert_error(self.brim("train", "--resume", "run", status=2),
+                          "'training.steps' was edited: the run began with 8, and it is 0 now\n  default")
+
+    def test_other_ways_to_write_the_same_and_what_does_not_matter_are_accepted(self):
+        self.train("whole", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "optimizer.lr=1e-3")
+        self.edit(("lr: 1e-3", "lr: 0.001"), ("hidden: [16]", "hidden: 16"), ("seed: 1\ndevice", "seed: 0x1\ndevice"),
+                  ("num_workers: 1", "num_workers: 3"), ("checkpoint_every_steps: 4", "checkpoint_every_steps: 5"),
+                  ("threads: 1", "threads: 2"), ("limit_mb: 0", "limit_mb: 1GiB"))
+        self.brim("train", "--resume", "run")
+        self.assert_same_checkpoint("whole", "run", 8)
+
+    def test_smaller_micro_batches_of_the_same_step_are_accepted(self):
+        self.edit(("  batch_size: 128", "  batch_size: 32"),
+                  ("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 4"))
+        self.brim("train", "--resume", "run")
+        self.assertEqual(self.summary("run")["steps"], 8)
+
+    def test_another_step_is_not(self):
+        self.edit(("  batch_size: 128", "  batch_size: 32"))
+        self.assert_error(self.brim("train", "--resume", "run", status=2), "'training.batch_size' was edited")
+
+    def test_without_sources_it_is_not_known(self):
+        (self.folder / "run" / "sources.yaml").unlink()
+        result = self.brim("train", "--resume", "run")
+        self.assertIn("warning: whether run/config.yaml was edited is not known", result.err)
+
+
+class Elsewhere(Case):
+    """A run is gone on with, evaluated and done again from another working directory than it began in."""
+
+    def test_a_relative_path_of_data_is_still_found(self):
+        write_idx_dataset(self.folder / "data")
+        self.train("run", *idx_overrides("data"), "training.steps=4", "training.checkpoint_every_steps=2")
+        self.assertIn(f"  path: {self.folder}/data\n", self.read("run", "config.yaml"))
+        self.assertIn("dataset.path=data", self.read("run", "overrides.yaml"))
+        (self.folder / "run" / "summary.json").unlink()
+        shutil.rmtree(self.checkpoint("run", 4))
+        base = self.folder
+        self.folder = base / "elsewhere"
+        self.folder.mkdir()
+        try:
+            self.brim("train", "--resume", "../run")
+            self.brim("train", "--from", "../run", "run.dir=again")
+            self.brim("eval", "../run")
+            self.brim("train", "-m", "--from", "../run", "run.dir=sweep", "seed=2,3")
+            self.assertEqual(self.summary("sweep/1")["steps"], 4)
+            self.assert_same_checkpoint("../run", "again", 4)
+        finally:
+            self.folder = base
 
 
 if __name__ == "__main__":

@@ -153,6 +153,12 @@ class Failures(Sweep):
         self.assert_error(self.sweep(*QUICK, "seed=3,4", status=USAGE), "'sweep' holds a sweep already")
         self.assertEqual(self.tree("sweep"), before)
 
+    def test_how_a_job_ended_is_known_where_children_are_ignored(self):
+        process = self.start("train", "-m", "run.dir=sweep", *QUICK, "memory.limit_mb=200",
+                             "model.hidden=[65536,65536],[8]", ignoring=signal.SIGCHLD)
+        self.finish(process, NO_FIT)
+        self.assertEqual(self.states(), ["failed", "finished"])
+
     def test_messages(self):
         for words, message in ((["seed=1,2"], "error: 'seed=1,2' is a sweep: add -m, or write seed=[1,2] for a list"),
                                (["--fail-fast"], "--fail-fast ends a sweep at its first failure: add -m"),
@@ -203,6 +209,25 @@ class Interruptions(Sweep):
         time.sleep(0.01)
         os.killpg(process.pid, signal.SIGTERM)
         self.assert_interrupted(self.finish(process, INTERRUPTED))
+
+    def test_a_second_signal_ends_the_job_at_once(self):
+        # a step of many seconds, so that the first signal finds no end of a step to write a checkpoint at
+        process = self.start("train", "-m", "run.dir=sweep", *SMALL[:1], *SMALL[2:], "model.hidden=[1000,1000]",
+                             "dataset.train_count=1000000", "training.gradient_accumulation_steps=7000",
+                             "training.steps=1000", "seed=range(3)")
+        self.wait_for_job(0)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.6)
+        self.assertIsNone(process.poll(), "the first one waits for the end of the step")
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        result = self.finish(process, INTERRUPTED)
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual(self.states(), ["interrupted", "not started", "not started"], result)
+        self.assertEqual(self.jobs()[0]["signal"], "SIGINT")
+        self.assertEqual(self.steps("sweep/0"), [])
+        self.assertIn("left: job 0: seed=0", result.err)
+        self.assertIn("3 of 3 jobs are left", result.err)
 
     def test_suspending_the_sweep_suspends_the_job(self):
         process = self.start(*self.WORDS)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import struct
@@ -18,6 +19,13 @@ def safetensors_header(path):
     header = json.loads(data[8:8 + length])
     header.pop("__metadata__", None)
     return header, data[8 + length:]
+
+
+def fnv1a64(data):
+    value = 0xcbf29ce484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001b3 % 2**64
+    return value
 
 
 class Folder(Case):
@@ -92,6 +100,14 @@ class Folder(Case):
         plugins = self.json("run", "plugins.json")
         self.assertEqual({group: plugins[group]["id"] for group in ("model", "dataset", "optimizer")},
                          {"model": "mlp", "dataset": "synthetic", "optimizer": "adamw"})
+        version = json.loads(self.brim("version", "--json").out)["version"]
+        optimizer = plugins["optimizer"]
+        self.assertEqual((optimizer["version"], optimizer["file"], optimizer["hash"]), (version, None, None))
+        for group in ("model", "dataset", "backend"):
+            with self.subTest(group):
+                data = pathlib.Path(plugins[group]["file"]).read_bytes()
+                self.assertEqual(plugins[group]["hash"], f"fnv1a64:{fnv1a64(data):016x}")
+                self.assertTrue(plugins[group]["version"])
 
     def test_messages_go_to_standard_error_as_plain_lines(self):
         self.assertEqual(self.result.out, "")

@@ -82,6 +82,8 @@ typedef struct config_case {
 #define SMALL_DATASET "dataset.id=files\ndataset.path=data/small\n"
 #define OPTIONS_OF_MODEL "available: cnn deep loop mlp pool switch unread vit wide wide_first   searched: configs"
 
+#define POLICY_HELP "what decides about device, plan and out-of-memory, each before the next"
+
 static const config_case config_cases[] = {
     /* ---- composition ---- */
     {"a file's own keys come after its defaults list", NULL, {0}, "training.epochs=7\nmodel.id=cnn\nmodel.width=48\n"},
@@ -176,6 +178,8 @@ static const config_case config_cases[] = {
     {"+= appends", NULL, {"dataset.mean+=[0.6,0.7]", "dataset.mean+=0.8"}, "dataset.mean=[0.5, 0.6, 0.7, 0.8]\n"},
     {"+= appends to a default", NULL, {"model=mlp", "model.hidden+=[64]"}, "model.hidden=[512, 256, 64]\n"},
     {"an item of a list", NULL, {"model=mlp", "model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
+    {"++ sets an item that is there", NULL, {"model=mlp", "++model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
+    {"~key=[list] removes that list", NULL, {"dataset.mean=[1,2]", "~dataset.mean=[1, 2]"}, "dataset.mean=[0.25]\n"},
     {"a map merges into a section",
      NULL,
      {"training={epochs: 3, batch_size: 4}"},
@@ -237,6 +241,38 @@ static const config_case config_cases[] = {
      "error: 'memory.recompute' must be one of none|blocks|full|auto, got some\n"
      "  command line, argument 1: memory.recompute=some   (what the backward pass computes again rather than keeps; "
      "default none)"},
+    {"no policy is the empty list", NULL, {"policy=[]"}, "policy=[]\n"},
+    {"or one name that is empty", NULL, {"policy="}, "policy=\"\"\n"},
+    {"policies are a list of names",
+     NULL,
+     {"policy=[first, second]"},
+     "error: 'policy' is not available in this build\n"
+     "  command line, argument 1: policy=[first, second]   (" POLICY_HELP "; here only [])"},
+    {"a policy is a list of one",
+     NULL,
+     {"policy=first"},
+     "error: 'policy' is not available in this build\n"
+     "  command line, argument 1: policy=first   (" POLICY_HELP "; here only [])"},
+    {"a policy appended",
+     NULL,
+     {"policy+=first"},
+     "error: 'policy' is not available in this build\n"
+     "  command line, argument 1: policy+=first   (" POLICY_HELP "; here only [])"},
+    {"a policy that is no name",
+     NULL,
+     {"policy=[first, {a: 1}]"},
+     "error: 'policy' must be a list of names, but item 1 is a map\n"
+     "  command line, argument 1: policy=[first, {a: 1}]   (" POLICY_HELP "; default [])"},
+    {"a map for the policies",
+     NULL,
+     {"policy={a: 1}"},
+     "error: 'policy' must be a name or a list of names, got a map\n"
+     "  command line, argument 1: policy={a: 1}   (" POLICY_HELP "; default [])"},
+    {"comm is one name",
+     NULL,
+     {"comm=[mpi,nccl]"},
+     "error: 'comm' must be a string, got a list\n"
+     "  command line, argument 1: comm=[mpi,nccl]   (how ranks talk: mpi or nccl; default '')"},
     {"an old name with a wrong value",
      NULL,
      {"fp16=yes"},
@@ -562,6 +598,38 @@ static const config_case config_cases[] = {
      {"~training.epochs=8"},
      "error: 'training.epochs' is not removed: its value is 7, not 8\n"
      "  command line, argument 1: ~training.epochs=8"},
+    {"~key=[list] with another list",
+     NULL,
+     {"~dataset.mean=[1,2]"},
+     "error: 'dataset.mean' is not removed: its value is [0.5], not [1, 2]\n"
+     "  command line, argument 1: ~dataset.mean=[1,2]"},
+    {"~key={map} of the user's", NULL, {"+m={a: 1, b: 2}", "~m={a: 1, b: 2}"}, "+m\n"},
+    {"~key={map} with another map",
+     NULL,
+     {"+m={a: 1}", "~m={a: 2}"},
+     "error: 'm' is not removed: its value is another\n"
+     "  command line, argument 2: ~m={a: 2}"},
+    {"+ on an item that is there",
+     NULL,
+     {"+dataset.mean.0=1"},
+     "error: 'dataset.mean.0' exists already: to change it, write dataset.mean.0=1\n"
+     "  command line, argument 1: +dataset.mean.0=1"},
+    {"+ on an item that is not there",
+     NULL,
+     {"+dataset.mean.1=1"},
+     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "  command line, argument 1: +dataset.mean.1=1\n"
+     "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
+    {"no such experiment",
+     NULL,
+     {"experiment=slow"},
+     "error: no option 'slow' in group 'experiment'\n"
+     "  available: fast   searched: configs"},
+    {"no such experiment, as Hydra writes it",
+     NULL,
+     {"+experiment=slow"},
+     "error: no option 'slow' in group 'experiment'\n"
+     "  available: fast   searched: configs"},
     {"a group removed",
      NULL,
      {"~model"},

@@ -1,4 +1,5 @@
 /* Statuses, error text, strings and the host arena. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,6 +53,42 @@ static void overlong_errors_are_cut_not_overrun(void **unused)
   assert_true(strlen(brim_error_text()) < 4096);
 }
 
+static void short_words_are_suggested_only_if_they_begin_alike(void **unused)
+{
+  (void)unused;
+  assert_int_equal(brim_typo_distance("lr", "lr"), 0);
+  assert_int_equal(brim_typo_distance("lrr", "lr"), 1);
+  assert_int_equal(brim_typo_distance("di", "dir"), 1);
+  assert_int_equal(brim_typo_distance("lo", "lr"), INT_MAX);
+  assert_int_equal(brim_typo_distance("fun", "run"), INT_MAX);
+  assert_int_equal(brim_typo_distance("x", "lr"), INT_MAX);
+  assert_int_equal(brim_typo_distance("epcohs", "epochs"), 1);
+  assert_int_equal(brim_typo_distance("modle", "model"), 1);
+  assert_int_equal(brim_typo_distance("learning", "training"), INT_MAX);
+  assert_int_equal(brim_typo_distance("", ""), 0);
+  assert_int_equal(brim_typo_distance("x", ""), INT_MAX);
+}
+
+static void the_nearest_word_is_suggested(void **unused)
+{
+  (void)unused;
+  const char *const known[] = {"train", "eval", "predict", "plan", "plugins"};
+  const struct {
+    const char *written, *meant;
+  } cases[] = {{"trian", "train"}, {"pred", "predict"}, {"plam", "plan"},
+               {"a", NULL},        {"pl", NULL},        {"plu", "plugins"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *best = NULL;
+    int distance = INT_MAX;
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+      brim_suggest(cases[i].written, known[k], &distance, &best);
+    if (cases[i].meant)
+      assert_string_equal(best, cases[i].meant);
+    else
+      assert_null(best);
+  }
+}
+
 static void edit_distance_counts_swaps_as_one(void **unused)
 {
   (void)unused;
@@ -100,6 +137,8 @@ int main(void)
                                      cmocka_unit_test(every_status_has_a_name_a_text_and_an_exit_status),
                                      cmocka_unit_test(overlong_errors_are_cut_not_overrun),
                                      cmocka_unit_test(edit_distance_counts_swaps_as_one),
+                                     cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
+                                     cmocka_unit_test(the_nearest_word_is_suggested),
                                      cmocka_unit_test(bytes_and_seconds_read_well),
                                      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_its_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);

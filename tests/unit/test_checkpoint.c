@@ -13,7 +13,7 @@ static void a_state_reads_back_to_the_same_bits(void **unused)
     brim_train_state s = state_of(50), back;
     s.best_loss = values[i];
     s.window_correct = -values[i];
-    assert_int_equal(brim_checkpoint_write(run, &s, &tensors, 2, false), BRIM_OK);
+    assert_int_equal(brim_checkpoint_write(run, &s, &tensors, 2), BRIM_OK);
     assert_int_equal(brim_checkpoint_read_state(scratch("bits/checkpoints/step-00000050"), &back), BRIM_OK);
     if (isnan(values[i])) {
       assert_true(isnan(back.best_loss) && isnan(back.window_correct));
@@ -58,7 +58,7 @@ static void the_last_ones_and_the_best_are_kept(void **unused)
     brim_train_state s = state_of(step);
     s.best_step = step >= 20 ? 20 : -1;
     fill_tensors(step);
-    assert_int_equal(brim_checkpoint_write(run, &s, &tensors, 2, step == 20), BRIM_OK);
+    assert_int_equal(brim_checkpoint_write(run, &s, &tensors, 2), BRIM_OK);
   }
   static const char *const there[] = {"step-00000020", "step-00000050", "step-00000060"};
   static const char *const gone[] = {"step-00000010", "step-00000030", "step-00000040"};

@@ -363,7 +363,7 @@ static void a_real_limit_of_the_system_is_told_and_undone(void **unused)
   small = old;
   small.rlim_cur = 4000;
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const brim_status status = brim_checkpoint_write(run, &s, &all, 2, true);
+  const brim_status status = brim_checkpoint_write(run, &s, &all, 2);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
   assert_int_equal(status, BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), ".step-00000100.tmp/model.safetensors': File too large"));

@@ -62,6 +62,18 @@ static void every_node_knows_its_position(void **state)
   assert_int_equal(brim_yaml_key_origin(bb).line, 3);
 }
 
+static void a_byte_order_mark_is_passed_over(void **state)
+{
+  (void)state;
+  const brim_yaml *root = parse("\xef\xbb\xbf"
+                                "a: 1\nb:\n  c: 2\n");
+  check_at(root, "a", "1", 1, 4);
+  check_at(root, "b.c", "2", 3, 6);
+  check_refused("\xef\xbb\xbf"
+                "a: 1\na: 2\n",
+                13, "duplicate key 'a' (first in line 1)\n  f.yaml:2:1");
+}
+
 static void quotes_are_remembered(void **state)
 {
   (void)state;
@@ -330,6 +342,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(every_node_knows_its_position, release),
+      cmocka_unit_test_teardown(a_byte_order_mark_is_passed_over, release),
       cmocka_unit_test_teardown(quotes_are_remembered, release),
       cmocka_unit_test_teardown(null_is_unquoted_null_tilde_or_nothing, release),
       cmocka_unit_test_teardown(aliases_are_copies, release),

@@ -1,0 +1,169 @@
+/* The words of a command line: options, taken by table, and operands. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+static brim_text *listing; /* set while a command runs only for the sake of its options' names */
+
+static brim_status list_options(const brim_option *option, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (option[i].kind != BRIM_OPTION_HIDDEN)
+      brim_text_printf(listing, "%s%s\n", option[i].name, option[i].kind == BRIM_OPTION_STRING ? "=" : "");
+  return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
+}
+
+void brim_cli_list_options(const brim_command *command, brim_text *out)
+{
+  brim_cli cli = {0};
+  char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
+  int argc = 1;
+  listing = out;
+  if (command)
+    command->run(&cli, argc, argv);
+  else
+    brim_cli_take_globals(&cli, &argc, argv);
+  listing = NULL;
+}
+
+int brim_cli_fail(brim_status status)
+{
+  if (listing) return brim_status_exit(status);
+  if (status == BRIM_EINTERRUPTED)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  else
+    brim_log_error();
+  return brim_status_exit(status);
+}
+
+/* The name of an option without dashes, which people mistype too. */
+static const char *bare(const char *word)
+{
+  return word + strspn(word, "-");
+}
+
+static brim_status unknown_option(const char *word, const brim_option *option, size_t count)
+{
+  const char *best = NULL, *meant = NULL;
+  char name[64]; /* longer than any option, and so enough to compare */
+  int distance = INT_MAX;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(bare(word), "="), bare(word));
+  for (size_t i = 0; i < count; i++) {
+    if (option[i].kind != BRIM_OPTION_HIDDEN) brim_suggest(name, bare(option[i].name), &distance, &best);
+    if (best == bare(option[i].name)) meant = option[i].name;
+  }
+  const brim_status status = brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
+  return meant ? brim_fail_add(status, "did you mean '%s'?", meant) : status;
+}
+
+/* The value of option `o` in word `i`: behind '=', or the next word. */
+static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
+{
+  const char *equals = strchr(argv[*i], '=');
+  if (o->kind != BRIM_OPTION_STRING) {
+    if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
+    *(bool *)o->value = true;
+    return BRIM_OK;
+  }
+  if (!equals && *i + 1 >= argc) return brim_fail(BRIM_ECONFIG, "option '%s' needs a value", o->name);
+  *(const char **)o->value = equals ? equals + 1 : argv[++*i];
+  return BRIM_OK;
+}
+
+static const brim_option *find_option(const char *word, const brim_option *option, size_t count)
+{
+  const size_t length = strcspn(word, "=");
+  for (size_t i = 0; i < count; i++)
+    if (strncmp(option[i].name, word, length) == 0 && option[i].name[length] == '\0') return &option[i];
+  return NULL;
+}
+
+/* The operands among the words, in out->word, which has room. */
+static brim_status parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out)
+{
+  bool only_operands = false;
+  for (int i = 1; i < argc; i++) {
+    if (!only_operands && strcmp(argv[i], "--") == 0) {
+      only_operands = true;
+      continue;
+    }
+    if (only_operands || argv[i][0] != '-') {
+      out->word[out->count] = argv[i];
+      out->number[out->count++] = i;
+      continue;
+    }
+    const brim_option *o = find_option(argv[i], option, option_count);
+    if (!o) return unknown_option(argv[i], option, option_count);
+    BRIM_TRY(take_value(argc, argv, &i, o));
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out)
+{
+  *out = (brim_operands){0};
+  if (listing) return list_options(option, option_count);
+  out->word = BRIM_ARENA_NEW(&out->arena, const char *, argc + 1) + 1;
+  out->number = BRIM_ARENA_NEW(&out->arena, int, argc + 1) + 1;
+  return parse(argc, argv, option, option_count, out);
+}
+
+brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what)
+{
+  if (operands->count <= most) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'%s' is too much: %s", operands->word[most], what);
+}
+
+int brim_cli_end(brim_status status, brim_operands *operands)
+{
+  brim_arena_release(&operands->arena);
+  return status == BRIM_OK ? 0 : brim_cli_fail(status);
+}
+
+/* One more value of an option that may repeat. */
+static brim_status add_path(const char **path, size_t *count, const brim_option *o)
+{
+  if (*count == BRIM_CLI_PATHS_MAX)
+    return brim_fail(BRIM_ECONFIG, "%s given more than %d times", o->name, BRIM_CLI_PATHS_MAX);
+  path[(*count)++] = *(const char **)o->value;
+  return BRIM_OK;
+}
+
+brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
+{
+  const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
+  bool verbose = false, quiet = false;
+  const brim_option option[] = {{"--plugin-path", BRIM_OPTION_STRING, &plugin_path},
+                                {"--config-path", BRIM_OPTION_STRING, &config_path},
+                                {"--config-name", BRIM_OPTION_STRING, &config_name},
+                                {"--verbose", BRIM_OPTION_FLAG, &verbose},
+                                {"--quiet", BRIM_OPTION_FLAG, &quiet}};
+  int kept = 1;
+  if (listing) return list_options(option, sizeof option / sizeof option[0]);
+  for (int i = 1; i < *argc; i++) {
+    const brim_option *o = NULL;
+    if (strcmp(argv[i], "--") == 0) {
+      while (i < *argc) argv[kept++] = argv[i++];
+      break;
+    }
+    if (argv[i][0] == '-') o = find_option(argv[i], option, sizeof option / sizeof option[0]);
+    if (!o) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    BRIM_TRY(take_value(*argc, argv, &i, o));
+    if (o->value == (void *)&plugin_path) BRIM_TRY(add_path(cli->plugin_path, &cli->plugin_path_count, o));
+    if (o->value == (void *)&config_path) BRIM_TRY(add_path(cli->config_path, &cli->config_path_count, o));
+  }
+  *argc = kept;
+  cli->config_name = config_name;
+  if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
+  if (quiet) brim_log_set_level(BRIM_LOG_WARN);
+  cli->quiet = quiet;
+  cli->verbose = verbose;
+  return BRIM_OK;
+}

@@ -1,0 +1,120 @@
+/* What is kept of a configuration in a run's folder. See kept.h. */
+#include "config/kept.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/problems.h"
+#include "config/same.h"
+#include "config/schema.h"
+
+/* Keys of the core and of backends that may be edited in a run that is gone on with. The plan, the folders and the
+ * records may then differ; what is trained does not. */
+static const char *const free_keys[] = {"device",
+                                        "dataset.path",
+                                        "run.name",
+                                        "run.dir",
+                                        "training.num_workers",
+                                        "training.checkpoint_every_steps",
+                                        "training.keep_checkpoints",
+                                        "memory.limit_mb",
+                                        "observe.log_every_steps",
+                                        "observe.top_k",
+                                        "backend.threads",
+                                        "backend.memory_mb",
+                                        NULL};
+/* Only their product matters. */
+static const char *const cut_keys[] = {"training.batch_size", "training.gradient_accumulation_steps", NULL};
+
+static bool is_in(const char *const *list, const char *path)
+{
+  for (; *list; list++)
+    if (strcmp(*list, path) == 0) return true;
+  return false;
+}
+
+static void build_schema(const brim_config *config, brim_arena *arena, brim_schema *schema)
+{
+  const brim_plugin *plugin[BRIM_GROUPS_MAX] = {0};
+  for (size_t i = 0; i < config->choice_count; i++) plugin[i] = config->choice[i].plugin;
+  brim_schema_build(schema, arena, plugin);
+}
+
+brim_status brim_config_anchor_paths(brim_config *config)
+{
+  char here[4096];
+  brim_arena arena = {0};
+  brim_schema schema = {0};
+  if (!getcwd(here, sizeof here)) return brim_fail(BRIM_EIO, "no working directory: %s", strerror(errno));
+  build_schema(config, &arena, &schema);
+  for (size_t i = 0; i < schema.count; i++) {
+    const brim_schema_row *row = &schema.row[i];
+    brim_yaml *node = brim_yaml_get_path(config->root, row->path);
+    if (row->row->type != BRIM_PATH || !node || node->kind != BRIM_YAML_SCALAR) continue;
+    if (node->scalar[0] == '\0' || node->scalar[0] == '/' || strcmp(row->path, "run.dir") == 0) continue;
+    node->scalar = brim_arena_printf(&config->arena, "%s/%s", strcmp(here, "/") == 0 ? "" : here, node->scalar);
+  }
+  brim_arena_release(&arena);
+  return BRIM_OK;
+}
+
+/* ---- edits ---- */
+
+static int64_t step_samples(const brim_config *config)
+{
+  return config->settings.training.batch_size * config->settings.training.gradient_accumulation_steps;
+}
+
+static void tell(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
+{
+  brim_text before = {0}, after = {0};
+  brim_yaml_print(was, &before, false);
+  brim_yaml_print(now, &after, false);
+  brim_problem_at(problems, &now->origin, "'%s' was edited: the run began with %.*s, and it is %.*s now", path,
+                  (int)strcspn(brim_text_str(&before), "\n"), brim_text_str(&before),
+                  (int)strcspn(brim_text_str(&after), "\n"), brim_text_str(&after));
+  brim_text_release(&before);
+  brim_text_release(&after);
+}
+
+/* Keys of another plugin than before are not compared: the plugin is told. */
+static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
+{
+  const size_t before = problems->count;
+  for (size_t i = 0; i < now->choice_count; i++) {
+    const brim_config_choice *a = &was->choice[i], *b = &now->choice[i];
+    if (strcmp(a->plugin->id, b->plugin->id) == 0) continue;
+    const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
+    tell(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
+  }
+  return problems->count == before;
+}
+
+static void compare_values(const brim_config *was, const brim_config *now, brim_problems *problems)
+{
+  const bool cut = step_samples(was) == step_samples(now);
+  brim_schema schema = {0};
+  build_schema(now, problems->arena, &schema);
+  for (size_t i = 0; i < schema.count; i++) {
+    const brim_schema_row *row = &schema.row[i];
+    const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
+    if (row->later || !a || !b || is_in(free_keys, row->path) || (cut && is_in(cut_keys, row->path))) continue;
+    if (!brim_value_same(row->row, a, b, problems->arena)) tell(problems, row->path, a, b);
+  }
+}
+
+brim_status brim_config_check_edits(const brim_config *was, const brim_config *now, const char *run)
+{
+  brim_arena arena = {0};
+  brim_problems problems = {.arena = &arena};
+  if (compare_choices(was, now, &problems)) compare_values(was, now, &problems);
+  if (problems.count > 0)
+    brim_problem_hint(&problems,
+                      "to go on, write the old value again; to train with the new one, start a new run: "
+                      "brim train --from %s",
+                      run);
+  const brim_status status = brim_problems_status(&problems);
+  brim_arena_release(&arena);
+  return status;
+}

@@ -1,0 +1,54 @@
+/* Comparing values by their type. */
+#include "config/same.h"
+
+#include <string.h>
+
+#include "config/value.h"
+
+static bool same_list(const brim_list *a, const brim_list *b)
+{
+  if (a->count != b->count) return false;
+  for (size_t i = 0; i < a->count; i++)
+    if (a->item[i] != b->item[i]) return false;
+  return true;
+}
+
+static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_value *b)
+{
+  switch (type) {
+  case BRIM_STR:
+  case BRIM_PATH:
+    return strcmp(a->text, b->text) == 0;
+  case BRIM_F64:
+  case BRIM_SECONDS:
+    return a->number == b->number;
+  case BRIM_LIST:
+    return same_list(&a->list, &b->list);
+  case BRIM_BOOL:
+    return a->flag == b->flag;
+  case BRIM_ENUM:
+    return a->choice == b->choice;
+  case BRIM_BYTES:
+    return a->size == b->size;
+  default:
+    return a->integer == b->integer;
+  }
+}
+
+static bool read_value(const brim_param *row, const brim_yaml *node, brim_any_value *out, brim_arena *arena)
+{
+  brim_param at_zero = *row; /* the row's field may lie anywhere in its struct */
+  brim_text problem = {0};
+  at_zero.offset = 0;
+  memset(out, 0, sizeof *out);
+  const bool parsed = brim_value_parse(&at_zero, node, out, arena, &problem) == BRIM_OK;
+  brim_text_release(&problem);
+  return parsed;
+}
+
+bool brim_value_same(const brim_param *row, const brim_yaml *a, const brim_yaml *b, brim_arena *arena)
+{
+  brim_any_value first, second;
+  return read_value(row, a, &first, arena) && read_value(row, b, &second, arena) &&
+         same_parsed(row->type, &first, &second);
+}
