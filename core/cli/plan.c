@@ -27,6 +27,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
       have_chosen = true;
       if (batch == t->batch_size) continue;
     }
+    if (!brim_session_allows(s, batch)) continue;
     brim_plan *plan = NULL;
     BRIM_TRY(brim_session_plan(s, batch, &plan));
     table[(*count)++] = (row){batch, (effective + batch - 1) / batch, plan->peak_bytes, plan->lower_bound_bytes, false};

@@ -23,6 +23,9 @@ static const brim_param training_table[] = {
     BRIM_PARAM(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as batch_size"),
     BRIM_PARAM(I64, T, grain, "-1", "[-1,4096]",
                "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
+    BRIM_PARAM(I64, T, norm_group, "16", "[1,1048576]",
+               "samples that batch norm takes statistics of together; batch_size must be a multiple where it is less "
+               "than the effective batch"),
     BRIM_PARAM(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
     BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
     BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),

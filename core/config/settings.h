@@ -9,7 +9,7 @@ typedef struct brim_run_settings {
   const char *name, *dir;
 } brim_run_settings;
 typedef struct brim_training_settings {
-  int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, num_workers,
+  int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, norm_group, num_workers,
       num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints, patience;
   double clip_norm, ema_decay;
 } brim_training_settings;

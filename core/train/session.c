@@ -76,6 +76,60 @@ static brim_status open_loss(brim_session *s)
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }
 
+static brim_plan_request make_request(const brim_session *s)
+{
+  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
+  return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                                       .model_self = s->model,
+                                       .loss_op = loss->op,
+                                       .loss = s->loss,
+                                       .top_k = s->top_k,
+                                       .class_weights = s->class_weights.count > 0,
+                                       .norm_group = s->settings->training.norm_group,
+                                       .sample = s->data.train.sample,
+                                       .classes = s->data.train.classes,
+                                       .real = s->backend_ops->real},
+                             .backend = s->backend_ops,
+                             .backend_self = s->backend,
+                             .grain = s->grain};
+}
+
+/* A look at the model: does its result depend on norm groups at all? */
+static brim_status find_norm_group(brim_session *s)
+{
+  brim_plan_request r = make_request(s);
+  brim_graph *g = NULL;
+  r.graph.batch = 1;
+  BRIM_TRY(brim_graph_build(&r.graph, &g));
+  s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
+  brim_graph_free(g);
+  return BRIM_OK;
+}
+
+static int64_t accumulation_of(const brim_session *s, int64_t batch)
+{
+  const brim_training_settings *t = &s->settings->training;
+  return (t->batch_size * t->gradient_accumulation_steps + batch - 1) / batch;
+}
+
+/* How training goes in micro-batches of `batch` samples. */
+static brim_order order_of(const brim_session *s, int64_t batch)
+{
+  const brim_training_settings *t = &s->settings->training;
+  const int64_t least = s->norm_group > 0 ? s->norm_group : 1;
+  return brim_order_make(s->data.count[BRIM_PART_TRAIN], batch, accumulation_of(s, batch), least, t->epochs, t->steps);
+}
+
+bool brim_session_allows(const brim_session *s, int64_t batch)
+{
+  return s->norm_group == 0 || accumulation_of(s, batch) == 1 || batch % s->norm_group == 0;
+}
+
+int64_t brim_session_norm_groups(const brim_session *s, int64_t samples)
+{
+  return s->norm_group == 0 || samples < s->norm_group ? 1 : samples / s->norm_group;
+}
+
 static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
@@ -99,8 +153,8 @@ static brim_status open_session(brim_session *s, bool read_data)
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->grain = choose_grain(s);
   s->eval_batch = eval_batch_of(s, t->batch_size);
-  s->order = brim_order_make(s->data.count[BRIM_PART_TRAIN], t->batch_size, t->gradient_accumulation_steps, 1,
-                             t->epochs, t->steps);
+  BRIM_TRY(find_norm_group(s));
+  s->order = order_of(s, t->batch_size);
   return BRIM_OK;
 }
 
@@ -143,39 +197,32 @@ void brim_session_close(brim_session *s)
   free(s);
 }
 
-/* Adds the batch shapes in which `count` samples come, if they are not there yet. */
-static void add_shapes(brim_plan_request *r, enum brim_program_kind kind, int64_t count, int64_t batch)
+/* Adds a batch shape if it is not there yet. */
+static void add_shape(brim_plan_request *r, enum brim_program_kind kind, int64_t batch)
 {
-  const int64_t sizes[] = {count >= batch ? batch : 0, count % batch};
-  for (int i = 0; i < 2; i++) {
-    bool known = sizes[i] == 0;
-    for (size_t k = 0; k < r->shape_count; k++)
-      known = known || (r->shape[k].kind == kind && r->shape[k].batch == sizes[i]);
-    if (!known) r->shape[r->shape_count++] = (brim_batch_shape){kind, sizes[i]};
-  }
+  bool known = batch == 0;
+  for (size_t k = 0; k < r->shape_count; k++) known = known || (r->shape[k].kind == kind && r->shape[k].batch == batch);
+  if (!known) r->shape[r->shape_count++] = (brim_batch_shape){kind, batch};
 }
 
-static brim_plan_request make_request(const brim_session *s)
+/* Those in which `count` samples are evaluated. */
+static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
 {
-  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
-  return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
-                                       .model_self = s->model,
-                                       .loss_op = loss->op,
-                                       .loss = s->loss,
-                                       .top_k = s->top_k,
-                                       .class_weights = s->class_weights.count > 0,
-                                       .sample = s->data.train.sample,
-                                       .classes = s->data.train.classes,
-                                       .real = s->backend_ops->real},
-                             .backend = s->backend_ops,
-                             .backend_self = s->backend,
-                             .grain = s->grain};
+  if (count >= batch) add_shape(r, BRIM_PROGRAM_EVALUATE, batch);
+  add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
 }
 
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
   const int64_t eval_batch = eval_batch_of(s, batch);
+  const brim_order order = order_of(s, batch);
+  if (!brim_session_allows(s, batch))
+    return brim_fail(BRIM_ECONFIG,
+                     "training.batch_size %lld is not a multiple of training.norm_group %lld, and the model has batch "
+                     "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
+                     "choose another of the two, or training.gradient_accumulation_steps=1",
+                     (long long)batch, (long long)s->norm_group);
   brim_plan_request r = make_request(s);
   r.update = (brim_update_options){.op = s->optimizer_ops->op,
                                    .state_count = s->optimizer_ops->state_count,
@@ -184,9 +231,10 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
                                    .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
                                    .ema_decay = t->ema_decay,
                                    .max_norm = t->clip_norm};
-  add_shapes(&r, BRIM_PROGRAM_TRAIN, s->data.count[BRIM_PART_TRAIN], batch);
-  add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_VALIDATION], eval_batch);
-  add_shapes(&r, BRIM_PROGRAM_EVALUATE, s->data.count[BRIM_PART_TEST], eval_batch);
+  if (order.micros_per_epoch > 1) add_shape(&r, BRIM_PROGRAM_TRAIN, batch);
+  add_shape(&r, BRIM_PROGRAM_TRAIN, order.last);
+  add_evaluation(&r, s->data.count[BRIM_PART_VALIDATION], eval_batch);
+  add_evaluation(&r, s->data.count[BRIM_PART_TEST], eval_batch);
   return brim_plan_create(&r, out);
 }
 
@@ -198,7 +246,7 @@ static int64_t find_fitting(const brim_session *s, uint64_t room, uint64_t *peak
   const int64_t effective = t->batch_size * t->gradient_accumulation_steps, grain = s->grain > 0 ? s->grain : 1;
   for (int pass = 0; pass < 2; pass++)
     for (int64_t batch = t->batch_size - 1; batch >= 1; batch--) {
-      if (effective % batch != 0 || (batch % grain == 0) != (pass == 0)) continue;
+      if (effective % batch != 0 || (batch % grain == 0) != (pass == 0) || !brim_session_allows(s, batch)) continue;
       brim_plan *plan = NULL;
       if (brim_session_plan(s, batch, &plan) != BRIM_OK) return 0;
       *peak_bytes = plan->peak_bytes;
@@ -213,7 +261,7 @@ brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, i
 {
   brim_plan_request r = make_request(s);
   r.graph.keep_output = keep_output;
-  add_shapes(&r, BRIM_PROGRAM_EVALUATE, count, batch);
+  add_evaluation(&r, count, batch);
   return brim_plan_create(&r, out);
 }
 

@@ -25,6 +25,7 @@ typedef struct brim_session {
   bool opening; /* the data is being read by a thread */
   brim_order order;
   int64_t grain, eval_batch; /* resolved */
+  int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
 } brim_session;
 
 /* Makes the instances, finds the device, describes the data: enough for plans. With `read_data` a thread begins to read
@@ -33,7 +34,11 @@ brim_status brim_session_open(const brim_config *config, bool read_data, brim_se
 /* Waits until the data is read; afterwards samples can be had. */
 brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
-/* The plan for micro-batches of `batch` samples. */
+/* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. */
+bool brim_session_allows(const brim_session *session, int64_t batch);
+/* Groups of batch norm in a step of so many samples. */
+int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
+/* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */

@@ -140,6 +140,7 @@ static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
   t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
                         .step = (uint64_t)step,
                         .loss_scale = 1 / (double)samples,
+                        .norm_groups = brim_session_norm_groups(s, samples),
                         .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
   s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
@@ -170,6 +171,7 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
   const size_t count = g->parameter_count, states = update ? optimizer->state_count : 0, per = states + averages;
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
   brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count * per);
+  size_t optimizer_count = 0;
   s->model_program = averages ? t->update : model_program;
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
   s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count *per);
@@ -179,13 +181,14 @@ static void make_snapshot(const brim_trainer *t, snapshot *s)
     model[i] = describe(s, s->model[i], name);
     for (size_t k = 0; k < per; k++) {
       const bool raw = k == states;
+      if (g->parameter[i].is_buffer && !raw) continue; /* no optimizer works on it */
       const brim_tensor *from = raw ? update->parameter[i].value : update->node[update->first_update + i]->in[2 + k];
-      s->optimizer[i * per + k] = from;
-      state[i * per + k] =
+      s->optimizer[optimizer_count] = from;
+      state[optimizer_count++] =
           describe(s, from, brim_arena_printf(&s->arena, "%s.%s", name, raw ? "raw" : optimizer->state_name[k]));
     }
   }
-  s->tensors = (brim_checkpoint_tensors){model, state, count, count * per};
+  s->tensors = (brim_checkpoint_tensors){model, state, count, optimizer_count};
 }
 
 /* Moves between device and snapshot. */
@@ -288,9 +291,11 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 
 /* ---- steps ---- */
 
-static int64_t at_most(int64_t a, int64_t b)
+/* Samples in the largest micro-batch. */
+static int64_t micro_batch_max(const brim_trainer *t)
 {
-  return a < b ? a : b;
+  const brim_order *o = &t->session->order;
+  return o->micros_per_epoch > 1 && o->batch > o->last ? o->batch : o->last;
 }
 
 static brim_span next_span(void *context, int64_t sequence)
@@ -304,7 +309,7 @@ static brim_status open_loader(brim_trainer *t)
   const brim_settings *set = settings_of(t);
   t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
   const brim_loader_options options = {.data = &t->session->data,
-                                       .batch_max = at_most(set->training.batch_size, t->session->order.count),
+                                       .batch_max = micro_batch_max(t),
                                        .real = t->session->backend_ops->real,
                                        .threads = (int32_t)set->training.num_workers,
                                        .slots = slots_of(settings_of(t)),
@@ -365,7 +370,7 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
 {
   const brim_data *data = &t->session->data;
   const uint32_t real = t->session->backend_ops->real;
-  const int64_t batch = settings_of(t)->training.batch_size;
+  const int64_t batch = micro_batch_max(t);
   const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
   brim_arena arena = {0};
   void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
@@ -375,9 +380,9 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
   /* Sums that the first run left behind must not be blamed on their kernels. */
   brim_status status = brim_exec_zero_gradients(t->exec);
   if (status == BRIM_OK) status = brim_exec_zero_metrics(t->exec);
-  int64_t done = 0, count = 0;
+  int64_t done = 0, count = 0, sequence = brim_order_sequence(&t->session->order, t->state.step);
   for (; done < span->count && !node && status == BRIM_OK; done += count) {
-    count = span->count - done < batch ? span->count - done : batch;
+    count = brim_order_span(&t->session->order, sequence++).count;
     for (int64_t i = 0; i < count && status == BRIM_OK; i++)
       status = brim_data_sample(data, BRIM_PART_TRAIN, span->epoch, span->first + done + i, real, scratch,
                                 values + (size_t)i * sample_bytes, &labels[i]);
@@ -488,7 +493,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   const int64_t classes = s->data.train.classes;
   part_stream stream = {part, s->data.count[part], s->eval_batch};
   const brim_loader_options options = {.data = &s->data,
-                                       .batch_max = at_most(s->eval_batch, stream.count),
+                                       .batch_max = s->eval_batch < stream.count ? s->eval_batch : stream.count,
                                        .real = s->backend_ops->real,
                                        .threads = (int32_t)settings_of(t)->training.num_workers,
                                        .slots = slots_of(settings_of(t)),
