@@ -95,6 +95,20 @@ static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
   return value_at(b, t->id, index, b->o.values);
 }
 
+/* ---- rows ---- */
+
+const bench_row *const *bench_row_from(const bench_row *const *at)
+{
+  const char *wanted = getenv("BENCH_ROWS");
+  for (; wanted && at < __stop_bench_rows; at++)
+    for (const char *prefix = wanted; *prefix; prefix += strspn(prefix, ",")) {
+      const size_t length = strcspn(prefix, ",");
+      if (length && strncmp((*at)->name, prefix, length) == 0) return at;
+      prefix += length;
+    }
+  return at;
+}
+
 /* ---- building ---- */
 
 brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name)
