@@ -88,6 +88,13 @@ const brim_command brim_commands[] = {
      "  brim devices --json    the same in bytes, for programs\n"
      "\n"
      "A backend that cannot be used here is a line with the reason.\n"},
+    {"ops", "list operations, and which backends have them", brim_command_ops,
+     "usage: brim ops [OPERATION] [--json]\n"
+     "\n"
+     "  brim ops           all: tensors that go in and come out, whether gradients flow, and each backend\n"
+     "  brim ops conv2d    one\n"
+     "\n"
+     "What each means, to the letter, is in brim/ops.h; what models call, in brim/model.h.\n"},
     {"complete", "list what a command line can go on with; for shells", brim_command_complete,
      "usage: brim complete -- LINE\n"
      "\n"

@@ -40,6 +40,7 @@ int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
 int brim_command_devices(brim_cli *cli, int argc, char **argv);
+int brim_command_ops(brim_cli *cli, int argc, char **argv);
 int brim_command_version(brim_cli *cli, int argc, char **argv);
 
 /* Words of a command that are options, taken from a table; what is left are its operands (overrides).

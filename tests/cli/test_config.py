@@ -8,7 +8,7 @@ from support import BINARY, LOAD, SMALL, USAGE, Case, main
 # The installation's, or the build's: both lie beside the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # with a model "vit" that has a "depth"
-COMMANDS = ["train", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "complete", "version"]
+COMMANDS = ["train", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete", "version"]
 
 
 class Messages(Case):

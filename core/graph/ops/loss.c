@@ -29,6 +29,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
+                                  .signature = "logits [...,K], label [...], [weight [K]] -> loss [...]",
                                   .in_count = 3,
                                   .optional = 1,
                                   .out_count = 1,
@@ -36,9 +37,13 @@ BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .gradient = gradient_loss,
                                   .cost = cost_softmax};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
+                                       .signature = "logits, label, [weight] -> dlogits",
                                        .in_count = 3,
                                        .optional = 1,
                                        .out_count = 1,
                                        .inplace = BRIM_OP_INPLACE(0),
                                        .cost = cost_softmax};
-BRIM_OP(classification_metrics) = {.name = "classification_metrics", .in_count = 3, .out_count = 1};
+BRIM_OP(classification_metrics) = {.name = "classification_metrics",
+                                   .signature = "loss [N], logits [N,K], label [N] -> metrics",
+                                   .in_count = 3,
+                                   .out_count = 1};

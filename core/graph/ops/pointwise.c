@@ -47,20 +47,25 @@ static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(relu) = {.name = "relu",
+                 .signature = "x -> y",
                  .in_count = 1,
                  .out_count = 1,
                  .inplace = BRIM_OP_INPLACE(0),
                  .infer = infer_same,
                  .gradient = gradient_relu};
-BRIM_OP(relu_grad) = {.name = "relu_grad", .in_count = 2, .out_count = 1, .inplace = BRIM_OP_INPLACE(1)};
+BRIM_OP(relu_grad) = {
+    .name = "relu_grad", .signature = "y, dy -> dx", .in_count = 2, .out_count = 1, .inplace = BRIM_OP_INPLACE(1)};
 BRIM_OP(dropout) = {.name = "dropout",
+                    .signature = "x -> y",
                     .in_count = 1,
                     .out_count = 1,
                     .inplace = BRIM_OP_INPLACE(0),
                     .infer = infer_same,
                     .gradient = gradient_dropout};
-BRIM_OP(dropout_grad) = {.name = "dropout_grad", .in_count = 1, .out_count = 1, .inplace = BRIM_OP_INPLACE(0)};
+BRIM_OP(dropout_grad) = {
+    .name = "dropout_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1, .inplace = BRIM_OP_INPLACE(0)};
 BRIM_OP(add) = {.name = "add",
+                .signature = "a, b -> y",
                 .in_count = 2,
                 .out_count = 1,
                 .inplace = BRIM_OP_INPLACE(0),

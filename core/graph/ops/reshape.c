@@ -16,8 +16,13 @@ static void cost_reshape(const brim_node *n, brim_cost *out)
   out->flops = 0;
 }
 
-BRIM_OP(reshape) = {
-    .name = "reshape", .in_count = 1, .out_count = 1, .view = true, .gradient = gradient_reshape, .cost = cost_reshape};
+BRIM_OP(reshape) = {.name = "reshape",
+                    .signature = "x -> y",
+                    .in_count = 1,
+                    .out_count = 1,
+                    .view = true,
+                    .gradient = gradient_reshape,
+                    .cost = cost_reshape};
 
 brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim)
 {

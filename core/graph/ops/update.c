@@ -13,13 +13,29 @@ static void cost_sgd(const brim_node *n, brim_cost *out)
   out->flops = 6 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-BRIM_OP(adamw) = {.name = "adamw", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
-BRIM_OP(adam) = {.name = "adam", .in_count = 5, .optional = 1, .out_count = 3, .cost = cost_adam};
-BRIM_OP(sgd) = {.name = "sgd", .in_count = 4, .optional = 1, .out_count = 2, .cost = cost_sgd};
+BRIM_OP(adamw) = {.name = "adamw",
+                  .signature = "value, gradient, m, v, [scale] -> value, m, v",
+                  .in_count = 5,
+                  .optional = 1,
+                  .out_count = 3,
+                  .cost = cost_adam};
+BRIM_OP(adam) = {.name = "adam",
+                 .signature = "value, gradient, m, v, [scale] -> value, m, v",
+                 .in_count = 5,
+                 .optional = 1,
+                 .out_count = 3,
+                 .cost = cost_adam};
+BRIM_OP(sgd) = {.name = "sgd",
+                .signature = "value, gradient, velocity, [scale] -> value, velocity",
+                .in_count = 4,
+                .optional = 1,
+                .out_count = 2,
+                .cost = cost_sgd};
 
 static void cost_ema(const brim_node *n, brim_cost *out)
 {
   out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 /* Polyak averaging: the exponential moving average of a parameter. */
-BRIM_OP(ema) = {.name = "ema", .in_count = 2, .out_count = 1, .cost = cost_ema};
+BRIM_OP(ema) = {
+    .name = "ema", .signature = "value, average -> average", .in_count = 2, .out_count = 1, .cost = cost_ema};

@@ -1,0 +1,102 @@
+/* brim ops: every operation with its tensors, whether gradients flow through it, and which backends have it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "brim/backend.h"
+#include "cli/cli.h"
+#include "graph/op.h"
+
+#define BACKENDS_MAX 16
+
+typedef struct listing {
+  const brim_plugin *backend[BACKENDS_MAX];
+  size_t backend_count;
+  const brim_op **op; /* by name */
+  size_t op_count;
+} listing;
+
+static bool has(const brim_plugin *backend, const char *op)
+{
+  const brim_backend_ops *ops = backend->ops;
+  for (const brim_kernel *const *k = ops->kernels; k < ops->kernels_end; k++)
+    if (strcmp((*k)->op, op) == 0) return true;
+  return false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+  const brim_op *const *x = a, *const *y = b;
+  return strcmp((*x)->name, (*y)->name);
+}
+
+static void collect(listing *l, const brim_registry *registry, brim_arena *arena)
+{
+  for (size_t i = 0; i < brim_registry_count(registry) && l->backend_count < BACKENDS_MAX; i++)
+    if (brim_registry_at(registry, i)->plugin->kind == BRIM_BACKEND)
+      l->backend[l->backend_count++] = brim_registry_at(registry, i)->plugin;
+  l->op_count = brim_op_count();
+  l->op = BRIM_ARENA_NEW(arena, const brim_op *, l->op_count);
+  for (size_t i = 0; i < l->op_count; i++) l->op[i] = brim_op_at(i);
+  qsort(l->op, l->op_count, sizeof(brim_op *), by_name);
+}
+
+static void print_table(const listing *l, const char *only, brim_arena *arena)
+{
+  brim_table table = {.arena = arena, .columns = 3 + l->backend_count};
+  brim_text out = {0};
+  brim_table_add(&table, "operation");
+  brim_table_add(&table, "gradient");
+  for (size_t b = 0; b < l->backend_count; b++) brim_table_add(&table, l->backend[b]->id);
+  brim_table_add(&table, "tensors");
+  for (size_t i = 0; i < l->op_count; i++) {
+    if (only && strcmp(l->op[i]->name, only) != 0) continue;
+    brim_table_add(&table, l->op[i]->name);
+    brim_table_add(&table, l->op[i]->gradient ? "yes" : "-");
+    for (size_t b = 0; b < l->backend_count; b++)
+      brim_table_add(&table, has(l->backend[b], l->op[i]->name) ? "yes" : "-");
+    brim_table_add(&table, l->op[i]->signature);
+  }
+  brim_table_print(&table, &out);
+  fputs(brim_text_str(&out), stdout);
+  brim_text_release(&out);
+}
+
+static json_t *json_of(const listing *l, const brim_op *op)
+{
+  json_t *backends = json_array();
+  for (size_t b = 0; b < l->backend_count; b++)
+    if (has(l->backend[b], op->name)) json_array_append_new(backends, json_string(l->backend[b]->id));
+  return json_pack("{s:s, s:s, s:b, s:o}", "name", op->name, "tensors", op->signature, "gradient", op->gradient != NULL,
+                   "backends", backends);
+}
+
+static brim_status print_json(const listing *l, const char *only)
+{
+  json_t *ops = json_array();
+  for (size_t i = 0; i < l->op_count; i++)
+    if (!only || strcmp(l->op[i]->name, only) == 0) json_array_append_new(ops, json_of(l, l->op[i]));
+  return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
+}
+
+static brim_status run(const brim_registry *registry, const char *only, bool json, brim_arena *arena)
+{
+  listing l = {0};
+  if (only && !brim_op_find(only)) return brim_fail(BRIM_ECONFIG, "no operation '%s'\n  brim ops lists them all", only);
+  collect(&l, registry, arena);
+  if (json) return print_json(&l, only);
+  print_table(&l, only, arena);
+  return BRIM_OK;
+}
+
+int brim_command_ops(brim_cli *cli, int argc, char **argv)
+{
+  bool json = false;
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim ops takes one operation");
+  if (status == BRIM_OK) status = run(cli->registry, operands.count ? operands.word[0] : NULL, json, &operands.arena);
+  return brim_cli_end(status, &operands);
+}

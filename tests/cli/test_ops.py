@@ -1,0 +1,46 @@
+"""brim ops: operations, and which backends have them."""
+
+import json
+
+from support import USAGE, Case, main
+
+
+class Operations(Case):
+    def test_every_operation_has_a_signature_and_is_on_reference(self):
+        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        self.assertEqual([op["name"] for op in found], sorted(op["name"] for op in found))
+        for op in found:
+            self.assertIn(" -> ", op["tensors"], op["name"])
+            self.assertIn("reference", op["backends"], op["name"])
+
+    def test_cpu_has_every_operation_of_reference(self):
+        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        if not any("cpu" in op["backends"] for op in found):
+            self.skipTest("backend cpu was not built")
+        self.assertEqual([op["name"] for op in found if "cpu" not in op["backends"]], [])
+
+    def test_gradients_flow_through_what_models_are_made_of(self):
+        flows = {op["name"]: op["gradient"] for op in json.loads(self.brim("ops", "--json").out)["operations"]}
+        for name in ("conv2d", "linear", "relu", "max_pool2d", "softmax_cross_entropy"):
+            self.assertTrue(flows[name], name)
+        for name in ("conv2d_grad_input", "adamw", "classification_metrics"):
+            self.assertFalse(flows[name], name)
+
+    def test_the_text_has_a_line_an_operation(self):
+        lines = self.brim("ops").out.splitlines()
+        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        self.assertEqual(lines[0].split()[:2], ["operation", "gradient"])
+        self.assertIn("reference", lines[0].split())
+        self.assertEqual([line.split()[0] for line in lines[1:]], [op["name"] for op in found])
+        self.assertTrue(all(line.endswith(op["tensors"]) for line, op in zip(lines[1:], found, strict=True)))
+
+    def test_one_can_be_asked_for(self):
+        lines = self.brim("ops", "linear").out.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertTrue(lines[1].startswith("linear "), lines)
+        self.assert_error(self.brim("ops", "lienar", status=USAGE), "no operation 'lienar'")
+        self.assert_error(self.brim("ops", "a", "b", status=USAGE), "'b' is too much: brim ops takes one operation")
+
+
+if __name__ == "__main__":
+    main()
