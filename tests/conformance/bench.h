@@ -39,6 +39,7 @@ typedef struct bench_row {
   bool is_loss;   /* makes its own gradient */
   bool composite; /* several operations: errors add up */
   bool by_sample; /* works on samples, so the batch can be cut */
+  bool skips;     /* element 0 of its result need not depend on element 0 of its first input */
   bool large;     /* as large as in earnest, one fixed size: few cases, none by finite differences */
 } bench_row;
 /* Puts a row into the table, beside its make function:

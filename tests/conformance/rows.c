@@ -1,48 +1,7 @@
 /* Rows of the conformance suite: one an operation, and small networks of several; other families have files of their
- * own, rows_*.c. A row makes a random valid
- * configuration; the operation's gradient operations come with it through autodiff. Add a row with every operation. */
-#include <math.h>
-#include <stdio.h>
-
+ * own, rows_*.c. A row makes a random valid configuration; the operation's gradient operations come with it through
+ * autodiff. Add a row with every operation. */
 #include "conformance/bench.h"
-
-#define PRODUCTS_MAX 200000 /* multiply-adds a sample of one convolution: keeps the suite short */
-
-/* Any kernel, stride and padding, also of different height and width, which models' brim_conv2d() does not offer. */
-static brim_tensor *make_conv2d(bench *b)
-{
-  brim_conv2d_attr a = {.dilation = {1, 1}, .groups = 1};
-  int64_t extent[2];
-  const int64_t c = bench_pick_channels(b);
-  int64_t k = bench_pick_channels(b);
-  for (int d = 0; d < 2; d++) {
-    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 3 : 5);
-    a.stride[d] = bench_pick(b, 1, 2);
-    a.padding[d] = b->o.size == SIZE_ONE ? 0 : bench_pick(b, 0, a.kernel[d] / 2);
-    extent[d] = bench_pick_extent(b, a.kernel[d]);
-  }
-  while (k > 1 && c * k * extent[0] * extent[1] * a.kernel[0] * a.kernel[1] > PRODUCTS_MAX) k = (k + 1) / 2;
-  brim_tensor *in[3] = {bench_input4(b, c, extent[0], extent[1])};
-  const double bound = 1 / sqrt((double)(c * a.kernel[0] * a.kernel[1]));
-  in[1] = bench_parameter(b, "weight", &(brim_shape){4, {k, c, a.kernel[0], a.kernel[1]}}, bound);
-  in[2] = bench_parameter(b, "bias", &(brim_shape){1, {k}}, bound);
-  return brim_graph_apply(b->g, "conv2d", "conv", in, 3, &(brim_attr){.conv2d = a});
-}
-BENCH_ROW(conv2d) = {"conv2d", make_conv2d, .by_sample = true};
-
-/* As models use it: 3x3 with and without padding, 1x1, 5x5. */
-static brim_tensor *make_conv2d_square(bench *b)
-{
-  const int64_t kernel = b->o.size == SIZE_ONE ? 1 : 2 * bench_pick(b, 0, 2) + 1;
-  const int64_t padding = bench_pick(b, 0, 1) ? kernel / 2 : 0, stride = bench_pick(b, 1, 4) == 1 ? 2 : 1;
-  const int64_t c = bench_pick_channels(b), extent = bench_pick_extent(b, kernel);
-  int64_t k = bench_pick_channels(b);
-  while (k > 1 && c * k * extent * extent * kernel * kernel > PRODUCTS_MAX) k = (k + 1) / 2;
-  return brim_conv2d(
-      b->g, "conv", bench_input4(b, c, extent, extent), k,
-      (brim_conv2d_options){.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
-}
-BENCH_ROW(conv2d_square) = {"conv2d, square", make_conv2d_square, .by_sample = true};
 
 static brim_tensor *make_linear(bench *b)
 {
@@ -91,27 +50,6 @@ static brim_tensor *make_add(bench *b)
   return brim_add(b->g, x, other);
 }
 BENCH_ROW(add) = {"add", make_add, .by_sample = true};
-
-static brim_tensor *make_max_pool2d(bench *b)
-{
-  brim_pool2d_attr a = {.padding = {0, 0}};
-  int64_t extent[2];
-  for (int d = 0; d < 2; d++) {
-    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
-    a.stride[d] = bench_pick(b, 1, 3); /* smaller than the window: overlapping; larger: some x in no window */
-    extent[d] = bench_pick_extent(b, a.kernel[d]);
-  }
-  brim_tensor *x = bench_input4(b, bench_pick_channels(b), extent[0], extent[1]);
-  return brim_graph_apply(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a});
-}
-BENCH_ROW(max_pool2d) = {"max_pool2d", make_max_pool2d, .by_sample = true};
-
-static brim_tensor *make_max_pool2d_by_2(bench *b)
-{
-  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
-  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
-}
-BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
 
 static brim_tensor *make_reshape(bench *b)
 {

@@ -473,7 +473,7 @@ static void check_nan(bench_options o, int64_t element)
   bench *expected = run_with_nan(o, element);
   const brim_tensor *y = expected->g->node[0]->out[0];
   double *values = bench_values_of(expected, y);
-  if (element == 0 && !isnan(values[0]))
+  if (element == 0 && !o.row->skips && !isnan(values[0]))
     problem("NaN became %g in %s", values[0], describe(expected, expected->g->node[0]));
   free(values);
   o.backend = &cpu;

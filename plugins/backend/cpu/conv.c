@@ -62,7 +62,7 @@ static int64_t conv_kind(const brim_node *node)
 static int64_t unit_of(const cpu_conv_key *k, int64_t grain)
 {
   if (grain <= 0) grain = GRAIN_DEFAULT;
-  const int64_t weights = k->out_channels * k->channels * k->kernel[0] * k->kernel[1];
+  const int64_t weights = k->out_channels * (k->channels / k->groups) * k->kernel[0] * k->kernel[1];
   if (k->kind != CONV_GRAD_WEIGHT && 2 * weights * k->out_height * k->out_width >= ALONE_FLOPS &&
       weights * (int64_t)sizeof(float) <= ALONE_WEIGHT_BYTES)
     return 1;
@@ -87,7 +87,10 @@ static void describe(const brim_node *node, int64_t kind, cpu_conv_key *k)
     k->kernel[i] = attr->kernel[i];
     k->stride[i] = attr->stride[i];
     k->padding[i] = attr->padding[i];
+    k->dilation[i] = attr->dilation[i];
   }
+  k->groups = attr->groups;
+  k->has_bias = kind == CONV_FORWARD ? node->in_count > 2 : kind == CONV_GRAD_WEIGHT && node->out_count > 1;
   k->x_block = kind == CONV_GRAD_INPUT ? 0 : x->channel_block;
   k->y_block = kind == CONV_FORWARD ? 0 : y->channel_block;
 }
@@ -307,7 +310,7 @@ static dnnl_status_t execute(const unit_run *u, const float *x, const float *y, 
                                                            {DNNL_ARG_DIFF_WEIGHTS, u->m->w_inner},
                                                            {DNNL_ARG_SCRATCHPAD, u->m->scratch},
                                                            {DNNL_ARG_DIFF_BIAS, u->m->bias}}};
-  status = dnnl_primitive_execute(u->conv->primitive, u->stream, kind == CONV_GRAD_INPUT ? 4 : 5, args[kind]);
+  status = dnnl_primitive_execute(u->conv->primitive, u->stream, u->conv->key.has_bias ? 5 : 4, args[kind]);
   if (status == dnnl_success && kind == CONV_FORWARD && u->conv->y.copied)
     status = reorder(u->conv->y.to_outer, u->stream, my, u->m->y_outer, u->m->reorder_scratch[3], u->scratch);
   if (status == dnnl_success && kind == CONV_GRAD_INPUT && u->conv->x.copied)
@@ -369,7 +372,7 @@ static CPU_RUN(conv2d_run)
   conv_run r = {.backend = self, .state = s, .workspace = launch->workspace};
   r.x = forward ? launch->in[0] : launch->out[0];
   r.y = forward ? launch->out[0] : launch->in[0];
-  r.bias = forward ? launch->in[2] : NULL;
+  r.bias = s->unit->key.has_bias ? launch->in[2] : NULL;
   r.w = launch->in[1];
   cpu_pool_single_openmp();
   if (s->unit->w.copied) {
@@ -380,7 +383,7 @@ static CPU_RUN(conv2d_run)
   return outcome(&r);
 }
 
-/* Adds all parts of the wave to one piece of dw, in order; the task after the last piece, to dbias. */
+/* Adds all parts of the wave to one piece of dw, in order; the task after the last piece, to dbias if there is one. */
 static void add_parts(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -408,7 +411,7 @@ static CPU_RUN(conv2d_grad_weight_run)
                 .x = launch->in[0],
                 .y = launch->in[1],
                 .w = launch->out[0],
-                .bias = launch->out[1]};
+                .bias = s->unit->key.has_bias ? launch->out[1] : NULL};
   const int64_t units = s->units + (s->tail_samples > 0);
   const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
   cpu_pool_single_openmp();
@@ -420,7 +423,7 @@ static CPU_RUN(conv2d_grad_weight_run)
     r.wave_units = cpu_min(s->wave, units - r.first_unit);
     cpu_pool_run(r.backend->pool, r.wave_units, run_unit, &r);
     BRIM_TRY(outcome(&r));
-    cpu_pool_run(r.backend->pool, cpu_divide_up(count, ADD_PIECE) + 1, add_parts, &r);
+    cpu_pool_run(r.backend->pool, cpu_divide_up(count, ADD_PIECE) + s->unit->key.has_bias, add_parts, &r);
   }
   return s->unit->w.copied ? reorder_weights(&r, false, launch->out[0]) : BRIM_OK;
 }

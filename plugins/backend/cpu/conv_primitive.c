@@ -3,7 +3,8 @@
  * Several pairs of orders are tried for x and y, the best first; the first for which oneDNN has one of its
  * compiled (JIT) convolutions wins, else the first that it does by a matrix product, else its plain loops. A
  * side that is free takes the order that the primitive likes, if it needs no padding; a side that is given
- * is copied if the primitive wants it otherwise.
+ * is copied if the primitive wants it otherwise. Weights of several groups are [g, K/g, C/g, R, S] to oneDNN, which is
+ * the same memory as [K, C/g, R, S].
  *
  * A search takes some tens of microseconds; results are kept by shape, for all programs. */
 #include <stdlib.h>
@@ -76,21 +77,25 @@ static dnnl_status_t make_attr(dnnl_primitive_attr_t *attr)
 static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind, const dnnl_memory_desc_t md[4],
                              const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
 {
-  const dnnl_memory_desc_t *x = &md[0], *w = &md[1], *bias = &md[2], *y = &md[3];
+  const dnnl_memory_desc_t *x = &md[0], *w = &md[1], *bias = k->has_bias ? &md[2] : NULL, *y = &md[3];
   const int64_t in[2] = {k->height, k->width}, out[2] = {k->out_height, k->out_width};
   dnnl_dims_t pad_right = {0};
-  for (int i = 0; i < 2; i++) pad_right[i] = (out[i] - 1) * k->stride[i] + k->kernel[i] - in[i] - k->padding[i];
+  dnnl_dims_t gap = {0}; /* oneDNN counts what lies between two neighbours */
+  for (int i = 0; i < 2; i++) {
+    gap[i] = k->dilation[i] - 1;
+    pad_right[i] = (out[i] - 1) * k->stride[i] + k->dilation[i] * (k->kernel[i] - 1) + 1 - in[i] - k->padding[i];
+  }
   dnnl_convolution_desc_t desc;
   dnnl_status_t status;
   if (kind == CONV_FORWARD)
-    status = dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, x, w, bias, y,
-                                                k->stride, k->padding, pad_right);
+    status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, x, w,
+                                                        bias, y, k->stride, gap, k->padding, pad_right);
   else if (kind == CONV_GRAD_INPUT)
-    status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, x, w, y, k->stride, k->padding,
-                                                      pad_right);
+    status = dnnl_dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, x, w, y, k->stride, gap,
+                                                              k->padding, pad_right);
   else
-    status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, x, w, bias, y, k->stride,
-                                                         k->padding, pad_right);
+    status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, x, w, bias, y,
+                                                                 k->stride, gap, k->padding, pad_right);
   dnnl_primitive_attr_t attr = NULL;
   if (status == dnnl_success) status = make_attr(&attr);
   if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint);
@@ -98,21 +103,31 @@ static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind
   return status;
 }
 
+/* In the plain order that parameters are kept in, or in any that a primitive likes. */
+static dnnl_status_t describe_weights(dnnl_memory_desc_t *md, const cpu_conv_key *k, bool any)
+{
+  const int64_t g = k->groups;
+  const dnnl_dims_t grouped = {g, k->out_channels / g, k->channels / g, k->kernel[0], k->kernel[1]};
+  const dnnl_format_tag_t plain = g > 1 ? dnnl_goihw : dnnl_oihw;
+  return dnnl_memory_desc_init_by_tag(md, g > 1 ? 5 : 4, g > 1 ? grouped : &grouped[1], dnnl_f32,
+                                      any ? dnnl_format_tag_any : plain);
+}
+
 static candidate try_orders(cpu_backend *b, const cpu_conv_key *k, int64_t x_block, int64_t y_block)
 {
   candidate c = {.rank = -1};
-  const dnnl_dims_t wd = {k->out_channels, k->channels, k->kernel[0], k->kernel[1]}, bd = {k->out_channels};
+  const dnnl_dims_t bd = {k->out_channels};
   dnnl_memory_desc_t md[4]; /* x, weights, bias, y */
   if (!describe_activation(&md[0], k->samples, k->channels, k->height, k->width, x_block)) return c;
   if (!describe_activation(&md[3], k->samples, k->out_channels, k->out_height, k->out_width, y_block)) return c;
-  dnnl_memory_desc_init_by_tag(&md[1], 4, wd, dnnl_f32, dnnl_format_tag_any);
+  if (describe_weights(&md[1], k, true) != dnnl_success) return c;
   if (k->like) md[1] = k->like->w.inner;
   dnnl_memory_desc_init_by_tag(&md[2], 1, bd, dnnl_f32, dnnl_a);
 
   dnnl_primitive_desc_t hint = NULL;
   if (k->kind != CONV_FORWARD) {
     dnnl_memory_desc_t free_md[4] = {md[0], md[1], md[2], md[3]};
-    dnnl_memory_desc_init_by_tag(&free_md[1], 4, wd, dnnl_f32, dnnl_format_tag_any);
+    describe_weights(&free_md[1], k, true);
     if (make_pd(b, k, CONV_FORWARD, free_md, NULL, &hint) != dnnl_success) return c;
   }
   if (make_pd(b, k, k->kind, md, hint, &c.pd) == dnnl_success) c.rank = rank_of(c.pd);
@@ -194,8 +209,8 @@ static brim_status fill(cpu_backend *b, cpu_conv *c)
   if (c->y_block == 0) c->y_block = k->out_channels;
   describe_activation(&c->x.outer, k->samples, k->channels, k->height, k->width, c->x_block);
   describe_activation(&c->y.outer, k->samples, k->out_channels, k->out_height, k->out_width, c->y_block);
-  const dnnl_dims_t wd = {k->out_channels, k->channels, k->kernel[0], k->kernel[1]}, bd = {k->out_channels};
-  TRY_DNNL(dnnl_memory_desc_init_by_tag(&c->w.outer, 4, wd, dnnl_f32, dnnl_oihw), "describing weights");
+  const dnnl_dims_t bd = {k->has_bias ? k->out_channels : 0};
+  TRY_DNNL(describe_weights(&c->w.outer, k, false), "describing weights");
   TRY_DNNL(dnnl_memory_desc_init_by_tag(&c->bias, 1, bd, dnnl_f32, dnnl_a), "describing a bias");
 
   const bool x_out = k->kind == CONV_GRAD_INPUT, y_out = k->kind == CONV_FORWARD;

@@ -1,9 +1,10 @@
-/* Two-dimensional convolution (as everywhere in the field, a cross-correlation) with bias, and its two
+/* Two-dimensional convolution (as everywhere in the field, a cross-correlation), with or without bias, and its two
  * gradients.
  *
- *     y[n,k,p,q]  =  bias[k] + sum over c,r,s of  x[n,c,h,w] * weight[k,c,r,s]
- *     with  h = p*stride - padding + r,  w = q*stride - padding + s;  x is 0 outside of the image.
+ *     y[n,k,p,q]  =  bias[k] + sum over c,r,s of  x[n, first + c, h, w] * weight[k,c,r,s]
+ *     with  h = p*stride - padding + r*dilation,  w likewise from q and s;  x is 0 outside of the image.
  *
+ * Channels come in groups: filter k sees the C/groups channels of its own group, of which `first` is the first.
  * Every product x * weight adds to one y. The gradients walk over the same products: that with respect
  * to x sends dy * weight back to x, that with respect to weight collects dy * x. */
 #include <string.h>
@@ -13,7 +14,7 @@
 /* The sizes, named as in the formula. */
 typedef struct conv {
   int64_t N, C, H, W; /* x */
-  int64_t K, R, S;    /* weight [K,C,R,S] */
+  int64_t K, D, R, S; /* weight [K,D,R,S]; D = C / groups, the depth of a filter */
   int64_t P, Q;       /* y [N,K,P,Q] */
   const brim_conv2d_attr *attr;
 } conv;
@@ -26,6 +27,7 @@ static conv conv_of(const brim_launch *launch, const brim_tensor *x, const brim_
                 .H = x->shape.dim[2],
                 .W = x->shape.dim[3],
                 .K = y->shape.dim[1],
+                .D = x->shape.dim[1] / attr->groups,
                 .P = y->shape.dim[2],
                 .Q = y->shape.dim[3],
                 .R = attr->kernel[0],
@@ -40,21 +42,27 @@ static int64_t at_x(const conv *v, int64_t n, int64_t c, int64_t h, int64_t w)
 }
 static int64_t at_weight(const conv *v, int64_t k, int64_t c, int64_t r, int64_t s)
 {
-  return ((k * v->C + c) * v->R + r) * v->S + s;
+  return ((k * v->D + c) * v->R + r) * v->S + s;
 }
 static int64_t at_y(const conv *v, int64_t n, int64_t k, int64_t p, int64_t q)
 {
   return ((n * v->K + k) * v->P + p) * v->Q + q;
 }
 
+/* The first channel that filter k sees. */
+static int64_t first_of(const conv *v, int64_t k)
+{
+  return k / (v->K / v->attr->groups) * v->D;
+}
+
 /* Row and column of x that meet weight (r, s) at output (p, q); may lie in the padding. */
 static int64_t row_of(const conv *v, int64_t p, int64_t r)
 {
-  return p * v->attr->stride[0] - v->attr->padding[0] + r;
+  return p * v->attr->stride[0] - v->attr->padding[0] + r * v->attr->dilation[0];
 }
 static int64_t column_of(const conv *v, int64_t q, int64_t s)
 {
-  return q * v->attr->stride[1] - v->attr->padding[1] + s;
+  return q * v->attr->stride[1] - v->attr->padding[1] + s * v->attr->dilation[1];
 }
 static int inside(const conv *v, int64_t h, int64_t w)
 {
@@ -64,12 +72,13 @@ static int inside(const conv *v, int64_t h, int64_t w)
 /* One y: its window of x under the filter k. */
 static double convolve(const conv *v, const double *x, const double *weight, int64_t n, int64_t k, int64_t p, int64_t q)
 {
+  const int64_t first = first_of(v, k);
   double sum = 0;
-  for (int64_t c = 0; c < v->C; c++)
+  for (int64_t c = 0; c < v->D; c++)
     for (int64_t r = 0; r < v->R; r++)
       for (int64_t s = 0; s < v->S; s++) {
         const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-        if (inside(v, h, w)) sum += x[at_x(v, n, c, h, w)] * weight[at_weight(v, k, c, r, s)];
+        if (inside(v, h, w)) sum += x[at_x(v, n, first + c, h, w)] * weight[at_weight(v, k, c, r, s)];
       }
   return sum;
 }
@@ -78,13 +87,15 @@ static brim_status conv2d(void *self, const brim_launch *launch)
 {
   (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->out[0]);
-  const double *x = launch->in[0], *weight = launch->in[1], *bias = launch->in[2];
+  const double *x = launch->in[0], *weight = launch->in[1];
+  const double *bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
   double *y = launch->out[0];
 
   for (int64_t n = 0; n < v.N; n++)
     for (int64_t k = 0; k < v.K; k++)
       for (int64_t p = 0; p < v.P; p++)
-        for (int64_t q = 0; q < v.Q; q++) y[at_y(&v, n, k, p, q)] = bias[k] + convolve(&v, x, weight, n, k, p, q);
+        for (int64_t q = 0; q < v.Q; q++)
+          y[at_y(&v, n, k, p, q)] = (bias ? bias[k] : 0) + convolve(&v, x, weight, n, k, p, q);
   return BRIM_OK;
 }
 BRIM_KERNEL(conv2d) = {.op = "conv2d", .run = conv2d};
@@ -93,11 +104,12 @@ BRIM_KERNEL(conv2d) = {.op = "conv2d", .run = conv2d};
 static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
                     int64_t q)
 {
-  for (int64_t c = 0; c < v->C; c++)
+  const int64_t first = first_of(v, k);
+  for (int64_t c = 0; c < v->D; c++)
     for (int64_t r = 0; r < v->R; r++)
       for (int64_t s = 0; s < v->S; s++) {
         const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-        if (inside(v, h, w)) dx[at_x(v, n, c, h, w)] += dy * weight[at_weight(v, k, c, r, s)];
+        if (inside(v, h, w)) dx[at_x(v, n, first + c, h, w)] += dy * weight[at_weight(v, k, c, r, s)];
       }
 }
 
@@ -121,12 +133,21 @@ BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input", .run = conv2d_grad_
 static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
                         int64_t s)
 {
+  const int64_t first = first_of(v, k);
   double sum = 0;
   for (int64_t p = 0; p < v->P; p++)
     for (int64_t q = 0; q < v->Q; q++) {
       const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-      if (inside(v, h, w)) sum += x[at_x(v, n, c, h, w)] * dy[at_y(v, n, k, p, q)];
+      if (inside(v, h, w)) sum += x[at_x(v, n, first + c, h, w)] * dy[at_y(v, n, k, p, q)];
     }
+  return sum;
+}
+
+static double sum_of(const conv *v, const double *dy, int64_t n, int64_t k)
+{
+  double sum = 0;
+  for (int64_t p = 0; p < v->P; p++)
+    for (int64_t q = 0; q < v->Q; q++) sum += dy[at_y(v, n, k, p, q)];
   return sum;
 }
 
@@ -135,17 +156,14 @@ static brim_status conv2d_grad_weight(void *self, const brim_launch *launch)
   (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->in[1]);
   const double *x = launch->in[0], *dy = launch->in[1];
-  double *dweight = launch->out[0], *dbias = launch->out[1];
+  double *dweight = launch->out[0], *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
 
   for (int64_t n = 0; n < v.N; n++) /* samples outermost: their order is the order of the sum */
     for (int64_t k = 0; k < v.K; k++) {
-      for (int64_t c = 0; c < v.C; c++)
+      for (int64_t c = 0; c < v.D; c++)
         for (int64_t r = 0; r < v.R; r++)
           for (int64_t s = 0; s < v.S; s++) dweight[at_weight(&v, k, c, r, s)] += correlate(&v, x, dy, n, k, c, r, s);
-      double sum = 0;
-      for (int64_t p = 0; p < v.P; p++)
-        for (int64_t q = 0; q < v.Q; q++) sum += dy[at_y(&v, n, k, p, q)];
-      dbias[k] += sum;
+      if (dbias) dbias[k] += sum_of(&v, dy, n, k);
     }
   return BRIM_OK;
 }

@@ -1,0 +1,119 @@
+/* Rows of convolutions and pooling. */
+#include <math.h>
+
+#include "conformance/bench.h"
+
+#define PRODUCTS_MAX 200000 /* multiply-adds a sample of one convolution: keeps the suite short */
+
+/* Fewer filters, a multiple of `groups`, until the work is within bounds. `depth`: channels that a filter sees. */
+static int64_t limit_filters(int64_t filters, int64_t groups, int64_t depth, const int64_t extent[2],
+                             const int64_t kernel[2])
+{
+  const int64_t each = depth * extent[0] * extent[1] * kernel[0] * kernel[1];
+  while (filters > groups && filters * each > PRODUCTS_MAX) filters = (filters / groups + 1) / 2 * groups;
+  return filters;
+}
+
+/* Any kernel, stride, padding and dilation, different in height and width; padding may be larger than the kernel, so
+ * that windows lie in it altogether. */
+static brim_conv2d_options pick_options(bench *b)
+{
+  brim_conv2d_options o = {.no_bias = bench_pick(b, 0, 2) == 0};
+  const bool dilated = bench_pick(b, 0, 1) == 1;
+  for (int d = 0; d < 2; d++) {
+    o.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 3 : 5);
+    o.stride[d] = bench_pick(b, 1, 3);
+    o.dilation[d] = dilated ? bench_pick(b, 1, 3) : 1;
+    o.padding[d] =
+        b->o.size == SIZE_ONE ? 0 : bench_pick(b, 0, bench_pick(b, 0, 4) ? o.kernel[d] / 2 : o.kernel[d] + 1);
+  }
+  return o;
+}
+
+/* An extent that a kernel fits into, with its padding or without. */
+static int64_t pick_extent_for(bench *b, int64_t kernel, int64_t dilation)
+{
+  return bench_pick_extent(b, dilation * (kernel - 1) + 1);
+}
+
+static brim_tensor *make_conv2d(bench *b)
+{
+  const brim_conv2d_options o = pick_options(b);
+  const int64_t c = bench_pick_channels(b), h = pick_extent_for(b, o.kernel[0], o.dilation[0]);
+  const int64_t w = pick_extent_for(b, o.kernel[1], o.dilation[1]);
+  const int64_t k = limit_filters(bench_pick_channels(b), 1, c, (int64_t[]){h, w}, o.kernel);
+  return brim_conv2d(b->g, "conv", bench_input4(b, c, h, w), k, o);
+}
+BENCH_ROW(conv2d) = {"conv2d", make_conv2d, .by_sample = true, .skips = true};
+
+/* As models use it: 3x3 with and without padding, 1x1, 5x5. */
+static brim_tensor *make_conv2d_square(bench *b)
+{
+  const int64_t kernel = b->o.size == SIZE_ONE ? 1 : 2 * bench_pick(b, 0, 2) + 1;
+  const int64_t padding = bench_pick(b, 0, 1) ? kernel / 2 : 0, stride = bench_pick(b, 1, 4) == 1 ? 2 : 1;
+  const int64_t c = bench_pick_channels(b), extent = bench_pick_extent(b, kernel);
+  const brim_conv2d_options o = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}};
+  const int64_t k = limit_filters(bench_pick_channels(b), 1, c, (int64_t[]){extent, extent}, o.kernel);
+  return brim_conv2d(b->g, "conv", bench_input4(b, c, extent, extent), k, o);
+}
+BENCH_ROW(conv2d_square) = {"conv2d, square", make_conv2d_square, .by_sample = true};
+
+/* Channels a group that fill blocks of a processor's vectors, that do not, and one. */
+static brim_tensor *make_conv2d_grouped(bench *b)
+{
+  static const int64_t depths[] = {1, 2, 3, 5, 8, 16};
+  const bool small = b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE;
+  brim_conv2d_options o = pick_options(b);
+  o.groups = bench_pick(b, 1, small ? 3 : 6);
+  const int64_t depth = depths[bench_pick(b, 0, small ? 1 : 5)], width = depths[bench_pick(b, 0, small ? 1 : 5)];
+  const int64_t h = pick_extent_for(b, o.kernel[0], o.dilation[0]), w = pick_extent_for(b, o.kernel[1], o.dilation[1]);
+  const int64_t k = limit_filters(o.groups * width, o.groups, depth, (int64_t[]){h, w}, o.kernel);
+  return brim_conv2d(b->g, "conv", bench_input4(b, o.groups * depth, h, w), k, o);
+}
+BENCH_ROW(conv2d_grouped) = {"conv2d, grouped", make_conv2d_grouped, .by_sample = true, .skips = true};
+
+/* One channel a group, and one filter or several for it; as MobileNet's 3x3, or anything. */
+static brim_tensor *make_conv2d_depthwise(bench *b)
+{
+  const int64_t c = bench_pick_channels(b);
+  brim_conv2d_options o = pick_options(b);
+  if (b->o.size != SIZE_ONE && bench_pick(b, 0, 1))
+    o = (brim_conv2d_options){.kernel = {3, 3}, .stride = {1, bench_pick(b, 1, 2)}, .padding = {1, 1}};
+  o.groups = c;
+  const int64_t h = pick_extent_for(b, o.kernel[0], o.dilation[0] ? o.dilation[0] : 1);
+  const int64_t w = pick_extent_for(b, o.kernel[1], o.dilation[1] ? o.dilation[1] : 1);
+  const int64_t filters = bench_pick(b, 0, 2) ? 1 : bench_pick(b, 2, 3);
+  return brim_conv2d(b->g, "conv", bench_input4(b, c, h, w), filters * c, o);
+}
+BENCH_ROW(conv2d_depthwise) = {"conv2d, depthwise", make_conv2d_depthwise, .by_sample = true, .skips = true};
+
+/* Larger than a cache: 64 channels of 56x56, in 4 groups, dilated. */
+static brim_tensor *make_conv2d_large(bench *b)
+{
+  return brim_conv2d(
+      b->g, "conv", bench_input4(b, 64, 56, 56), 32,
+      (brim_conv2d_options){
+          .kernel = {3, 3}, .stride = {2, 2}, .padding = {2, 2}, .dilation = {2, 2}, .groups = 4, .no_bias = 1});
+}
+BENCH_ROW(conv2d_large) = {"conv2d, 56x56", make_conv2d_large, .by_sample = true, .large = true};
+
+static brim_tensor *make_max_pool2d(bench *b)
+{
+  brim_pool2d_attr a = {.padding = {0, 0}};
+  int64_t extent[2];
+  for (int d = 0; d < 2; d++) {
+    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
+    a.stride[d] = bench_pick(b, 1, 3); /* smaller than the window: overlapping; larger: some x in no window */
+    extent[d] = bench_pick_extent(b, a.kernel[d]);
+  }
+  brim_tensor *x = bench_input4(b, bench_pick_channels(b), extent[0], extent[1]);
+  return brim_graph_apply(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a});
+}
+BENCH_ROW(max_pool2d) = {"max_pool2d", make_max_pool2d, .by_sample = true};
+
+static brim_tensor *make_max_pool2d_by_2(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
+  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
+}
+BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
