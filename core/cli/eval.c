@@ -111,7 +111,7 @@ static void print_text(const eval *e)
   brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %%", e->run, slash ? slash + 1 : e->checkpoint,
                    part_name(e), r->loss, 100 * r->accuracy);
   if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
-  brim_text_printf(&out, ", macro F1 %.4f (%lld samples)\n", r->f1, (long long)r->samples);
+  brim_text_printf(&out, ", macro F1 %.4f (%lld sample%s)\n", r->f1, (long long)r->samples, brim_plural(r->samples));
   add_classes(e, &arena, &out);
   add_confusion(r, &arena, &out);
   fputs(brim_text_str(&out), stdout);
