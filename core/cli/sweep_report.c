@@ -54,11 +54,6 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
 
 /* ---- sweep.json ---- */
 
-static json_t *number(double value)
-{
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *describe_job(brim_sweep_run *run, size_t i)
 {
   const brim_sweep_job *job = &run->job[i];
@@ -75,13 +70,13 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   json_object_set_new(out, "exit_status", job->end.exit_status < 0 ? json_null() : json_integer(job->end.exit_status));
   if (job->end.signal) json_object_set_new(out, "signal", json_string(brim_sweep_signal_name(run, job->end.signal)));
   if (s->error[0]) json_object_set_new(out, "error", json_string(s->error));
-  json_object_set_new(out, "wall_seconds", number(job->end.seconds));
+  json_object_set_new(out, "wall_seconds", brim_json_figure(job->end.seconds));
   json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
-  json_object_set_new(out, "train_loss", number(s->train_loss));
-  json_object_set_new(out, "validation_loss", number(s->validation_loss));
-  json_object_set_new(out, "validation_accuracy", number(s->validation_accuracy));
-  json_object_set_new(out, "test_loss", number(s->test_loss));
-  json_object_set_new(out, "test_accuracy", number(s->test_accuracy));
+  json_object_set_new(out, "train_loss", brim_json_figure(s->train_loss));
+  json_object_set_new(out, "validation_loss", brim_json_figure(s->validation_loss));
+  json_object_set_new(out, "validation_accuracy", brim_json_figure(s->validation_accuracy));
+  json_object_set_new(out, "test_loss", brim_json_figure(s->test_loss));
+  json_object_set_new(out, "test_accuracy", brim_json_figure(s->test_accuracy));
   return out;
 }
 
