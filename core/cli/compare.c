@@ -79,7 +79,7 @@ static void print_tables(brim_comparison *c)
 
 static void set_number(json_t *out, const char *key, double value)
 {
-  json_object_set_new(out, key, isfinite(value) ? json_real(value) : json_null());
+  json_object_set_new(out, key, brim_json_figure(value));
 }
 
 static json_t *describe(brim_comparison *c, const brim_compared *run)

@@ -20,7 +20,7 @@ typedef struct brim_comparison {
   brim_compared *run;
   size_t count, room;
   const char **key; /* configuration keys whose values differ, dotted, in the configuration's order */
-  size_t key_count, key_room;
+  size_t key_count;
 } brim_comparison;
 
 /* Adds a run, or the runs of a sweep's folder. ELOAD if it is neither. */

@@ -73,9 +73,9 @@ static brim_status read_sweep(brim_comparison *c, const char *dir)
   json_error_t error;
   BRIM_TRY(brim_path_join(path, dir, "sweep.json"));
   json_t *root = json_load_file(path, 0, &error);
+  if (!root) return brim_fail(BRIM_ELOAD, "'%s' is not JSON: %s", path, error.text);
   const size_t jobs = json_array_size(json_object_get(root, "jobs"));
   json_decref(root);
-  if (!root) return brim_fail(BRIM_ELOAD, "'%s' is not JSON: %s", path, error.text);
   for (size_t i = 0; i < jobs; i++) {
     const char *job = brim_arena_printf(&c->arena, "%s/%zu", dir, i);
     if (has_file(job, "config.yaml")) BRIM_TRY(read_run(c, job));
@@ -172,39 +172,50 @@ static bool differs(brim_comparison *c, const char *key)
   return false;
 }
 
-static void add_key(brim_comparison *c, const char *key)
+typedef struct names {
+  const char **item;
+  size_t count, room;
+} names;
+
+/* Unless it is there already. */
+static void add_name(brim_arena *arena, names *list, const char *name)
 {
-  for (size_t i = 0; i < c->key_count; i++)
-    if (strcmp(c->key[i], key) == 0) return;
-  /* where a run lies is not how it was trained */
-  if (strcmp(key, "run.dir") == 0 || strcmp(key, "run.name") == 0 || !differs(c, key)) return;
-  if (c->key_count == c->key_room) {
-    const size_t room = c->key_room ? c->key_room * 2 : 16;
-    const char **grown = BRIM_ARENA_NEW(&c->arena, const char *, room);
-    if (c->key_count) memcpy(grown, c->key, c->key_count * sizeof *grown);
-    c->key = grown;
-    c->key_room = room;
+  for (size_t i = 0; i < list->count; i++)
+    if (strcmp(list->item[i], name) == 0) return;
+  if (list->count == list->room) {
+    list->room = list->room ? list->room * 2 : 64;
+    const char **grown = BRIM_ARENA_NEW(arena, const char *, list->room);
+    if (list->count) memcpy(grown, list->item, list->count * sizeof *grown);
+    list->item = grown;
   }
-  c->key[c->key_count++] = brim_arena_string(&c->arena, key);
+  list->item[list->count++] = brim_arena_string(arena, name);
 }
 
-static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *path, int depth)
+/* Each key once, in the order in which they are met. */
+static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *path, int depth, names *all)
 {
   for (size_t i = 0; i < node->count; i++) {
     const brim_yaml *child = node->item[i];
     const char *full = path[0] ? brim_arena_printf(&c->arena, "%s.%s", path, node->key[i]) : node->key[i];
     if (child->kind == BRIM_YAML_MAP && child->count > 0 && depth < KEY_DEPTH_MAX)
-      collect_keys(c, child, full, depth + 1);
+      collect_keys(c, child, full, depth + 1, all);
     else
-      add_key(c, full);
+      add_name(&c->arena, all, full);
   }
 }
 
 void brim_compare_finish(brim_comparison *c)
 {
+  names all = {0};
   name_runs(c);
   for (size_t i = 0; i < c->count; i++)
-    if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0);
+    if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0, &all);
+  c->key = BRIM_ARENA_NEW(&c->arena, const char *, all.count);
+  for (size_t i = 0; i < all.count; i++) {
+    /* where a run lies is not how it was trained */
+    if (strcmp(all.item[i], "run.dir") == 0 || strcmp(all.item[i], "run.name") == 0) continue;
+    if (differs(c, all.item[i])) c->key[c->key_count++] = all.item[i];
+  }
 }
 
 void brim_compare_release(brim_comparison *c)

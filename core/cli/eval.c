@@ -1,5 +1,4 @@
 /* brim eval: the figures of a run's checkpoint on data. Nothing is written. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "train/scores.h"
+#include "train/summary.h"
 #include "train/trainer.h"
 
 #define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */
@@ -34,11 +34,6 @@ static const char *class_name(const eval *e, int64_t class)
 
 /* ---- output ---- */
 
-static json_t *number(double value)
-{
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *json_of_classes(const eval *e)
 {
   json_t *rows = json_array();
@@ -58,12 +53,12 @@ static brim_status print_json(const eval *e)
   json_t *root =
       json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint", e->checkpoint,
                 "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
-                (json_int_t)r->samples, "loss", number(r->loss), "accuracy", number(r->accuracy), "f1", number(r->f1),
-                "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer), "per_class", json_of_classes(e),
-                "confusion", brim_scores_confusion_json(r->confusion, r->classes));
+                (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "accuracy", brim_json_figure(r->accuracy),
+                "f1", brim_json_figure(r->f1), "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer),
+                "per_class", json_of_classes(e), "confusion", brim_scores_confusion_json(r->confusion, r->classes));
   char top[32];
   snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
-  if (root && r->top_k > 0) json_object_set_new(root, top, number(r->accuracy_top));
+  if (root && r->top_k > 0) json_object_set_new(root, top, brim_json_figure(r->accuracy_top));
   return brim_cli_print_json(root);
 }
 
@@ -111,7 +106,7 @@ static void print_text(const eval *e)
   brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %%", e->run, slash ? slash + 1 : e->checkpoint,
                    part_name(e), r->loss, 100 * r->accuracy);
   if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
-  brim_text_printf(&out, ", macro F1 %.4f (%lld samples)\n", r->f1, (long long)r->samples);
+  brim_text_printf(&out, ", macro F1 %.4f (%lld sample%s)\n", r->f1, (long long)r->samples, brim_plural(r->samples));
   add_classes(e, &arena, &out);
   add_confusion(r, &arena, &out);
   fputs(brim_text_str(&out), stdout);

@@ -6,21 +6,17 @@
  * the line that was typed. */
 #include "cli/sweep.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "config/compose.h"
 #include "train/rundir.h"
 
-#define FOLDERS_MAX 1000  /* sweeps started in one second */
 #define GLOBAL_WORDS 160  /* --plugin-path, --config-path and so on, with their values */
 #define LEFT_SHOWN_MAX 20 /* jobs listed after an interruption */
 
@@ -77,7 +73,7 @@ static void tell_failure(brim_sweep_run *run, size_t i, const char *why)
 {
   const brim_sweep_job *job = &run->job[i];
   if (job->state == BRIM_JOB_KILLED)
-    brim_log(BRIM_LOG_ERROR, "job %zu was killed by SIG%s (%s): %s%s", i, sigabbrev_np(job->end.signal),
+    brim_log(BRIM_LOG_ERROR, "job %zu was killed by %s (%s): %s%s", i, brim_sweep_signal_name(run, job->end.signal),
              strsignal(job->end.signal), brim_sweep_label(run, i), why);
   else
     brim_log(BRIM_LOG_ERROR, "job %zu failed with exit status %d: %s%s", i, job->end.exit_status,
@@ -127,24 +123,12 @@ static brim_status use_given_folder(const brim_sweep_run *run)
 
 static brim_status make_folder(brim_sweep_run *run, const char *dir)
 {
-  char stamp[32];
-  struct tm local;
-  const time_t now = time(NULL);
   if (dir[0]) {
     snprintf(run->folder, sizeof run->folder, "%s", dir);
     return use_given_folder(run);
   }
-  if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
-    return brim_fail(BRIM_EINTERNAL, "the clock shows no date: %s", strerror(errno));
   BRIM_TRY(brim_make_folders("multirun"));
-  for (int i = 1; i <= FOLDERS_MAX; i++) {
-    char number[16] = "";
-    if (i > 1) snprintf(number, sizeof number, "-%d", i);
-    snprintf(run->folder, sizeof run->folder, "multirun/%s%s", stamp, number);
-    if (mkdir(run->folder, 0777) == 0) return BRIM_OK;
-    if (errno != EEXIST) break;
-  }
-  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", run->folder, strerror(errno));
+  return brim_make_stamped_folder("multirun/", run->folder, sizeof run->folder);
 }
 
 /* ---- a job ---- */
@@ -265,9 +249,9 @@ static void tell_what_is_left(brim_sweep_run *run)
   }
   if (left > LEFT_SHOWN_MAX)
     brim_text_printf(&text, "\nand %zu more, in %s/sweep.json", left - LEFT_SHOWN_MAX, run->folder);
-  brim_log(BRIM_LOG_WARN, "the sweep was %s; %zu of %zu jobs are left%s",
+  brim_log(BRIM_LOG_WARN, "the sweep was %s; %zu of %zu jobs %s left%s",
            brim_jobs_stop_signal() ? "interrupted" : "ended by a failure (--fail-fast)", left, run->sweep.jobs,
-           brim_text_str(&text));
+           left == 1 ? "is" : "are", brim_text_str(&text));
   brim_text_release(&text);
 }
 
@@ -281,7 +265,7 @@ static void tell_sums(const brim_sweep_run *run)
       brim_text_printf(&text, "%s%zu %s", text.length ? ", " : "", count,
                        brim_sweep_state_name((enum brim_job_state)state));
   }
-  brim_log(BRIM_LOG_INFO, "%zu jobs in %s: %s; results in %s", run->sweep.jobs,
+  brim_log(BRIM_LOG_INFO, "%zu job%s in %s: %s; results in %s", run->sweep.jobs, brim_plural((int64_t)run->sweep.jobs),
            brim_format_seconds(time, sizeof time, brim_now() - run->start), brim_text_str(&text), run->folder);
   brim_text_release(&text);
 }

@@ -38,7 +38,8 @@ int brim_cli_sweep(brim_cli *cli, const brim_sweep_words_given *given);
 
 /* A job's swept overrides, with a space between; those that all jobs share are left out. */
 const char *brim_sweep_label(brim_sweep_run *run, size_t job);
-const char *brim_sweep_state_name(enum brim_job_state state); /* "finished" */
+const char *brim_sweep_state_name(enum brim_job_state state);        /* "finished" */
+const char *brim_sweep_signal_name(brim_sweep_run *run, int number); /* "SIGKILL"; "signal 34" for one without a name */
 /* sweep.json in the sweep's folder: everything so far. */
 brim_status brim_sweep_write(brim_sweep_run *run);
 /* The table, on standard output. */

@@ -20,6 +20,12 @@ const char *brim_sweep_state_name(enum brim_job_state state)
   return names[state];
 }
 
+const char *brim_sweep_signal_name(brim_sweep_run *run, int number)
+{
+  const char *name = sigabbrev_np(number);
+  return name ? brim_arena_printf(&run->arena, "SIG%s", name) : brim_arena_printf(&run->arena, "signal %d", number);
+}
+
 const char *brim_sweep_label(brim_sweep_run *run, size_t job)
 {
   const brim_sweep *sweep = &run->sweep;
@@ -48,11 +54,6 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
 
 /* ---- sweep.json ---- */
 
-static json_t *number(double value)
-{
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *describe_job(brim_sweep_run *run, size_t i)
 {
   const brim_sweep_job *job = &run->job[i];
@@ -67,15 +68,15 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   json_object_set_new(out, "status", json_string(brim_sweep_state_name(job->state)));
   if (job->state == BRIM_JOB_WAITING) return out;
   json_object_set_new(out, "exit_status", job->end.exit_status < 0 ? json_null() : json_integer(job->end.exit_status));
-  if (job->end.signal) json_object_set_new(out, "signal", json_sprintf("SIG%s", sigabbrev_np(job->end.signal)));
+  if (job->end.signal) json_object_set_new(out, "signal", json_string(brim_sweep_signal_name(run, job->end.signal)));
   if (s->error[0]) json_object_set_new(out, "error", json_string(s->error));
-  json_object_set_new(out, "wall_seconds", number(job->end.seconds));
+  json_object_set_new(out, "wall_seconds", brim_json_figure(job->end.seconds));
   json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
-  json_object_set_new(out, "train_loss", number(s->train_loss));
-  json_object_set_new(out, "validation_loss", number(s->validation_loss));
-  json_object_set_new(out, "validation_accuracy", number(s->validation_accuracy));
-  json_object_set_new(out, "test_loss", number(s->test_loss));
-  json_object_set_new(out, "test_accuracy", number(s->test_accuracy));
+  json_object_set_new(out, "train_loss", brim_json_figure(s->train_loss));
+  json_object_set_new(out, "validation_loss", brim_json_figure(s->validation_loss));
+  json_object_set_new(out, "validation_accuracy", brim_json_figure(s->validation_accuracy));
+  json_object_set_new(out, "test_loss", brim_json_figure(s->test_loss));
+  json_object_set_new(out, "test_accuracy", brim_json_figure(s->test_accuracy));
   return out;
 }
 
@@ -103,7 +104,7 @@ static const char *describe_end(brim_sweep_run *run, const brim_sweep_job *job)
 {
   if (job->state == BRIM_JOB_FAILED) return brim_arena_printf(&run->arena, "failed (%d)", job->end.exit_status);
   if (job->state == BRIM_JOB_KILLED)
-    return brim_arena_printf(&run->arena, "killed (SIG%s)", sigabbrev_np(job->end.signal));
+    return brim_arena_printf(&run->arena, "killed (%s)", brim_sweep_signal_name(run, job->end.signal));
   return brim_sweep_state_name(job->state);
 }
 

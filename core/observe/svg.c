@@ -16,9 +16,10 @@
 #define LEGEND_ROW 22
 #define LEGEND_CHARACTER 7.2 /* about the width of one */
 
-#define VALUE_MAX 1e100 /* beyond it, differences would overflow */
-#define TICKS 5         /* about so many */
-#define PIECES_MAX 400  /* of a curve; two points each */
+#define VALUE_MAX 1e100  /* beyond it, differences would overflow */
+#define VALUE_MIN 1e-100 /* a smaller difference is none */
+#define TICKS 5          /* about so many */
+#define PIECES_MAX 400   /* of a curve; two points each */
 
 /* Okabe and Ito's colours, which colour-blind people can tell apart; beyond them, dashes. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -43,8 +44,8 @@ static double place(const axis *a, double value)
 static axis make_axis(double low, double high, bool whole, double from, double to)
 {
   if (!(low <= high)) low = 0, high = 1; /* no value at all */
-  if (high - low < 1e-12 * fabs(high) || high == low) {
-    const double room = high != 0 ? 0.1 * fabs(high) : 1;
+  if (high - low < fmax(1e-12 * fabs(high), VALUE_MIN)) {
+    const double room = fabs(high) > VALUE_MIN ? 0.1 * fabs(high) : 1;
     low -= room;
     high += room;
   }

@@ -1,22 +1,24 @@
 /* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
 #include <fnmatch.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "train/builtin.h"
-
-#define PATTERN_BYTES_MAX 256
 
 /* Does the name match one of the patterns of the shell, which spaces or commas part? */
 static bool matches_any(const char *patterns, const char *name)
 {
   static const char parts[] = ", \t\n";
-  char pattern[PATTERN_BYTES_MAX];
   for (const char *at = patterns + strspn(patterns, parts); *at; at += strspn(at, parts)) {
     const size_t length = strcspn(at, parts);
-    snprintf(pattern, sizeof pattern, "%.*s", (int)(length < sizeof pattern ? length : sizeof pattern), at);
-    if (length < sizeof pattern && fnmatch(pattern, name, 0) == 0) return true;
+    char *pattern = brim_xmalloc(length + 1);
+    memcpy(pattern, at, length);
+    pattern[length] = '\0';
+    const bool matches = fnmatch(pattern, name, 0) == 0;
+    free(pattern);
+    if (matches) return true;
     at += length;
   }
   return false;

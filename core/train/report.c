@@ -14,6 +14,7 @@
 #include "train/run.h"
 #include "train/rundir.h"
 #include "train/scores.h"
+#include "train/summary.h"
 
 void brim_report_init(brim_report *r)
 {
@@ -180,10 +181,9 @@ brim_status brim_report_write_inputs(const char *dir, const brim_config *config,
   return status;
 }
 
-/* JSON has no NaN: a figure that was never made is null. */
 static void set_number(json_t *object, const char *key, double value)
 {
-  json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
+  json_object_set_new(object, key, brim_json_figure(value));
 }
 
 static void set_bytes(json_t *object, const char *key, uint64_t value)

@@ -134,9 +134,9 @@ static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_eva
                      part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
   if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
-  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld samples)",
+  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
-           100 * out->accuracy, (long long)out->samples);
+           100 * out->accuracy, (long long)out->samples, brim_plural(out->samples));
   brim_report_evaluation(&r->report, part, out, r->state->step);
   return BRIM_OK;
 }
@@ -300,10 +300,11 @@ static void announce(const run *r)
   char bytes[32];
   const brim_session *s = r->session;
   const brim_training_settings *t = &r->settings->training;
-  brim_log(BRIM_LOG_INFO, "%s on %s: %lld samples, %lld steps; %s, %s",
+  brim_log(BRIM_LOG_INFO, "%s on %s: %lld sample%s, %lld step%s; %s, %s",
            brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
-           (long long)s->order.steps, brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
+           brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
+           brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
   brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
            (long long)(t->batch_size * t->gradient_accumulation_steps), (long long)t->batch_size,

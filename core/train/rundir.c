@@ -85,23 +85,33 @@ static brim_status create_given(const char *dir)
   return brim_make_folders(dir);
 }
 
-static brim_status create_named(const char *name, char *path, size_t room)
+brim_status brim_make_stamped_folder(const char *before, char *path, size_t room)
 {
   char stamp[32];
   struct tm local;
   const time_t now = time(NULL);
   if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
     return brim_fail(BRIM_EINTERNAL, "the clock shows no date: %s", strerror(errno));
-  BRIM_TRY(brim_make_folders("runs"));
   for (int i = 1; i <= ATTEMPTS_MAX; i++) {
     char number[16] = "";
     if (i > 1) snprintf(number, sizeof number, "-%d", i);
-    const int length = snprintf(path, room, "runs/%s-%s%s", name, stamp, number);
-    if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_ECONFIG, "run.name '%.100s...' is too long", name);
+    const int length = snprintf(path, room, "%s%s%s", before, stamp, number);
+    if (length < 0 || (size_t)length >= room)
+      return brim_fail(BRIM_ECONFIG, "'%.100s...' is too long for the name of a folder", before);
     if (mkdir(path, 0777) == 0) return BRIM_OK;
     if (errno != EEXIST) return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(errno));
   }
   return brim_fail(BRIM_EIO, "cannot make folder '%s': %d of that name are there", path, ATTEMPTS_MAX);
+}
+
+static brim_status create_named(const char *name, char *path, size_t room)
+{
+  char before[BRIM_PATH_MAX];
+  const int length = snprintf(before, sizeof before, "runs/%s-", name);
+  if (length < 0 || (size_t)length >= sizeof before)
+    return brim_fail(BRIM_ECONFIG, "run.name '%.100s...' is too long", name);
+  BRIM_TRY(brim_make_folders("runs"));
+  return brim_make_stamped_folder(before, path, room);
 }
 
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room)

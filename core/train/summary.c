@@ -1,7 +1,6 @@
 /* See summary.h. A summary of an older or newer brim may lack figures; they are then NAN. */
 #include "train/summary.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +21,11 @@ static const struct {
     FIGURE(rss_peak_bytes),  FIGURE(wall_seconds),
 #undef FIGURE
 };
+
+json_t *brim_json_figure(double value)
+{
+  return isfinite(value) ? json_real(value) : json_null();
+}
 
 static void copy_string(const json_t *root, const char *key, char *out, size_t room)
 {

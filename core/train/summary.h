@@ -1,6 +1,7 @@
 /* The figures of a run, read back from its summary.json. */
 #ifndef BRIM_TRAIN_SUMMARY_H
 #define BRIM_TRAIN_SUMMARY_H
+#include <jansson.h>
 #include <stdbool.h>
 
 typedef struct brim_summary {
@@ -13,4 +14,6 @@ typedef struct brim_summary {
 
 /* False, with every figure NAN, if the folder has no summary that can be read. */
 bool brim_summary_read(const char *dir, brim_summary *out);
+/* A figure as JSON, which has no NaN: one that was never made is null. */
+json_t *brim_json_figure(double value);
 #endif

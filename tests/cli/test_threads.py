@@ -25,8 +25,9 @@ class Threads(Case):
         process.send_signal(signal.SIGINT)
         self.finish(process, INTERRUPTED)
         steps = self.summary("run")["steps"]
-        config = self.folder / "run" / "config.yaml"
-        config.write_text(config.read_text().replace("steps: 100000", f"steps: {steps + 5}"))
+        for name in ("config.yaml", "sources.yaml"):  # in both, or it would be another run
+            config = self.folder / "run" / name
+            config.write_text(config.read_text().replace("steps: 100000", f"steps: {steps + 5}"))
         self.brim("train", "--resume", "run")
         self.assertEqual(self.summary("run")["steps"], steps + 5)
 

@@ -109,6 +109,21 @@ class Folder(Case):
                 self.assertEqual(plugins[group]["hash"], f"fnv1a64:{fnv1a64(data):016x}")
                 self.assertTrue(plugins[group]["version"])
 
+    def test_one_is_not_told_as_many(self):
+        result = self.train("one", *SMALL, "training.steps=1", "dataset.test_count=1")
+        self.assertIn(" 1 step;", result.err)
+        self.assertIn("(1 sample)", result.err)
+
+    def test_a_pattern_of_parameters_may_be_long(self):
+        decay = [*self.overrides, "optimizer.weight_decay=0.5"]
+        self.train("short", *decay, "optimizer.no_decay=*")
+        self.train("long", *decay, "optimizer.no_decay=x " + "*" * 300)
+        self.train("none", *decay)
+        short, long, none = (self.checkpoint(run, 4).joinpath("model.safetensors").read_bytes()
+                             for run in ("short", "long", "none"))
+        self.assertEqual(short, long)
+        self.assertNotEqual(short, none)
+
     def test_messages_go_to_standard_error_as_plain_lines(self):
         self.assertEqual(self.result.out, "")
         self.assertNotIn("\x1b", self.result.err)
