@@ -117,3 +117,15 @@ static brim_tensor *make_max_pool2d_by_2(bench *b)
   return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
 }
 BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
+
+static brim_tensor *make_conv1d(bench *b)
+{
+  const brim_conv2d_options flat = pick_options(b);
+  const int64_t groups = bench_pick(b, 1, 3), depth = bench_pick_channels(b) / groups + 1;
+  const brim_conv1d_options o = {flat.kernel[1],   flat.stride[1], flat.padding[1],
+                                 flat.dilation[1], groups,         flat.no_bias};
+  const int64_t extent[2] = {1, pick_extent_for(b, o.kernel, o.dilation)}, c = groups * depth;
+  const int64_t k = limit_filters(groups * bench_pick(b, 1, 16), groups, depth, extent, (int64_t[]){1, o.kernel});
+  return brim_conv1d(b->g, "conv", bench_input(b, &(brim_shape){3, {b->o.batch, c, extent[1]}}, "x"), k, o);
+}
+BENCH_ROW(conv1d) = {"conv1d", make_conv1d, .by_sample = true, .skips = true};

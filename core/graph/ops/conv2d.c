@@ -1,28 +1,53 @@
-/* Two-dimensional convolution (cross-correlation, as in every deep learning library):
- *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, c, p*stride - padding + r, q*stride - padding + s] *
- * weight[k,c,r,s] */
+/* Convolution (cross-correlation, as in every deep learning library) over two dimensions or one:
+ *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, first + c, h, w] * weight[k,c,r,s]
+ *     h = p*stride - padding + r*dilation, w likewise; `first` is the first channel of filter k's group
+ * One dimension is a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps the rank
+ * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
 #include <math.h>
+#include <stdio.h>
 
 #include "graph/graph.h"
 
+#undef brim_conv1d
 #undef brim_conv2d
+#undef brim_reshape
 
 #define WINDOW_MAX 65536 /* rows or columns of a kernel or of padding */
 
+/* "3x5" of two dimensions, "5" of one, which is the width. */
+static const char *format_pair(char *out, size_t room, int dims, const int64_t pair[2])
+{
+  if (dims == 2)
+    snprintf(out, room, "%lldx%lld", (long long)pair[0], (long long)pair[1]);
+  else
+    snprintf(out, room, "%lld", (long long)pair[1]);
+  return out;
+}
+
+/* y's height and width; a kernel must fit into x [N,C,H,W], or [N,C,L] of one dimension, with its padding. */
+static brim_status find_extents(brim_graph *g, const char *op, const char *name, const brim_conv2d_attr *a,
+                                const brim_shape *x, int64_t out[2])
+{
+  const int dims = x->rank - 2;
+  for (int d = 2 - dims; d < 2; d++) {
+    const int64_t span = x->dim[dims + d] + 2 * a->padding[d], reach = a->dilation[d] * (a->kernel[d] - 1) + 1;
+    if (span < reach) {
+      char kernel[48], dilation[48], text[96];
+      const bool dilated = a->dilation[0] > 1 || a->dilation[1] > 1;
+      return brim_graph_fail(g, op, name, "kernel %s%s%s is larger than the padded input %s",
+                             format_pair(kernel, sizeof kernel, dims, a->kernel), dilated ? " with dilation " : "",
+                             dilated ? format_pair(dilation, sizeof dilation, dims, a->dilation) : "",
+                             brim_shape_format(text, sizeof text, x));
+    }
+    out[d] = (span - reach) / a->stride[d] + 1;
+  }
+  return BRIM_OK;
+}
+
 static brim_status infer_conv2d(brim_graph *g, brim_node *n)
 {
-  const brim_shape *x = &n->in[0]->shape, *w = &n->in[1]->shape;
-  const brim_conv2d_attr *a = &n->attr.conv2d;
-  brim_shape y = {4, {x->dim[0], w->dim[0]}};
-  for (int d = 0; d < 2; d++) {
-    const int64_t span = x->dim[2 + d] + 2 * a->padding[d], reach = a->dilation[d] * (a->kernel[d] - 1) + 1;
-    if (span < reach) {
-      char text[96];
-      return brim_graph_fail(g, n->op, n->name, "kernel %lldx%lld is larger than the padded input %s",
-                             (long long)a->kernel[0], (long long)a->kernel[1], brim_shape_format(text, sizeof text, x));
-    }
-    y.dim[2 + d] = (span - reach) / a->stride[d] + 1;
-  }
+  brim_shape y = {4, {n->in[0]->shape.dim[0], n->in[1]->shape.dim[0]}};
+  BRIM_TRY(find_extents(g, n->op, n->name, &n->attr.conv2d, &n->in[0]->shape, &y.dim[2]));
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y, n->name);
   return BRIM_OK;
 }
@@ -37,7 +62,7 @@ static brim_status gradient_conv2d(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "conv2d_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* 2 * outputs * (C*R*S), for each of the three directions. `y` [N,K,P,Q], `weight` [K,C,R,S]. */
+/* 2 * outputs * (C/g*R*S), for each of the three directions. `y` [N,K,P,Q], `weight` [K,C/g,R,S]. */
 static void cost_products(const brim_tensor *y, const brim_tensor *weight, brim_cost *out)
 {
   out->flops =
@@ -57,7 +82,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(conv2d) = {.name = "conv2d",
-                   .signature = "x [N,C,H,W], weight [K,C/groups,R,S], [bias [K]] -> y [N,K,P,Q]",
+                   .signature = "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",
                    .in_count = 3,
                    .optional = 1,
                    .out_count = 1,
@@ -76,52 +101,96 @@ BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight",
                                .accumulates = true,
                                .cost = cost_grad_weight};
 
-/* What is wrong with a layer's numbers; false if nothing is. `attr` is filled from the options, 0 meaning 1. */
-static bool refuses(brim_graph *g, const char *name, const brim_tensor *x, int64_t out_channels,
-                    const brim_conv2d_options *o, brim_conv2d_attr *attr)
+/* Zero stands for one where nothing else makes sense. */
+static void fill_attr(const brim_conv2d_options *o, brim_conv2d_attr *attr)
 {
-  char text[96];
-  const int64_t groups = attr->groups = o->groups ? o->groups : 1;
-  bool good = out_channels >= 1 && groups >= 1;
+  attr->groups = o->groups ? o->groups : 1;
   for (int d = 0; d < 2; d++) {
     attr->kernel[d] = o->kernel[d];
     attr->stride[d] = o->stride[d] ? o->stride[d] : 1;
     attr->dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
     attr->padding[d] = o->padding[d];
-    good = good && attr->kernel[d] >= 1 && attr->kernel[d] <= WINDOW_MAX && attr->stride[d] >= 1 &&
-           attr->dilation[d] >= 1 && attr->dilation[d] <= WINDOW_MAX && attr->padding[d] >= 0 &&
-           attr->padding[d] <= WINDOW_MAX;
   }
-  if (!good)
-    brim_graph_fail(g, "conv2d", name,
-                    "out_channels %lld, kernel %lldx%lld, stride %lldx%lld, dilation %lldx%lld and groups %lld must be "
-                    "at least 1 and padding %lldx%lld at least 0; kernel, dilation and padding at most %d",
-                    (long long)out_channels, (long long)attr->kernel[0], (long long)attr->kernel[1],
-                    (long long)attr->stride[0], (long long)attr->stride[1], (long long)attr->dilation[0],
-                    (long long)attr->dilation[1], (long long)groups, (long long)attr->padding[0],
-                    (long long)attr->padding[1], WINDOW_MAX);
-  else if (x->shape.dim[1] % groups != 0 || out_channels % groups != 0)
-    brim_graph_fail(g, "conv2d", name, "groups %lld must divide out_channels %lld and the channels of the input %s",
-                    (long long)groups, (long long)out_channels, brim_shape_format(text, sizeof text, &x->shape));
-  return g->status != BRIM_OK;
+}
+
+static bool in_range(int64_t out_channels, const brim_conv2d_attr *a)
+{
+  bool good = out_channels >= 1 && a->groups >= 1;
+  for (int d = 0; d < 2; d++)
+    good = good && a->kernel[d] >= 1 && a->kernel[d] <= WINDOW_MAX && a->stride[d] >= 1 && a->stride[d] <= WINDOW_MAX &&
+           a->dilation[d] >= 1 && a->dilation[d] <= WINDOW_MAX && a->padding[d] >= 0 && a->padding[d] <= WINDOW_MAX;
+  return good;
+}
+
+/* Is a layer possible? If not, the graph has the error. x: [N,C,H,W], or [N,C,L] of one dimension. */
+static bool check_layer(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
+                        const brim_conv2d_attr *a)
+{
+  const int dims = x->rank - 2;
+  char text[96], kernel[48], stride[48], dilation[48], padding[48];
+  int64_t extents[2];
+  if (!in_range(out_channels, a))
+    brim_graph_fail(
+        g, op, name,
+        "out_channels %lld, kernel %s, stride %s, dilation %s and groups %lld must be at least 1 and padding "
+        "%s at least 0; kernel, stride, dilation and padding at most %d",
+        (long long)out_channels, format_pair(kernel, sizeof kernel, dims, a->kernel),
+        format_pair(stride, sizeof stride, dims, a->stride), format_pair(dilation, sizeof dilation, dims, a->dilation),
+        (long long)a->groups, format_pair(padding, sizeof padding, dims, a->padding), WINDOW_MAX);
+  else if (x->dim[1] % a->groups != 0 || out_channels % a->groups != 0)
+    brim_graph_fail(g, op, name, "groups %lld must divide out_channels %lld and the channels of the input %s",
+                    (long long)a->groups, (long long)out_channels, brim_shape_format(text, sizeof text, x));
+  else
+    find_extents(g, op, name, a, x, extents);
+  return g->status == BRIM_OK;
+}
+
+/* Checks, makes the parameters, convolves x, of 4 dimensions or of 3. */
+static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
+                               const brim_conv2d_options *o)
+{
+  const brim_shape shape = x->shape;
+  brim_attr attr = {0};
+  fill_attr(o, &attr.conv2d);
+  if (!check_layer(g, op, name, &shape, out_channels, &attr.conv2d)) return NULL;
+  const int64_t channels = shape.dim[1] / attr.conv2d.groups, taps = o->kernel[0] * o->kernel[1];
+  brim_shape weight = {shape.rank, {out_channels, channels, o->kernel[0], o->kernel[1]}};
+  const brim_shape bias = {1, {out_channels}};
+  if (shape.rank == 3) weight.dim[2] = o->kernel[1];
+  const double bound = 1 / sqrt((double)(channels * taps)); /* torch.nn.Conv2d.reset_parameters */
+  brim_tensor *in[3] = {x, brim_graph_weight(g, name, "weight", &weight, bound)};
+  if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
+  if (shape.rank == 3) in[0] = brim_reshape(g, x, 4, (int64_t[]){shape.dim[0], shape.dim[1], 1, shape.dim[2]});
+  return brim_graph_apply(g, "conv2d", name, in, o->no_bias ? 2 : 3, &attr);
+}
+
+static bool has_rank(brim_graph *g, const char *op, const char *name, const brim_tensor *x, int32_t rank)
+{
+  if (!brim_graph_accepts(g, op, name, x)) return false;
+  if (x->shape.rank == rank) return true;
+  char text[96];
+  brim_graph_fail(g, op, name, "input must be %s, got %s", rank == 4 ? "[N, C, H, W]" : "[N, C, L]",
+                  brim_shape_format(text, sizeof text, &x->shape));
+  return false;
 }
 
 brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
                          brim_conv2d_options options)
 {
-  if (!brim_graph_accepts(g, "conv2d", name, x)) return NULL;
-  char text[96];
-  if (x->shape.rank != 4) {
-    brim_graph_fail(g, "conv2d", name, "input must be [N, C, H, W], got %s",
-                    brim_shape_format(text, sizeof text, &x->shape));
-    return NULL;
-  }
-  brim_attr attr = {0};
-  if (refuses(g, name, x, out_channels, &options, &attr.conv2d)) return NULL;
-  const int64_t *kernel = options.kernel, channels = x->shape.dim[1] / attr.conv2d.groups;
-  const brim_shape weight = {4, {out_channels, channels, kernel[0], kernel[1]}}, bias = {1, {out_channels}};
-  const double bound = 1 / sqrt((double)(channels * kernel[0] * kernel[1])); /* torch.nn.Conv2d.reset_parameters */
-  brim_tensor *in[3] = {x, brim_graph_weight(g, name, "weight", &weight, bound)};
-  if (!options.no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
-  return brim_graph_apply(g, "conv2d", name, in, options.no_bias ? 2 : 3, &attr);
+  return has_rank(g, "conv2d", name, x, 4) ? make_layer(g, "conv2d", name, x, out_channels, &options) : NULL;
+}
+
+brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
+                         brim_conv1d_options options)
+{
+  const brim_conv1d_options *o = &options;
+  const brim_conv2d_options flat = {.kernel = {1, o->kernel},
+                                    .stride = {1, o->stride},
+                                    .padding = {0, o->padding},
+                                    .dilation = {1, o->dilation},
+                                    .groups = o->groups,
+                                    .no_bias = o->no_bias};
+  if (!has_rank(g, "conv1d", name, x, 3)) return NULL;
+  brim_tensor *y = make_layer(g, "conv1d", name, x, out_channels, &flat);
+  return y ? brim_reshape(g, y, 3, (int64_t[]){y->shape.dim[0], y->shape.dim[1], y->shape.dim[3]}) : NULL;
 }

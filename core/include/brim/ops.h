@@ -16,7 +16,8 @@ extern "C" {
 /* conv2d               in: x [N,C,H,W], weight [K,C/g,R,S], [bias [K]]  out: y [N,K,P,Q]
  * conv2d_grad_input    in: dy, weight                                   out: dx
  * conv2d_grad_weight   in: x, dy                                        out: dweight +=, [dbias +=]
- *                      P = (H + 2*padding - dilation*(R-1) - 1) / stride + 1, as torch.nn.Conv2d */
+ *                      P = (H + 2*padding - dilation*(R-1) - 1) / stride + 1, as torch.nn.Conv2d. A weight of rank
+ *                      3, [K,C/g,S], is one of R = 1: conv1d is conv2d on x [N,C,1,L]. */
 typedef struct brim_conv2d_attr {
   int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width; all but padding at least 1 */
   int64_t groups;                                        /* divides C and K; at least 1 */
