@@ -1,4 +1,5 @@
 /* brim plan: the memory of a run, and of runs with other micro-batches, before anything is allocated. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -50,7 +51,8 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
 
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
-  char a[32], b[32];
+  char a[32], b[32], values[64];
+  snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
   printf("%s on %s: %s, micro-batch %lld x %lld, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->plugin->id,
          brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->settings->training.batch_size,
@@ -58,7 +60,8 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
+    printf("  %-12s %12s%s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]),
+           r == BRIM_ROLE_PARAMETER ? values : "");
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf("\n  micro-batch  accumulation          peak   lower bound\n");

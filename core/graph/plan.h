@@ -82,6 +82,8 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
 /* The program for a batch shape; NULL if the plan has none. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
+/* Values in all trained parameters together: without the buffers. */
+uint64_t brim_plan_parameters(const brim_plan *plan);
 const char *brim_role_name(uint32_t role); /* "parameters", ... */
 /* Checks a program's placement by brute force: no two buffers alive at one node overlap, all lie inside the arena.
  * EINTERNAL naming the two. For tests and debug builds. */

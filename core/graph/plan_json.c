@@ -27,6 +27,7 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
     json_object_set_new(classes, brim_role_name(r), integer(plan->class_bytes[r]));
   for (size_t i = 0; i < plan->program_count; i++) json_array_append_new(programs, describe_program(&plan->program[i]));
   json_object_set_new(o, "batch_size", json_integer(batch_size));
+  json_object_set_new(o, "parameters", integer(brim_plan_parameters(plan)));
   json_object_set_new(o, "peak_bytes", integer(plan->peak_bytes));
   json_object_set_new(o, "lower_bound_bytes", integer(plan->lower_bound_bytes));
   json_object_set_new(o, "persistent_bytes", integer(plan->persistent_bytes));
