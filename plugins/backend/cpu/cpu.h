@@ -24,6 +24,7 @@ typedef struct cpu_backend {
   cpu_pool *pool;
   int32_t threads;
   const cpu_simd *simd;
+  int32_t isa;   /* of x86-64's levels, 0: v2, 1: v3, 2: v4: which of a family's three tables of functions to take */
   int64_t block; /* channel block that oneDNN prefers on this processor: 8 or 16 */
   dnnl_engine_t engine;
   dnnl_stream_t *streams; /* one per thread */
@@ -77,6 +78,15 @@ void cpu_layout_convert(cpu_backend *b, const brim_shape *shape, const float *fr
 uint64_t cpu_layout_bytes(const brim_tensor *t, int64_t channel_block);
 const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *values, int64_t channel_block,
                            void *workspace);
+
+/* multiply.c: `count` products of one shape, each a step further in a, b and c (floats) than the one before, on all
+ * threads. The workspace is the caller's to ask for. */
+typedef struct cpu_products {
+  cpu_gemm gemm; /* the first */
+  int64_t count, step_a, step_b, step_c;
+} cpu_products;
+uint64_t cpu_multiply_bytes(const cpu_backend *b);
+void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace);
 
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
 #define CPU_PREPARE(name)                                                                                              \

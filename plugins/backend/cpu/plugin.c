@@ -44,6 +44,7 @@ static brim_status choose_isa(cpu_backend *b)
     brim_log(BRIM_LOG_DEBUG, "oneDNN is in use already and keeps its instruction set");
   if (isa == ISA_AUTO) isa = best;
   b->simd = tables[isa];
+  b->isa = isa - ISA_V2;
   const dnnl_cpu_isa_t library = dnnl_get_effective_cpu_isa();
   b->block = (library & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
   return BRIM_OK;
