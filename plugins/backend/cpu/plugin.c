@@ -45,7 +45,6 @@ static brim_status choose_isa(cpu_backend *b)
   if (isa == ISA_AUTO) isa = best;
   b->simd = tables[isa];
   b->isa = isa - ISA_V2;
-  b->isa = isa - ISA_V2;
   const dnnl_cpu_isa_t library = dnnl_get_effective_cpu_isa();
   b->block = (library & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
   return BRIM_OK;
