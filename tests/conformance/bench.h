@@ -41,6 +41,9 @@ typedef struct bench_row {
   bool by_sample; /* works on samples, so the batch can be cut */
   bool skips;     /* element 0 of its result need not depend on element 0 of its first input */
   bool large;     /* as large as in earnest, one fixed size: few cases, none by finite differences */
+  /* Typical size of the terms that a result's elements are sums of: where they cancel out, as a softmax's gradient
+   * does for a single key, the error is relative to them. 0: to the result alone. */
+  double terms;
 } bench_row;
 /* Puts a row into the table, beside its make function:
  *     BENCH_ROW(relu) = {"relu", make_relu, .by_sample = true}; */

@@ -260,7 +260,7 @@ static double gradient_norm(const bench *b)
  * its terms, products of numbers in [-1, 1), add up to three times as much on average. */
 static double scale_of(const bench *b, const brim_tensor *t, const double *values, int64_t count)
 {
-  double scale = fmax(norm_of(values, count), 1e-30);
+  double scale = fmax(norm_of(values, count), fmax(1e-30, b->o.row->terms * sqrt((double)count)));
   if (t->role != BRIM_ROLE_GRADIENT) return scale;
   scale = fmax(scale, 1e-2 * gradient_norm(b));
   return b->o.row->composite ? scale : fmax(scale, 0.1 * sqrt((double)(b->o.batch * count)));

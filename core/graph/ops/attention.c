@@ -1,0 +1,180 @@
+/* Attention over a sequence, and the rotary embedding of positions that its queries and keys get. Neither has
+ * parameters: the projections around them are linear layers of the model. */
+#include <math.h>
+
+#include "graph/graph.h"
+
+#undef brim_attention
+#undef brim_rotary
+
+/* ---- attention ---- */
+
+static brim_status infer_attention(brim_graph *g, brim_node *n)
+{
+  const brim_shape *q = &n->in[0]->shape;
+  const brim_shape lse = {3, {q->dim[0], n->attr.attention.heads, q->dim[1]}};
+  n->out[0] = brim_graph_like(g, n, q);
+  n->out[1] = brim_graph_like(g, n, &lse);
+  return BRIM_OK;
+}
+
+/* The weights are computed again from lse, block by block: keeping them would take T*S for each head. */
+static brim_status gradient_attention(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0], n->out[1], brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "attention_grad", n, NULL, in, 6, n->in, 3);
+}
+
+/* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times what
+ * the heads hold. */
+static uint64_t products_of(const brim_node *n)
+{
+  const brim_shape *q = &n->in[0]->shape;
+  const uint64_t queries = (uint64_t)q->dim[1], keys = (uint64_t)n->in[1]->shape.dim[1];
+  uint64_t pairs = queries * keys;
+  if (n->attr.attention.causal) pairs = keys >= queries ? pairs - queries * (queries - 1) / 2 : keys * (keys + 1) / 2;
+  return (uint64_t)q->dim[0] * (uint64_t)q->dim[2] * pairs;
+}
+static void cost_attention(const brim_node *n, brim_cost *out)
+{
+  out->flops = 4 * products_of(n); /* q k^T, weights v */
+}
+static void cost_attention_grad(const brim_node *n, brim_cost *out)
+{
+  out->flops = 10 * products_of(n); /* q k^T, dy v^T, and dq, dk, dv */
+}
+
+BRIM_OP(attention) = {.name = "attention",
+                      .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D] -> y [N,T,heads*D], lse "
+                                   "[N,heads,T]",
+                      .in_count = 3,
+                      .out_count = 2,
+                      .infer = infer_attention,
+                      .gradient = gradient_attention,
+                      .cost = cost_attention};
+BRIM_OP(attention_grad) = {.name = "attention_grad",
+                           .signature = "q, k, v, y, lse, dy -> dq, dk, dv",
+                           .in_count = 6,
+                           .out_count = 3,
+                           .cost = cost_attention_grad};
+
+/* q, k and v against each other; `size` is that of a head. */
+static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], const brim_attention_attr *a)
+{
+  static const char *const part[] = {"q", "k", "v"};
+  char text[96], q_text[96];
+  for (int i = 0; i < 3; i++)
+    if (t[i]->shape.rank != 3 || t[i]->shape.dim[0] != t[0]->shape.dim[0])
+      return brim_graph_fail(g, "attention", NULL, "%s must be [N, length, heads * size], got '%s' %s", part[i],
+                             t[i]->name, brim_shape_format(text, sizeof text, &t[i]->shape));
+  const brim_shape *q = &t[0]->shape, *k = &t[1]->shape;
+  brim_shape_format(q_text, sizeof q_text, q);
+  if (a->heads < 1 || q->dim[2] % a->heads != 0)
+    return brim_graph_fail(g, "attention", NULL, "heads must divide the last dimension of q '%s' %s, got %lld",
+                           t[0]->name, q_text, (long long)a->heads);
+  if (a->kv_heads < 1 || a->heads % a->kv_heads != 0)
+    return brim_graph_fail(g, "attention", NULL, "kv_heads must divide the %lld heads, got %lld", (long long)a->heads,
+                           (long long)a->kv_heads);
+  const int64_t size = q->dim[2] / a->heads;
+  if (k->dim[2] != a->kv_heads * size)
+    return brim_graph_fail(g, "attention", NULL,
+                           "q '%s' %s with %lld heads of %lld and %lld kv_heads needs k [N, S, %lld], got '%s' %s",
+                           t[0]->name, q_text, (long long)a->heads, (long long)size, (long long)a->kv_heads,
+                           (long long)(a->kv_heads * size), t[1]->name, brim_shape_format(text, sizeof text, k));
+  if (!brim_shape_equal(k, &t[2]->shape))
+    return brim_graph_fail(g, "attention", NULL, "k '%s' %s and v '%s' %s must have the same shape", t[1]->name,
+                           brim_shape_format(q_text, sizeof q_text, k), t[2]->name,
+                           brim_shape_format(text, sizeof text, &t[2]->shape));
+  return BRIM_OK;
+}
+
+brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                            brim_attention_options options)
+{
+  brim_tensor *const in[] = {q, k, v};
+  for (int i = 0; i < 3; i++)
+    if (!brim_graph_accepts(g, "attention", NULL, in[i])) return NULL;
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    brim_graph_fail(g, "attention", NULL, "dropout must be in [0,1), got %g", options.dropout);
+    return NULL;
+  }
+  if (!isfinite(options.scale)) {
+    brim_graph_fail(g, "attention", NULL, "scale must be a finite number, got %g", options.scale);
+    return NULL;
+  }
+  brim_attr attr = {.attention = {.heads = options.heads,
+                                  .kv_heads = options.kv_heads ? options.kv_heads : options.heads,
+                                  .scale = options.scale,
+                                  .dropout_p = g->training ? options.dropout : 0,
+                                  .causal = options.causal != 0}};
+  const brim_tensor *const shapes[] = {q, k, v};
+  if (check_shapes(g, shapes, &attr.attention) != BRIM_OK) return NULL;
+  if (options.scale == 0) attr.attention.scale = 1 / sqrt((double)(q->shape.dim[2] / options.heads));
+  attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as brim_dropout does */
+  return brim_graph_apply(g, "attention", NULL, in, 3, &attr);
+}
+
+/* ---- rotary ---- */
+
+static brim_status infer_rotary(brim_graph *g, brim_node *n)
+{
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  return BRIM_OK;
+}
+
+/* A rotation: its gradient turns back by the same angles. */
+static brim_status gradient_rotary(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "rotary_grad", n, NULL, in, 1, n->in, 1);
+}
+
+static void cost_rotary(const brim_node *n, brim_cost *out)
+{
+  const brim_shape *x = &n->in[0]->shape;
+  const brim_rotary_attr *a = &n->attr.rotary;
+  out->flops = 3 * (uint64_t)(x->dim[0] * x->dim[1] * a->heads * a->dims);
+}
+
+BRIM_OP(rotary) = {.name = "rotary",
+                   .signature = "x [N,T,heads*D] -> y [N,T,heads*D]",
+                   .in_count = 1,
+                   .out_count = 1,
+                   .inplace = BRIM_OP_INPLACE(0),
+                   .infer = infer_rotary,
+                   .gradient = gradient_rotary,
+                   .cost = cost_rotary};
+BRIM_OP(rotary_grad) = {.name = "rotary_grad",
+                        .signature = "dy -> dx",
+                        .in_count = 1,
+                        .out_count = 1,
+                        .inplace = BRIM_OP_INPLACE(0),
+                        .cost = cost_rotary};
+
+static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_rotary_options *o)
+{
+  char text[96];
+  brim_shape_format(text, sizeof text, &x->shape);
+  if (x->shape.rank != 3)
+    return brim_graph_fail(g, "rotary", NULL, "input must be [N, T, heads * size], got '%s' %s", x->name, text);
+  if (o->heads < 1 || x->shape.dim[2] % o->heads != 0)
+    return brim_graph_fail(g, "rotary", NULL, "heads must divide the last dimension of '%s' %s, got %lld", x->name,
+                           text, (long long)o->heads);
+  const int64_t size = x->shape.dim[2] / o->heads, dims = o->dims ? o->dims : size;
+  if (dims < 2 || dims > size || dims % 2 != 0)
+    return brim_graph_fail(g, "rotary", NULL, "dims must be even, from 2 to a head's %lld elements, got %lld",
+                           (long long)size, (long long)dims);
+  if (!(isfinite(o->base) && o->base >= 0))
+    return brim_graph_fail(g, "rotary", NULL, "base must be greater than 0, got %g", o->base);
+  return BRIM_OK;
+}
+
+brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options)
+{
+  if (!brim_graph_accepts(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
+  const brim_attr attr = {.rotary = {.heads = options.heads,
+                                     .dims = options.dims ? options.dims : x->shape.dim[2] / options.heads,
+                                     .base = options.base > 0 ? options.base : 10000,
+                                     .interleaved = options.interleaved != 0}};
+  return brim_graph_apply(g, "rotary", NULL, &x, 1, &attr);
+}

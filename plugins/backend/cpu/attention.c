@@ -1,0 +1,376 @@
+/* Attention and its gradient, tile by tile (Dao: FlashAttention-2, 2023): a tile holds the scores of a block of queries
+ * against a block of keys of one head, so memory does not grow with T*S; each thread has scratch for two tiles.
+ *
+ * Forward, for each block of queries: over the blocks of keys in order, y and the sum of weights are kept relative to
+ * the greatest score so far, and shrink when a greater one comes. Backward, tiles are computed again from lse.
+ * dq adds up over blocks of keys, dk and dv over the query heads that share them and blocks of queries, always in
+ * that order. So it does not matter for the bits whether one task has a head's whole backward pass, which computes each
+ * tile once, or tasks of their own have each block of dq, and of dk and dv, which computes each tile twice but
+ * gives work to more threads. */
+#include <math.h>
+
+#include "cpu.h"
+#include "simd_attention.h"
+
+enum { QUERIES = CPU_ATTENTION_QUERIES, KEYS = CPU_ATTENTION_KEYS };
+
+typedef struct attention {
+  cpu_backend *backend;
+  const cpu_attention_simd *simd;
+  const brim_attention_attr *attr;
+  int64_t samples, queries, keys, size; /* N, T, S, D */
+  int64_t q_stride, k_stride;           /* from one position to the next: of q, y, dy, dq; of k, v, dk, dv */
+  int64_t q_blocks, k_blocks;
+  const float *q, *k, *v, *dy;
+  float *y, *lse; /* backward only reads them */
+  float *dq, *dk, *dv;
+  brim_dropout_key key;
+  int64_t first_sample;
+  char *workspace;
+} attention;
+
+/* A block of queries of one head of one sample, and a block of keys. */
+typedef struct tile {
+  int64_t sample, head, query, rows, key, columns;
+} tile;
+
+/* A thread's. */
+typedef struct scratch {
+  float score[QUERIES * KEYS], dz[QUERIES * KEYS];
+  float greatest[QUERIES], sum[QUERIES];
+  float mask[KEYS + 16]; /* of a row, and of up to three elements before it */
+  float gemm[];
+} scratch;
+_Static_assert(sizeof(scratch) % CPU_ALIGNMENT == 0, "the product's scratch is aligned");
+
+static uint64_t scratch_bytes(const cpu_backend *b)
+{
+  return sizeof(scratch) + cpu_aligned(b->simd->gemm_scratch_bytes);
+}
+
+static scratch *scratch_of(const attention *a, int32_t thread)
+{
+  return (scratch *)(void *)(a->workspace + (uint64_t)thread * scratch_bytes(a->backend));
+}
+
+const cpu_attention_simd *cpu_attention_simd_of(int32_t isa)
+{
+  static const cpu_attention_simd *const tables[] = {&cpu_attention_v2, &cpu_attention_v3, &cpu_attention_v4};
+  return tables[isa];
+}
+
+static CPU_PREPARE(attention_prepare)
+{
+  (void)program;
+  (void)node;
+  (void)state;
+  const cpu_backend *b = self;
+  need->workspace_bytes = (uint64_t)b->threads * scratch_bytes(b);
+  return BRIM_OK;
+}
+
+static attention attention_of(cpu_backend *b, const brim_launch *launch)
+{
+  const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
+  const brim_attention_attr *attr = &launch->node->attr.attention;
+  return (attention){.backend = b,
+                     .simd = cpu_attention_simd_of(b->isa),
+                     .attr = attr,
+                     .samples = q->dim[0],
+                     .queries = q->dim[1],
+                     .keys = k->dim[1],
+                     .size = q->dim[2] / attr->heads,
+                     .q_stride = q->dim[2],
+                     .k_stride = k->dim[2],
+                     .q_blocks = cpu_divide_up(q->dim[1], QUERIES),
+                     .k_blocks = cpu_divide_up(k->dim[1], KEYS),
+                     .q = launch->in[0],
+                     .k = launch->in[1],
+                     .v = launch->in[2],
+                     .key =
+                         brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->dropout_p),
+                     .first_sample = launch->step->first_sample,
+                     .workspace = launch->workspace};
+}
+
+/* ---- a tile's places ---- */
+
+static int64_t sharing(const attention *a)
+{
+  return a->attr->heads / a->attr->kv_heads;
+}
+static int64_t at_query(const attention *a, const tile *t)
+{
+  return (t->sample * a->queries + t->query) * a->q_stride + t->head * a->size;
+}
+static int64_t at_key(const attention *a, const tile *t)
+{
+  return (t->sample * a->keys + t->key) * a->k_stride + t->head / sharing(a) * a->size;
+}
+static int64_t at_lse(const attention *a, const tile *t)
+{
+  return (t->sample * a->attr->heads + t->head) * a->queries + t->query;
+}
+
+/* How many keys a query sees: the first ones. */
+static int64_t seen_by(const attention *a, int64_t query)
+{
+  return a->attr->causal ? cpu_max(0, query + a->keys - a->queries + 1) : a->keys;
+}
+/* The same of the tile's keys and its query `row`. */
+static int64_t seen_in(const attention *a, const tile *t, int64_t row)
+{
+  return cpu_max(0, cpu_min(seen_by(a, t->query + row) - t->key, t->columns));
+}
+
+static tile tile_of(const attention *a, int64_t sample, int64_t head, int64_t q_block, int64_t k_block)
+{
+  tile t = {.sample = sample, .head = head, .query = q_block * QUERIES, .key = k_block * KEYS};
+  t.rows = cpu_min(QUERIES, a->queries - t.query);
+  t.columns = cpu_min(KEYS, a->keys - t.key);
+  return t;
+}
+static bool is_empty(const attention *a, const tile *t)
+{
+  return seen_in(a, t, t->rows - 1) == 0;
+}
+
+static void zero_rows(const attention *a, float *to, int64_t stride, int64_t rows)
+{
+  for (int64_t r = 0; r < rows; r++) memset(to + r * stride, 0, (size_t)a->size * sizeof *to);
+}
+
+/* ---- products ---- */
+
+/* c[rows,columns] = x y^T, over the D numbers of a head. */
+static void multiply_heads(const attention *a, const tile *t, const float *x, const float *y, float *c, float *gemm)
+{
+  const cpu_gemm g = {.m = t->rows,
+                      .n = t->columns,
+                      .k = a->size,
+                      .a = x + at_query(a, t),
+                      .lda = a->q_stride,
+                      .b = y + at_key(a, t),
+                      .ldb = a->k_stride,
+                      .b_transposed = true,
+                      .c = c,
+                      .ldc = KEYS};
+  a->backend->simd->gemm(&g, 0, g.m, 0, g.n, gemm);
+}
+
+/* The product below without what is not seen, where 0 times something that is not finite would be NaN. */
+static void add_seen(const attention *a, const tile *t, const cpu_gemm *g)
+{
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t s = 0; s < seen_in(a, t, r); s++) {
+      const float *from = g->b + (g->a_transposed ? r : s) * g->ldb, weight = g->a[r * KEYS + s];
+      float *to = g->c + (g->a_transposed ? s : r) * g->ldc;
+      for (int64_t d = 0; d < a->size; d++) to[d] += weight * from[d];
+    }
+}
+
+static void add_product(const attention *a, const tile *t, const cpu_gemm *g, float *gemm)
+{
+  const bool sees_all = seen_in(a, t, 0) == t->columns;
+  if (sees_all || a->simd->is_finite(g->b, g->ldb, g->k, g->n))
+    a->backend->simd->gemm(g, 0, g->m, 0, g->n, gemm);
+  else
+    add_seen(a, t, g);
+}
+
+/* to[rows,D] += weight from[columns,D] */
+static void add_to_queries(const attention *a, const tile *t, const float *weight, const float *from, float *to,
+                           float *gemm)
+{
+  const cpu_gemm g = {.m = t->rows,
+                      .n = a->size,
+                      .k = t->columns,
+                      .a = weight,
+                      .lda = KEYS,
+                      .b = from + at_key(a, t),
+                      .ldb = a->k_stride,
+                      .c = to + at_query(a, t),
+                      .ldc = a->q_stride,
+                      .accumulate = true};
+  add_product(a, t, &g, gemm);
+}
+
+/* to[columns,D] += weight^T from[rows,D] */
+static void add_to_keys(const attention *a, const tile *t, const float *weight, const float *from, float *to,
+                        float *gemm)
+{
+  const cpu_gemm g = {.m = t->columns,
+                      .n = a->size,
+                      .k = t->rows,
+                      .a = weight,
+                      .lda = KEYS,
+                      .a_transposed = true,
+                      .b = from + at_query(a, t),
+                      .ldb = a->q_stride,
+                      .c = to + at_key(a, t),
+                      .ldc = a->k_stride,
+                      .accumulate = true};
+  add_product(a, t, &g, gemm);
+}
+
+/* Dropout's factors of a row of the tile; NULL without dropout. Numbers come in fours, which start where they like. */
+static const float *mask_of(const attention *a, const tile *t, int64_t row, float *mask)
+{
+  static const float ones[KEYS + 4] = {
+#define ONES_8 1, 1, 1, 1, 1, 1, 1, 1
+      ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, 1, 1, 1, 1};
+  if (a->attr->dropout_p == 0) return NULL;
+  const int64_t element = (t->head * a->queries + t->query + row) * a->keys + t->key, before = element % 4;
+  a->backend->simd->dropout_run(&a->key, (float)(1 / (1 - a->attr->dropout_p)), a->first_sample + t->sample,
+                                element / 4, 1, 1, ones, mask, before + t->columns);
+  return mask + before;
+}
+
+/* ---- forward ---- */
+
+static void weigh_values(const attention *a, const tile *t, scratch *s)
+{
+  multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
+  for (int64_t r = 0; r < t->rows; r++) {
+    float *row = s->score + r * KEYS;
+    const int64_t seen = seen_in(a, t, r);
+    if (seen == 0) {
+      memset(row, 0, (size_t)t->columns * sizeof *row);
+      continue;
+    }
+    const float factor = a->simd->weigh(row, seen, t->columns, (float)a->attr->scale, &s->greatest[r], &s->sum[r]);
+    if (factor != 1) a->simd->multiply(a->y + at_query(a, t) + r * a->q_stride, factor, a->size);
+    const float *mask = mask_of(a, t, r, s->mask);
+    if (mask) a->simd->multiply_by(row, mask, seen);
+  }
+  add_to_queries(a, t, s->score, a->v, a->y, s->gemm);
+}
+
+/* A block of queries of one head. */
+static void attend(void *arg, int64_t task, int32_t thread)
+{
+  const attention *a = arg;
+  scratch *s = scratch_of(a, thread);
+  const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
+  tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
+  zero_rows(a, a->y + at_query(a, &t), a->q_stride, t.rows);
+  for (int64_t r = 0; r < t.rows; r++) {
+    s->greatest[r] = -INFINITY;
+    s->sum[r] = 0;
+  }
+  for (int64_t k = 0; k < a->k_blocks; k++) {
+    t = tile_of(a, t.sample, head, block, k);
+    if (!is_empty(a, &t)) weigh_values(a, &t, s);
+  }
+  for (int64_t r = 0; r < t.rows; r++) {
+    const bool sees = seen_by(a, t.query + r) > 0;
+    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->sum[r], a->size);
+    a->lse[at_lse(a, &t) + r] = sees ? s->greatest[r] + logf(s->sum[r]) : 0;
+  }
+}
+
+static CPU_RUN(attention_run)
+{
+  attention a = attention_of(self, launch);
+  a.y = launch->out[0];
+  a.lse = launch->out[1];
+  cpu_pool_run(a.backend->pool, a.samples * a.attr->heads * a.q_blocks, attend, &a);
+  return BRIM_OK;
+}
+
+/* ---- backward ---- */
+
+/* What a tile adds to dq, and to dk and dv. */
+static void send_back(const attention *a, const tile *t, scratch *s, bool to_queries, bool to_keys)
+{
+  if (is_empty(a, t)) return;
+  multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
+  multiply_heads(a, t, a->dy, a->v, s->dz, s->gemm);
+  for (int64_t r = 0; r < t->rows; r++) {
+    const int64_t at = at_query(a, t) + r * a->q_stride;
+    const cpu_attention_row row = {.score = s->score + r * KEYS,
+                                   .dz = s->dz + r * KEYS,
+                                   .mask = mask_of(a, t, r, s->mask),
+                                   .seen = seen_in(a, t, r),
+                                   .columns = t->columns,
+                                   .scale = (float)a->attr->scale,
+                                   .lse = a->lse[at_lse(a, t) + r],
+                                   .dy_y = a->simd->dot(a->dy + at, a->y + at, a->size)};
+    a->simd->weigh_back(&row);
+  }
+  if (to_queries) add_to_queries(a, t, s->dz, a->k, a->dq, s->gemm);
+  if (!to_keys) return;
+  add_to_keys(a, t, s->dz, a->q, a->dk, s->gemm);
+  add_to_keys(a, t, s->score, a->dy, a->dv, s->gemm);
+}
+
+/* A block of dq of one head. */
+static void send_to_queries(void *arg, int64_t task, int32_t thread)
+{
+  const attention *a = arg;
+  const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
+  tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
+  zero_rows(a, a->dq + at_query(a, &t), a->q_stride, t.rows);
+  for (int64_t k = 0; k < a->k_blocks; k++) {
+    t = tile_of(a, t.sample, head, block, k);
+    send_back(a, &t, scratch_of(a, thread), true, false);
+  }
+}
+
+/* A block of dk and dv of one key head; and if so asked, all that its tiles add to dq. */
+static void send_to_keys_of(const attention *a, int64_t sample, int64_t kv_head, int64_t block, bool to_queries,
+                            scratch *s)
+{
+  const int64_t first = kv_head * sharing(a);
+  tile t = tile_of(a, sample, first, 0, block);
+  zero_rows(a, a->dk + at_key(a, &t), a->k_stride, t.columns);
+  zero_rows(a, a->dv + at_key(a, &t), a->k_stride, t.columns);
+  for (int64_t head = first; head < first + sharing(a); head++)
+    for (int64_t q = 0; q < a->q_blocks; q++) {
+      t = tile_of(a, sample, head, q, block);
+      send_back(a, &t, s, to_queries, true);
+    }
+}
+
+static void send_to_keys(void *arg, int64_t task, int32_t thread)
+{
+  const attention *a = arg;
+  const int64_t kv_head = task / a->k_blocks % a->attr->kv_heads;
+  send_to_keys_of(a, task / a->k_blocks / a->attr->kv_heads, kv_head, task % a->k_blocks, false, scratch_of(a, thread));
+}
+
+/* All of one key head and the query heads that share it. */
+static void send_to_head(void *arg, int64_t task, int32_t thread)
+{
+  const attention *a = arg;
+  const int64_t sample = task / a->attr->kv_heads, kv_head = task % a->attr->kv_heads;
+  for (int64_t head = kv_head * sharing(a); head < (kv_head + 1) * sharing(a); head++) {
+    const tile t = tile_of(a, sample, head, 0, 0);
+    zero_rows(a, a->dq + at_query(a, &t), a->q_stride, a->queries);
+  }
+  for (int64_t k = 0; k < a->k_blocks; k++) send_to_keys_of(a, sample, kv_head, k, true, scratch_of(a, thread));
+}
+
+static CPU_RUN(attention_grad_run)
+{
+  attention a = attention_of(self, launch);
+  a.y = launch->in[3];
+  a.lse = launch->in[4];
+  a.dy = launch->in[5];
+  a.dq = launch->out[0];
+  a.dk = launch->out[1];
+  a.dv = launch->out[2];
+  cpu_pool *pool = a.backend->pool;
+  const int64_t tasks = a.samples * a.attr->kv_heads, threads = a.backend->threads;
+  /* A tile is five products; computed twice, seven. Threads without work cost more from 5/7 on. */
+  if (7 * tasks >= 5 * threads * cpu_divide_up(tasks, threads)) {
+    cpu_pool_run(pool, tasks, send_to_head, &a);
+  } else {
+    cpu_pool_run(pool, a.samples * a.attr->heads * a.q_blocks, send_to_queries, &a);
+    cpu_pool_run(pool, tasks * a.k_blocks, send_to_keys, &a);
+  }
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(attention) = {.op = "attention", .prepare = attention_prepare, .run = attention_run};
+BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_prepare, .run = attention_grad_run};

@@ -1,0 +1,136 @@
+/* Attention's work on rows of scores, and the turning of rotary embedding, for one instruction set.
+ *
+ * Rows of scores are worked on in whole vectors, since a tile's rows have room for them; what is not seen counts as
+ * e^-inf. Sums over a row are of LANES partial sums, added in the order of the lanes. */
+#include "simd_attention.h"
+
+#include <math.h>
+
+#include "simd_math.h"
+
+static inline int64_t whole_vectors(int64_t count)
+{
+  return (count + LANES - 1) / LANES * LANES;
+}
+
+static inline float sum_of(vf v)
+{
+  float sum = 0;
+  for (int i = 0; i < LANES; i++) sum += v[i];
+  return sum;
+}
+
+/* Scales the row and finds its greatest score, or `least`. */
+static float scale_scores(float *score, int64_t seen, float scale, float least)
+{
+  const int64_t end = whole_vectors(seen);
+  for (int64_t c = 0; c < end; c += LANES) store(score + c, load(score + c) * scale);
+  for (int64_t c = seen; c < end; c++) score[c] = -INFINITY;
+  vf most = splat(least);
+  for (int64_t c = 0; c < end; c += LANES) {
+    const vf v = load(score + c);
+    most = choose(v > most, v, most);
+  }
+  float greatest = least;
+  for (int i = 0; i < LANES; i++) greatest = most[i] > greatest ? most[i] : greatest;
+  return greatest;
+}
+
+/* A NaN among the scores makes the sum NaN, and with it the whole row of the result. */
+static float weigh(float *score, int64_t seen, int64_t columns, float scale, float *greatest, float *sum)
+{
+  const float most = scale_scores(score, seen, scale, *greatest);
+  const float factor = exponential(splat(*greatest - most))[0];
+  vf sums = {0};
+  for (int64_t c = 0; c < seen; c += LANES) {
+    const vf weight = exponential(load(score + c) - most);
+    sums += weight;
+    store(score + c, weight);
+  }
+  for (int64_t c = seen; c < columns; c++) score[c] = 0;
+  *greatest = most;
+  *sum = *sum * factor + sum_of(sums);
+  return factor;
+}
+
+static void weigh_back(const cpu_attention_row *r)
+{
+  for (int64_t c = 0; c < r->seen; c += LANES) {
+    const vf weight = exponential(load(r->score + c) * r->scale - r->lse);
+    const vf mask = r->mask ? load(r->mask + c) : splat(1);
+    store(r->score + c, weight * mask);
+    store(r->dz + c, weight * (load(r->dz + c) * mask - r->dy_y) * r->scale);
+  }
+  for (int64_t c = r->seen; c < r->columns; c++) r->score[c] = r->dz[c] = 0;
+}
+
+static void multiply(float *x, float factor, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store(x + i, load(x + i) * factor);
+  for (; i < count; i++) x[i] *= factor;
+}
+
+static void multiply_by(float *x, const float *factor, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store(x + i, load(x + i) * load(factor + i));
+  for (; i < count; i++) x[i] *= factor[i];
+}
+
+static float dot(const float *a, const float *b, int64_t count)
+{
+  vf sums = {0};
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) sums += load(a + i) * load(b + i);
+  float sum = sum_of(sums);
+  for (; i < count; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+/* 0 * x is 0 for finite x, else NaN. */
+static bool is_finite(const float *x, int64_t stride, int64_t rows, int64_t columns)
+{
+  vf sums = {0};
+  float sum = 0;
+  for (int64_t r = 0; r < rows; r++, x += stride) {
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES) sums += load(x + c) * 0.0f;
+    for (; c < columns; c++) sum += x[c] * 0.0f;
+  }
+  return sum + sum_of(sums) == 0;
+}
+
+static void turn(const float *x, float *y, const float *cosine, const float *sine, int64_t dims)
+{
+  const int64_t pairs = dims / 2;
+  int64_t i = 0;
+  for (; i + LANES <= pairs; i += LANES) {
+    const vf a = load(x + i), b = load(x + pairs + i), c = load(cosine + i), s = load(sine + i);
+    store(y + i, a * c - b * s);
+    store(y + pairs + i, b * c + a * s);
+  }
+  for (; i < pairs; i++) {
+    const float a = x[i], b = x[pairs + i];
+    y[i] = a * cosine[i] - b * sine[i];
+    y[pairs + i] = b * cosine[i] + a * sine[i];
+  }
+}
+
+static void turn_interleaved(const float *x, float *y, const float *cosine, const float *sine, int64_t dims)
+{
+  for (int64_t i = 0; i < dims / 2; i++) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    y[2 * i] = a * cosine[i] - b * sine[i];
+    y[2 * i + 1] = b * cosine[i] + a * sine[i];
+  }
+}
+
+const cpu_attention_simd CPU_NAME(cpu_attention) = {.weigh = weigh,
+                                                    .weigh_back = weigh_back,
+                                                    .multiply = multiply,
+                                                    .multiply_by = multiply_by,
+                                                    .dot = dot,
+                                                    .is_finite = is_finite,
+                                                    .turn = turn,
+                                                    .turn_interleaved = turn_interleaved};

@@ -1,0 +1,149 @@
+/* Attention and its gradient. Query head h uses key head g = h / (heads / kv_heads); D numbers each.
+ *
+ *     score[t,s] = scale * sum over d of  q[t,d] * k[s,d]         for the keys s that query t sees
+ *     lse[t]     = log(sum over s of exp(score[t,s]))             0 if t sees none
+ *     p[t,s]     = exp(score[t,s] - lse[t])
+ *     y[t,d]     = sum over s of  p[t,s] * z[t,s] * v[s,d]        z: dropout's mask / (1 - probability), or 1
+ *
+ *     dz[t,s]    = z[t,s] * sum over d of  dy[t,d] * v[s,d]
+ *     ds[t,s]    = scale * p[t,s] * (dz[t,s] - sum over d of  dy[t,d] * y[t,d])
+ *     dq[t,d]    = sum over s of  ds[t,s] * k[s,d]
+ *     dk[s,d]    = sum over h, t of  ds[t,s] * q[t,d]
+ *     dv[s,d]    = sum over h, t of  p[t,s] * z[t,s] * dy[t,d]
+ *
+ * A score is computed again wherever it is needed, so that not even a row of them is kept. */
+#include <string.h>
+
+#include "brim/random.h"
+#include "reference.h"
+
+typedef struct attention {
+  const brim_attention_attr *attr;
+  int64_t N, T, S, D;
+  const double *q, *k, *v;
+  brim_dropout_key key;
+  int64_t first_sample;
+} attention;
+
+static attention attention_of(const brim_launch *launch)
+{
+  const brim_attention_attr *attr = &launch->node->attr.attention;
+  const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
+  return (attention){.attr = attr,
+                     .N = q->dim[0],
+                     .T = q->dim[1],
+                     .S = k->dim[1],
+                     .D = q->dim[2] / attr->heads,
+                     .q = launch->in[0],
+                     .k = launch->in[1],
+                     .v = launch->in[2],
+                     .key =
+                         brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->dropout_p),
+                     .first_sample = launch->step->first_sample};
+}
+
+/* Where the D numbers of a query and of a key stand. */
+static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
+{
+  return ((n * a->T + t) * a->attr->heads + h) * a->D;
+}
+static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
+{
+  const int64_t sharing = a->attr->heads / a->attr->kv_heads;
+  return ((n * a->S + s) * a->attr->kv_heads + h / sharing) * a->D;
+}
+
+/* How many keys query t sees: the first ones. The last query sees all. */
+static int64_t seen_by(const attention *a, int64_t t)
+{
+  const int64_t seen = t + a->S - a->T + 1;
+  if (!a->attr->causal) return a->S;
+  return seen > 0 ? seen : 0;
+}
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+static double score(const attention *a, int64_t n, int64_t h, int64_t t, int64_t s)
+{
+  return a->attr->scale * dot(&a->q[at_query(a, n, h, t)], &a->k[at_key(a, n, h, s)], a->D);
+}
+
+static double mask(const attention *a, int64_t n, int64_t h, int64_t t, int64_t s)
+{
+  if (a->attr->dropout_p == 0) return 1;
+  const int64_t element = (h * a->T + t) * a->S + s;
+  return brim_dropout_keep(&a->key, a->first_sample + n, element) / (1 - a->attr->dropout_p);
+}
+
+static double log_sum_exp(const attention *a, int64_t n, int64_t h, int64_t t)
+{
+  const int64_t seen = seen_by(a, t);
+  if (seen == 0) return 0;
+  double greatest = score(a, n, h, t, 0), sum = 0;
+  for (int64_t s = 1; s < seen; s++) {
+    const double value = score(a, n, h, t, s);
+    if (is_greater(value, greatest)) greatest = value;
+  }
+  for (int64_t s = 0; s < seen; s++) sum += exp(score(a, n, h, t, s) - greatest);
+  return greatest + log(sum);
+}
+
+static brim_status attention_forward(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const attention a = attention_of(launch);
+  double *y = launch->out[0], *lse = launch->out[1];
+
+  for (int64_t n = 0; n < a.N; n++)
+    for (int64_t h = 0; h < a.attr->heads; h++)
+      for (int64_t t = 0; t < a.T; t++) {
+        double *yt = &y[at_query(&a, n, h, t)], *lse_t = &lse[(n * a.attr->heads + h) * a.T + t];
+        *lse_t = log_sum_exp(&a, n, h, t);
+        for (int64_t d = 0; d < a.D; d++) yt[d] = 0;
+        for (int64_t s = 0; s < seen_by(&a, t); s++) {
+          const double weight = exp(score(&a, n, h, t, s) - *lse_t) * mask(&a, n, h, t, s);
+          for (int64_t d = 0; d < a.D; d++) yt[d] += weight * a.v[at_key(&a, n, h, s) + d];
+        }
+      }
+  return BRIM_OK;
+}
+BRIM_KERNEL(attention) = {.op = "attention", .run = attention_forward};
+
+/* What query t of head h sends back. */
+static void send_back(const attention *a, const brim_launch *launch, int64_t n, int64_t h, int64_t t)
+{
+  const int64_t at = at_query(a, n, h, t), D = a->D;
+  const double *q = &a->q[at], *y = (const double *)launch->in[3] + at, *dy = (const double *)launch->in[5] + at;
+  const double lse = ((const double *)launch->in[4])[(n * a->attr->heads + h) * a->T + t], dy_y = dot(dy, y, D);
+  double *dq = (double *)launch->out[0] + at;
+
+  for (int64_t s = 0; s < seen_by(a, t); s++) {
+    const int64_t key = at_key(a, n, h, s);
+    const double p = exp(score(a, n, h, t, s) - lse), z = mask(a, n, h, t, s);
+    const double ds = a->attr->scale * p * (z * dot(dy, &a->v[key], D) - dy_y);
+    double *dk = (double *)launch->out[1] + key, *dv = (double *)launch->out[2] + key;
+    for (int64_t d = 0; d < D; d++) {
+      dq[d] += ds * a->k[key + d];
+      dk[d] += ds * q[d];
+      dv[d] += p * z * dy[d];
+    }
+  }
+}
+
+static brim_status attention_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const attention a = attention_of(launch);
+  for (int i = 0; i < 3; i++)
+    memset(launch->out[i], 0, (size_t)brim_shape_count(&launch->node->out[i]->shape) * sizeof(double));
+  for (int64_t n = 0; n < a.N; n++)
+    for (int64_t h = 0; h < a.attr->heads; h++)
+      for (int64_t t = 0; t < a.T; t++) send_back(&a, launch, n, h, t);
+  return BRIM_OK;
+}
+BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .run = attention_grad};

@@ -1,0 +1,49 @@
+/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
+ * position t is turned by the angle t * base^(-2i/dims), the rest of the head stays:
+ *
+ *     y[a] = x[a] * cos - x[b] * sin
+ *     y[b] = x[b] * cos + x[a] * sin
+ *
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. */
+#include "reference.h"
+
+static void turn(const brim_rotary_attr *attr, const double *x, double *y, int64_t pair, double angle)
+{
+  const int64_t a = attr->interleaved ? 2 * pair : pair, b = attr->interleaved ? a + 1 : a + attr->dims / 2;
+  const double xa = x[a], xb = x[b]; /* y may be x */
+  y[a] = xa * cos(angle) - xb * sin(angle);
+  y[b] = xb * cos(angle) + xa * sin(angle);
+}
+
+static brim_status turn_all(const brim_launch *launch, int direction)
+{
+  const brim_rotary_attr *attr = &launch->node->attr.rotary;
+  const brim_shape *shape = &launch->node->in[0]->shape;
+  const int64_t T = shape->dim[1], D = shape->dim[2] / attr->heads, pairs = attr->dims / 2;
+
+  for (int64_t row = 0; row < shape->dim[0] * T; row++)
+    for (int64_t h = 0; h < attr->heads; h++) {
+      const double *x = (const double *)launch->in[0] + (row * attr->heads + h) * D;
+      double *y = (double *)launch->out[0] + (row * attr->heads + h) * D;
+      for (int64_t i = 0; i < pairs; i++) {
+        const double angle = (double)(row % T) * pow(attr->base, -2 * (double)i / (double)attr->dims);
+        turn(attr, x, y, i, direction * angle);
+      }
+      for (int64_t d = attr->dims; d < D; d++) y[d] = x[d];
+    }
+  return BRIM_OK;
+}
+
+static brim_status rotary(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return turn_all(launch, 1);
+}
+BRIM_KERNEL(rotary) = {.op = "rotary", .run = rotary};
+
+static brim_status rotary_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return turn_all(launch, -1);
+}
+BRIM_KERNEL(rotary_grad) = {.op = "rotary_grad", .run = rotary_grad};

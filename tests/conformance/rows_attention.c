@@ -1,0 +1,88 @@
+/* Rows of attention and of rotary embedding. */
+#include "conformance/bench.h"
+
+#define PRODUCTS_MAX 40000 /* a sample's pairs of query and key, times what the heads hold: keeps the suite short */
+
+static int64_t pick_size(bench *b)
+{
+  static const int64_t sizes[] = {1, 3, 20, 33, 64};
+  switch (b->o.size) {
+  case SIZE_SMALL:
+    return bench_pick(b, 1, 3);
+  case SIZE_ONE:
+    return 1;
+  case SIZE_BLOCKED:
+    return 16 * bench_pick(b, 1, 4);
+  default:
+    return sizes[bench_pick(b, 0, 4)];
+  }
+}
+
+static int64_t pick_length(bench *b)
+{
+  if (b->o.size == SIZE_ONE) return 1;
+  return bench_pick(b, 1, b->o.size == SIZE_SMALL ? 4 : 70);
+}
+
+static brim_attention_options pick_options(bench *b)
+{
+  brim_attention_options o = {.causal = (int32_t)bench_pick(b, 0, 1)};
+  const int64_t kv_heads = b->o.size == SIZE_SMALL ? bench_pick(b, 1, 2) : bench_pick(b, 1, 4);
+  o.heads = kv_heads * bench_pick(b, 1, 8 / kv_heads);
+  if (o.heads != kv_heads || bench_pick(b, 0, 1)) o.kv_heads = kv_heads;
+  if (bench_pick(b, 0, 1)) o.scale = (double)bench_pick(b, -2, 6) / 2;
+  if (bench_pick(b, 0, 1)) o.dropout = (double)bench_pick(b, 1, 9) / 10;
+  return o;
+}
+
+static brim_tensor *attend(bench *b, int64_t T, int64_t S, int64_t D, brim_attention_options o)
+{
+  const int64_t kv = o.kv_heads ? o.kv_heads : o.heads;
+  const brim_shape q = {3, {b->o.batch, T, o.heads * D}}, k = {3, {b->o.batch, S, kv * D}};
+  brim_tensor *x = bench_input(b, &q, "q");
+  if (T == S && kv == o.heads && bench_pick(b, 0, 3) == 0) return brim_attention(b->g, x, x, x, o);
+  brim_tensor *y = bench_input(b, &k, "k");
+  return brim_attention(b->g, x, y, bench_input(b, &k, "v"), o);
+}
+
+/* Every query sees a key. */
+static brim_tensor *make_attention(bench *b)
+{
+  const brim_attention_options o = pick_options(b);
+  int64_t D = pick_size(b), T = pick_length(b), S = bench_pick(b, 0, 2) ? pick_length(b) : T;
+  while (o.heads * T * S * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
+  while (o.heads * T * S * D > PRODUCTS_MAX) T = (T + 1) / 2;
+  if (o.causal && S < T) S = T;
+  return attend(b, T, S, D, o);
+}
+BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
+
+/* The first queries see none. */
+static brim_tensor *make_attention_unseeing(bench *b)
+{
+  brim_attention_options o = pick_options(b);
+  int64_t D = pick_size(b), S = pick_length(b), T = S + pick_length(b);
+  o.causal = 1;
+  while (o.heads * T * S * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
+  while (o.heads * T * S * D > PRODUCTS_MAX && S > 1) S = (S + 1) / 2;
+  return attend(b, T, S, D, o);
+}
+BENCH_ROW(attention_unseeing) = {"attention, queries that see no key", make_attention_unseeing, .by_sample = true,
+                                 .skips = true, .terms = 0.1};
+
+/* Several blocks of queries and of keys, the last ones partly filled. */
+static brim_tensor *make_attention_large(bench *b)
+{
+  return attend(b, 200, 200, 64, (brim_attention_options){.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1});
+}
+BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true,
+
+                              static brim_tensor *make_rotary(bench *b){
+                                  brim_rotary_options o = {.heads = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 5),
+                                                           .interleaved = (int32_t)bench_pick(b, 0, 1)};
+int64_t D = pick_size(b) + 1;
+if (bench_pick(b, 0, 1)) o.base = (double)bench_pick(b, 1, 20) / 2;
+if (bench_pick(b, 0, 1) || D % 2) o.dims = 2 * bench_pick(b, 1, D / 2);
+return brim_rotary(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), o.heads *D}}, "x"), o);
+}
+BENCH_ROW(rotary) = {"rotary", make_rotary, .by_sample = true};
