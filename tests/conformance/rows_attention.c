@@ -52,8 +52,7 @@ static brim_tensor *make_attention(bench *b)
   int64_t D = pick_size(b), T = pick_length(b), S = bench_pick(b, 0, 2) ? pick_length(b) : T;
   while (o.heads * T * S * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
   while (o.heads * T * S * D > PRODUCTS_MAX) T = (T + 1) / 2;
-  if (o.causal && S < T) S = T;
-  return attend(b, T, S, D, o);
+  return o.causal && S < T ? attend(b, S, T, D, o) : attend(b, T, S, D, o);
 }
 BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
 
@@ -75,14 +74,15 @@ static brim_tensor *make_attention_large(bench *b)
 {
   return attend(b, 200, 200, 64, (brim_attention_options){.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1});
 }
-BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true,
+BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true, .large = true, .terms = 0.1};
 
-                              static brim_tensor *make_rotary(bench *b){
-                                  brim_rotary_options o = {.heads = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 5),
-                                                           .interleaved = (int32_t)bench_pick(b, 0, 1)};
-int64_t D = pick_size(b) + 1;
-if (bench_pick(b, 0, 1)) o.base = (double)bench_pick(b, 1, 20) / 2;
-if (bench_pick(b, 0, 1) || D % 2) o.dims = 2 * bench_pick(b, 1, D / 2);
-return brim_rotary(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), o.heads *D}}, "x"), o);
+static brim_tensor *make_rotary(bench *b)
+{
+  brim_rotary_options o = {.heads = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 5),
+                           .interleaved = (int32_t)bench_pick(b, 0, 1)};
+  int64_t D = pick_size(b) + 1;
+  if (bench_pick(b, 0, 1)) o.base = (double)bench_pick(b, 1, 20) / 2;
+  if (bench_pick(b, 0, 1) || D % 2) o.dims = 2 * bench_pick(b, 1, D / 2);
+  return brim_rotary(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), o.heads * D}}, "x"), o);
 }
 BENCH_ROW(rotary) = {"rotary", make_rotary, .by_sample = true};
