@@ -51,7 +51,9 @@ typedef struct bench_row {
   static const bench_row row_##id;                                                                                     \
   static const bench_row *const row_entry_##id __attribute__((section("bench_rows"), used)) = &row_##id;               \
   static const bench_row row_##id
-extern const bench_row *const __start_bench_rows[], *const __stop_bench_rows[];
+/* Weak: programs that use the bench for graphs of their own have no rows. */
+extern const bench_row *const __start_bench_rows[] __attribute__((weak));
+extern const bench_row *const __stop_bench_rows[] __attribute__((weak));
 #define BENCH_EACH_ROW(row)                                                                                            \
   (const bench_row *const *at = bench_row_from(__start_bench_rows), *row;                                              \
    at < __stop_bench_rows && (row = *at) != NULL; at = bench_row_from(at + 1))

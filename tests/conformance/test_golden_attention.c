@@ -1,0 +1,120 @@
+/* attention and rotary on the reference backend against PyTorch in double precision, forward and backward. The
+ * fixture and what is in it: tests/golden/make_attention.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/bench.h"
+#include "conformance/golden.h"
+#include "conformance/load.h"
+
+typedef struct attention_case {
+  const char *prefix;
+  brim_attention_options options;
+} attention_case;
+typedef struct rotary_case {
+  const char *prefix;
+  brim_rotary_options options;
+} rotary_case;
+
+static golden fixture;
+static loaded plugin;
+static const attention_case *attention_now; /* what the rows below build */
+static const rotary_case *rotary_now;
+
+static brim_tensor *input(bench *b, const char *prefix, const char *name)
+{
+  return bench_input(b, &golden_find(&fixture, prefix, name)->shape, name);
+}
+
+static brim_tensor *make_attention(bench *b)
+{
+  brim_tensor *q = input(b, attention_now->prefix, "q"), *k = input(b, attention_now->prefix, "k");
+  return brim_attention(b->g, q, k, input(b, attention_now->prefix, "v"), attention_now->options);
+}
+static brim_tensor *make_rotary(bench *b)
+{
+  return brim_rotary(b->g, input(b, rotary_now->prefix, "x"), rotary_now->options);
+}
+
+static void check(const bench *b, const char *prefix, const char *name, const brim_tensor *t)
+{
+  double *values = bench_values_of(b, t);
+  golden_check(&fixture, prefix, name, &t->shape, values);
+  free(values);
+}
+
+/* Runs a row with the fixture's numbers in place of its own, and compares all results. */
+static void check_case(const char *prefix, brim_tensor *(*make)(bench *b))
+{
+  const backend reference = {"reference", plugin.plugin->ops, plugin.self};
+  const bench_row row = {prefix, make};
+  const int64_t samples = golden_find(&fixture, prefix, "y")->shape.dim[0];
+  bench *b = bench_create(&(bench_options){.backend = &reference, .row = &row, .seed = 1, .batch = samples});
+  for (uint32_t i = 0; b->g->tensor[i]->producer < 0; i++)
+    memcpy(b->memory[i], golden_find(&fixture, prefix, b->g->tensor[i]->name)->value, b->g->tensor[i]->bytes);
+  memcpy(b->memory[b->seed->id], golden_find(&fixture, prefix, "dy")->value, b->seed->bytes);
+  bench_run(b, 0, b->g->node_count);
+  check(b, prefix, "y", b->result);
+  for (uint32_t i = 0; b->g->tensor[i]->producer < 0; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "d%s", b->g->tensor[i]->name);
+    check(b, prefix, name, brim_autodiff_gradient(b->g, b->g->tensor[i]));
+  }
+  bench_free(b);
+}
+
+static void test_attention_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  static const attention_case cases[] = {{"full.", {.heads = 4}},
+                                         {"causal.", {.heads = 2, .causal = 1}},
+                                         {"shared.", {.heads = 6, .kv_heads = 2, .causal = 1, .scale = 0.7}},
+                                         {"cross.", {.heads = 2, .kv_heads = 1}},
+                                         {"continued.", {.heads = 2, .causal = 1}},
+                                         {"blind.", {.heads = 4, .kv_heads = 2, .causal = 1}}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    attention_now = &cases[i];
+    check_case(cases[i].prefix, make_attention);
+  }
+}
+
+static void test_rotary_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  static const rotary_case cases[] = {{"halves.", {.heads = 2}},
+                                      {"neighbours.", {.heads = 3, .interleaved = 1}},
+                                      {"partly.", {.heads = 2, .dims = 4, .base = 50}}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    rotary_now = &cases[i];
+    check_case(cases[i].prefix, make_rotary);
+  }
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  golden_read(&fixture, "attention.txt");
+  return load_plugin(&plugin, "backend", "reference", NULL) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  unload_plugin(&plugin);
+  brim_arena_release(&fixture.arena);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_attention_is_what_pytorch_computes),
+      cmocka_unit_test(test_rotary_is_what_pytorch_computes),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
