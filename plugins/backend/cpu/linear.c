@@ -6,48 +6,16 @@
  * the same bits, without a second buffer for a grain. */
 #include "cpu.h"
 
-typedef struct product {
-  cpu_backend *backend;
-  cpu_gemm gemm;
-  int64_t rows_per_task, columns_per_task, row_tasks;
-  char *workspace;
-} product;
-
-static void multiply_block(void *arg, int64_t task, int32_t thread)
-{
-  const product *p = arg;
-  const cpu_gemm *g = &p->gemm;
-  const cpu_simd *simd = p->backend->simd;
-  const int64_t m = task % p->row_tasks * p->rows_per_task, n = task / p->row_tasks * p->columns_per_task;
-  float *scratch = (float *)(void *)(p->workspace + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes));
-  simd->gemm(g, m, cpu_min(m + p->rows_per_task, g->m), n, cpu_min(n + p->columns_per_task, g->n), scratch);
-}
-
-/* Cuts C into blocks of rows that are packed at once and up to eight panels of columns; fewer when there
- * would be too few blocks for the threads. */
 static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu_gemm *g)
 {
-  if (g->m == 0 || g->n == 0) return BRIM_OK;
-  product p = {.backend = b, .gemm = *g, .workspace = launch->workspace};
-  const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns);
-  p.rows_per_task = b->simd->gemm_rows_max;
-  if (panels * cpu_divide_up(g->m, p.rows_per_task) < b->threads) {
-    const int64_t tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
-    p.rows_per_task = cpu_divide_up(tiles, cpu_divide_up(b->threads, panels)) * b->simd->gemm_rows;
-  }
-  p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);
-  p.columns_per_task = cpu_max(1, cpu_min(8, panels * p.row_tasks / b->threads)) * b->simd->gemm_columns;
-  cpu_pool_run(b->pool, p.row_tasks * cpu_divide_up(g->n, p.columns_per_task), multiply_block, &p);
+  cpu_multiply(b, &(cpu_products){.gemm = *g, .count = 1}, cpu_plain_end(launch));
   return BRIM_OK;
 }
 
 static CPU_PREPARE(linear_prepare)
 {
-  (void)program;
-  (void)node;
-  (void)state;
-  const cpu_backend *b = self;
-  need->workspace_bytes = (uint64_t)b->threads * cpu_aligned(b->simd->gemm_scratch_bytes);
+  BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
+  need->workspace_bytes += cpu_multiply_bytes(self);
   return BRIM_OK;
 }
 
@@ -57,7 +25,7 @@ static CPU_RUN(linear_run)
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
-                      .a = launch->in[0],
+                      .a = cpu_plain_input(self, launch, 0),
                       .lda = w->dim[1],
                       .b = launch->in[1],
                       .ldb = w->dim[1],
@@ -74,7 +42,7 @@ static CPU_RUN(linear_grad_input_run)
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[1],
                       .k = w->dim[0],
-                      .a = launch->in[0],
+                      .a = cpu_plain_input(self, launch, 0),
                       .lda = w->dim[0],
                       .b = launch->in[1],
                       .ldb = w->dim[1],
@@ -83,12 +51,30 @@ static CPU_RUN(linear_grad_input_run)
   return multiply(self, launch, &g);
 }
 
+/* dbias, columns by columns: each is the sum over its rows in their order. */
+typedef struct column_sums {
+  const cpu_simd *simd;
+  const float *dy;
+  float *sum;
+  int64_t rows, columns;
+} column_sums;
+
+enum { COLUMNS_PER_TASK = 256 };
+
+static void sum_columns(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const column_sums *v = arg;
+  const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, v->columns - at);
+  for (int64_t n = 0; n < v->rows; n++) v->simd->add(v->sum + at, v->dy + n * v->columns + at, v->sum + at, count);
+}
+
 static CPU_RUN(linear_grad_weight_run)
 {
-  const cpu_backend *b = self;
+  cpu_backend *b = self;
   const brim_shape *w = &launch->node->out[0]->shape;
   const int64_t rows = cpu_rows(launch->node->in[0]), outputs = w->dim[0];
-  const float *dy = launch->in[1];
+  const float *dy = cpu_plain_input(b, launch, 1);
   float *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
   const cpu_gemm g = {.m = outputs,
                       .n = w->dim[1],
@@ -96,13 +82,14 @@ static CPU_RUN(linear_grad_weight_run)
                       .a = dy,
                       .lda = outputs,
                       .a_transposed = true,
-                      .b = launch->in[0],
+                      .b = cpu_plain_input(b, launch, 0),
                       .ldb = w->dim[1],
                       .c = launch->out[0],
                       .ldc = w->dim[1],
                       .accumulate = true};
-  for (int64_t n = 0; dbias && n < rows; n++) b->simd->add(dbias, dy + n * outputs, dbias, outputs);
-  return multiply(self, launch, &g);
+  column_sums sums = {b->simd, dy, dbias, rows, outputs};
+  if (dbias) cpu_pool_run(b->pool, cpu_divide_up(outputs, COLUMNS_PER_TASK), sum_columns, &sums);
+  return multiply(b, launch, &g);
 }
 
 BRIM_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};

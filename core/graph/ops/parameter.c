@@ -1,0 +1,40 @@
+/* Parameters of a model's own, for the functions that take one. */
+#include <math.h>
+
+#include "graph/graph.h"
+
+#undef brim_parameter_new
+
+brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim, brim_init init)
+{
+  if (g->status != BRIM_OK) return NULL;
+  if (!name || !name[0]) {
+    brim_graph_fail(g, "parameter", NULL, "it needs a name: checkpoints know it by that");
+    return NULL;
+  }
+  if (rank < 1 || rank > BRIM_DIMS_MAX) {
+    brim_graph_fail(g, "parameter", name, "the number of dimensions must be in [1,%d], got %d", BRIM_DIMS_MAX, rank);
+    return NULL;
+  }
+  brim_shape shape = {rank, {0}};
+  bool good = true;
+  for (int32_t d = 0; d < rank; d++) {
+    shape.dim[d] = dim[d];
+    good = good && dim[d] >= 1;
+  }
+  char text[160];
+  if (!good) {
+    brim_graph_fail(g, "parameter", name, "%s: every dimension must be at least 1",
+                    brim_shape_format(text, sizeof text, &shape));
+    return NULL;
+  }
+  if (init.kind < BRIM_INIT_CONSTANT || init.kind > BRIM_INIT_NORMAL || !isfinite(init.value) ||
+      (init.kind != BRIM_INIT_CONSTANT && init.value < 0)) {
+    brim_graph_fail(g, "parameter", name,
+                    "it must start as BRIM_INIT_CONSTANT with a finite value, or BRIM_INIT_UNIFORM or "
+                    "BRIM_INIT_NORMAL with one of at least 0; got kind %d and value %g",
+                    init.kind, init.value);
+    return NULL;
+  }
+  return brim_graph_parameter(g, name, &shape, init);
+}

@@ -1,0 +1,84 @@
+/* Products of matrices on all threads, for the operations that are made of them; and matmul.
+ *
+ * A product is cut into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so the
+ * cut may depend on the number of threads. */
+#include "cpu.h"
+
+typedef struct product {
+  cpu_backend *backend;
+  cpu_products products;
+  int64_t rows_per_task, columns_per_task, row_tasks, tasks; /* tasks: of one product */
+  char *workspace;
+} product;
+
+static void multiply_block(void *arg, int64_t task, int32_t thread)
+{
+  const product *p = arg;
+  const cpu_simd *simd = p->backend->simd;
+  const int64_t entry = task / p->tasks, block = task % p->tasks;
+  cpu_gemm g = p->products.gemm;
+  g.a += entry * p->products.step_a;
+  g.b += entry * p->products.step_b;
+  g.c += entry * p->products.step_c;
+  const int64_t m = block % p->row_tasks * p->rows_per_task, n = block / p->row_tasks * p->columns_per_task;
+  float *scratch = (float *)(void *)(p->workspace + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes));
+  simd->gemm(&g, m, cpu_min(m + p->rows_per_task, g.m), n, cpu_min(n + p->columns_per_task, g.n), scratch);
+}
+
+uint64_t cpu_multiply_bytes(const cpu_backend *b)
+{
+  return (uint64_t)b->threads * cpu_aligned(b->simd->gemm_scratch_bytes);
+}
+
+/* Blocks have as many rows as are packed at once and up to eight panels of columns; fewer when there would be too few
+ * blocks for the threads. */
+void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
+{
+  const cpu_gemm *g = &products->gemm;
+  if (g->m == 0 || g->n == 0 || products->count == 0) return;
+  product p = {.backend = b, .products = *products, .workspace = workspace};
+  const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns);
+  const int64_t threads = cpu_divide_up(b->threads, products->count); /* for each product */
+  p.rows_per_task = b->simd->gemm_rows_max;
+  if (panels * cpu_divide_up(g->m, p.rows_per_task) < threads) {
+    const int64_t tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
+    p.rows_per_task = cpu_divide_up(tiles, cpu_divide_up(threads, panels)) * b->simd->gemm_rows;
+  }
+  p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);
+  p.columns_per_task = cpu_max(1, cpu_min(8, panels * p.row_tasks / threads)) * b->simd->gemm_columns;
+  p.tasks = p.row_tasks * cpu_divide_up(g->n, p.columns_per_task);
+  cpu_pool_run(b->pool, products->count * p.tasks, multiply_block, &p);
+}
+
+static CPU_PREPARE(matmul_prepare)
+{
+  BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
+  need->workspace_bytes += cpu_multiply_bytes(self);
+  return BRIM_OK;
+}
+
+static CPU_RUN(matmul_run)
+{
+  const brim_shape *a = &launch->node->in[0]->shape, *y = &launch->node->out[0]->shape;
+  const bool transpose_a = launch->node->attr.matmul.transpose_a, transpose_b = launch->node->attr.matmul.transpose_b;
+  const int64_t m = y->dim[y->rank - 2], n = y->dim[y->rank - 1], k = a->dim[a->rank - (transpose_a ? 2 : 1)];
+  const cpu_products products = {.gemm = {.m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .a = cpu_plain_input(self, launch, 0),
+                                          .lda = transpose_a ? m : k,
+                                          .a_transposed = transpose_a,
+                                          .b = cpu_plain_input(self, launch, 1),
+                                          .ldb = transpose_b ? k : n,
+                                          .b_transposed = transpose_b,
+                                          .c = launch->out[0],
+                                          .ldc = n},
+                                 .count = brim_shape_count(y) / (m * n),
+                                 .step_a = m * k,
+                                 .step_b = k * n,
+                                 .step_c = m * n};
+  cpu_multiply(self, &products, cpu_plain_end(launch));
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(matmul) = {.op = "matmul", .prepare = matmul_prepare, .run = matmul_run};

@@ -1,0 +1,182 @@
+/* Rows of the conformance suite: linear in its other forms, matmul, and what moves values about. */
+#include "conformance/bench.h"
+
+/* A few more than one task of a kernel holds, once in a while. */
+static int64_t pick_many(bench *b)
+{
+  return b->o.size == SIZE_ANY && bench_pick(b, 0, 3) == 0 ? 700 : bench_pick_channels(b);
+}
+
+/* [N, ...] of any rank from 2 on, the dimensions not all alike; of rank 2 and 4 with the context before it. */
+static brim_tensor *any_rank(bench *b, int32_t least)
+{
+  brim_shape shape = {(int32_t)bench_pick(b, least, b->o.size == SIZE_SMALL ? 5 : BRIM_DIMS_MAX), {b->o.batch}};
+  if (shape.rank == 2) return bench_input2(b, pick_many(b));
+  if (shape.rank == 4 || (bench_pick(b, 0, 1) && least <= 4)) {
+    const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
+    return bench_input4(b, c, h, bench_pick_extent(b, 1));
+  }
+  for (int32_t d = 1; d < shape.rank; d++) {
+    shape.dim[d] = shape.rank == 3 ? pick_many(b) : bench_pick(b, 1, 4);
+    if (b->o.size == SIZE_ONE) shape.dim[d] = 1;
+  }
+  return bench_input(b, &shape, "x");
+}
+
+/* ---- products ---- */
+
+static brim_tensor *make_linear_rows(bench *b)
+{
+  const brim_shape shape = {3, {b->o.batch, bench_pick_extent(b, 1), pick_many(b)}};
+  brim_tensor *x = bench_input(b, &shape, "x");
+  const int64_t out = pick_many(b);
+  return bench_pick(b, 0, 1) ? brim_linear(b->g, "fc", x, out) : brim_linear_no_bias(b->g, "fc", x, out);
+}
+BENCH_ROW(linear_rows) = {"linear, rows", make_linear_rows, .by_sample = true};
+
+/* One weight in two layers, as an autoencoder's or a recurrent network's. */
+static brim_tensor *make_linear_with(bench *b)
+{
+  const int64_t f = bench_pick_channels(b);
+  brim_tensor *x = bench_input2(b, f);
+  brim_tensor *weight = brim_parameter_new(b->g, "w", 2, (int64_t[]){f, f}, (brim_init){BRIM_INIT_UNIFORM, 0.5});
+  brim_tensor *bias = brim_parameter_new(b->g, "b", 1, &f, (brim_init){BRIM_INIT_UNIFORM, 1});
+  x = brim_linear_with(b->g, "first", x, weight, bias);
+  return bench_pick(b, 0, 1) ? brim_linear_with(b->g, "second", x, weight, NULL) : x;
+}
+BENCH_ROW(linear_with) = {"linear, tied", make_linear_with};
+
+/* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, once in a while
+ * deeper than a packed block. */
+static brim_tensor *make_matmul(bench *b)
+{
+  const int transpose_a = (int)bench_pick(b, 0, 1), transpose_b = (int)bench_pick(b, 0, 1);
+  const int64_t heads = bench_pick(b, 1, 3), m = bench_pick_channels(b), p = bench_pick_channels(b), k = pick_many(b);
+  const bool has_heads = bench_pick(b, 0, 1) == 1;
+  brim_tensor *in[2];
+  for (int i = 0; i < 2; i++) {
+    const int64_t rows = i == 0 ? (transpose_a ? k : m) : (transpose_b ? p : k);
+    const int64_t columns = i == 0 ? (transpose_a ? m : k) : (transpose_b ? k : p);
+    const brim_shape shape = {3, {b->o.batch, rows, columns}};
+    in[i] = has_heads ? bench_input4(b, heads, rows, columns) : bench_input(b, &shape, i ? "b" : "a");
+  }
+  return brim_matmul(b->g, in[0], in[1], transpose_a, transpose_b);
+}
+BENCH_ROW(matmul) = {"matmul", make_matmul, .by_sample = true};
+
+/* ---- moving ---- */
+
+static brim_tensor *make_permute(bench *b)
+{
+  brim_tensor *x = any_rank(b, 2);
+  int32_t order[BRIM_DIMS_MAX] = {0};
+  const int32_t rank = brim_shape_of(x).rank;
+  for (int32_t d = 1; d < rank; d++) order[d] = d;
+  for (int32_t d = rank - 1; d > 1; d--) {
+    const int32_t other = (int32_t)bench_pick(b, 1, d), kept = order[d];
+    order[d] = order[other];
+    order[other] = kept;
+  }
+  return brim_permute(b->g, x, order);
+}
+BENCH_ROW(permute) = {"permute", make_permute, .by_sample = true};
+
+static brim_tensor *make_transpose(bench *b)
+{
+  brim_tensor *x = any_rank(b, 3);
+  const int32_t rank = brim_shape_of(x).rank, axis = (int32_t)bench_pick(b, 1, rank - 1);
+  return brim_transpose(b->g, x, axis, bench_pick(b, 0, 1) ? -1 : 1);
+}
+BENCH_ROW(transpose) = {"transpose", make_transpose, .by_sample = true};
+
+/* The inputs differ along the axis; of rank 4 their channels may be blocks, or not. */
+static brim_tensor *make_concat(bench *b)
+{
+  const int32_t count = (int32_t)bench_pick(b, 1, 4), rank = bench_pick(b, 0, 2) ? 4 : 2;
+  const int32_t axis = rank == 2 ? 1 : (int32_t)bench_pick(b, 1, 3);
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  brim_tensor *x[5];
+  for (int32_t i = 0; i < count; i++)
+    x[i] = rank == 2 ? bench_input2(b, bench_pick_channels(b))
+                     : bench_input4(b, axis == 1 ? bench_pick_channels(b) : c, axis == 2 ? bench_pick_extent(b, 1) : h,
+                                    axis == 3 ? bench_pick_extent(b, 1) : w);
+  x[count] = x[0]; /* may come twice */
+  return brim_concat(b->g, count + (int32_t)bench_pick(b, 0, 1), x, axis);
+}
+BENCH_ROW(concat) = {"concat", make_concat, .by_sample = true};
+
+static brim_tensor *make_slice(bench *b)
+{
+  brim_tensor *x = any_rank(b, 2);
+  const brim_shape shape = brim_shape_of(x);
+  const int32_t axis = (int32_t)bench_pick(b, 1, shape.rank - 1);
+  int64_t length = bench_pick(b, 1, shape.dim[axis]), start = bench_pick(b, 0, shape.dim[axis] - length);
+  if (shape.dim[axis] % 16 == 0 && bench_pick(b, 0, 1)) { /* whole blocks of channels */
+    length = 16;
+    start = start / 16 * 16;
+  }
+  return brim_slice(b->g, x, axis, start, length);
+}
+BENCH_ROW(slice) = {"slice", make_slice, .by_sample = true, .skips = true};
+
+/* Parts of which one is not used: its gradient is 0. */
+static brim_tensor *make_split(bench *b)
+{
+  const int64_t c = bench_pick_channels(b);
+  const int32_t count = (int32_t)bench_pick(b, 1, 4);
+  brim_tensor *part[4], *x = bench_input4(b, c * count, bench_pick_extent(b, 1), bench_pick_extent(b, 1));
+  brim_split(b->g, x, 1, count, part);
+  for (int32_t i = 1; i + 1 < count; i++) part[0] = brim_add(b->g, part[0], part[i]);
+  return part[0];
+}
+BENCH_ROW(split) = {"split", make_split, .by_sample = true, .skips = true};
+
+static brim_tensor *make_pad(bench *b)
+{
+  brim_tensor *x = any_rank(b, 2);
+  const brim_shape shape = brim_shape_of(x);
+  int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
+  for (int32_t d = 1; d < shape.rank; d++) {
+    before[d] = bench_pick(b, -1, 2) < 0 ? 0 : bench_pick(b, 0, 2);
+    after[d] = bench_pick(b, -1, 2) < 0 ? 0 : bench_pick(b, 0, 2);
+  }
+  if (shape.dim[1] % 16 == 0 && bench_pick(b, 0, 1)) { /* whole blocks of channels */
+    before[1] = 16 * bench_pick(b, 0, 1);
+    after[1] = 16 * bench_pick(b, 0, 1);
+  }
+  return brim_pad(b->g, x, before, after, (double)bench_pick(b, -2, 2) / 2);
+}
+BENCH_ROW(pad) = {"pad", make_pad, .by_sample = true, .skips = true};
+
+/* ---- by index ---- */
+
+static brim_tensor *make_gather(bench *b)
+{
+  brim_tensor *x = any_rank(b, 2);
+  brim_shape shape = brim_shape_of(x);
+  const int32_t axis = (int32_t)bench_pick(b, 1, shape.rank - 1);
+  const int64_t count = shape.dim[axis];
+  shape.dim[axis] = bench_pick(b, 1, count + 2); /* some come twice */
+  return brim_gather(b->g, x, axis, bench_indices(b, &shape, count, "index"));
+}
+BENCH_ROW(gather) = {"gather", make_gather, .by_sample = true};
+
+/* Fewer rows than indices, so that some come several times; of a slice, concatenation or transpose of the indices, so
+ * that integers are moved as well. */
+static brim_tensor *make_embedding(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t count = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 2, 30), dim = pick_many(b);
+  const int64_t rows = 2 + bench_pick_extent(b, 1), columns = bench_pick_channels(b);
+  brim_shape shape = {(int32_t)bench_pick(b, 1, 4), {b->o.batch, rows, columns, 2}};
+  brim_tensor *weight = brim_parameter_new(g, "w", 2, (int64_t[]){count, dim}, (brim_init){BRIM_INIT_NORMAL, 1});
+  brim_tensor *index = bench_indices(b, &shape, count, "index");
+  const int32_t how = shape.rank > 1 ? (int32_t)bench_pick(b, 0, 4) : 0;
+  const int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0, 1};
+  if (how == 1) index = brim_slice(g, index, 1, 0, rows - 1);
+  if (how == 2) index = brim_concat(g, 2, (brim_tensor *[]){index, index}, -1);
+  if (how == 3) index = brim_transpose(g, index, 1, -1);
+  if (how == 4) index = brim_pad(g, index, before, after, (double)(count - 1));
+  return brim_embedding_with(g, index, weight);
+}
+BENCH_ROW(embedding) = {"embedding", make_embedding, .by_sample = true, .skips = true};
