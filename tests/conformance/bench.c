@@ -79,10 +79,19 @@ static double bound_of(const brim_graph *g, const brim_tensor *t)
   return 1;
 }
 
+/* A running variance, which starts at 1. */
+static bool is_variance(const brim_graph *g, const brim_tensor *t)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].value == t) return g->parameter[i].is_buffer && g->parameter[i].init.value > 0;
+  return false;
+}
+
 static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
 {
   switch (t->role) {
   case BRIM_ROLE_PARAMETER:
+    if (is_variance(b->g, t)) return (float)(1.25 + value_at(b, t->id, index, VALUES_UNIFORM));
     return (float)(value_at(b, t->id, index, VALUES_UNIFORM) * bound_of(b->g, t));
   case BRIM_ROLE_GRADIENT:
     return b->o.gradients_at_zero ? 0 : value_at(b, t->id, index, VALUES_UNIFORM);
@@ -338,6 +347,7 @@ bench *bench_create(const bench_options *options)
                         .momentum = 0.9,
                         .bias_correction1 = 1 - pow(0.9, 8),
                         .bias_correction2 = 1 - pow(0.999, 8)};
+  if (options->row->norm_group > 0) b->g->norm_group = options->row->norm_group;
   build(b);
   prepare(b);
   make_memory(b);

@@ -193,7 +193,7 @@ static void test_reference_gradients_match_finite_differences(void **state)
                                              .size = seed % 8 == 0 ? SIZE_ONE : SIZE_SMALL,
                                              .values = VALUES_DISTINCT});
     for (size_t i = 0; b->result && i < b->g->parameter_count; i++)
-      check_differences(b, b->g->parameter[i].value, b->g->parameter[i].gradient);
+      if (!b->g->parameter[i].is_buffer) check_differences(b, b->g->parameter[i].value, b->g->parameter[i].gradient);
     for (size_t i = 0; b->result && i < b->g->gradient_count; i++) {
       brim_tensor *x = b->g->tensor[i];
       if (x->role != BRIM_ROLE_DATA || x->dtype != BRIM_DTYPE_F64 || x == b->g->metrics || x == b->seed) continue;
@@ -368,12 +368,14 @@ static void compare_piece(const bench *piece, const bench *whole, int64_t first)
     const brim_tensor *t = whole->g->tensor[i], *twin = piece->g->tensor[i];
     if (t->role != BRIM_ROLE_ACTIVATION) continue;
     const int64_t size = brim_shape_count(&t->shape) / t->shape.dim[0], count = brim_shape_count(&twin->shape);
+    const bool by_group = t->shape.dim[0] != whole->o.batch && whole->o.row->norm_group > 0;
+    const int64_t skip = (by_group ? first / whole->o.row->norm_group : first) * size;
     double *x = bench_values_of(piece, twin), *y = bench_values_of(whole, t);
-    if (memcmp(x, y + first * size, (size_t)count * sizeof *x) != 0)
+    if (memcmp(x, y + skip, (size_t)count * sizeof *x) != 0)
       problem("%s on %s, seed %llu: samples %lld.. of '%s' (%s) differ between N %lld and N %lld (relative %g)",
               whole->o.row->name, whole->o.backend->name, (unsigned long long)whole->o.seed, (long long)first, t->name,
               whole->g->node[t->producer]->op, (long long)piece->o.batch, (long long)whole->o.batch,
-              relative_error(x, y + first * size, count));
+              relative_error(x, y + skip, count));
     free(x);
     free(y);
   }
@@ -404,12 +406,13 @@ static void check_cut(bench_options o, int64_t total, int64_t batch)
   bench_free(whole);
 }
 
-static void check_cuts(const backend *on, int64_t grain, const int64_t (*cut)[2], size_t cuts)
+/* Rows with norm groups are `grouped`: the cuts are multiples of them, and the tails at least one. */
+static void check_cuts(const backend *on, int64_t grain, const int64_t (*cut)[2], size_t cuts, bool grouped)
 {
   for
     BENCH_EACH_ROW(row)
     {
-      if (on == &reference && row->large) continue;
+      if ((on == &reference && row->large) || (row->norm_group > 0) != grouped) continue;
       for (int i = 0; row->by_sample && i < cases_of(row, 8); i++)
         for (size_t c = 0; c < cuts; c++) {
           bench_options o = case_of(row, i);
@@ -425,18 +428,22 @@ static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 {
   (void)state;
   static const int64_t by_16[][2] = {{64, 16}, {64, 32}, {40, 16}, {40, 32}}, by_4[][2] = {{12, 4}, {10, 8}};
+  static const int64_t by_group[][2] = {{12, 4}, {14, 8}};
   skip_without_cpu();
-  check_cuts(&cpu, 16, by_16, sizeof by_16 / sizeof by_16[0]);
-  check_cuts(&cpu, 4, by_4, sizeof by_4 / sizeof by_4[0]);
+  check_cuts(&cpu, 16, by_16, sizeof by_16 / sizeof by_16[0], false);
+  check_cuts(&cpu, 4, by_4, sizeof by_4 / sizeof by_4[0], false);
+  check_cuts(&cpu, 16, by_16, sizeof by_16 / sizeof by_16[0], true);
+  check_cuts(&cpu, 4, by_group, sizeof by_group / sizeof by_group[0], true);
   fail_if_problems();
 }
 
-/* Its sums go sample by sample, so it needs no grain. */
+/* Its sums go sample by sample, or group by group, so it needs no grain. */
 static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 {
   (void)state;
-  static const int64_t cut[][2] = {{7, 1}, {7, 3}};
-  check_cuts(&reference, 0, cut, sizeof cut / sizeof cut[0]);
+  static const int64_t cut[][2] = {{7, 1}, {7, 3}}, by_group[][2] = {{12, 4}, {14, 8}};
+  check_cuts(&reference, 0, cut, sizeof cut / sizeof cut[0], false);
+  check_cuts(&reference, 0, by_group, sizeof by_group / sizeof by_group[0], true);
   fail_if_problems();
 }
 

@@ -36,17 +36,24 @@ typedef struct brim_pool2d_attr {
   int64_t kernel[2], stride[2], padding[2];
   int32_t exclude_padding; /* avg: torch's count_include_pad=False */
 } brim_pool2d_attr;
-/* batch_norm           in: x [N,C,...], weight [C], bias [C]  out: y, mean [G,C], rstd [G,C], mean_sum [C] +=,
- *                      var_sum [C] +=. Of training: statistics over each group of `group` samples (G = max(1, N /
- * group) groups; the last also has the rest) and all places; var_sum takes the unbiased variance, group by group in
- * order. The last two are the gradients of running_mean and running_var. batch_norm_inference in: x, weight, bias,
- * running_mean [C], running_var [C]   out: y batch_norm_grad      in: x, weight, mean, rstd, dy           out: dx,
- * dweight +=, dbias += group_norm           in: x [N,C,...], weight [C], bias [C]   out: y, mean [N,groups], rstd
- * [N,groups] group_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias += layer_norm in:
- * x [...,F], weight [F], bias [F]     out: y, mean [...], rstd [...]; over the last dimension layer_norm_grad      in:
- * x, weight, mean, rstd, dy           out: dx, dweight +=, dbias += rms_norm             in: x [...,F], weight [F] out:
- * y = x * rstd * weight, rstd [...] = 1 / sqrt(mean of squares + eps) rms_norm_grad        in: x, weight, rstd, dy out:
- * dx, dweight += */
+/* clang-format off */
+/* batch_norm           in: x [N,C,...], weight [C], bias [C]
+ *                      out: y, mean [G,C], rstd [G,C], mean_sum [C] +=, var_sum [C] +=
+ *                      Of training: h = (x - mean) * rstd, y = h * weight + bias, rstd = 1 / sqrt(variance + eps), with
+ *                      the statistics of each group of `group` samples and all places: G = max(1, N / group) groups,
+ *                      and the last also has the rest. The last two outputs are the gradients of running_mean and
+ *                      running_var: the groups' means and unbiased variances (of a single value: 0), added up.
+ * batch_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=; group by group
+ * batch_norm_inference in: x, weight, bias, running_mean [C], running_var [C]    out: y, by these statistics
+ * group_norm           in: x [N,C,...], weight [C], bias [C]   out: y, mean [N,groups], rstd [N,groups]: statistics of
+ *                      C / groups channels and all places
+ * group_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
+ * layer_norm           in: x [...,F], weight [F], bias [F]     out: y, mean [...], rstd [...]: over the last dimension
+ * layer_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
+ * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * weight, rstd [...]: 1 / sqrt(mean of
+ *                      squares + eps)
+ * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight += */
+/* clang-format on */
 typedef struct brim_norm_attr {
   double eps;
   int64_t group;  /* batch_norm: samples whose statistics are taken together */

@@ -1,0 +1,176 @@
+/* Normalisation within a sample: layer norm (Ba, Kiros and Hinton, Layer Normalization, 2016) and RMS norm (Zhang and
+ * Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019) over the last dimension, group norm (Wu and He, ECCV
+ * 2018) over groups of channels and all places. Mean and 1/deviation are outputs, so that the gradient need not find
+ * them again. */
+#include "graph/graph.h"
+
+#undef brim_layer_norm
+#undef brim_rms_norm
+#undef brim_group_norm
+
+/* x without its last dimension: a value for each row. */
+static brim_shape rows_of(const brim_tensor *x)
+{
+  brim_shape rows = x->shape;
+  rows.rank--;
+  rows.dim[rows.rank] = 0;
+  return rows;
+}
+
+static brim_status infer_layer_norm(brim_graph *g, brim_node *n)
+{
+  const brim_shape rows = rows_of(n->in[0]);
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  n->out[1] = brim_graph_like(g, n, &rows);
+  n->out[2] = brim_graph_like(g, n, &rows);
+  return BRIM_OK;
+}
+
+static brim_status infer_rms_norm(brim_graph *g, brim_node *n)
+{
+  const brim_shape rows = rows_of(n->in[0]);
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  n->out[1] = brim_graph_like(g, n, &rows);
+  return BRIM_OK;
+}
+
+static brim_status infer_group_norm(brim_graph *g, brim_node *n)
+{
+  const brim_shape sets = {2, {n->in[0]->shape.dim[0], n->attr.norm.groups}};
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  n->out[1] = brim_graph_like(g, n, &sets);
+  n->out[2] = brim_graph_like(g, n, &sets);
+  return BRIM_OK;
+}
+
+static brim_status gradient_with_mean(brim_autodiff *ad, const brim_node *n, const char *op)
+{
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->out[1], n->out[2], brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, op, n, NULL, in, 5, n->in, 3);
+}
+
+static brim_status gradient_layer_norm(brim_autodiff *ad, const brim_node *n)
+{
+  return gradient_with_mean(ad, n, "layer_norm_grad");
+}
+
+static brim_status gradient_group_norm(brim_autodiff *ad, const brim_node *n)
+{
+  return gradient_with_mean(ad, n, "group_norm_grad");
+}
+
+static brim_status gradient_rms_norm(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->out[1], brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, "rms_norm_grad", n, NULL, in, 4, n->in, 2);
+}
+
+/* Two passes for the statistics and one for the result; backward, two sums and the result. */
+static void cost_norm(const brim_node *n, brim_cost *out)
+{
+  out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+static void cost_norm_grad(const brim_node *n, brim_cost *out)
+{
+  out->flops = 11 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+
+BRIM_OP(layer_norm) = {.name = "layer_norm",
+                       .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
+                       .in_count = 3,
+                       .out_count = 3,
+                       .inplace = BRIM_OP_INPLACE(0),
+                       .infer = infer_layer_norm,
+                       .gradient = gradient_layer_norm,
+                       .cost = cost_norm};
+BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
+                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
+                            .in_count = 5,
+                            .out_count = 3,
+                            .accumulates = true,
+                            .inplace = BRIM_OP_INPLACE(4),
+                            .cost = cost_norm_grad};
+BRIM_OP(rms_norm) = {.name = "rms_norm",
+                     .signature = "x [...,F], weight [F] -> y [...,F], rstd [...]",
+                     .in_count = 2,
+                     .out_count = 2,
+                     .inplace = BRIM_OP_INPLACE(0),
+                     .infer = infer_rms_norm,
+                     .gradient = gradient_rms_norm,
+                     .cost = cost_norm};
+BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
+                          .signature = "x, weight, rstd, dy -> dx, dweight",
+                          .in_count = 4,
+                          .out_count = 2,
+                          .accumulates = true,
+                          .inplace = BRIM_OP_INPLACE(3),
+                          .cost = cost_norm_grad};
+BRIM_OP(group_norm) = {.name = "group_norm",
+                       .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
+                                    "[N,groups]",
+                       .in_count = 3,
+                       .out_count = 3,
+                       .inplace = BRIM_OP_INPLACE(0),
+                       .infer = infer_group_norm,
+                       .gradient = gradient_group_norm,
+                       .cost = cost_norm};
+BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
+                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
+                            .in_count = 5,
+                            .out_count = 3,
+                            .accumulates = true,
+                            .inplace = BRIM_OP_INPLACE(4),
+                            .cost = cost_norm_grad};
+
+/* A layer's "<name>.<what>" [count], all of one value. */
+static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
+{
+  return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), &(brim_shape){1, {count}},
+                              (brim_init){BRIM_INIT_CONSTANT, value});
+}
+
+static bool accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x, double eps)
+{
+  char text[96];
+  if (!brim_graph_accepts(g, op, name, x)) return false;
+  if (x->shape.rank < 2)
+    brim_graph_fail(g, op, name, "input must be [N, ..., F], got %s", brim_shape_format(text, sizeof text, &x->shape));
+  else if (!(eps > 0))
+    brim_graph_fail(g, op, name, "eps must be greater than 0, got %g", eps);
+  return g->status == BRIM_OK;
+}
+
+static brim_tensor *over_last(brim_graph *g, const char *op, const char *name, brim_tensor *x, double eps, bool bias)
+{
+  if (!accepts(g, op, name, x, eps)) return NULL;
+  const int64_t features = x->shape.dim[x->shape.rank - 1];
+  const brim_attr attr = {.norm = {.eps = eps}};
+  brim_tensor *in[3] = {x, constant(g, name, "weight", features, 1)};
+  if (bias) in[2] = constant(g, name, "bias", features, 0);
+  return g->status == BRIM_OK ? brim_graph_apply(g, op, name, in, bias ? 3 : 2, &attr) : NULL;
+}
+
+brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps)
+{
+  return over_last(g, "layer_norm", name, x, eps, true);
+}
+
+brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps)
+{
+  return over_last(g, "rms_norm", name, x, eps, false);
+}
+
+brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_tensor *x, int64_t groups, double eps)
+{
+  if (!accepts(g, "group_norm", name, x, eps)) return NULL;
+  char text[96];
+  const int64_t channels = x->shape.dim[1];
+  if (groups < 1 || channels % groups != 0) {
+    brim_graph_fail(g, "group_norm", name, "the %lld channels of input %s cannot be cut into %lld groups of one size",
+                    (long long)channels, brim_shape_format(text, sizeof text, &x->shape), (long long)groups);
+    return NULL;
+  }
+  const brim_attr attr = {.norm = {.eps = eps, .groups = groups}};
+  brim_tensor *const in[] = {x, constant(g, name, "weight", channels, 1), constant(g, name, "bias", channels, 0)};
+  return g->status == BRIM_OK ? brim_graph_apply(g, "group_norm", name, in, 3, &attr) : NULL;
+}

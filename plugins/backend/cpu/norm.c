@@ -1,0 +1,158 @@
+/* Layer norm and RMS norm over the last dimension, and their gradients.
+ *
+ * A sample's rows are cut into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
+ * piece first, in scratch, and pieces are added up in their order, so it depends neither on the threads nor on the
+ * micro-batch. Scratch is for a fixed number of pieces; they are worked on that many at a time. */
+#include "cpu.h"
+#include "simd_norm.h"
+
+enum {
+  PIECE_ROWS = 64,
+  PIECES = 64,           /* at a time */
+  TASK_ELEMENTS = 16384, /* at least, in the forward pass */
+  STRIP = 512            /* columns of a task that adds pieces up */
+};
+
+static const cpu_norm_simd *simd_of(const cpu_backend *b)
+{
+  static const cpu_norm_simd *const tables[] = {&cpu_norm_v2, &cpu_norm_v3, &cpu_norm_v4};
+  return tables[b->isa];
+}
+
+typedef struct rows {
+  const cpu_norm_simd *simd;
+  cpu_norm_row row;
+  const float *x, *dy;
+  float *y; /* or dx */
+  float *mean, *rstd;
+  const float *given_mean, *given_rstd;
+  int64_t count, per_task;
+  /* backward */
+  int64_t sample_rows, sample_pieces, pieces, first; /* first: of those worked on now */
+  float *sums;                                       /* of each piece: dweight [F], dbias [F] */
+  float *dweight, *dbias;
+} rows;
+
+static void normalise_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  cpu_norm_row row = v->row;
+  for (int64_t r = task * v->per_task; r < cpu_min((task + 1) * v->per_task, v->count); r++) {
+    v->simd->row(&row, v->x + r * row.count, v->y + r * row.count);
+    if (v->mean) v->mean[r] = row.mean;
+    v->rstd[r] = row.rstd;
+  }
+}
+
+static void differentiate_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  cpu_norm_row row = v->row;
+  const int64_t piece = v->first + task, sample = piece / v->sample_pieces;
+  const int64_t from = piece % v->sample_pieces * PIECE_ROWS, to = cpu_min(from + PIECE_ROWS, v->sample_rows);
+  float *dweight = v->sums + task * 2 * row.count, *dbias = v->dbias ? dweight + row.count : NULL;
+  memset(dweight, 0, (size_t)(2 * row.count) * sizeof *dweight);
+  for (int64_t r = sample * v->sample_rows + from; r < sample * v->sample_rows + to; r++) {
+    const int64_t at = r * row.count;
+    row.mean = v->given_mean ? v->given_mean[r] : 0;
+    row.rstd = v->given_rstd[r];
+    v->simd->row_grad(&row, v->x + at, v->dy + at, v->y + at, dweight, dbias);
+  }
+}
+
+static void add_strip(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  const int64_t from = task * STRIP, to = cpu_min(from + STRIP, v->row.count);
+  for (int64_t i = 0; i < cpu_min(PIECES, v->pieces - v->first); i++) {
+    const float *sums = v->sums + i * 2 * v->row.count;
+    for (int64_t f = from; f < to; f++) v->dweight[f] += sums[f];
+    for (int64_t f = from; v->dbias && f < to; f++) v->dbias[f] += sums[v->row.count + f];
+  }
+}
+
+static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
+{
+  const brim_tensor *x = launch->node->in[0];
+  rows v = {.simd = simd_of(b), .x = cpu_plain_input(b, launch, 0), .y = launch->out[0], .count = cpu_rows(x)};
+  v.row = (cpu_norm_row){.count = x->shape.dim[x->shape.rank - 1],
+                         .weight = launch->in[1],
+                         .eps = launch->node->attr.norm.eps,
+                         .centred = centred};
+  v.per_task = cpu_max(1, TASK_ELEMENTS / v.row.count);
+  v.sample_rows = v.count / x->shape.dim[0];
+  v.sample_pieces = cpu_divide_up(v.sample_rows, PIECE_ROWS);
+  v.pieces = x->shape.dim[0] * v.sample_pieces;
+  return v;
+}
+
+static void run_grad(cpu_backend *b, const brim_launch *launch, rows *v)
+{
+  v->sums = cpu_plain_end(launch);
+  for (; v->first < v->pieces; v->first += PIECES) {
+    cpu_pool_run(b->pool, cpu_min(PIECES, v->pieces - v->first), differentiate_piece, v);
+    cpu_pool_run(b->pool, cpu_divide_up(v->row.count, STRIP), add_strip, v);
+  }
+}
+
+static CPU_RUN(layer_norm_run)
+{
+  cpu_backend *b = self;
+  rows v = rows_of(b, launch, true);
+  v.row.bias = launch->in[2];
+  v.mean = launch->out[1];
+  v.rstd = launch->out[2];
+  cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), normalise_rows, &v);
+  return BRIM_OK;
+}
+
+static CPU_RUN(rms_norm_run)
+{
+  cpu_backend *b = self;
+  rows v = rows_of(b, launch, false);
+  v.rstd = launch->out[1];
+  cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), normalise_rows, &v);
+  return BRIM_OK;
+}
+
+static CPU_PREPARE(grad_prepare)
+{
+  BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
+  const brim_shape *x = &node->in[0]->shape;
+  const int64_t F = x->dim[x->rank - 1], sample_rows = brim_shape_count(x) / F / x->dim[0];
+  const int64_t pieces = cpu_min(PIECES, x->dim[0] * cpu_divide_up(sample_rows, PIECE_ROWS));
+  need->workspace_bytes += (uint64_t)(pieces * 2 * F) * sizeof(float);
+  return BRIM_OK;
+}
+
+static CPU_RUN(layer_norm_grad_run)
+{
+  cpu_backend *b = self;
+  rows v = rows_of(b, launch, true);
+  v.given_mean = launch->in[2];
+  v.given_rstd = launch->in[3];
+  v.dy = cpu_plain_input(b, launch, 4);
+  v.dweight = launch->out[1];
+  v.dbias = launch->out[2];
+  run_grad(b, launch, &v);
+  return BRIM_OK;
+}
+
+static CPU_RUN(rms_norm_grad_run)
+{
+  cpu_backend *b = self;
+  rows v = rows_of(b, launch, false);
+  v.given_rstd = launch->in[2];
+  v.dy = cpu_plain_input(b, launch, 3);
+  v.dweight = launch->out[1];
+  run_grad(b, launch, &v);
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .prepare = cpu_plain_prepare, .run = layer_norm_run};
+BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
+BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .prepare = cpu_plain_prepare, .run = rms_norm_run};
+BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};

@@ -1,0 +1,46 @@
+/* The normalisations' vector functions: one table for each instruction set, picked by cpu_backend.isa.
+ *
+ * Sums are taken in double precision. Those of a lane go from pixel to pixel; those of contiguous values go to one of
+ * 16 sums by the value's position, so that neither depends on anything but the shape. */
+#ifndef CPU_SIMD_NORM_H
+#define CPU_SIMD_NORM_H
+#include <stdint.h>
+
+enum { CPU_NORM_LANES = 64 }; /* most lanes of a call */
+
+/* `pixels` times `lanes` values that lie side by side, `stride` apart; lanes are channels. */
+typedef struct cpu_norm_plane {
+  int64_t pixels, lanes, stride;
+} cpu_norm_plane;
+
+/* What a plane is normalised by, lane by lane. scale: y = (x - mean) * factor + shift;
+ * scale_grad: dx = dy * factor - (shift + (x - mean) * slope). Its callee may repeat the lanes behind the last. */
+typedef struct cpu_norm_lanes {
+  float mean[CPU_NORM_LANES], factor[CPU_NORM_LANES], shift[CPU_NORM_LANES], slope[CPU_NORM_LANES];
+} cpu_norm_lanes;
+
+/* A row of layer_norm (centred) or rms_norm, where mean is 0 and there is no bias. */
+typedef struct cpu_norm_row {
+  int64_t count;
+  const float *weight, *bias; /* bias: NULL for none */
+  double eps;
+  float mean, rstd; /* found by `row`, given to `row_grad` */
+  int32_t centred;
+} cpu_norm_row;
+
+typedef struct cpu_norm_simd {
+  /* Of each lane: mean, and the sum of the squares of what differs from it. */
+  void (*moments)(const cpu_norm_plane *p, const float *x, double *mean, double *squares);
+  /* Of each lane: the sums of dy and of dy * (x - mean). */
+  void (*products)(const cpu_norm_plane *p, const float *x, const float *dy, const float *mean, double *sum,
+                   double *product);
+  void (*scale)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, float *y);
+  void (*scale_grad)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *dy, float *dx);
+  void (*row)(cpu_norm_row *r, const float *x, float *y);
+  /* dweight and dbias (NULL for none) are added to. */
+  void (*row_grad)(const cpu_norm_row *r, const float *x, const float *dy, float *dx, float *dweight, float *dbias);
+} cpu_norm_simd;
+
+extern const cpu_norm_simd cpu_norm_v2, cpu_norm_v3, cpu_norm_v4;
+
+#endif

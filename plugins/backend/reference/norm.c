@@ -1,0 +1,100 @@
+/* Normalisation over the last dimension (layer norm, RMS norm) and their gradients. Of each row x[0..F):
+ *
+ *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)      h[f] = (x[f] - mean) * rstd
+ *     y[f]        = h[f] * weight[f] + bias[f]
+ *     dx[f]       = rstd * (g[f] - mean of g - h[f] * mean of g*h),   g[f] = dy[f] * weight[f]
+ *     dweight[f] += dy[f] * h[f]
+ *     dbias[f]   += dy[f]
+ *
+ * RMS norm takes 0 for the mean and has no bias; the mean of g, which is there because x - mean does not depend on a
+ * constant added to x, then goes as well. */
+#include "reference.h"
+
+static brim_status layer_norm(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *shape = launch->node->in[0];
+  const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
+  const double *weight = launch->in[1], *bias = launch->in[2], eps = launch->node->attr.norm.eps;
+  double *mean = launch->out[1], *rstd = launch->out[2];
+
+  for (int64_t r = 0; r < rows; r++) {
+    const double *x = (const double *)launch->in[0] + r * F;
+    double *y = (double *)launch->out[0] + r * F, sum = 0, squares = 0;
+    for (int64_t f = 0; f < F; f++) sum += x[f];
+    mean[r] = sum / (double)F;
+    for (int64_t f = 0; f < F; f++) squares += (x[f] - mean[r]) * (x[f] - mean[r]);
+    rstd[r] = 1 / sqrt(squares / (double)F + eps);
+    for (int64_t f = 0; f < F; f++) y[f] = (x[f] - mean[r]) * rstd[r] * weight[f] + bias[f];
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .run = layer_norm};
+
+static brim_status layer_norm_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *shape = launch->node->in[0];
+  const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
+  const double *weight = launch->in[1], *mean = launch->in[2], *rstd = launch->in[3];
+  double *dweight = launch->out[1], *dbias = launch->out[2];
+
+  for (int64_t r = 0; r < rows; r++) { /* rows outermost: their order is the order of the sums */
+    const double *x = (const double *)launch->in[0] + r * F, *dy = (const double *)launch->in[4] + r * F;
+    double *dx = (double *)launch->out[0] + r * F, sum = 0, product = 0;
+    for (int64_t f = 0; f < F; f++) {
+      const double g = dy[f] * weight[f], h = (x[f] - mean[r]) * rstd[r];
+      sum += g;
+      product += g * h;
+      dweight[f] += dy[f] * h;
+      dbias[f] += dy[f];
+    }
+    for (int64_t f = 0; f < F; f++) {
+      const double g = dy[f] * weight[f], h = (x[f] - mean[r]) * rstd[r];
+      dx[f] = rstd[r] * (g - sum / (double)F - h * product / (double)F);
+    }
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .run = layer_norm_grad};
+
+static brim_status rms_norm(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *shape = launch->node->in[0];
+  const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
+  const double *weight = launch->in[1], eps = launch->node->attr.norm.eps;
+  double *rstd = launch->out[1];
+
+  for (int64_t r = 0; r < rows; r++) {
+    const double *x = (const double *)launch->in[0] + r * F;
+    double *y = (double *)launch->out[0] + r * F, squares = 0;
+    for (int64_t f = 0; f < F; f++) squares += x[f] * x[f];
+    rstd[r] = 1 / sqrt(squares / (double)F + eps);
+    for (int64_t f = 0; f < F; f++) y[f] = x[f] * rstd[r] * weight[f];
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .run = rms_norm};
+
+static brim_status rms_norm_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *shape = launch->node->in[0];
+  const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
+  const double *weight = launch->in[1], *rstd = launch->in[2];
+  double *dweight = launch->out[1];
+
+  for (int64_t r = 0; r < rows; r++) {
+    const double *x = (const double *)launch->in[0] + r * F, *dy = (const double *)launch->in[3] + r * F;
+    double *dx = (double *)launch->out[0] + r * F, product = 0;
+    for (int64_t f = 0; f < F; f++) {
+      const double h = x[f] * rstd[r];
+      product += dy[f] * weight[f] * h;
+      dweight[f] += dy[f] * h;
+    }
+    for (int64_t f = 0; f < F; f++) dx[f] = rstd[r] * (dy[f] * weight[f] - x[f] * rstd[r] * product / (double)F);
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .run = rms_norm_grad};

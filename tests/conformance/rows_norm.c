@@ -1,0 +1,141 @@
+/* Rows of the normalisations. With few values in a set of statistics the gradient of x nearly cancels out (of two
+ * values it does but for eps), and both finite differences and single precision then say nothing; likewise where dy
+ * runs as x does, as the numbers of finite differences do. There eps is large, so that results are well conditioned. */
+#include "conformance/bench.h"
+
+#define FEW 12
+
+static double pick_eps(bench *b, int64_t values)
+{
+  static const double eps[] = {1e-5, 1e-3, 0.5};
+  return eps[values < FEW || b->o.size == SIZE_SMALL ? 2 : bench_pick(b, 0, 2)];
+}
+
+/* [N, F], [N, T, F], [N, C, H, F] or rank 5. */
+static brim_tensor *input_of_rows(bench *b)
+{
+  const bool wide = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;
+  const int64_t features = (wide ? bench_pick(b, 1, 7) : 1) * bench_pick_channels(b);
+  const int64_t some = bench_pick_channels(b), extent = bench_pick_extent(b, 1);
+  switch (bench_pick(b, 0, 5)) {
+  case 0:
+    return bench_input2(b, features);
+  case 1: /* more rows than a piece of the cpu backend has */
+    return bench_input(b, &(brim_shape){3, {b->o.batch, wide ? some + 60 : some, bench_pick_channels(b)}}, "x");
+  case 2:
+  case 4:
+    return bench_input4(b, some, extent, bench_pick_extent(b, 1));
+  case 3:
+    return bench_input(b, &(brim_shape){5, {b->o.batch, 2, extent, bench_pick(b, 1, 3), features}}, "x");
+  default:
+    return bench_input(b, &(brim_shape){3, {b->o.batch, extent, features}}, "x");
+  }
+}
+
+static int64_t last_of(const brim_tensor *x)
+{
+  const brim_shape shape = brim_shape_of(x);
+  return shape.dim[shape.rank - 1];
+}
+
+static brim_tensor *make_layer_norm(bench *b)
+{
+  brim_tensor *x = input_of_rows(b);
+  return brim_layer_norm(b->g, "norm", x, pick_eps(b, last_of(x)));
+}
+BENCH_ROW(layer_norm) = {"layer_norm", make_layer_norm, .by_sample = true};
+
+static brim_tensor *make_rms_norm(bench *b)
+{
+  brim_tensor *x = input_of_rows(b);
+  return brim_rms_norm(b->g, "norm", x, pick_eps(b, last_of(x)));
+}
+BENCH_ROW(rms_norm) = {"rms_norm", make_rms_norm, .by_sample = true};
+
+/* ---- over channels ---- */
+
+/* [N, C], [N, C, L], [N, C, H, W] or rank 5; most often rank 4, whose channels may come in blocks. */
+static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
+{
+  const int64_t h = bench_pick_extent(b, least), w = bench_pick_extent(b, 1);
+  switch (least > 1 ? bench_pick(b, 1, 5) : bench_pick(b, 0, 5)) {
+  case 0:
+    return bench_input2(b, channels);
+  case 1:
+    return bench_input(b, &(brim_shape){3, {b->o.batch, channels, h}}, "x");
+  case 2:
+    return bench_input(b, &(brim_shape){5, {b->o.batch, channels, h, w, bench_pick(b, 1, 3)}}, "x");
+  default:
+    return bench_input4(b, channels, h, w);
+  }
+}
+
+/* Values in a set that has `samples` samples of `channels` channels. */
+static int64_t values_of(const brim_tensor *x, int64_t samples, int64_t channels)
+{
+  const brim_shape shape = brim_shape_of(x);
+  return brim_shape_count(&shape) / (shape.dim[0] * shape.dim[1]) * samples * channels;
+}
+
+/* Past a strip of the cpu backend's as well. */
+static int64_t pick_many_channels(bench *b)
+{
+  const bool wide = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;
+  return bench_pick_channels(b) + (wide && bench_pick(b, 0, 2) == 0 ? 64 : 0);
+}
+
+static brim_tensor *make_batch_norm(bench *b)
+{
+  brim_tensor *x = input_of_channels(b, pick_many_channels(b), 1);
+  const int64_t group = b->g->norm_group < b->o.batch ? b->g->norm_group : b->o.batch;
+  return brim_batch_norm(b->g, "norm", x, pick_eps(b, values_of(x, group, 1)), 0.1);
+}
+BENCH_ROW(batch_norm) = {"batch_norm", make_batch_norm, .by_sample = true, .norm_group = 4};
+
+/* Each sample by itself: several groups also in the smallest batches. */
+static brim_tensor *make_batch_norm_single(bench *b)
+{
+  brim_tensor *x = input_of_channels(b, bench_pick_channels(b), 2);
+  return brim_batch_norm(b->g, "norm", x, pick_eps(b, values_of(x, 1, 1)), 0.1);
+}
+BENCH_ROW(batch_norm_single) = {"batch_norm, groups of 1", make_batch_norm_single, .by_sample = true, .norm_group = 1};
+
+static brim_tensor *make_batch_norm_inference(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t channels = pick_many_channels(b);
+  const brim_shape shape = {1, {channels}};
+  const brim_init zero = {BRIM_INIT_CONSTANT, 0}, one = {BRIM_INIT_CONSTANT, 1};
+  brim_tensor *in[5] = {input_of_channels(b, channels, 1)};
+  in[1] = bench_parameter(b, "weight", &shape, 1);
+  in[2] = bench_parameter(b, "bias", &shape, 1);
+  in[3] = brim_graph_buffer(g, "running_mean", &shape, zero, 0.1);
+  in[4] = brim_graph_buffer(g, "running_var", &shape, one, 0.1);
+  brim_graph_apply(g, "batch_norm_inference", "norm", in, 5, &(brim_attr){.norm = {.eps = 1e-5}});
+  return NULL; /* of evaluation: there is no gradient */
+}
+BENCH_ROW(batch_norm_inference) = {"batch_norm_inference", make_batch_norm_inference, .by_sample = true};
+
+static brim_tensor *make_group_norm(bench *b)
+{
+  const int64_t channels = pick_many_channels(b);
+  int64_t groups = bench_pick(b, 1, channels);
+  while (channels % groups != 0) groups--;
+  brim_tensor *x = input_of_channels(b, channels, 1);
+  return brim_group_norm(b->g, "norm", x, groups, pick_eps(b, values_of(x, 1, channels / groups)));
+}
+BENCH_ROW(group_norm) = {"group_norm", make_group_norm, .by_sample = true};
+
+/* As it stands in models: between convolutions, relu behind it. */
+static brim_tensor *make_block(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t channels = bench_pick_channels(b), h = bench_pick_extent(b, 3), w = bench_pick_extent(b, 3);
+  const brim_conv2d_options three = {.kernel = {3, 3}, .padding = {1, 1}, .no_bias = 1};
+  brim_tensor *x = brim_conv2d(g, "conv1", bench_input4(b, bench_pick(b, 1, 3), h, w), channels, three);
+  brim_tensor *y = brim_relu(g, brim_batch_norm(g, "bn1", x, 0.5, 0.1));
+  y = brim_batch_norm(g, "bn2", brim_conv2d(g, "conv2", y, channels, three), 0.5, 0.1);
+  return brim_relu(g, brim_add(g, x, y));
+}
+BENCH_ROW(block) = {"network: residual block with batch norm", make_block, .composite = true, .by_sample = true,
+                    .norm_group = 4};
