@@ -1,7 +1,7 @@
 /* Attention's work on rows of scores, and the turning of rotary embedding, for one instruction set.
  *
  * Rows of scores are worked on in whole vectors, since a tile's rows have room for them; what is not seen counts as
- * e^-inf. Sums over a row are of LANES partial sums, added in the order of the lanes. */
+ * e^-inf. Sums over a row are of LANES partial sums, which depend on the tile alone. */
 #include "simd_attention.h"
 
 #include <math.h>
@@ -13,11 +13,22 @@ static inline int64_t whole_vectors(int64_t count)
   return (count + LANES - 1) / LANES * LANES;
 }
 
+/* Halves upon halves: a chain of LANES additions would take longer than the row's vectors. */
 static inline float sum_of(vf v)
 {
-  float sum = 0;
-  for (int i = 0; i < LANES; i++) sum += v[i];
-  return sum;
+  float x[LANES];
+  store(x, v);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x[i] += x[i + half];
+  return x[0];
+}
+static inline float greatest_of(vf v)
+{
+  float x[LANES];
+  store(x, v);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x[i] = x[i] < x[i + half] ? x[i + half] : x[i];
+  return x[0];
 }
 
 /* Scales the row and finds its greatest score, or `least`. */
@@ -31,9 +42,7 @@ static float scale_scores(float *score, int64_t seen, float scale, float least)
     const vf v = load(score + c);
     most = choose(v > most, v, most);
   }
-  float greatest = least;
-  for (int i = 0; i < LANES; i++) greatest = most[i] > greatest ? most[i] : greatest;
-  return greatest;
+  return greatest_of(most);
 }
 
 /* A NaN among the scores makes the sum NaN, and with it the whole row of the result. */
