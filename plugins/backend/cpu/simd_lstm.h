@@ -1,0 +1,16 @@
+/* The part of an LSTM's step that works element by element, for each instruction set. */
+#ifndef CPU_SIMD_LSTM_H
+#define CPU_SIMD_LSTM_H
+#include "simd.h"
+
+/* One step of one sample; H = hidden units. `before`: the state before, NULL for 0. */
+typedef struct cpu_lstm_simd {
+  /* gates [4H]: the products, to which bias_hh is still to be added; becomes i, f, g, o. */
+  void (*step)(const float *bias_hh, const float *cell_before, float *gates, float *cell, float *y, int64_t hidden);
+  /* dh and dcell [H]: of the state after this step; dcell becomes that of the one before. dgates may be gates. */
+  void (*step_back)(const float *dh, const float *gates, const float *cell_before, const float *cell, float *dcell,
+                    float *dgates, int64_t hidden);
+} cpu_lstm_simd;
+
+extern const cpu_lstm_simd cpu_lstm_v2, cpu_lstm_v3, cpu_lstm_v4;
+#endif

@@ -1,0 +1,47 @@
+/* Rows of LSTM: one direction of one layer by itself, and layers as models have them. */
+#include <math.h>
+
+#include "conformance/bench.h"
+
+/* Hidden units: less than a vector, whole ones, and some more. */
+static int64_t pick_hidden(bench *b)
+{
+  switch (b->o.size) {
+  case SIZE_SMALL:
+    return bench_pick(b, 1, 3);
+  case SIZE_ONE:
+    return 1;
+  case SIZE_BLOCKED:
+    return 16 * bench_pick(b, 1, 2);
+  default:
+    return 2 * bench_pick(b, 0, 9) + (b->o.size == SIZE_ODD ? 1 : bench_pick(b, 1, 2));
+  }
+}
+
+static brim_tensor *input(bench *b)
+{
+  const int64_t steps = bench_pick_extent(b, 1), features = bench_pick_channels(b);
+  return bench_input(b, &(brim_shape){3, {b->o.batch, steps, features}}, "x");
+}
+
+static brim_tensor *make_direction(bench *b)
+{
+  brim_tensor *x = input(b);
+  const int64_t features = brim_shape_of(x).dim[2], hidden = pick_hidden(b);
+  const double bound = 1 / sqrt((double)hidden);
+  brim_tensor *const in[] = {x, bench_parameter(b, "weight_ih", &(brim_shape){2, {4 * hidden, features}}, bound),
+                             bench_parameter(b, "weight_hh", &(brim_shape){2, {4 * hidden, hidden}}, bound),
+                             bench_parameter(b, "bias_ih", &(brim_shape){1, {4 * hidden}}, bound),
+                             bench_parameter(b, "bias_hh", &(brim_shape){1, {4 * hidden}}, bound)};
+  return brim_graph_apply(b->g, "lstm", "lstm", in, 5, &(brim_attr){.lstm = {(int32_t)bench_pick(b, 0, 1)}});
+}
+BENCH_ROW(lstm) = {"lstm", make_direction, .by_sample = true};
+
+static brim_tensor *make_layers(bench *b)
+{
+  const brim_lstm_options options = {
+      .layers = (int32_t)bench_pick(b, 0, 2), .bidirectional = (int32_t)bench_pick(b, 0, 1), .dropout = 0.25};
+  brim_tensor *x = input(b);
+  return brim_lstm(b->g, "lstm", x, pick_hidden(b), options);
+}
+BENCH_ROW(lstm_layers) = {"network: lstm layers", make_layers, .composite = true, .by_sample = true};

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Makes lstm.txt: what torch.nn.LSTM(batch_first=True) computes from state 0, in double precision.
+
+    python3 tests/golden/make_lstm.py        # needs torch; writes beside itself
+
+For each case the input, the parameters, y, the gradient of y ("seed"), and the gradients of the input and of the
+parameters; the file is as make_models.py describes it. The cases are repeated in
+tests/conformance/test_golden_lstm.c.
+"""
+import pathlib
+
+import torch
+from torch import nn
+
+from make_models import write
+
+
+def case(out, name, features, hidden, batch, steps, **options):
+    model = nn.LSTM(features, hidden, batch_first=True, **options)
+    x = torch.randn(batch, steps, features, requires_grad=True)
+    y, _ = model(x)
+    seed = torch.randn_like(y)
+    y.backward(seed)
+    write(out, f"{name}.x", x)
+    write(out, f"{name}.seed", seed)
+    write(out, f"{name}.y", y)
+    write(out, f"{name}.gradient.x", x.grad)
+    for key, value in model.named_parameters():
+        write(out, f"{name}.lstm.{key}", value)
+        write(out, f"{name}.gradient.lstm.{key}", value.grad)
+
+
+def main():
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    torch.manual_seed(22)
+    with open(pathlib.Path(__file__).resolve().parent / "lstm.txt", "w") as out:
+        case(out, "one", 3, 4, 2, 5)
+        case(out, "both", 3, 2, 2, 4, num_layers=2, bidirectional=True)
+
+
+if __name__ == "__main__":
+    main()
