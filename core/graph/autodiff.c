@@ -36,6 +36,13 @@ brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output)
   return ad->gradient[output->id];
 }
 
+brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output, brim_tensor *gradient)
+{
+  brim_tensor *before = brim_autodiff_of(ad, output);
+  ad->gradient[output->id] = gradient;
+  return before;
+}
+
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input)
 {
   return input->id < ad->count && ad->needed[input->id];

@@ -1,9 +1,9 @@
-/* From a model to a whole graph: its forward pass, the loss, the metrics, and the backward pass; and the graph of an
- * optimizer's update. */
+/* From a model to a whole graph: its forward pass, the loss, the metrics, fusion, and the backward pass; and the graph
+ * of an optimizer's update. */
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/fuse.h"
 
 #undef brim_output
 
@@ -72,6 +72,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   BRIM_TRY(add_loss(g, o));
+  brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     return brim_autodiff_run(g, g->loss, NULL);

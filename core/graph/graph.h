@@ -62,6 +62,10 @@ typedef struct brim_graph_options {
   uint32_t real;
   bool training;    /* with dropout, gradients */
   bool keep_output; /* the output is read after the program */
+  uint64_t fuse;    /* of enum brim_fusion: what may become one operation */
+  /* Whether the backend has an operation; NULL: it has all. Fusion is done only where it has the fused one. */
+  bool (*offers)(const void *arg, const char *op);
+  const void *offers_arg;
 } brim_graph_options;
 
 /* Builds a model's graph, its loss and metrics, and when training its backward pass. ECONFIG/EINVAL with the

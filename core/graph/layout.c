@@ -1,6 +1,6 @@
 /* Laying out a program's transient memory, in three steps:
- *   1. Buffers: every activation and input gets one; a view shares its input's, and so does an in-place result if
- *      nobody needs the input afterwards. A node's workspace is a buffer of its own.
+ *   1. Buffers: every activation and input gets one; a view shares its input's, and an in-place result takes over that
+ *      of the first of its inputs that nobody needs afterwards. A node's workspace is a buffer of its own.
  *   2. Lifetimes: from the first node that writes it to the last that reads any tensor in it.
  *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
  *      tightest wins. The general problem is NP-hard; greedy by size is within a few percent on training graphs
@@ -34,26 +34,35 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
   return last;
 }
 
-/* The input whose buffer out[0] of this node takes over, or NULL. */
-static const brim_tensor *shared_input(const brim_program *p, const brim_node *n)
+/* May `out` of this node lie where `in` lies? */
+static bool may_share(const brim_program *p, const brim_node *n, const brim_tensor *in, const brim_tensor *out)
+{
+  const bool view = n->descriptor->view;
+  if (in->bytes != out->bytes || in->dtype != out->dtype) return false;
+  /* An input may be looked at under another shape, but stays as it was loaded. */
+  if (in->role != BRIM_ROLE_ACTIVATION && !(view && in->role == BRIM_ROLE_DATA)) return false;
+  /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
+  if (in->channel_block != out->channel_block) return false;
+  if (view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return false;
+  const int32_t buffer = p->tensor_buffer[in->id];
+  if (buffer < 0) return false;
+  if (!view && p->buffer[buffer].last > (int32_t)n->index) return false; /* somebody still needs it */
+  for (const brim_tensor *const *o = (const brim_tensor *const *)n->out; *o != out; o++)
+    if (p->tensor_buffer[(*o)->id] == buffer) return false; /* the output before has it */
+  return true;
+}
+
+/* The input whose buffer out[k] of this node takes over, or NULL. */
+static const brim_tensor *shared_input(const brim_program *p, const brim_node *n, uint32_t k)
 {
   const brim_op *op = n->descriptor;
-  const brim_tensor *out = n->out_count ? n->out[0] : NULL;
-  if (!out || is_persistent(p->graph, out)) return NULL;
-  const brim_tensor *in = op->view                                    ? n->in[0]
-                          : op->inplace && op->inplace <= n->in_count ? n->in[op->inplace - 1]
-                                                                      : NULL;
-  if (!in || in->bytes != out->bytes || in->dtype != out->dtype) return NULL;
-  /* An input may be looked at under another shape, but stays as it was loaded. */
-  if (in->role != BRIM_ROLE_ACTIVATION && !(op->view && in->role == BRIM_ROLE_DATA)) return NULL;
-  if (p->need[n->index].no_inplace) return NULL;
-  /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
-  if (in->channel_block != out->channel_block) return NULL;
-  if (op->view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return NULL;
-  const int32_t buffer = p->tensor_buffer[in->id];
-  if (buffer < 0) return NULL;
-  if (!op->view && p->buffer[buffer].last > (int32_t)n->index) return NULL; /* somebody still needs it */
-  return in;
+  const brim_tensor *out = n->out[k];
+  uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
+  if (op->view && k == 0) inputs = BRIM_OP_INPLACE(0);
+  if (inputs == 0 || p->need[n->index].no_inplace) return NULL;
+  for (uint32_t i = 0; i < n->in_count && i < 32; i++)
+    if (inputs & BRIM_OP_INPLACE(i) && may_share(p, n, n->in[i], out)) return n->in[i];
+  return NULL;
 }
 
 static void assign_buffers(brim_program *p, uint64_t alignment)
@@ -76,7 +85,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
     for (uint32_t k = 0; k < n->out_count; k++) {
       const brim_tensor *t = n->out[k];
       if (is_persistent(g, t)) continue;
-      const brim_tensor *shared = k == 0 ? shared_input(p, n) : NULL;
+      const brim_tensor *shared = shared_input(p, n, k);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
       p->tensor_buffer[t->id] = buffer;

@@ -27,9 +27,10 @@ typedef struct brim_op {
   /* Its kernels add to outputs of role GRADIENT. Without it the gradient of a parameter is computed aside and added. */
   bool accumulates;
   uint32_t optional; /* of the inputs, the last so many may be left out */
-  /* 1 + the input whose memory out[0] may overwrite if nobody needs that input later; 0: none. The kernel must
-   * read each element of it before it writes that element. */
+  /* The inputs whose memory out[0] may overwrite if nobody needs them later: a bit each, BRIM_OP_INPLACE(i) | ... The
+   * first that is free is taken. The kernel must read each element of it before it writes that element. */
   uint32_t inplace;
+  uint32_t inplace_second; /* likewise of out[1], which gets none that out[0] has */
   /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
   bool view;
   /* Sets dtype and shape of the outputs from those of the inputs, checks the attributes. NULL: the node is made
@@ -40,7 +41,7 @@ typedef struct brim_op {
   void (*cost)(const brim_node *node, brim_cost *out); /* NULL: one flop an output element, all tensors once */
 } brim_op;
 
-#define BRIM_OP_INPLACE(input) ((input) + 1u)
+#define BRIM_OP_INPLACE(input) (1u << (input))
 /* Descriptors lie side by side in a section of the object file; see op.c. */
 #define BRIM_OP(id)                                                                                                    \
   static const brim_op op_##id;                                                                                        \
@@ -61,6 +62,9 @@ bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
  * accumulates, else by a node of its own. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
+/* Puts `gradient` in the place of an output's gradient; returns what was there. For a fused operation, whose first half
+ * is then differentiated by its own rule. */
+brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output, brim_tensor *gradient);
 /* Adds `flow`, an activation of x's shape, to the gradient of x. */
 brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow);
 /* Emits `op`, whose one output of the given shape is no gradient yet but on the way to one; NULL on error. */

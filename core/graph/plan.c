@@ -26,6 +26,11 @@ static const brim_kernel *find_kernel(const brim_backend_ops *backend, const cha
   return NULL;
 }
 
+static bool offers(const void *backend, const char *op)
+{
+  return find_kernel(backend, op) != NULL;
+}
+
 /* Lets the backend choose layouts and scratch, node by node. */
 static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
 {
@@ -148,6 +153,8 @@ static brim_status create(brim_plan *plan)
     brim_graph_options options = r->graph;
     options.batch = r->shape[i].batch;
     options.training = r->shape[i].kind == BRIM_PROGRAM_TRAIN;
+    options.offers = offers;
+    options.offers_arg = r->backend;
     brim_graph *g = NULL;
     BRIM_TRY(brim_graph_build(&options, &g));
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));

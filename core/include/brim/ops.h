@@ -10,6 +10,11 @@
 extern "C" {
 #endif
 
+/* An operation named after two, "linear+relu", does the work of both (core/graph/fuse.c): unless said otherwise below,
+ * it has the inputs, outputs and attributes of the first, and its result is the second's. A backend may lack any of
+ * them.
+ *     linear+relu */
+
 /* An output of role BRIM_ROLE_GRADIENT is a parameter's gradient: kernels add to it (+=), sample by sample or grain by
  * grain in the order of the samples. Every other output is written (=). */
 
@@ -65,6 +70,7 @@ typedef struct brim_moving_average_attr {
 } brim_moving_average_attr;
 /* dropout              in: x                  out: y = x * mask / (1 - p)
  * dropout_grad         in: dy                 out: dx
+ * dropout+add          in: a, x               out: y = a + dropout(x); of one shape
  * The mask comes from brim_dropout_keep() in brim/random.h; nothing is stored. */
 typedef struct brim_dropout_attr {
   double p;        /* probability of dropping, [0, 1) */

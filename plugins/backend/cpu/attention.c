@@ -222,7 +222,7 @@ static const float *mask_of(const attention *a, const tile *t, int64_t row, floa
   if (a->attr->dropout_p == 0) return NULL;
   const int64_t element = (t->head * a->queries + t->query + row) * a->keys + t->key, before = element % 4;
   a->backend->simd->dropout_run(&a->key, (float)(1 / (1 - a->attr->dropout_p)), a->first_sample + t->sample,
-                                element / 4, 1, 1, ones, mask, before + t->columns);
+                                element / 4, 1, 1, ones, NULL, mask, before + t->columns);
   return mask + before;
 }
 

@@ -1,5 +1,6 @@
-/* Dropout and its gradient, which are the same: multiply by the mask of brim/random.h. Numbers belong to
- * logical coordinates, channels fastest, so the order in memory decides only how they are visited. */
+/* Dropout and its gradient, which are the same: multiply by the mask of brim/random.h; and the sum of something and
+ * that. Numbers belong to logical coordinates, channels fastest, so the order in memory decides only how they are
+ * visited. */
 #include "cpu.h"
 
 enum { PIECE = 16384 }; /* elements a task, about */
@@ -10,30 +11,37 @@ typedef struct mask {
   float scale; /* 1 / (1 - p) */
   int64_t first_sample, samples, samples_per_task;
   int64_t channels, pixels, block; /* [C/block][pixels][block]; other ranks: one pixel of block channels */
-  const float *x;
+  const float *x, *a;              /* a: what is added; NULL: nothing */
   float *y;
 } mask;
 
+/* a behind as many elements. */
+static const float *behind(const float *a, int64_t count)
+{
+  return a ? a + count : NULL;
+}
+
 /* Planes of single channels: four share a block of numbers. */
-static void drop_planes(const mask *m, int64_t sample, const float *x, float *y)
+static void drop_planes(const mask *m, int64_t sample, const float *x, const float *a, float *y)
 {
   const int64_t groups = cpu_divide_up(m->channels, 4);
   for (int64_t c = 0; c < m->channels; c += 4)
-    m->simd->dropout_planes(&m->key, m->scale, sample, c / 4, groups, x + c * m->pixels, y + c * m->pixels, m->pixels,
-                            cpu_min(4, m->channels - c), m->pixels);
+    m->simd->dropout_planes(&m->key, m->scale, sample, c / 4, groups, x + c * m->pixels, behind(a, c * m->pixels),
+                            y + c * m->pixels, m->pixels, cpu_min(4, m->channels - c), m->pixels);
 }
 
-static void drop_sample(const mask *m, int64_t sample, const float *x, float *y)
+static void drop_sample(const mask *m, int64_t sample, const float *x, const float *a, float *y)
 {
   const int64_t groups = cpu_divide_up(m->channels, 4), b = m->block;
   if (b == 1 && m->pixels > 1) {
-    drop_planes(m, sample, x, y);
+    drop_planes(m, sample, x, a, y);
   } else if (b % 4 == 0) {
-    for (int64_t c = 0; c < m->channels; c += b, x += b * m->pixels, y += b * m->pixels)
-      m->simd->dropout_run(&m->key, m->scale, sample, c / 4, b / 4, groups, x, y, b * m->pixels);
+    for (int64_t c = 0, at = 0; c < m->channels; c += b, at += b * m->pixels)
+      m->simd->dropout_run(&m->key, m->scale, sample, c / 4, b / 4, groups, x + at, behind(a, at), y + at,
+                           b * m->pixels);
   } else {
-    for (int64_t i = 0; i < m->pixels; i++, x += b, y += b)
-      m->simd->dropout_run(&m->key, m->scale, sample, i * groups, 1, 1, x, y, b);
+    for (int64_t i = 0; i < m->pixels; i++)
+      m->simd->dropout_run(&m->key, m->scale, sample, i * groups, 1, 1, x + i * b, behind(a, i * b), y + i * b, b);
   }
 }
 
@@ -43,28 +51,41 @@ static void drop_samples(void *arg, int64_t task, int32_t thread)
   const mask *m = arg;
   const int64_t count = m->channels * m->pixels, end = cpu_min((task + 1) * m->samples_per_task, m->samples);
   for (int64_t n = task * m->samples_per_task; n < end; n++)
-    drop_sample(m, m->first_sample + n, m->x + n * count, m->y + n * count);
+    drop_sample(m, m->first_sample + n, m->x + n * count, behind(m->a, n * count), m->y + n * count);
 }
 
-static CPU_RUN(dropout_run)
+/* x, or x and a, in the order of y. */
+static brim_status drop(cpu_backend *b, const brim_launch *launch, const float *x, const float *a)
 {
-  cpu_backend *b = self;
-  const brim_tensor *x = launch->node->in[0];
+  const brim_tensor *y = launch->node->out[0];
   const brim_dropout_attr *attr = &launch->node->attr.dropout;
-  const int64_t count = brim_shape_count(&x->shape);
+  const int64_t count = brim_shape_count(&y->shape);
   if (count == 0) return BRIM_OK;
-  mask m = {.simd = b->simd, .scale = (float)(1 / (1 - attr->p)), .x = launch->in[0], .y = launch->out[0]};
+  mask m = {.simd = b->simd, .scale = (float)(1 / (1 - attr->p)), .x = x, .a = a, .y = launch->out[0]};
   m.key = brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->p);
   m.first_sample = launch->step->first_sample;
-  m.samples = x->shape.dim[0];
-  m.channels = x->shape.rank == 4 ? x->shape.dim[1] : count / m.samples;
+  m.samples = y->shape.dim[0];
+  m.channels = y->shape.rank == 4 ? y->shape.dim[1] : count / m.samples;
   m.pixels = count / m.samples / m.channels;
-  m.block = x->shape.rank == 4 ? x->channel_block : m.channels;
+  m.block = y->shape.rank == 4 ? y->channel_block : m.channels;
   if (m.pixels == 1) m.block = m.channels; /* all orders are the same */
   m.samples_per_task = cpu_max(1, PIECE / (count / m.samples));
   cpu_pool_run(b->pool, cpu_divide_up(m.samples, m.samples_per_task), drop_samples, &m);
   return BRIM_OK;
 }
 
+static CPU_RUN(dropout_run)
+{
+  return drop(self, launch, launch->in[0], NULL);
+}
+
+static CPU_RUN(dropout_add_run)
+{
+  const brim_node *node = launch->node;
+  const float *x = cpu_layout_of(self, node->in[1], launch->in[1], node->out[0]->channel_block, launch->workspace);
+  return drop(self, launch, x, launch->in[0]);
+}
+
 BRIM_KERNEL(dropout) = {.op = "dropout", .prepare = cpu_follow_prepare, .run = dropout_run};
 BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = dropout_run};
+BRIM_KERNEL(dropout_add) = {.op = "dropout+add", .prepare = cpu_binary_prepare, .run = dropout_add_run};

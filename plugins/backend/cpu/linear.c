@@ -19,21 +19,32 @@ static CPU_PREPARE(linear_prepare)
   return BRIM_OK;
 }
 
-static CPU_RUN(linear_run)
+static brim_status run_forward(cpu_backend *b, const brim_launch *launch, bool relu)
 {
   const brim_shape *w = &launch->node->in[1]->shape;
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
-                      .a = cpu_plain_input(self, launch, 0),
+                      .a = cpu_plain_input(b, launch, 0),
                       .lda = w->dim[1],
                       .b = launch->in[1],
                       .ldb = w->dim[1],
                       .b_transposed = true,
                       .c = launch->out[0],
                       .ldc = w->dim[0],
-                      .bias = launch->node->in_count > 2 ? launch->in[2] : NULL};
-  return multiply(self, launch, &g);
+                      .bias = launch->node->in_count > 2 ? launch->in[2] : NULL,
+                      .relu = relu};
+  return multiply(b, launch, &g);
+}
+
+static CPU_RUN(linear_run)
+{
+  return run_forward(self, launch, false);
+}
+
+static CPU_RUN(linear_relu_run)
+{
+  return run_forward(self, launch, true);
 }
 
 static CPU_RUN(linear_grad_input_run)
@@ -93,6 +104,7 @@ static CPU_RUN(linear_grad_weight_run)
 }
 
 BRIM_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .prepare = linear_prepare, .run = linear_relu_run};
 BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
 BRIM_KERNEL(linear_grad_weight) = {
     .op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

@@ -64,7 +64,7 @@ static inline vf factors(vq random, vu threshold, vf scale)
 
 /* Runs of `run` blocks, `stride` blocks apart in the counter, back to back in memory; run divides BLOCKS. */
 static int64_t dropout_vectors(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
-                               int64_t stride, const float *x, float *y, int64_t count)
+                               int64_t stride, const float *x, const float *a, float *y, int64_t count)
 {
   const vu threshold = (vu){0} + key->threshold;
   const vf scales = splat(scale);
@@ -75,28 +75,37 @@ static int64_t dropout_vectors(const brim_dropout_key *key, float scale, int64_t
   int64_t i = 0;
   for (; i + 2 * LANES <= count; i += 2 * LANES, counter += (uint64_t)(BLOCKS / run * stride)) {
     const numbers n = draw(key, sample, counter);
-    const vq a = pair(n.v[0], n.v[1]), b = pair(n.v[2], n.v[3]);
-    store(y + i, load(x + i) * factors(INTERLEAVE_LOW_64(a, b), threshold, scales));
-    store(y + i + LANES, load(x + i + LANES) * factors(INTERLEAVE_HIGH_64(a, b), threshold, scales));
+    const vq p = pair(n.v[0], n.v[1]), q = pair(n.v[2], n.v[3]);
+    vf low = load(x + i) * factors(INTERLEAVE_LOW_64(p, q), threshold, scales);
+    vf high = load(x + i + LANES) * factors(INTERLEAVE_HIGH_64(p, q), threshold, scales);
+    if (a) {
+      low = load(a + i) + low;
+      high = load(a + i + LANES) + high;
+    }
+    store(y + i, low);
+    store(y + i + LANES, high);
   }
   return i;
 }
 
 void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
-                                int64_t stride, const float *x, float *y, int64_t count)
+                                int64_t stride, const float *x, const float *a, float *y, int64_t count)
 {
   if (run == stride) run = stride = BLOCKS; /* one long run */
   if (BLOCKS % run != 0) {
     for (int64_t i = 0; i < count; i += 4 * run, block += stride) {
       const int64_t rest = count - i < 4 * run ? count - i : 4 * run;
-      CPU_NAME(simd_dropout_run)(key, scale, sample, block, BLOCKS, BLOCKS, x + i, y + i, rest);
+      CPU_NAME(simd_dropout_run)(key, scale, sample, block, BLOCKS, BLOCKS, x + i, a ? a + i : NULL, y + i, rest);
     }
     return;
   }
-  int64_t i = dropout_vectors(key, scale, sample, block, run, stride, x, y, count);
+  int64_t i = dropout_vectors(key, scale, sample, block, run, stride, x, a, y, count);
   while (i < count) {
     const brim_philox random = brim_dropout_block(key, sample, block + i / 4 / run * stride + i / 4 % run);
-    for (int j = 0; j < 4 && i < count; j++, i++) y[i] = x[i] * (random.v[j] >= key->threshold ? scale : 0);
+    for (int j = 0; j < 4 && i < count; j++, i++) {
+      const float v = x[i] * (random.v[j] >= key->threshold ? scale : 0);
+      y[i] = a ? a[i] + v : v;
+    }
   }
 }
 
@@ -110,8 +119,8 @@ static const vq ramp =
 #endif
 
 void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
-                                   int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride,
-                                   int64_t planes, int64_t count)
+                                   int64_t blocks_per_pixel, const float *x, const float *a, float *y,
+                                   int64_t plane_stride, int64_t planes, int64_t count)
 {
   const half_vu threshold = (half_vu){0} + key->threshold;
   const half_vf scales = scale - (half_vf){0};
@@ -123,12 +132,19 @@ void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int
       half_vf v;
       memcpy(&v, x + j * plane_stride + i, sizeof v);
       v *= (half_vf)((half_vi)scales & kept);
+      if (a) {
+        half_vf other;
+        memcpy(&other, a + j * plane_stride + i, sizeof other);
+        v = other + v;
+      }
       memcpy(y + j * plane_stride + i, &v, sizeof v);
     }
   }
   for (; i < count; i++) {
     const brim_philox random = brim_dropout_block(key, sample, block + i * blocks_per_pixel);
-    for (int64_t j = 0; j < planes; j++)
-      y[j * plane_stride + i] = x[j * plane_stride + i] * (random.v[j] >= key->threshold ? scale : 0);
+    for (int64_t j = 0; j < planes; j++) {
+      const float v = x[j * plane_stride + i] * (random.v[j] >= key->threshold ? scale : 0);
+      y[j * plane_stride + i] = a ? a[j * plane_stride + i] + v : v;
+    }
   }
 }

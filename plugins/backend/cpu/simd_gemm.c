@@ -125,9 +125,17 @@ static void store_tile(const cpu_gemm *g, const tile *t, int64_t m, int64_t n, i
     for (int64_t j = 0; j < columns; j++) g->c[(m + r) * g->ldc + n + j] = padded[r * GEMM_COLUMNS + j];
 }
 
+/* A NaN stays one: it is not at most 0. */
+static void rectify(tile *t)
+{
+  const vf zero = {0};
+  for (int r = 0; r < GEMM_ROWS; r++)
+    for (int j = 0; j < GEMM_VECTORS; j++) t->v[r][j] = choose(t->v[r][j] <= zero, zero, t->v[r][j]);
+}
+
 /* A panel of B against the packed rows of A. */
 static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n, int64_t columns, int64_t depth,
-                           bool first, const float *a, const float *b)
+                           bool first, bool last, const float *a, const float *b)
 {
   for (int64_t m = m0; m < m1; m += GEMM_ROWS, a += GEMM_ROWS * GEMM_A_STRIDE) {
     const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
@@ -137,6 +145,7 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
       multiply(&t, depth, a, 1, GEMM_ROWS, b);
     else
       multiply(&t, depth, a, GEMM_A_STRIDE, 1, b);
+    if (last && g->relu) rectify(&t);
     store_tile(g, &t, m, n, rows, columns);
   }
 }
@@ -152,7 +161,7 @@ void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
       for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
         const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;
         (g->b_transposed ? pack_panel_transposed : pack_panel)(g, n, columns, k, depth, b);
-        multiply_panel(g, m, m_end, n, columns, depth, k == 0, a, b);
+        multiply_panel(g, m, m_end, n, columns, depth, k == 0, k + depth == g->k, a, b);
       }
     }
   }

@@ -64,21 +64,32 @@ static brim_status dropout(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(dropout) = {.op = "dropout", .run = dropout};
 
+/* y = a + x * mask / (1 - p) */
+static brim_status dropout_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_dropout_attr *attr = &launch->node->attr.dropout;
+  const brim_step *step = launch->step;
+  const brim_shape *shape = &launch->node->out[0]->shape;
+  const brim_dropout_key key = brim_dropout_key_make(step->seed, step->step, attr->stream, attr->p);
+  const int64_t N = shape->dim[0], size = brim_shape_count(shape) / N;
+  const double *a = launch->in[0], *x = launch->in[1];
+  double *y = launch->out[0];
+
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t i = 0; i < size; i++) {
+      const double mask = brim_dropout_keep(&key, step->first_sample + n, mask_element(shape, i));
+      y[n * size + i] = a[n * size + i] + x[n * size + i] * mask / (1 - attr->p);
+    }
+  return BRIM_OK;
+}
+BRIM_KERNEL(dropout_add) = {.op = "dropout+add", .run = dropout_add};
+
 static brim_status dropout_grad(void *self, const brim_launch *launch)
 {
   return dropout(self, launch);
 }
 BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .run = dropout_grad};
-
-static brim_status add(void *self, const brim_launch *launch)
-{
-  (void)self;
-  const double *a = launch->in[0], *b = launch->in[1];
-  double *y = launch->out[0];
-  for (int64_t i = 0; i < count_of(launch); i++) y[i] = a[i] + b[i];
-  return BRIM_OK;
-}
-BRIM_KERNEL(add) = {.op = "add", .run = add};
 
 static brim_status reshape(void *self, const brim_launch *launch)
 {

@@ -1,0 +1,192 @@
+/* The fusion pass over a forward graph, before autodiff.
+ *
+ * A row of the table names two operations and the one that does the work of both. A node is merged into the one right
+ * before it if the row's names agree, nobody else reads what lies between them, and the row's `join` finds the shapes
+ * in order. Only neighbours are merged: then the fused node runs when the two would have run, its gradient's nodes come
+ * when theirs would, and no tensor lives longer than before. Plans never become larger.
+ *
+ * A fused operation is named by its two, "linear+relu", and carries the name that the author gave to one of them, so
+ * that messages read as the model does. */
+#include "graph/fuse.h"
+
+#include <string.h>
+
+typedef struct fusion {
+  uint64_t kind; /* enum brim_fusion */
+  const char *first, *second, *op;
+  bool shared; /* others may read the first one's result: it stays an output */
+  /* Makes `first` the fused node; false, with nothing changed: it cannot be. */
+  bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
+} fusion;
+
+static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second);
+static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second);
+static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second);
+
+static const fusion table[] = {
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "relu", "linear+relu", false, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "relu", "conv2d+relu", false, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm", "relu", "batch_norm+relu", false, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm_inference", "relu", "batch_norm_inference+relu", false, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "group_norm", "relu", "group_norm+relu", false, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "layer_norm", "relu", "layer_norm+relu", false, join_activation},
+    {BRIM_FUSE_RESIDUAL_NORM, "add", "layer_norm", "add+layer_norm", true, join_residual_norm},
+    {BRIM_FUSE_RESIDUAL_NORM, "add", "rms_norm", "add+rms_norm", true, join_residual_norm},
+    {BRIM_FUSE_DROPOUT_ADD, "dropout", "add", "dropout+add", false, join_dropout_add},
+};
+
+/* The activation's result takes the place of what it is applied to. */
+static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  (void)g;
+  first->out[0] = second->out[0];
+  return true;
+}
+
+/* a + dropout(x): inputs a, x. */
+static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
+  if (!brim_shape_equal(&a->shape, &x->shape) || a->dtype != x->dtype) return false; /* a is repeated */
+  first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
+  first->in[0] = a;
+  first->in[1] = x;
+  first->in_count = 2;
+  first->out[0] = second->out[0];
+  return true;
+}
+
+/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. Of four dimensions, where
+ * backends may have orders of their own, the two would copy more than they save. */
+static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  const brim_shape *a = &first->in[0]->shape, *b = &first->in[1]->shape;
+  if (second->in[0] != first->out[0] || a->rank == 4 || !brim_shape_equal(a, b)) return false;
+  const uint32_t inputs = 1 + second->in_count, outputs = 1 + second->out_count;
+  brim_tensor **in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, inputs);
+  brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, outputs);
+  memcpy(in, first->in, 2 * sizeof *in);
+  memcpy(in + 2, second->in + 1, (second->in_count - 1) * sizeof *in);
+  out[0] = first->out[0];
+  memcpy(out + 1, second->out, second->out_count * sizeof *out);
+  first->in = in;
+  first->in_count = inputs;
+  first->out = out;
+  first->out_count = outputs;
+  first->attr = second->attr;
+  return true;
+}
+
+typedef struct pass {
+  brim_graph *g;
+  uint64_t fusions;
+  bool (*offers)(const void *arg, const char *op);
+  const void *arg;
+  uint32_t *readers; /* by tensor id; who reads it from outside of the graph counts too */
+  bool *gone;        /* by tensor id */
+} pass;
+
+static void count_readers(pass *p)
+{
+  const brim_graph *g = p->g;
+  const brim_tensor *const named[] = {g->input, g->label, g->output, g->loss, g->metrics, g->class_weight, g->kept};
+  for (size_t i = 0; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) p->readers[g->node[i]->in[k]->id]++;
+  for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+    if (named[i]) p->readers[named[i]->id]++;
+  for (size_t i = 0; i < g->want_count && i < g->tensor_count; i++) p->readers[i] += g->want[i];
+}
+
+static bool reads(const brim_node *n, const brim_tensor *t)
+{
+  for (uint32_t k = 0; k < n->in_count; k++)
+    if (n->in[k] == t) return true;
+  return false;
+}
+
+/* What the author called one of the two, else what the operation is. */
+static const char *name_of(const fusion *f, const brim_node *first, const brim_node *second)
+{
+  if (strcmp(first->name, f->first) != 0) return first->name;
+  return strcmp(second->name, f->second) != 0 ? second->name : f->op;
+}
+
+static bool merge(const pass *p, brim_node *first, const brim_node *second)
+{
+  brim_tensor *between = first->out[0];
+  if (!reads(second, between)) return false;
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+    const fusion *f = &table[i];
+    if (!(p->fusions & f->kind) || strcmp(first->op, f->first) != 0 || strcmp(second->op, f->second) != 0) continue;
+    if (!f->shared && p->readers[between->id] > 1) return false;
+    const brim_op *op = brim_op_find(f->op);
+    if (!op || (p->offers && !p->offers(p->arg, f->op))) return false;
+    const char *name = name_of(f, first, second);
+    if (!f->join(p->g, first, second)) return false;
+    p->gone[between->id] = !f->shared;
+    first->descriptor = op;
+    first->op = op->name;
+    first->name = name;
+    if (!f->shared) first->out[0]->name = name;
+    return true;
+  }
+  return false;
+}
+
+/* An activation behind a view, as conv1d ends with one, may as well come before it: `view`'s result becomes the
+ * activation's. */
+static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
+{
+  brim_tensor *inner = first->out[0], *outer = view->out[0];
+  if (!view->descriptor->view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer) return false;
+  if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1) return false;
+  brim_tensor *const in[] = {inner}, *const out[] = {inner};
+  brim_node moved = *second;
+  moved.in = (brim_tensor **)in;
+  moved.out = (brim_tensor **)out;
+  if (!merge(p, first, &moved)) return false;
+  p->gone[inner->id] = false;
+  p->gone[outer->id] = true;
+  view->out[0] = second->out[0];
+  return true;
+}
+
+/* Takes out the tensors that are gone and numbers the others and the nodes anew. */
+static void renumber(const pass *p)
+{
+  brim_graph *g = p->g;
+  size_t kept = 0;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    brim_tensor *t = g->tensor[i];
+    if (p->gone[i]) continue;
+    if (i < g->want_count) g->want[kept] = g->want[i];
+    t->id = (uint32_t)kept;
+    t->producer = -1;
+    g->tensor[kept++] = t;
+  }
+  for (size_t i = kept; i < g->want_count && i < g->tensor_count; i++) g->want[i] = false;
+  g->tensor_count = kept;
+  for (size_t i = 0; i < g->node_count; i++) {
+    g->node[i]->index = (uint32_t)i;
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
+      if (g->node[i]->out[k]->producer < 0) g->node[i]->out[k]->producer = (int32_t)i;
+  }
+}
+
+void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg)
+{
+  if (g->status != BRIM_OK || g->node_count == 0) return;
+  pass p = {.g = g, .fusions = fusions, .offers = offers, .arg = arg};
+  p.readers = BRIM_ARENA_NEW(&g->arena, uint32_t, g->tensor_count);
+  p.gone = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
+  count_readers(&p);
+  size_t kept = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    brim_node *n = g->node[i];
+    if (kept > 0 && merge(&p, g->node[kept - 1], n)) continue;
+    if (kept > 1 && merge_behind_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
+    g->node[kept++] = n;
+  }
+  g->node_count = kept;
+  renumber(&p);
+}

@@ -1,0 +1,75 @@
+/* Operations that do the work of two (see core/graph/fuse.c). They add nothing to what the two mean: shapes, costs and
+ * gradients are those of the two, asked for by their names.
+ *
+ * The gradient of an activation behind something needs the result alone, so what lies between is nowhere kept. */
+#include <string.h>
+
+#include "graph/graph.h"
+
+/* What the operation begins with: "linear" of "linear+relu". */
+static const brim_op *first_of(const brim_node *n)
+{
+  const size_t length = strcspn(n->op, "+");
+  for (size_t i = 0; i < brim_op_count(); i++) {
+    const brim_op *op = brim_op_at(i);
+    if (strlen(op->name) == length && strncmp(op->name, n->op, length) == 0) return op;
+  }
+  return NULL;
+}
+
+static brim_status infer_first(brim_graph *g, brim_node *n)
+{
+  return first_of(n)->infer(g, n);
+}
+
+static void cost_first(const brim_node *n, brim_cost *out)
+{
+  if (first_of(n)->cost) first_of(n)->cost(n, out);
+}
+
+/* dy through relu, which is then the gradient of the first one's result. */
+static brim_status gradient_relu_behind(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
+  if (!in[1]) return BRIM_OK;
+  brim_tensor *before = brim_autodiff_compute(ad, "relu_grad", n, NULL, in, 2, &n->out[0]->shape);
+  if (!before) return BRIM_EINVAL; /* the graph has the error */
+  brim_autodiff_replace(ad, n->out[0], before);
+  const brim_status status = first_of(n)->gradient(ad, n);
+  brim_autodiff_replace(ad, n->out[0], in[1]);
+  return status;
+}
+
+BRIM_OP(linear_relu) = {.name = "linear+relu",
+                        .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
+                        .in_count = 3,
+                        .optional = 1,
+                        .out_count = 1,
+                        .infer = infer_first,
+                        .gradient = gradient_relu_behind,
+                        .cost = cost_first};
+
+/* ---- a + dropout(x) ---- */
+
+static brim_status infer_dropout_add(brim_graph *g, brim_node *n)
+{
+  n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, n->in[0]->dtype, &n->in[0]->shape, n->name);
+  return BRIM_OK;
+}
+
+/* To a flows dy itself: a view of it, no copy. */
+static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  if (brim_autodiff_needs(ad, n->in[0])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, in, 1, &n->in[0], 1));
+  if (!brim_autodiff_needs(ad, n->in[1])) return BRIM_OK;
+  return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, &n->in[1], 1);
+}
+
+BRIM_OP(dropout_add) = {.name = "dropout+add",
+                        .signature = "a, x -> a + dropout(x)",
+                        .in_count = 2,
+                        .out_count = 1,
+                        .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+                        .infer = infer_dropout_add,
+                        .gradient = gradient_dropout_add};
