@@ -97,27 +97,6 @@ static brim_tensor *make_conv2d_large(bench *b)
 }
 BENCH_ROW(conv2d_large) = {"conv2d, 56x56", make_conv2d_large, .by_sample = true, .large = true};
 
-static brim_tensor *make_max_pool2d(bench *b)
-{
-  brim_pool2d_attr a = {.padding = {0, 0}};
-  int64_t extent[2];
-  for (int d = 0; d < 2; d++) {
-    a.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
-    a.stride[d] = bench_pick(b, 1, 3); /* smaller than the window: overlapping; larger: some x in no window */
-    extent[d] = bench_pick_extent(b, a.kernel[d]);
-  }
-  brim_tensor *x = bench_input4(b, bench_pick_channels(b), extent[0], extent[1]);
-  return brim_graph_apply(b->g, "max_pool2d", NULL, &x, 1, &(brim_attr){.pool2d = a});
-}
-BENCH_ROW(max_pool2d) = {"max_pool2d", make_max_pool2d, .by_sample = true};
-
-static brim_tensor *make_max_pool2d_by_2(bench *b)
-{
-  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
-  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
-}
-BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
-
 static brim_tensor *make_conv1d(bench *b)
 {
   const brim_conv2d_options flat = pick_options(b);
@@ -129,3 +108,75 @@ static brim_tensor *make_conv1d(bench *b)
   return brim_conv1d(b->g, "conv", bench_input(b, &(brim_shape){3, {b->o.batch, c, extent[1]}}, "x"), k, o);
 }
 BENCH_ROW(conv1d) = {"conv1d", make_conv1d, .by_sample = true, .skips = true};
+
+/* Any window, stride and padding that pooling takes, different in height and width. A stride smaller than the window
+ * makes windows overlap; a larger one leaves some of x in no window. */
+static brim_pool2d_options pick_windows(bench *b)
+{
+  brim_pool2d_options o = {.exclude_padding = (int32_t)bench_pick(b, 0, 1)};
+  for (int d = 0; d < 2; d++) {
+    o.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, b->o.size == SIZE_ANY ? 7 : 3);
+    o.stride[d] = bench_pick(b, 0, 3); /* 0: the kernel's */
+    o.padding[d] = bench_pick(b, 0, 1) ? o.kernel[d] / 2 : 0;
+  }
+  return o;
+}
+
+static brim_tensor *make_max_pool2d(bench *b)
+{
+  const brim_pool2d_options o = pick_windows(b);
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, o.kernel[0]);
+  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, o.kernel[1])), o);
+}
+BENCH_ROW(max_pool2d) = {"max_pool2d", make_max_pool2d, .by_sample = true};
+
+static brim_tensor *make_max_pool2d_by_2(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 2);
+  return brim_max_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 2)), (brim_pool2d_options){.kernel = {2, 2}});
+}
+BENCH_ROW(max_pool2d_by_2) = {"max_pool2d, 2x2", make_max_pool2d_by_2, .by_sample = true};
+
+static brim_tensor *make_max_pool1d(bench *b)
+{
+  const int64_t kernel = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 4), stride = bench_pick(b, 0, 3);
+  const brim_shape shape = {3, {b->o.batch, bench_pick_channels(b), bench_pick_extent(b, kernel)}};
+  return brim_max_pool1d(b->g, bench_input(b, &shape, "x"), kernel, stride, bench_pick(b, 0, kernel / 2));
+}
+BENCH_ROW(max_pool1d) = {"max_pool1d", make_max_pool1d, .by_sample = true};
+
+static brim_tensor *make_avg_pool2d(bench *b)
+{
+  const brim_pool2d_options o = pick_windows(b);
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, o.kernel[0]);
+  return brim_avg_pool2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, o.kernel[1])), o);
+}
+BENCH_ROW(avg_pool2d) = {"avg_pool2d", make_avg_pool2d, .by_sample = true};
+
+/* To fewer places or to more, whole numbers of times or not. */
+static brim_tensor *make_adaptive_avg_pool2d(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  const int64_t height = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 7);
+  return brim_adaptive_avg_pool2d(b->g, bench_input4(b, c, h, w), height,
+                                  bench_pick(b, 0, 3) ? bench_pick(b, 1, 7) : w);
+}
+BENCH_ROW(adaptive_avg_pool2d) = {"adaptive_avg_pool2d", make_adaptive_avg_pool2d, .by_sample = true};
+
+static brim_tensor *make_global_avg_pool(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  brim_tensor *x = bench_pick(b, 0, 2) ? bench_input4(b, c, h, 5 * w)
+                                       : bench_input(b, &(brim_shape){3, {b->o.batch, c, h * w}}, "x");
+  return brim_global_avg_pool(b->g, x);
+}
+BENCH_ROW(global_avg_pool) = {"global_avg_pool", make_global_avg_pool, .by_sample = true};
+
+/* Larger than a cache, as a residual network begins and ends. */
+static brim_tensor *make_pools_large(bench *b)
+{
+  const brim_pool2d_options o = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  brim_tensor *x = brim_max_pool2d(b->g, bench_input4(b, 64, 80, 80), o);
+  return brim_global_avg_pool(b->g, brim_avg_pool2d(b->g, x, o));
+}
+BENCH_ROW(pools_large) = {"pooling, 80x80", make_pools_large, .by_sample = true, .large = true};

@@ -4,50 +4,25 @@
  * One dimension is a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps the rank
  * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
 #include <math.h>
-#include <stdio.h>
 
-#include "graph/graph.h"
+#include "graph/ops/window.h"
 
 #undef brim_conv1d
 #undef brim_conv2d
-#undef brim_reshape
 
-#define WINDOW_MAX 65536 /* rows or columns of a kernel or of padding */
-
-/* "3x5" of two dimensions, "5" of one, which is the width. */
-static const char *format_pair(char *out, size_t room, int dims, const int64_t pair[2])
+static brim_window window_of(const brim_conv2d_attr *a)
 {
-  if (dims == 2)
-    snprintf(out, room, "%lldx%lld", (long long)pair[0], (long long)pair[1]);
-  else
-    snprintf(out, room, "%lld", (long long)pair[1]);
-  return out;
-}
-
-/* y's height and width; a kernel must fit into x [N,C,H,W], or [N,C,L] of one dimension, with its padding. */
-static brim_status find_extents(brim_graph *g, const char *op, const char *name, const brim_conv2d_attr *a,
-                                const brim_shape *x, int64_t out[2])
-{
-  const int dims = x->rank - 2;
-  for (int d = 2 - dims; d < 2; d++) {
-    const int64_t span = x->dim[dims + d] + 2 * a->padding[d], reach = a->dilation[d] * (a->kernel[d] - 1) + 1;
-    if (span < reach) {
-      char kernel[48], dilation[48], text[96];
-      const bool dilated = a->dilation[0] > 1 || a->dilation[1] > 1;
-      return brim_graph_fail(g, op, name, "kernel %s%s%s is larger than the padded input %s",
-                             format_pair(kernel, sizeof kernel, dims, a->kernel), dilated ? " with dilation " : "",
-                             dilated ? format_pair(dilation, sizeof dilation, dims, a->dilation) : "",
-                             brim_shape_format(text, sizeof text, x));
-    }
-    out[d] = (span - reach) / a->stride[d] + 1;
-  }
-  return BRIM_OK;
+  return (brim_window){{a->kernel[0], a->kernel[1]},
+                       {a->stride[0], a->stride[1]},
+                       {a->padding[0], a->padding[1]},
+                       {a->dilation[0], a->dilation[1]}};
 }
 
 static brim_status infer_conv2d(brim_graph *g, brim_node *n)
 {
   brim_shape y = {4, {n->in[0]->shape.dim[0], n->in[1]->shape.dim[0]}};
-  BRIM_TRY(find_extents(g, n->op, n->name, &n->attr.conv2d, &n->in[0]->shape, &y.dim[2]));
+  const brim_window window = window_of(&n->attr.conv2d);
+  BRIM_TRY(brim_window_places(g, n->op, n->name, &window, &n->in[0]->shape, &y.dim[2]));
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y, n->name);
   return BRIM_OK;
 }
@@ -113,35 +88,27 @@ static void fill_attr(const brim_conv2d_options *o, brim_conv2d_attr *attr)
   }
 }
 
-static bool in_range(int64_t out_channels, const brim_conv2d_attr *a)
-{
-  bool good = out_channels >= 1 && a->groups >= 1;
-  for (int d = 0; d < 2; d++)
-    good = good && a->kernel[d] >= 1 && a->kernel[d] <= WINDOW_MAX && a->stride[d] >= 1 && a->stride[d] <= WINDOW_MAX &&
-           a->dilation[d] >= 1 && a->dilation[d] <= WINDOW_MAX && a->padding[d] >= 0 && a->padding[d] <= WINDOW_MAX;
-  return good;
-}
-
 /* Is a layer possible? If not, the graph has the error. x: [N,C,H,W], or [N,C,L] of one dimension. */
 static bool check_layer(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                         const brim_conv2d_attr *a)
 {
-  const int dims = x->rank - 2;
+  const brim_window w = window_of(a);
   char text[96], kernel[48], stride[48], dilation[48], padding[48];
-  int64_t extents[2];
-  if (!in_range(out_channels, a))
+  int64_t places[2];
+  if (!brim_window_valid(&w) || out_channels < 1 || a->groups < 1)
     brim_graph_fail(
         g, op, name,
         "out_channels %lld, kernel %s, stride %s, dilation %s and groups %lld must be at least 1 and padding "
-        "%s at least 0; kernel, stride, dilation and padding at most %d",
-        (long long)out_channels, format_pair(kernel, sizeof kernel, dims, a->kernel),
-        format_pair(stride, sizeof stride, dims, a->stride), format_pair(dilation, sizeof dilation, dims, a->dilation),
-        (long long)a->groups, format_pair(padding, sizeof padding, dims, a->padding), WINDOW_MAX);
+        "%s at least 0; none of a window's above %d",
+        (long long)out_channels, brim_window_format(kernel, sizeof kernel, x, w.kernel),
+        brim_window_format(stride, sizeof stride, x, w.stride),
+        brim_window_format(dilation, sizeof dilation, x, w.dilation), (long long)a->groups,
+        brim_window_format(padding, sizeof padding, x, w.padding), BRIM_WINDOW_MAX);
   else if (x->dim[1] % a->groups != 0 || out_channels % a->groups != 0)
     brim_graph_fail(g, op, name, "groups %lld must divide out_channels %lld and the channels of the input %s",
                     (long long)a->groups, (long long)out_channels, brim_shape_format(text, sizeof text, x));
   else
-    find_extents(g, op, name, a, x, extents);
+    brim_window_places(g, op, name, &w, x, places);
   return g->status == BRIM_OK;
 }
 
@@ -160,24 +127,14 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   const double bound = 1 / sqrt((double)(channels * taps)); /* torch.nn.Conv2d.reset_parameters */
   brim_tensor *in[3] = {x, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
-  if (shape.rank == 3) in[0] = brim_reshape(g, x, 4, (int64_t[]){shape.dim[0], shape.dim[1], 1, shape.dim[2]});
+  if (shape.rank == 3) in[0] = brim_window_spread(g, x);
   return brim_graph_apply(g, "conv2d", name, in, o->no_bias ? 2 : 3, &attr);
-}
-
-static bool has_rank(brim_graph *g, const char *op, const char *name, const brim_tensor *x, int32_t rank)
-{
-  if (!brim_graph_accepts(g, op, name, x)) return false;
-  if (x->shape.rank == rank) return true;
-  char text[96];
-  brim_graph_fail(g, op, name, "input must be %s, got %s", rank == 4 ? "[N, C, H, W]" : "[N, C, L]",
-                  brim_shape_format(text, sizeof text, &x->shape));
-  return false;
 }
 
 brim_tensor *brim_conv2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
                          brim_conv2d_options options)
 {
-  return has_rank(g, "conv2d", name, x, 4) ? make_layer(g, "conv2d", name, x, out_channels, &options) : NULL;
+  return brim_window_rank(g, "conv2d", name, x, 4) ? make_layer(g, "conv2d", name, x, out_channels, &options) : NULL;
 }
 
 brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
@@ -190,7 +147,6 @@ brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_
                                     .dilation = {1, o->dilation},
                                     .groups = o->groups,
                                     .no_bias = o->no_bias};
-  if (!has_rank(g, "conv1d", name, x, 3)) return NULL;
-  brim_tensor *y = make_layer(g, "conv1d", name, x, out_channels, &flat);
-  return y ? brim_reshape(g, y, 3, (int64_t[]){y->shape.dim[0], y->shape.dim[1], y->shape.dim[3]}) : NULL;
+  if (!brim_window_rank(g, "conv1d", name, x, 3)) return NULL;
+  return brim_window_join(g, make_layer(g, "conv1d", name, x, out_channels, &flat));
 }

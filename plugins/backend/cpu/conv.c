@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "conv.h"
+#include "simd_pool.h"
 
 enum {
   GRAIN_DEFAULT = 16,   /* samples, where the program leaves it to us */
@@ -90,7 +91,7 @@ static void describe(const brim_node *node, int64_t kind, cpu_conv_key *k)
     k->dilation[i] = attr->dilation[i];
   }
   k->groups = attr->groups;
-  k->has_bias = kind == CONV_FORWARD ? node->in_count > 2 : kind == CONV_GRAD_WEIGHT && node->out_count > 1;
+  k->has_bias = kind == CONV_FORWARD && node->in_count > 2;
   k->x_block = kind == CONV_GRAD_INPUT ? 0 : x->channel_block;
   k->y_block = kind == CONV_FORWARD ? 0 : y->channel_block;
 }
@@ -123,7 +124,7 @@ static uint64_t lay_out(conv_state *s)
   s->parts_at = at;
   if (s->kind == CONV_GRAD_WEIGHT) {
     s->part_bias_at = bytes_of(&s->unit->w.inner);
-    s->part_bytes = s->part_bias_at + bytes_of(&s->unit->bias);
+    s->part_bytes = s->part_bias_at + cpu_aligned((uint64_t)s->unit->key.out_channels * sizeof(float));
     s->wave = cpu_min(s->units + (s->tail_samples > 0), cpu_max(WAVE_MAX, s->threads));
     at += (uint64_t)s->wave * s->part_bytes;
   }
@@ -296,26 +297,38 @@ static dnnl_status_t execute(const unit_run *u, const float *x, const float *y, 
   if (status == dnnl_success) status = point(u->m->scratch, u->scratch);
   if (status != dnnl_success) return status;
 
-  const dnnl_exec_arg_t args[][5] = {[CONV_FORWARD] = {{DNNL_ARG_SRC, mx},
-                                                       {DNNL_ARG_DST, my},
-                                                       {DNNL_ARG_WEIGHTS, u->m->w_inner},
-                                                       {DNNL_ARG_SCRATCHPAD, u->m->scratch},
-                                                       {DNNL_ARG_BIAS, u->m->bias}},
-                                     [CONV_GRAD_INPUT] = {{DNNL_ARG_DIFF_SRC, mx},
-                                                          {DNNL_ARG_DIFF_DST, my},
-                                                          {DNNL_ARG_WEIGHTS, u->m->w_inner},
-                                                          {DNNL_ARG_SCRATCHPAD, u->m->scratch}},
-                                     [CONV_GRAD_WEIGHT] = {{DNNL_ARG_SRC, mx},
+  const dnnl_exec_arg_t args[3][5] = {[CONV_FORWARD] = {{DNNL_ARG_SRC, mx},
+                                                        {DNNL_ARG_DST, my},
+                                                        {DNNL_ARG_WEIGHTS, u->m->w_inner},
+                                                        {DNNL_ARG_SCRATCHPAD, u->m->scratch},
+                                                        {DNNL_ARG_BIAS, u->m->bias}},
+                                      [CONV_GRAD_INPUT] = {{DNNL_ARG_DIFF_SRC, mx},
                                                            {DNNL_ARG_DIFF_DST, my},
-                                                           {DNNL_ARG_DIFF_WEIGHTS, u->m->w_inner},
-                                                           {DNNL_ARG_SCRATCHPAD, u->m->scratch},
-                                                           {DNNL_ARG_DIFF_BIAS, u->m->bias}}};
+                                                           {DNNL_ARG_WEIGHTS, u->m->w_inner},
+                                                           {DNNL_ARG_SCRATCHPAD, u->m->scratch}},
+                                      [CONV_GRAD_WEIGHT] = {{DNNL_ARG_SRC, mx},
+                                                            {DNNL_ARG_DIFF_DST, my},
+                                                            {DNNL_ARG_DIFF_WEIGHTS, u->m->w_inner},
+                                                            {DNNL_ARG_SCRATCHPAD, u->m->scratch}}};
   status = dnnl_primitive_execute(u->conv->primitive, u->stream, u->conv->key.has_bias ? 5 : 4, args[kind]);
   if (status == dnnl_success && kind == CONV_FORWARD && u->conv->y.copied)
     status = reorder(u->conv->y.to_outer, u->stream, my, u->m->y_outer, u->m->reorder_scratch[3], u->scratch);
   if (status == dnnl_success && kind == CONV_GRAD_INPUT && u->conv->x.copied)
     status = reorder(u->conv->x.to_outer, u->stream, mx, u->m->x_outer, u->m->reorder_scratch[1], u->scratch);
   return status;
+}
+
+/* A unit's part of dbias: each sample's planes, in the order of the samples. oneDNN would add up all pixels of all
+ * samples one after another, which costs two digits where they are alike, as behind a mean over all pixels. */
+static void sum_bias(const unit_run *u, const float *dy, float *sum)
+{
+  const cpu_conv_key *k = &u->conv->key;
+  const int64_t block = u->conv->y_block, pixels = k->out_height * k->out_width;
+  const cpu_pooling *simd = cpu_pooling_of_isa[u->run->backend->isa];
+  memset(sum, 0, (size_t)k->out_channels * sizeof *sum);
+  for (int64_t n = 0; n < k->samples; n++)
+    for (int64_t c = 0; c < k->out_channels; c += block, dy += pixels * block)
+      simd->sum_pixels(dy, pixels, block, sum + c);
 }
 
 static void run_unit(void *arg, int64_t task, int32_t thread)
@@ -333,13 +346,10 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
   const int64_t sample = number * s->unit_samples;
   const float *x = r->x + sample * k->channels * k->height * k->width;
   const float *y = r->y + sample * k->out_channels * k->out_height * k->out_width;
-  const char *part = r->workspace + s->parts_at + (uint64_t)task * s->part_bytes;
-  const float *w = r->w, *bias = r->bias;
-  if (s->kind == CONV_GRAD_WEIGHT) {
-    w = (const float *)(const void *)part;
-    bias = (const float *)(const void *)(part + s->part_bias_at);
-  }
-  const dnnl_status_t status = execute(&u, x, y, w, bias);
+  char *part = r->workspace + s->parts_at + (uint64_t)task * s->part_bytes;
+  const bool own = s->kind == CONV_GRAD_WEIGHT;
+  if (own && r->bias) sum_bias(&u, y, (float *)(void *)(part + s->part_bias_at));
+  const dnnl_status_t status = execute(&u, x, y, own ? (const float *)(const void *)part : r->w, own ? NULL : r->bias);
   int none = dnnl_success;
   if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
 }
@@ -411,7 +421,7 @@ static CPU_RUN(conv2d_grad_weight_run)
                 .x = launch->in[0],
                 .y = launch->in[1],
                 .w = launch->out[0],
-                .bias = s->unit->key.has_bias ? launch->out[1] : NULL};
+                .bias = launch->node->out_count > 1 ? launch->out[1] : NULL};
   const int64_t units = s->units + (s->tail_samples > 0);
   const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
   cpu_pool_single_openmp();
@@ -423,7 +433,7 @@ static CPU_RUN(conv2d_grad_weight_run)
     r.wave_units = cpu_min(s->wave, units - r.first_unit);
     cpu_pool_run(r.backend->pool, r.wave_units, run_unit, &r);
     BRIM_TRY(outcome(&r));
-    cpu_pool_run(r.backend->pool, cpu_divide_up(count, ADD_PIECE) + s->unit->key.has_bias, add_parts, &r);
+    cpu_pool_run(r.backend->pool, cpu_divide_up(count, ADD_PIECE) + (r.bias != NULL), add_parts, &r);
   }
   return s->unit->w.copied ? reorder_weights(&r, false, launch->out[0]) : BRIM_OK;
 }

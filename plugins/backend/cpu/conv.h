@@ -18,7 +18,7 @@ typedef struct cpu_conv_side {
 typedef struct cpu_conv_key {
   int64_t kind; /* enum cpu_conv_kind */
   int64_t samples, channels, height, width, out_channels, out_height, out_width;
-  int64_t groups, has_bias;
+  int64_t groups, has_bias;                      /* has_bias: of a forward pass */
   dnnl_dims_t kernel, stride, padding, dilation; /* of two */
   int64_t x_block, y_block;                      /* channel blocks; 0: the primitive chooses */
   const struct cpu_conv *like;                   /* weights in the order that this one has them; NULL: free */
@@ -31,7 +31,7 @@ typedef struct cpu_conv {
   dnnl_primitive_desc_t pd;
   dnnl_primitive_t primitive;
   cpu_conv_side x, y, w;
-  dnnl_memory_desc_t bias;    /* of no bytes if there is none */
+  dnnl_memory_desc_t bias;    /* of a forward pass; of no bytes if there is none */
   dnnl_memory_desc_t scratch; /* of pd */
   uint64_t scratch_bytes;     /* of pd and the reorders */
 } cpu_conv;

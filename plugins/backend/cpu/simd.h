@@ -45,14 +45,6 @@ typedef struct cpu_sgd {
   bool nesterov;
 } cpu_sgd;
 
-/* A plane of max pooling: `lanes` channels side by side (the tensor's channel block). */
-typedef struct cpu_pool_plane {
-  int64_t height, width;         /* of x */
-  int64_t out_height, out_width; /* of y */
-  int64_t lanes;
-  int64_t kernel[2], stride[2];
-} cpu_pool_plane;
-
 typedef struct cpu_simd {
   const char *name;
   int32_t lanes;     /* floats in a vector */
@@ -79,9 +71,6 @@ typedef struct cpu_simd {
   void (*dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
                          int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride, int64_t planes,
                          int64_t count);
-
-  void (*max_pool)(const cpu_pool_plane *plane, const float *x, float *y, uint8_t *index);
-  void (*max_pool_grad)(const cpu_pool_plane *plane, const float *dy, const uint8_t *index, float *dx);
 
   void (*adam)(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old, float *p,
                float *m, float *v, int64_t count);
@@ -180,8 +169,6 @@ void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_
 void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
                                    int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride,
                                    int64_t planes, int64_t count);
-void CPU_NAME(simd_max_pool)(const cpu_pool_plane *v, const float *x, float *y, uint8_t *index);
-void CPU_NAME(simd_max_pool_grad)(const cpu_pool_plane *v, const float *dy, const uint8_t *index, float *dx);
 
 #endif
 #endif

@@ -116,8 +116,6 @@ const cpu_simd CPU_NAME(cpu_simd) = {
     .transpose = transpose,
     .dropout_run = CPU_NAME(simd_dropout_run),
     .dropout_planes = CPU_NAME(simd_dropout_planes),
-    .max_pool = CPU_NAME(simd_max_pool),
-    .max_pool_grad = CPU_NAME(simd_max_pool_grad),
     .adam = adam,
     .sgd = sgd,
 };

@@ -1,55 +1,97 @@
-/* Max pooling without padding, and its gradient.
+/* Pooling of each channel by itself, and its gradients.
  *
- *     y[n,c,p,q] = the greatest x[n,c,h,w] in the window  h = p*stride + r,  w = q*stride + s
+ *     max_pool2d           y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q)
+ *     avg_pool2d           y[n,c,p,q] = their sum / R*S, or / how many there are (exclude_padding)
+ *         windows:  h = p*stride - padding + r,  w = q*stride - padding + s;  what is outside of x is not in them
+ *     adaptive_avg_pool2d  y[n,c,p,q] = the mean over  h = floor(p*H/P) .. ceil((p+1)*H/P) - 1,  w likewise
  *
- * The forward pass notes which element of the window it took, index = r*S + s (the first one of equals;
- * a NaN beats every number), and the gradient goes back to that element alone. Windows may overlap. */
+ * Max pooling notes which element of the window it took, index = r*S + s (the first one of equals; a NaN beats every
+ * number), and the gradient goes back to that element alone; that of a mean goes back to all, divided alike. Windows
+ * may overlap. */
 #include <string.h>
 
 #include "reference.h"
 
 typedef struct pool {
-  int64_t planes, H, W; /* x [N*C,H,W]: channels are pooled by themselves */
-  int64_t P, Q;         /* y [N*C,P,Q] */
+  int64_t planes;    /* N*C: channels are pooled by themselves */
+  int64_t extent[2]; /* H, W of x [N*C,H,W] */
+  int64_t places[2]; /* P, Q of y [N*C,P,Q] */
   const brim_pool2d_attr *attr;
 } pool;
 
 static pool pool_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *y)
 {
   return (pool){.planes = x->shape.dim[0] * x->shape.dim[1],
-                .H = x->shape.dim[2],
-                .W = x->shape.dim[3],
-                .P = y->shape.dim[2],
-                .Q = y->shape.dim[3],
+                .extent = {x->shape.dim[2], x->shape.dim[3]},
+                .places = {y->shape.dim[2], y->shape.dim[3]},
                 .attr = &launch->node->attr.pool2d};
 }
 
-/* Position in x of element `index` of the window of output (p, q). */
-static int64_t at_window(const pool *v, int64_t plane, int64_t p, int64_t q, int64_t index)
+/* Rows (d = 0) or columns (d = 1) of x in a window: [from, to). */
+typedef struct range {
+  int64_t from, to;
+} range;
+
+static range window_of(const pool *v, int d, int64_t place)
+{
+  const int64_t start = place * v->attr->stride[d] - v->attr->padding[d], end = start + v->attr->kernel[d];
+  return (range){start < 0 ? 0 : start, end > v->extent[d] ? v->extent[d] : end};
+}
+
+static range adaptive_window_of(const pool *v, int d, int64_t place)
+{
+  const int64_t P = v->places[d], H = v->extent[d];
+  return (range){place * H / P, ((place + 1) * H + P - 1) / P};
+}
+
+/* Positions in memory. */
+static int64_t at_x(const pool *v, int64_t plane, int64_t h, int64_t w)
+{
+  return (plane * v->extent[0] + h) * v->extent[1] + w;
+}
+static int64_t at_y(const pool *v, int64_t plane, int64_t p, int64_t q)
+{
+  return (plane * v->places[0] + p) * v->places[1] + q;
+}
+
+/* What index means: the place in x of an element of the window of (p, q), and the other way round. */
+static int64_t at_index(const pool *v, int64_t plane, int64_t p, int64_t q, int64_t index)
 {
   const int64_t S = v->attr->kernel[1];
-  const int64_t h = p * v->attr->stride[0] + index / S, w = q * v->attr->stride[1] + index % S;
-  return (plane * v->H + h) * v->W + w;
+  return at_x(v, plane, p * v->attr->stride[0] - v->attr->padding[0] + index / S,
+              q * v->attr->stride[1] - v->attr->padding[1] + index % S);
+}
+static int64_t index_of(const pool *v, int64_t p, int64_t q, int64_t h, int64_t w)
+{
+  const int64_t r = h - (p * v->attr->stride[0] - v->attr->padding[0]);
+  return r * v->attr->kernel[1] + w - (q * v->attr->stride[1] - v->attr->padding[1]);
+}
+
+/* The index of the first greatest value. */
+static int64_t find_greatest(const pool *v, const double *x, int64_t plane, int64_t p, int64_t q)
+{
+  const range rows = window_of(v, 0, p), columns = window_of(v, 1, q);
+  int64_t best = index_of(v, p, q, rows.from, columns.from);
+  for (int64_t h = rows.from; h < rows.to; h++)
+    for (int64_t w = columns.from; w < columns.to; w++)
+      if (is_greater(x[at_x(v, plane, h, w)], x[at_index(v, plane, p, q, best)])) best = index_of(v, p, q, h, w);
+  return best;
 }
 
 static brim_status max_pool2d(void *self, const brim_launch *launch)
 {
   (void)self;
   const pool v = pool_of(launch, launch->node->in[0], launch->node->out[0]);
-  const int64_t window = v.attr->kernel[0] * v.attr->kernel[1];
   const double *x = launch->in[0];
   double *y = launch->out[0];
   uint8_t *index = launch->out[1];
 
   for (int64_t plane = 0; plane < v.planes; plane++)
-    for (int64_t p = 0; p < v.P; p++)
-      for (int64_t q = 0; q < v.Q; q++) {
-        int64_t best = 0;
-        for (int64_t i = 1; i < window; i++)
-          if (is_greater(x[at_window(&v, plane, p, q, i)], x[at_window(&v, plane, p, q, best)])) best = i;
-        const int64_t at_y = (plane * v.P + p) * v.Q + q;
-        y[at_y] = x[at_window(&v, plane, p, q, best)];
-        index[at_y] = (uint8_t)best;
+    for (int64_t p = 0; p < v.places[0]; p++)
+      for (int64_t q = 0; q < v.places[1]; q++) {
+        const int64_t best = find_greatest(&v, x, plane, p, q);
+        y[at_y(&v, plane, p, q)] = x[at_index(&v, plane, p, q, best)];
+        index[at_y(&v, plane, p, q)] = (uint8_t)best;
       }
   return BRIM_OK;
 }
@@ -63,13 +105,84 @@ static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
   const uint8_t *index = launch->in[1];
   double *dx = launch->out[0];
 
-  memset(dx, 0, (size_t)(v.planes * v.H * v.W) * sizeof *dx);
+  memset(dx, 0, (size_t)brim_shape_count(&launch->node->out[0]->shape) * sizeof *dx);
   for (int64_t plane = 0; plane < v.planes; plane++)
-    for (int64_t p = 0; p < v.P; p++)
-      for (int64_t q = 0; q < v.Q; q++) {
-        const int64_t at_y = (plane * v.P + p) * v.Q + q;
-        dx[at_window(&v, plane, p, q, index[at_y])] += dy[at_y];
-      }
+    for (int64_t p = 0; p < v.places[0]; p++)
+      for (int64_t q = 0; q < v.places[1]; q++)
+        dx[at_index(&v, plane, p, q, index[at_y(&v, plane, p, q)])] += dy[at_y(&v, plane, p, q)];
   return BRIM_OK;
 }
 BRIM_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .run = max_pool2d_grad};
+
+/* What the sum over a window is divided by. */
+static double divisor_of(const pool *v, int adaptive, range rows, range columns)
+{
+  if (!adaptive && !v->attr->exclude_padding) return (double)(v->attr->kernel[0] * v->attr->kernel[1]);
+  return (double)((rows.to - rows.from) * (columns.to - columns.from));
+}
+
+static brim_status average(const brim_launch *launch, int adaptive)
+{
+  const pool v = pool_of(launch, launch->node->in[0], launch->node->out[0]);
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+
+  for (int64_t plane = 0; plane < v.planes; plane++)
+    for (int64_t p = 0; p < v.places[0]; p++)
+      for (int64_t q = 0; q < v.places[1]; q++) {
+        const range rows = adaptive ? adaptive_window_of(&v, 0, p) : window_of(&v, 0, p);
+        const range columns = adaptive ? adaptive_window_of(&v, 1, q) : window_of(&v, 1, q);
+        double sum = 0;
+        for (int64_t h = rows.from; h < rows.to; h++)
+          for (int64_t w = columns.from; w < columns.to; w++) sum += x[at_x(&v, plane, h, w)];
+        y[at_y(&v, plane, p, q)] = sum / divisor_of(&v, adaptive, rows, columns);
+      }
+  return BRIM_OK;
+}
+
+static brim_status average_grad(const brim_launch *launch, int adaptive)
+{
+  const pool v = pool_of(launch, launch->node->out[0], launch->node->in[0]);
+  const double *dy = launch->in[0];
+  double *dx = launch->out[0];
+
+  memset(dx, 0, (size_t)brim_shape_count(&launch->node->out[0]->shape) * sizeof *dx);
+  for (int64_t plane = 0; plane < v.planes; plane++)
+    for (int64_t p = 0; p < v.places[0]; p++)
+      for (int64_t q = 0; q < v.places[1]; q++) {
+        const range rows = adaptive ? adaptive_window_of(&v, 0, p) : window_of(&v, 0, p);
+        const range columns = adaptive ? adaptive_window_of(&v, 1, q) : window_of(&v, 1, q);
+        const double each = dy[at_y(&v, plane, p, q)] / divisor_of(&v, adaptive, rows, columns);
+        for (int64_t h = rows.from; h < rows.to; h++)
+          for (int64_t w = columns.from; w < columns.to; w++) dx[at_x(&v, plane, h, w)] += each;
+      }
+  return BRIM_OK;
+}
+
+static brim_status avg_pool2d(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return average(launch, 0);
+}
+BRIM_KERNEL(avg_pool2d) = {.op = "avg_pool2d", .run = avg_pool2d};
+
+static brim_status avg_pool2d_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return average_grad(launch, 0);
+}
+BRIM_KERNEL(avg_pool2d_grad) = {.op = "avg_pool2d_grad", .run = avg_pool2d_grad};
+
+static brim_status adaptive_avg_pool2d(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return average(launch, 1);
+}
+BRIM_KERNEL(adaptive_avg_pool2d) = {.op = "adaptive_avg_pool2d", .run = adaptive_avg_pool2d};
+
+static brim_status adaptive_avg_pool2d_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return average_grad(launch, 1);
+}
+BRIM_KERNEL(adaptive_avg_pool2d_grad) = {.op = "adaptive_avg_pool2d_grad", .run = adaptive_avg_pool2d_grad};
