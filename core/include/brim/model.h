@@ -155,7 +155,7 @@ BRIM_EXPORT void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t
 /* before[d] and after[d] values in front of and behind dimension d. */
 BRIM_EXPORT brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
-/* index i32, of x's rank: result[i][j] = x[i][index[i][j]] along `axis`, as torch.gather. */
+/* index i32, of x's shape but along `axis`: result[i][j] = x[i][index[i][j]] along `axis`, as torch.gather. */
 BRIM_EXPORT brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tensor *index);
 
 /* ---- sequences ---- */

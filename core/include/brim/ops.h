@@ -141,8 +141,11 @@ typedef struct brim_reduce_attr {
  * slice                in: x          out: y = x[..., start : start + length of y, ...] along `axis`
  * pad                  in: x          out: y; `before` values of `value` in front of each dimension of x, and as many
  *                      behind as y's shape has more. Its gradient is slices; slice's is pad.
- * gather               in: x, index i32   out: y[i][j] = x[i][index[i][j]] along `axis`, as torch.gather
- * gather_grad          in: index, dy  out: dx, added up where an index comes twice */
+ * gather               in: x, index i32, of x's shape but along `axis`   out: y[i][j] = x[i][index[i][j]], as
+ *                      torch.gather
+ * gather_grad          in: index, dy  out: dx, added up where an index comes twice
+ * No axis is 0, which is N. permute, concat, slice and pad take any type, gather's x too; indices are checked as
+ * embedding's are. */
 typedef struct brim_move_attr {
   int32_t axis;
   int32_t order[BRIM_DIMS_MAX];
