@@ -12,7 +12,7 @@
 #include "brim/random.h"
 
 /* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all fp32; each element adds its K products in
- * ascending order, whatever M and N. */
+ * ascending order, whatever M and N. With relu, what is not above 0 then becomes 0. */
 typedef struct cpu_gemm {
   int64_t m, n, k;
   const float *a;
@@ -24,7 +24,7 @@ typedef struct cpu_gemm {
   float *c;
   int64_t ldc;
   const float *bias; /* [N] or NULL */
-  bool accumulate;
+  bool accumulate, relu;
 } cpu_gemm;
 
 /* AdamW has a decay, Adam an L2 penalty. */
@@ -63,14 +63,14 @@ typedef struct cpu_simd {
                     int64_t columns);
 
   /* y = x * (kept ? scale : 0) for `count` elements, back to back in memory: runs of 4*run elements, the
-   * first from element 4*block on, each 4*stride elements after the one before. */
+   * first from element 4*block on, each 4*stride elements after the one before. With `a` (not NULL), a plus that. */
   void (*dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
-                      int64_t stride, const float *x, float *y, int64_t count);
+                      int64_t stride, const float *x, const float *a, float *y, int64_t count);
   /* The same for a group of four channels, each a plane of `count` pixels: plane j holds elements
    * 4*(block + pixel*blocks_per_pixel) + j. `planes`, at most 4, of them exist. */
   void (*dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
-                         int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride, int64_t planes,
-                         int64_t count);
+                         int64_t blocks_per_pixel, const float *x, const float *a, float *y, int64_t plane_stride,
+                         int64_t planes, int64_t count);
 
   void (*adam)(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old, float *p,
                float *m, float *v, int64_t count);
@@ -165,10 +165,10 @@ enum {
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };
 void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
-                                int64_t stride, const float *x, float *y, int64_t count);
+                                int64_t stride, const float *x, const float *a, float *y, int64_t count);
 void CPU_NAME(simd_dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
-                                   int64_t blocks_per_pixel, const float *x, float *y, int64_t plane_stride,
-                                   int64_t planes, int64_t count);
+                                   int64_t blocks_per_pixel, const float *x, const float *a, float *y,
+                                   int64_t plane_stride, int64_t planes, int64_t count);
 
 #endif
 #endif
