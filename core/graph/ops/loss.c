@@ -1,20 +1,40 @@
-/* Softmax cross-entropy with integer labels, one loss a sample; and the metrics of classification.
+/* Softmax cross-entropy with integer labels, one loss a label, by itself and with the product that makes the logits
+ * inside; and the metrics of classification.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
  * or with smoothed labels and weights of classes, as brim/ops.h says.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
 
+/* Is `label` one for each row of x, [..., anything]? */
+static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
+{
+  brim_shape rows = x->shape;
+  rows.rank--;
+  return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
+}
+
+/* A real number for each label. */
+static brim_tensor *new_loss(brim_graph *g, const brim_tensor *label)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &label->shape, "loss");
+}
+
 static brim_status infer_loss(brim_graph *g, brim_node *n)
 {
-  const brim_shape *logits = &n->in[0]->shape;
-  if (logits->rank != 2 || logits->dim[1] != g->classes) {
-    char text[96];
+  const brim_tensor *logits = n->in[0], *label = n->in[1];
+  char text[160], label_text[160];
+  const int64_t classes = logits->shape.rank ? logits->shape.dim[logits->shape.rank - 1] : 0;
+  if (label == g->label && (!has_label_per_row(logits, label) || classes != g->classes))
     return brim_graph_fail(g, n->op, n->name, "the model's output must be [N, classes] = [%lld, %lld], got %s",
-                           (long long)g->batch, (long long)g->classes, brim_shape_format(text, sizeof text, logits));
-  }
-  const brim_shape shape = {1, {logits->dim[0]}};
-  n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &shape, "loss");
+                           (long long)g->batch, (long long)g->classes,
+                           brim_shape_format(text, sizeof text, &logits->shape));
+  if (!has_label_per_row(logits, label))
+    return brim_graph_fail(g, n->op, n->name, "logits '%s' %s must be [..., K] and labels '%s' %s %s I32 [...]",
+                           logits->name, brim_shape_format(text, sizeof text, &logits->shape), label->name,
+                           brim_dtype_name(label->dtype),
+                           brim_shape_format(label_text, sizeof label_text, &label->shape));
+  n->out[0] = new_loss(g, label);
   return BRIM_OK;
 }
 
@@ -47,3 +67,62 @@ BRIM_OP(classification_metrics) = {.name = "classification_metrics",
                                    .signature = "loss [N], logits [N,K], label [N] -> metrics",
                                    .in_count = 3,
                                    .out_count = 1};
+
+/* ---- with the product inside ---- */
+
+static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
+{
+  const brim_tensor *x = n->in[0], *product = n->in[1], *label = n->in[2];
+  const brim_shape *p = &product->shape;
+  if (!has_label_per_row(x, label) || product->role != BRIM_ROLE_PARAMETER || p->rank != 2 ||
+      p->dim[1] != x->shape.dim[x->shape.rank - 1]) {
+    char text[160], product_text[160], label_text[160];
+    return brim_graph_fail(
+        g, n->op, n->name, "x '%s' %s must be [..., F], '%s' %s a parameter [K, F], and labels '%s' %s %s I32 [...]",
+        x->name, brim_shape_format(text, sizeof text, &x->shape), product->name,
+        brim_shape_format(product_text, sizeof product_text, p), label->name, brim_dtype_name(label->dtype),
+        brim_shape_format(label_text, sizeof label_text, &label->shape));
+  }
+  n->out[0] = new_loss(g, label);
+  n->out[1] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_I32, &label->shape, "rank");
+  return BRIM_OK;
+}
+
+static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0]};
+  return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, 4, n->in, 2);
+}
+
+/* Of one product for each of x's rows with the K rows of `product`, and softmax. */
+static uint64_t flops_of_logits(const brim_node *n)
+{
+  const brim_shape *x = &n->in[0]->shape, *product = &n->in[1]->shape;
+  const int64_t rows = brim_shape_count(x) / x->dim[x->rank - 1];
+  return (uint64_t)rows * (uint64_t)product->dim[0] * (uint64_t)(2 * product->dim[1] + 5);
+}
+static void cost_linear_loss(const brim_node *n, brim_cost *out)
+{
+  out->flops = flops_of_logits(n);
+}
+/* The logits again, and two products with their gradient. */
+static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
+{
+  out->flops = 3 * flops_of_logits(n);
+}
+
+BRIM_OP(linear_cross_entropy) = {.name = "linear_cross_entropy",
+                                 .signature = "x [...,F], product [K,F], label [...] -> loss [...], rank [...]",
+                                 .in_count = 3,
+                                 .out_count = 2,
+                                 .infer = infer_linear_loss,
+                                 .gradient = gradient_linear_loss,
+                                 .cost = cost_linear_loss};
+BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
+                                      .signature = "x, product, label, loss -> dx, dproduct",
+                                      .in_count = 4,
+                                      .out_count = 2,
+                                      .accumulates = true,
+                                      .cost = cost_linear_loss_grad};
+BRIM_OP(rank_metrics) = {
+    .name = "rank_metrics", .signature = "loss [...], rank [...] -> metrics", .in_count = 2, .out_count = 1};

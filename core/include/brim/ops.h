@@ -191,19 +191,26 @@ typedef struct brim_lstm_attr {
  * softmax_cross_entropy_grad  in: logits, label, [weight]                        out: dlogits, times step.loss_scale
  * With attributes (torch.nn.CrossEntropyLoss before its mean; weight 1 if there is none):
  *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k]
- * A label of ignore_index has loss 0 and gradient 0.
+ * With `ignores` a label of ignore_index has loss 0 and gradient 0. Any other label outside [0, K) is an error of the
+ * data: EINVAL.
  * linear_cross_entropy        in: x [...,F], product [K,F], label i32 [...]      out: loss [...], rank i32 [...]: how
- * many classes come before the label (greater logits, and of equal ones the first); -1 if ignored
+ *                      many classes come before the label (greater logits, and of equal ones the first); -1 if ignored
  * linear_cross_entropy_grad   in: x, product, label, loss                        out: dx, dproduct +=
- *                      softmax_cross_entropy of the logits x product^T, which exist in chunks only.
+ *                      softmax_cross_entropy of the logits x product^T, which exist in chunks only. product is a
+ *                      parameter.
+ * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
+ *                      what classification_metrics says without a confusion matrix, of ranks: metrics[0] += sum of
+ *                      losses, [1] += ranks of 0; with top_k [2] += ranks in [0, top_k)
  * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
  * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
  *                      target: real, of y's shape; or i32 [N] with y [N,K]: 1 at the label, 0 elsewhere. bce takes
- *                      logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. */
+ *                      logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. Nothing flows
+ *                      back to the target. */
 typedef struct brim_loss_attr {
   double smoothing;     /* [0, 1) */
   double delta;         /* huber: > 0 */
-  int32_t ignore_index; /* a label that does not count, -100 by default; labels are not negative otherwise */
+  int32_t ignore_index; /* the label that does not count, if there is one: */
+  int32_t ignores;      /* 1: there is; 0: every label counts, whatever ignore_index says */
 } brim_loss_attr;
 
 typedef union brim_attr {

@@ -1,4 +1,4 @@
-/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are few and short beside the
+/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are short beside the
  * network, so exponentials are the mathematical library's, in double precision.
  *
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
@@ -10,7 +10,7 @@
  * loss_scale */
 #include <math.h>
 
-#include "cpu.h"
+#include "loss.h"
 
 typedef struct rows {
   const float *logits;
@@ -18,9 +18,16 @@ typedef struct rows {
   float *out;
   int64_t samples, classes, per_task;
   double scale, smoothing;
+  bool ignores;
+  int32_t ignore_index;
   const float *weight; /* NULL: all 1 */
   double weight_sum;
 } rows;
+
+static bool is_ignored(const rows *v, int64_t n)
+{
+  return v->ignores && v->label[n] == v->ignore_index;
+}
 
 static double weight_of(const rows *v, int64_t k)
 {
@@ -55,6 +62,10 @@ static void loss_rows(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
     const float *logits = v->logits + n * v->classes;
+    if (is_ignored(v, n)) {
+      v->out[n] = 0;
+      continue;
+    }
     const double whole = log_sum_exp(logits, v->classes);
     double loss = (1 - v->smoothing) * weight_of(v, v->label[n]) * (whole - (double)logits[v->label[n]]), smooth = 0;
     for (int64_t k = 0; v->smoothing > 0 && k < v->classes; k++)
@@ -71,6 +82,10 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
   for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
     const float *logits = v->logits + n * v->classes;
     float *out = v->out + n * v->classes; /* may be the memory of logits */
+    if (is_ignored(v, n)) {
+      memset(out, 0, (size_t)v->classes * sizeof *out);
+      continue;
+    }
     const double whole = log_sum_exp(logits, v->classes);
     const double hard = (1 - v->smoothing) * weight_of(v, v->label[n]), soft = v->smoothing / (double)v->classes;
     for (int64_t k = 0; k < v->classes; k++) {
@@ -82,27 +97,32 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
 }
 
 /* Labels come from outside, and are used as indices. */
-static brim_status check_labels(const int32_t *label, int64_t samples, int64_t classes)
+brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, int64_t classes,
+                                  const brim_loss_attr *attr)
 {
-  for (int64_t n = 0; n < samples; n++)
-    if (label[n] < 0 || label[n] >= classes)
+  const int64_t count = brim_shape_count(&t->shape), each = count / t->shape.dim[0];
+  for (int64_t n = 0; n < count; n++)
+    if ((label[n] < 0 || label[n] >= classes) && !(attr->ignores && label[n] == attr->ignore_index))
       return brim_fail(BRIM_EINVAL, "sample %lld of the micro-batch has label %d, but there are %lld classes",
-                       (long long)n, label[n], (long long)classes);
+                       (long long)(n / each), label[n], (long long)classes);
   return BRIM_OK;
 }
 
 static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn)
 {
-  const brim_shape *shape = &launch->node->in[0]->shape;
-  rows v = {.logits = launch->in[0],
+  const brim_tensor *logits = launch->node->in[0];
+  const brim_loss_attr *attr = &launch->node->attr.loss;
+  rows v = {.logits = cpu_plain_input(b, launch, 0),
             .label = launch->in[1],
             .out = launch->out[0],
-            .samples = shape->dim[0],
-            .classes = shape->dim[1],
+            .samples = cpu_rows(logits),
+            .classes = logits->shape.dim[logits->shape.rank - 1],
             .scale = launch->step->loss_scale,
-            .smoothing = launch->node->attr.loss.smoothing,
+            .smoothing = attr->smoothing,
+            .ignores = attr->ignores,
+            .ignore_index = attr->ignore_index,
             .weight = launch->node->in_count > 2 ? launch->in[2] : NULL};
-  BRIM_TRY(check_labels(v.label, v.samples, v.classes));
+  BRIM_TRY(cpu_loss_check_labels(launch->node->in[1], v.label, v.classes, attr));
   for (int64_t k = 0; k < v.classes; k++) v.weight_sum += weight_of(&v, k);
   v.per_task = cpu_max(1, 512 / v.classes);
   cpu_pool_run(b->pool, cpu_divide_up(v.samples, v.per_task), fn, &v);
@@ -139,7 +159,7 @@ static CPU_RUN(classification_metrics_run)
   const int64_t classes = shape->dim[1];
   const brim_metrics_attr *attr = &launch->node->attr.metrics;
   const int64_t top = 2 + (attr->confusion ? classes * classes : 0);
-  BRIM_TRY(check_labels(label, shape->dim[0], classes));
+  BRIM_TRY(cpu_loss_check_labels(launch->node->in[2], label, classes, &(brim_loss_attr){0}));
   for (int64_t n = 0; n < shape->dim[0]; n++) {
     const int64_t predicted = first_greatest(logits + n * classes, classes);
     metrics[0] += (double)loss[n];
@@ -150,6 +170,8 @@ static CPU_RUN(classification_metrics_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = softmax_cross_entropy_run};
-BRIM_KERNEL(softmax_cross_entropy_grad) = {.op = "softmax_cross_entropy_grad", .run = softmax_cross_entropy_grad_run};
+BRIM_KERNEL(softmax_cross_entropy) = {
+    .op = "softmax_cross_entropy", .prepare = cpu_plain_prepare, .run = softmax_cross_entropy_run};
+BRIM_KERNEL(softmax_cross_entropy_grad) = {
+    .op = "softmax_cross_entropy_grad", .prepare = cpu_plain_prepare, .run = softmax_cross_entropy_grad_run};
 BRIM_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics_run};

@@ -9,9 +9,9 @@
  *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
  *
- * One loss per sample; loss_scale is 1 / samples of the effective batch, so gradients of micro-batches
- * add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow,
- * and the result is the same. */
+ * One loss per label, 0 for one that is ignored; loss_scale is 1 / samples of the effective batch, so gradients of
+ * micro-batches add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow, and
+ * the result is the same. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -41,6 +41,22 @@ static brim_status check_label(int32_t label, int64_t sample, int64_t classes)
                    (long long)sample, label, (long long)classes);
 }
 
+static bool is_ignored(const brim_loss_attr *attr, int32_t label)
+{
+  return attr->ignores && label == attr->ignore_index;
+}
+
+/* Labels of a sample: more than one in a sequence. */
+static int64_t labels_per_sample(const brim_tensor *label)
+{
+  return brim_shape_count(&label->shape) / label->shape.dim[0];
+}
+
+static int64_t last_of(const brim_tensor *t)
+{
+  return t->shape.dim[t->shape.rank - 1];
+}
+
 static const double *weights(const brim_launch *launch)
 {
   return launch->node->in_count > 2 ? launch->in[2] : NULL;
@@ -49,14 +65,18 @@ static const double *weights(const brim_launch *launch)
 static brim_status softmax_cross_entropy(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
+  const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
+  const int64_t each = labels_per_sample(launch->node->in[1]);
+  const brim_loss_attr *attr = &launch->node->attr.loss;
   const double *logits = launch->in[0];
   const int32_t *label = launch->in[1];
-  const double *w = weights(launch), s = launch->node->attr.loss.smoothing;
+  const double *w = weights(launch), s = attr->smoothing;
   double *loss = launch->out[0];
 
   for (int64_t n = 0; n < N; n++) {
-    BRIM_TRY(check_label(label[n], n, K));
+    loss[n] = 0;
+    if (is_ignored(attr, label[n])) continue;
+    BRIM_TRY(check_label(label[n], n / each, K));
     const double lse = log_sum_exp(&logits[n * K], K);
     double smooth = 0;
     for (int64_t k = 0; k < K; k++) smooth += (w ? w[k] : 1) * (lse - logits[n * K + k]);
@@ -70,18 +90,25 @@ BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = soft
 static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[0]->shape.dim[0], K = launch->node->in[0]->shape.dim[1];
+  const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
+  const int64_t each = labels_per_sample(launch->node->in[1]);
+  const brim_loss_attr *attr = &launch->node->attr.loss;
   const double *logits = launch->in[0];
   const int32_t *label = launch->in[1];
-  const double *w = weights(launch), s = launch->node->attr.loss.smoothing;
+  const double *w = weights(launch), s = attr->smoothing;
   double *dlogits = launch->out[0]; /* may lie in the memory of logits */
   double weight_sum = 0;
 
   for (int64_t k = 0; k < K; k++) weight_sum += w ? w[k] : 1;
   for (int64_t n = 0; n < N; n++) {
-    BRIM_TRY(check_label(label[n], n, K));
-    const double lse = log_sum_exp(&logits[n * K], K);
+    const bool ignored = is_ignored(attr, label[n]);
+    if (!ignored) BRIM_TRY(check_label(label[n], n / each, K));
+    const double lse = ignored ? 0 : log_sum_exp(&logits[n * K], K);
     for (int64_t k = 0; k < K; k++) {
+      if (ignored) {
+        dlogits[n * K + k] = 0;
+        continue;
+      }
       const double softmax = exp(logits[n * K + k] - lse);
       const double hard = (1 - s) * (w ? w[label[n]] : 1) * (softmax - (k == label[n]));
       const double smooth = s / (double)K * (softmax * weight_sum - (w ? w[k] : 1));

@@ -1,0 +1,308 @@
+/* Softmax cross-entropy of logits x product^T, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and looked at
+ * while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes.
+ *
+ * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
+ * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch. The backward pass makes
+ * the logits again; what their exponentials are divided by it has from the loss. */
+#include <math.h>
+
+#include "loss.h"
+#include "simd_loss.h"
+
+enum { ROWS_MAX = 256, CLASSES_MAX = 1024, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
+
+typedef struct problem {
+  cpu_backend *backend;
+  const cpu_loss_simd *simd;
+  const brim_loss_attr *attr;
+  int64_t rows, features, classes;
+  const float *x, *product;
+  const int32_t *label;
+  float *loss; /* written or read */
+  int32_t *rank;
+  double loss_scale;
+  /* scratch */
+  char *products;
+  float *logits;        /* [row_count, class_count] */
+  cpu_softmax_row *row; /* of each row of the piece */
+  double *lse;          /* likewise */
+  double *column;       /* [features]: sums of the columns of product, if labels are smoothed */
+  int64_t row0, class0; /* the piece */
+  int64_t row_count, class_count;
+} problem;
+
+static bool is_ignored(const problem *p, int64_t row)
+{
+  return p->attr->ignores && p->label[row] == p->attr->ignore_index;
+}
+
+/* ---- scratch: what the plain inputs need, the products', logits, rows, lse, columns ---- */
+
+static uint64_t logits_bytes(int64_t rows, int64_t classes)
+{
+  return cpu_aligned((uint64_t)(cpu_min(rows, ROWS_MAX) * cpu_min(classes, CLASSES_MAX)) * sizeof(float));
+}
+
+static CPU_PREPARE(linear_loss_prepare)
+{
+  BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
+  const brim_shape *product = &node->in[1]->shape;
+  need->workspace_bytes += cpu_multiply_bytes(self) + logits_bytes(cpu_rows(node->in[0]), product->dim[0]) +
+                           cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) + ROWS_MAX * sizeof(double) +
+                           (uint64_t)product->dim[1] * sizeof(double);
+  return BRIM_OK;
+}
+
+static brim_status begin(cpu_backend *b, const brim_launch *launch, problem *p)
+{
+  static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
+  const brim_shape *product = &launch->node->in[1]->shape;
+  *p = (problem){.backend = b,
+                 .simd = tables[b->isa],
+                 .attr = &launch->node->attr.loss,
+                 .rows = cpu_rows(launch->node->in[0]),
+                 .features = product->dim[1],
+                 .classes = product->dim[0],
+                 .x = cpu_plain_input(b, launch, 0),
+                 .product = launch->in[1],
+                 .label = launch->in[2],
+                 .loss_scale = launch->step->loss_scale,
+                 .products = cpu_plain_end(launch)};
+  char *at = p->products + cpu_multiply_bytes(b);
+  p->logits = (float *)(void *)at;
+  at += logits_bytes(p->rows, p->classes);
+  p->row = (cpu_softmax_row *)(void *)at;
+  at += cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row));
+  p->lse = (double *)(void *)at;
+  p->column = p->lse + ROWS_MAX;
+  return cpu_loss_check_labels(launch->node->in[2], p->label, p->classes, p->attr);
+}
+
+/* ---- pieces ---- */
+
+/* The label's logit, by the same chain of sums as in a piece. */
+static float own_logit(const problem *p, int64_t row, int32_t thread)
+{
+  const cpu_simd *simd = p->backend->simd;
+  float own = 0;
+  const cpu_gemm g = {.m = 1,
+                      .n = 1,
+                      .k = p->features,
+                      .a = p->x + row * p->features,
+                      .lda = p->features,
+                      .b = p->product + p->label[row] * p->features,
+                      .ldb = p->features,
+                      .b_transposed = true,
+                      .c = &own,
+                      .ldc = 1};
+  simd->gemm(&g, 0, 1, 0, 1, (float *)(void *)(p->products + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes)));
+  return own;
+}
+
+static void each_row(problem *p, cpu_task_fn fn)
+{
+  cpu_pool_run(p->backend->pool, cpu_divide_up(p->row_count, ROWS_PER_TASK), fn, p);
+}
+#define EACH_ROW_OF(p, task, i)                                                                                        \
+  (int64_t i = (task)*ROWS_PER_TASK; i < cpu_min(((task) + 1) * ROWS_PER_TASK, (p)->row_count); i++)
+
+static void begin_rows(void *arg, int64_t task, int32_t thread)
+{
+  problem *p = arg;
+  for
+    EACH_ROW_OF(p, task, i)
+    {
+      p->row[i] = (cpu_softmax_row){.greatest = -INFINITY};
+      if (!is_ignored(p, p->row0 + i)) p->row[i].own = own_logit(p, p->row0 + i, thread);
+    }
+}
+
+static void make_logits(problem *p)
+{
+  const cpu_gemm g = {.m = p->row_count,
+                      .n = p->class_count,
+                      .k = p->features,
+                      .a = p->x + p->row0 * p->features,
+                      .lda = p->features,
+                      .b = p->product + p->class0 * p->features,
+                      .ldb = p->features,
+                      .b_transposed = true,
+                      .c = p->logits,
+                      .ldc = p->class_count};
+  cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
+}
+
+static void take_rows(problem *p, int64_t first)
+{
+  p->row0 = first;
+  p->row_count = cpu_min(ROWS_MAX, p->rows - first);
+}
+
+static void take_classes(problem *p, int64_t first)
+{
+  p->class0 = first;
+  p->class_count = cpu_min(CLASSES_MAX, p->classes - first);
+}
+
+/* ---- forward ---- */
+
+static void look_at_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  for
+    EACH_ROW_OF(p, task, i)
+  if (!is_ignored(p, p->row0 + i))
+    p->simd->look(&p->row[i], p->logits + i * p->class_count, p->class0, p->class_count, p->label[p->row0 + i]);
+}
+
+static void end_rows(const problem *p)
+{
+  const double s = p->attr->smoothing;
+  for (int64_t i = 0; i < p->row_count; i++) {
+    const cpu_softmax_row *row = &p->row[i];
+    const bool ignored = is_ignored(p, p->row0 + i);
+    double loss = (double)row->greatest + log(row->sum) - (1 - s) * (double)row->own;
+    if (s > 0) loss -= s / (double)p->classes * row->logits;
+    p->loss[p->row0 + i] = ignored ? 0 : (float)loss;
+    p->rank[p->row0 + i] = ignored ? -1 : row->rank;
+  }
+}
+
+static CPU_RUN(linear_loss_run)
+{
+  problem p;
+  BRIM_TRY(begin(self, launch, &p));
+  p.loss = launch->out[0];
+  p.rank = launch->out[1];
+  for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
+    take_rows(&p, r);
+    each_row(&p, begin_rows);
+    for (int64_t c = 0; c < p.classes; c += CLASSES_MAX) {
+      take_classes(&p, c);
+      make_logits(&p);
+      each_row(&p, look_at_rows);
+    }
+    end_rows(&p);
+  }
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(linear_cross_entropy) = {
+    .op = "linear_cross_entropy", .prepare = linear_loss_prepare, .run = linear_loss_run};
+
+/* ---- backward ---- */
+
+static void sum_columns(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  const int64_t from = task * COLUMNS_PER_TASK, to = cpu_min(from + COLUMNS_PER_TASK, p->features);
+  for (int64_t f = from; f < to; f++) p->column[f] = 0;
+  for (int64_t k = 0; k < p->classes; k++)
+    for (int64_t f = from; f < to; f++) p->column[f] += (double)p->product[k * p->features + f];
+}
+
+/* lse from loss = lse - (1 - s) * own - s/K * sum of the row's logits. */
+static void find_lse(void *arg, int64_t task, int32_t thread)
+{
+  problem *p = arg;
+  const double s = p->attr->smoothing;
+  begin_rows(arg, task, thread);
+  for
+    EACH_ROW_OF(p, task, i)
+    {
+      const float *x = p->x + (p->row0 + i) * p->features;
+      double logits = 0;
+      for (int64_t f = 0; s > 0 && f < p->features; f++) logits += (double)x[f] * p->column[f];
+      p->lse[i] = (double)p->loss[p->row0 + i] + (1 - s) * (double)p->row[i].own + s / (double)p->classes * logits;
+    }
+}
+
+/* Logits become their gradients. The label's is made in double precision: near 1 softmax - 1 would lose digits. */
+static void turn_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  const double s = p->attr->smoothing, soft = s / (double)p->classes;
+  for
+    EACH_ROW_OF(p, task, i)
+    {
+      float *logits = p->logits + i * p->class_count;
+      if (is_ignored(p, p->row0 + i)) {
+        memset(logits, 0, (size_t)p->class_count * sizeof *logits);
+        continue;
+      }
+      p->simd->softmax_grad(logits, p->class_count, p->lse[i], (float)soft, (float)p->loss_scale);
+      const int64_t at = p->label[p->row0 + i] - p->class0;
+      if (at >= 0 && at < p->class_count)
+        logits[at] = (float)((exp((double)p->row[i].own - p->lse[i]) - (1 - s) - soft) * p->loss_scale);
+    }
+}
+
+static void add_products(problem *p, float *dx, float *dproduct)
+{
+  const cpu_gemm for_x = {.m = p->row_count,
+                          .n = p->features,
+                          .k = p->class_count,
+                          .a = p->logits,
+                          .lda = p->class_count,
+                          .b = p->product + p->class0 * p->features,
+                          .ldb = p->features,
+                          .c = dx + p->row0 * p->features,
+                          .ldc = p->features,
+                          .accumulate = p->class0 > 0};
+  const cpu_gemm for_product = {.m = p->class_count,
+                                .n = p->features,
+                                .k = p->row_count,
+                                .a = p->logits,
+                                .lda = p->class_count,
+                                .a_transposed = true,
+                                .b = p->x + p->row0 * p->features,
+                                .ldb = p->features,
+                                .c = dproduct + p->class0 * p->features,
+                                .ldc = p->features,
+                                .accumulate = true};
+  cpu_multiply(p->backend, &(cpu_products){.gemm = for_x, .count = 1}, p->products);
+  cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
+}
+
+static CPU_RUN(linear_loss_grad_run)
+{
+  cpu_backend *b = self;
+  problem p;
+  BRIM_TRY(begin(b, launch, &p));
+  p.loss = launch->in[3];
+  if (p.attr->smoothing > 0) cpu_pool_run(b->pool, cpu_divide_up(p.features, COLUMNS_PER_TASK), sum_columns, &p);
+  for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
+    take_rows(&p, r);
+    each_row(&p, find_lse);
+    for (int64_t c = 0; c < p.classes; c += CLASSES_MAX) {
+      take_classes(&p, c);
+      make_logits(&p);
+      each_row(&p, turn_rows);
+      add_products(&p, launch->out[0], launch->out[1]);
+    }
+  }
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(linear_cross_entropy_grad) = {
+    .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
+
+static CPU_RUN(rank_metrics_run)
+{
+  (void)self;
+  const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
+  const int32_t k = launch->node->attr.metrics.top_k, *rank = launch->in[1];
+  const float *loss = launch->in[0];
+  double *metrics = launch->out[0];
+  for (int64_t n = 0; n < count; n++) {
+    metrics[0] += (double)loss[n];
+    metrics[1] += rank[n] == 0;
+    if (k > 0) metrics[2] += rank[n] >= 0 && rank[n] < k;
+  }
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_metrics_run};

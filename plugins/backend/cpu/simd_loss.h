@@ -1,0 +1,34 @@
+/* What the losses do along a row, for each instruction set. */
+#ifndef CPU_SIMD_LOSS_H
+#define CPU_SIMD_LOSS_H
+#include "simd.h"
+
+/* A softmax over a row of logits that come piece by piece. */
+typedef struct cpu_softmax_row {
+  float own;      /* the label's logit */
+  float greatest; /* of the logits so far; -inf before the first */
+  int32_t rank;   /* how many come before the label */
+  double sum;     /* of exp(logit - greatest) */
+  double logits;  /* their sum */
+} cpu_softmax_row;
+
+/* A sample's elements y, and what they are compared with: t, or where t is NULL 1 at element `hot` and 0 elsewhere. */
+typedef struct cpu_mean_row {
+  const float *y, *t;
+  int64_t hot, count;
+  float delta, scale;
+} cpu_mean_row;
+
+enum cpu_mean_loss { CPU_MEAN_MSE, CPU_MEAN_MAE, CPU_MEAN_HUBER, CPU_MEAN_BCE, CPU_MEAN_COUNT };
+
+typedef struct cpu_loss_simd {
+  /* Logits [first, first + count) of a row whose label is `label`. */
+  void (*look)(cpu_softmax_row *row, const float *logits, int64_t first, int64_t count, int64_t label);
+  /* logits = (exp(logits - lse) - soft) * scale */
+  void (*softmax_grad)(float *logits, int64_t count, double lse, float soft, float scale);
+  double (*mean_sum[CPU_MEAN_COUNT])(const cpu_mean_row *row);           /* of the elements' losses */
+  void (*mean_grad[CPU_MEAN_COUNT])(const cpu_mean_row *row, float *dy); /* dy may be y */
+} cpu_loss_simd;
+
+extern const cpu_loss_simd cpu_loss_v2, cpu_loss_v3, cpu_loss_v4;
+#endif

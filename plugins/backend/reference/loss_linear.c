@@ -1,0 +1,145 @@
+/* Softmax cross-entropy of logits that are a product, and metrics from ranks.
+ *
+ *     z[n,k] = sum over f of  x[n,f] * product[k,f]
+ *     loss and dz as softmax_cross_entropy makes them of z, see loss.c
+ *     rank[n] = how many classes come before the label: z greater, or equal and earlier; -1 if ignored
+ *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
+ *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
+ *
+ * Logits are computed each time that they are needed, so that none is kept. */
+#include <stdbool.h>
+
+#include "reference.h"
+
+typedef struct problem {
+  int64_t N, F, K, each; /* rows, features, classes, rows of a sample */
+  const double *x, *product;
+  const int32_t *label;
+  const brim_loss_attr *attr;
+} problem;
+
+static problem problem_of(const brim_launch *launch)
+{
+  const brim_tensor *x = launch->node->in[0];
+  const brim_shape *product = &launch->node->in[1]->shape;
+  return (problem){.N = rows_of(x),
+                   .F = product->dim[1],
+                   .K = product->dim[0],
+                   .each = rows_of(x) / x->shape.dim[0],
+                   .x = launch->in[0],
+                   .product = launch->in[1],
+                   .label = launch->in[2],
+                   .attr = &launch->node->attr.loss};
+}
+
+static double logit(const problem *p, int64_t n, int64_t k)
+{
+  double sum = 0;
+  for (int64_t f = 0; f < p->F; f++) sum += p->x[n * p->F + f] * p->product[k * p->F + f];
+  return sum;
+}
+
+static bool is_ignored(const problem *p, int64_t n)
+{
+  return p->attr->ignores && p->label[n] == p->attr->ignore_index;
+}
+
+static brim_status check_label(const problem *p, int64_t n)
+{
+  if (is_ignored(p, n) || (p->label[n] >= 0 && p->label[n] < p->K)) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL, "sample %lld of the micro-batch has label %d, but there are %lld classes",
+                   (long long)(n / p->each), p->label[n], (long long)p->K);
+}
+
+/* log(sum of exp(logits)) of row n. */
+static double log_sum_exp(const problem *p, int64_t n)
+{
+  double greatest = logit(p, n, 0), sum = 0;
+  for (int64_t k = 1; k < p->K; k++) {
+    const double z = logit(p, n, k);
+    if (is_greater(z, greatest)) greatest = z;
+  }
+  for (int64_t k = 0; k < p->K; k++) sum += exp(logit(p, n, k) - greatest);
+  return greatest + log(sum);
+}
+
+static int32_t rank_of(const problem *p, int64_t n)
+{
+  const double own = logit(p, n, p->label[n]);
+  int32_t before = 0;
+  for (int64_t k = 0; k < p->K; k++) {
+    const double z = logit(p, n, k);
+    before += is_greater(z, own) || (k < p->label[n] && !is_greater(own, z));
+  }
+  return before;
+}
+
+static brim_status linear_cross_entropy(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const problem p = problem_of(launch);
+  const double s = p.attr->smoothing;
+  double *loss = launch->out[0];
+  int32_t *rank = launch->out[1];
+
+  for (int64_t n = 0; n < p.N; n++) {
+    loss[n] = 0;
+    rank[n] = -1;
+    BRIM_TRY(check_label(&p, n));
+    if (is_ignored(&p, n)) continue;
+    const double lse = log_sum_exp(&p, n);
+    double smooth = 0;
+    for (int64_t k = 0; k < p.K; k++) smooth += lse - logit(&p, n, k);
+    loss[n] = (1 - s) * (lse - logit(&p, n, p.label[n]));
+    if (s > 0) loss[n] += s / (double)p.K * smooth;
+    rank[n] = rank_of(&p, n);
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(linear_cross_entropy) = {.op = "linear_cross_entropy", .run = linear_cross_entropy};
+
+static brim_status linear_cross_entropy_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const problem p = problem_of(launch);
+  const double s = p.attr->smoothing;
+  double *dx = launch->out[0], *dproduct = launch->out[1];
+
+  for (int64_t n = 0; n < p.N; n++) {
+    BRIM_TRY(check_label(&p, n));
+    const bool ignored = is_ignored(&p, n);
+    const double lse = ignored ? 0 : log_sum_exp(&p, n);
+    for (int64_t f = 0; f < p.F; f++) dx[n * p.F + f] = 0;
+    for (int64_t k = 0; k < p.K; k++) {
+      double dz = 0;
+      if (!ignored) {
+        const double softmax = exp(logit(&p, n, k) - lse);
+        dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale;
+      }
+      for (int64_t f = 0; f < p.F; f++) {
+        dx[n * p.F + f] += dz * p.product[k * p.F + f];
+        dproduct[k * p.F + f] += dz * p.x[n * p.F + f];
+      }
+    }
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(linear_cross_entropy_grad) = {.op = "linear_cross_entropy_grad", .run = linear_cross_entropy_grad};
+
+static brim_status rank_metrics(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
+  const int32_t k = launch->node->attr.metrics.top_k;
+  const double *loss = launch->in[0];
+  const int32_t *rank = launch->in[1];
+  double *metrics = launch->out[0];
+
+  for (int64_t n = 0; n < count; n++) {
+    metrics[0] += loss[n];
+    metrics[1] += rank[n] == 0;
+    if (k > 0) metrics[2] += rank[n] >= 0 && rank[n] < k;
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_metrics};

@@ -1,0 +1,117 @@
+/* Rows of the losses beside those that the core appends to a model (rows.c): softmax cross-entropy over sequences, with
+ * ignored labels, and with the product inside; and the mean losses. */
+#include <math.h>
+
+#include "conformance/bench.h"
+
+/* Any smoothing; one of the labels may not count. */
+static brim_attr pick_attr(bench *b, int64_t classes)
+{
+  return (brim_attr){.loss = {.smoothing = bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10,
+                              .ignores = (int32_t)bench_pick(b, 0, 1),
+                              .ignore_index = (int32_t)bench_pick(b, 0, classes - 1)}};
+}
+
+/* [N], or with one or two dimensions more. */
+static brim_shape pick_rows(bench *b)
+{
+  brim_shape rows = {(int32_t)bench_pick(b, 1, 3), {b->o.batch}};
+  for (int32_t d = 1; d < rows.rank; d++) rows.dim[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 4);
+  return rows;
+}
+
+static int64_t pick_classes(bench *b)
+{
+  return b->o.size == SIZE_ONE ? 1 : bench_pick(b, 2, b->o.size == SIZE_BLOCKED ? 64 : 20);
+}
+
+static brim_shape with(brim_shape rows, int64_t last)
+{
+  rows.dim[rows.rank++] = last;
+  return rows;
+}
+
+static brim_tensor *make_cross_entropy(bench *b)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t classes = pick_classes(b);
+  const brim_attr attr = pick_attr(b, classes);
+  const brim_shape shape = with(rows, classes), weight_shape = {1, {classes}};
+  brim_tensor *in[3] = {bench_input(b, &shape, "logits")};
+  in[1] = bench_indices(b, &rows, classes, "label");
+  const bool weighted = bench_pick(b, 0, 1) == 1;
+  if (weighted) in[2] = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &weight_shape, "weight");
+  return brim_graph_apply(b->g, "softmax_cross_entropy", "loss", in, weighted ? 3 : 2, &attr);
+}
+BENCH_ROW(loss_rows) = {"loss: rows", make_cross_entropy, .is_loss = true, .by_sample = true, .skips = true};
+
+static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes)
+{
+  brim_graph *g = b->g;
+  const brim_attr attr = pick_attr(b, classes), top = {.metrics = {.top_k = (int32_t)bench_pick(b, 0, 3)}};
+  const brim_shape shape = with(*rows, features), product = {2, {classes, features}}, metrics = {1, {3}};
+  brim_tensor *in[3] = {bench_input(b, &shape, "x")};
+  in[1] = bench_parameter(b, "product", &product, 1);
+  in[2] = bench_indices(b, rows, classes, "label");
+  const brim_node *n = brim_graph_node(g, "linear_cross_entropy", "loss", in, 3, &attr);
+  if (!n) return NULL;
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
+  brim_graph_node_into(g, "rank_metrics", "metrics", n->out, 2, &g->metrics, 1, &top);
+  return n->out[0];
+}
+
+static brim_tensor *make_linear_loss(bench *b)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t features = bench_pick_channels(b);
+  return linear_loss(b, &rows, features, pick_classes(b));
+}
+BENCH_ROW(linear_loss) = {"linear_cross_entropy", make_linear_loss, .is_loss = true, .by_sample = true, .skips = true};
+
+/* More rows and classes than one piece has, features than one block of a product. */
+static brim_tensor *make_linear_loss_large(bench *b)
+{
+  const brim_shape rows = {2, {b->o.batch, 67}};
+  return linear_loss(b, &rows, 5, 2100);
+}
+BENCH_ROW(linear_loss_large) = {"linear_cross_entropy, large",
+                                make_linear_loss_large,
+                                .is_loss = true,
+                                .by_sample = true,
+                                .skips = true,
+                                .large = true};
+
+/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4. */
+static brim_tensor *make_mean_loss(bench *b, const char *op)
+{
+  const brim_attr attr = {.loss = {.delta = 0.1 * (double)bench_pick(b, 1, 12) + 1e-4}};
+  const bool by_label = bench_pick(b, 0, 2) == 0;
+  const brim_shape samples = {1, {b->o.batch}};
+  const brim_shape rows = by_label ? samples : pick_rows(b), shape = with(rows, bench_pick_channels(b));
+  brim_tensor *const in[] = {
+      bench_input(b, &shape, "y"),
+      by_label ? bench_indices(b, &samples, shape.dim[1], "label")
+               : brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "target"),
+  };
+  return brim_graph_apply(b->g, op, "loss", in, 2, &attr);
+}
+static brim_tensor *make_mse(bench *b)
+{
+  return make_mean_loss(b, "mse");
+}
+BENCH_ROW(mse) = {"mse", make_mse, .is_loss = true, .by_sample = true};
+static brim_tensor *make_mae(bench *b)
+{
+  return make_mean_loss(b, "mae");
+}
+BENCH_ROW(mae) = {"mae", make_mae, .is_loss = true, .by_sample = true};
+static brim_tensor *make_huber(bench *b)
+{
+  return make_mean_loss(b, "huber");
+}
+BENCH_ROW(huber) = {"huber", make_huber, .is_loss = true, .by_sample = true};
+static brim_tensor *make_bce(bench *b)
+{
+  return make_mean_loss(b, "bce");
+}
+BENCH_ROW(bce) = {"bce", make_bce, .is_loss = true, .by_sample = true};

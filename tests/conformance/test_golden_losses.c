@@ -1,0 +1,209 @@
+/* Losses against PyTorch's in double precision, on the reference backend: softmax cross-entropy over sequences, by
+ * itself and with the product inside, and the mean losses with real targets and with labels; each with its gradients.
+ * The fixture: tests/golden/make_losses.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/bench.h"
+#include "conformance/golden.h"
+#include "conformance/load.h"
+
+#define SMOOTHING 0.2
+#define DELTA 0.7
+#define IGNORED 2
+
+static golden fixture;
+static loaded plugin;
+static backend reference;
+
+/* An input as the fixture has it. Targets and weights are constant: no gradient is asked for. */
+static brim_tensor *from_fixture(bench *b, const char *name, bool constant)
+{
+  const brim_shape *shape = &golden_find(&fixture, "", name)->shape;
+  if (constant) return brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, shape, name);
+  return bench_input(b, shape, name);
+}
+
+static brim_tensor *labels_of(bench *b, const char *name)
+{
+  return bench_indices(b, &golden_find(&fixture, "", name)->shape, 5, name);
+}
+
+static brim_tensor *cross_entropy(bench *b, brim_loss_attr attr, bool weighted)
+{
+  brim_tensor *in[3] = {from_fixture(b, "logits", false), labels_of(b, "label"), NULL};
+  if (weighted) in[2] = from_fixture(b, "weight", true);
+  return brim_graph_apply(b->g, "softmax_cross_entropy", NULL, in, weighted ? 3 : 2, &(brim_attr){.loss = attr});
+}
+
+static brim_tensor *make_plain(bench *b)
+{
+  return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false); /* but nothing is ignored */
+}
+BENCH_ROW(plain) = {"plain", make_plain, .is_loss = true};
+static brim_tensor *make_ignore(bench *b)
+{
+  return cross_entropy(b, (brim_loss_attr){.ignores = 1, .ignore_index = IGNORED}, false);
+}
+BENCH_ROW(ignore) = {"ignore", make_ignore, .is_loss = true};
+static brim_tensor *make_smoothing(bench *b)
+{
+  return cross_entropy(b, (brim_loss_attr){.smoothing = SMOOTHING}, false);
+}
+BENCH_ROW(smoothing) = {"smoothing", make_smoothing, .is_loss = true};
+static brim_tensor *make_weights(bench *b)
+{
+  return cross_entropy(b, (brim_loss_attr){0}, true);
+}
+BENCH_ROW(weights) = {"weights", make_weights, .is_loss = true};
+static brim_tensor *make_all(bench *b)
+{
+  return cross_entropy(b, (brim_loss_attr){.smoothing = SMOOTHING, .ignores = 1, .ignore_index = IGNORED}, true);
+}
+BENCH_ROW(all) = {"all", make_all, .is_loss = true};
+
+static brim_tensor *linear(bench *b, brim_loss_attr attr)
+{
+  const brim_shape *shape = &golden_find(&fixture, "", "product")->shape;
+  brim_tensor *const x = from_fixture(b, "x", false), *product = bench_parameter(b, "product", shape, 1);
+  brim_tensor *const in[] = {x, product, labels_of(b, "label")};
+  return brim_graph_node(b->g, "linear_cross_entropy", NULL, in, 3, &(brim_attr){.loss = attr})->out[0];
+}
+static brim_tensor *make_linear(bench *b)
+{
+  return linear(b, (brim_loss_attr){0});
+}
+BENCH_ROW(linear) = {"linear", make_linear, .is_loss = true};
+static brim_tensor *make_linear_all(bench *b)
+{
+  return linear(b, (brim_loss_attr){.smoothing = SMOOTHING, .ignores = 1, .ignore_index = IGNORED});
+}
+BENCH_ROW(linear_all) = {"linear_all", make_linear_all, .is_loss = true};
+
+/* "mse" with a real target, "mse_label" with labels. */
+static brim_tensor *mean_loss(bench *b, const char *op, bool by_label)
+{
+  brim_tensor *y = from_fixture(b, by_label ? "scores" : "y", false);
+  brim_tensor *target = by_label ? labels_of(b, "answer") : from_fixture(b, "target", true);
+  brim_tensor *const in[] = {y, target};
+  return brim_graph_apply(b->g, op, NULL, in, 2, &(brim_attr){.loss = {.delta = DELTA}});
+}
+#define MEAN_LOSS(op)                                                                                                  \
+  static brim_tensor *make_##op(bench *b)                                                                              \
+  {                                                                                                                    \
+    return mean_loss(b, #op, false);                                                                                   \
+  }                                                                                                                    \
+  BENCH_ROW(op) = {#op, make_##op, .is_loss = true};                                                                   \
+  static brim_tensor *make_##op##_label(bench *b)                                                                      \
+  {                                                                                                                    \
+    return mean_loss(b, #op, true);                                                                                    \
+  }                                                                                                                    \
+  BENCH_ROW(op##_label) = {#op "_label", make_##op##_label, .is_loss = true}
+MEAN_LOSS(mse);
+MEAN_LOSS(mae);
+MEAN_LOSS(huber);
+MEAN_LOSS(bce);
+
+static void fill(bench *b, const brim_tensor *t)
+{
+  const golden_tensor *from = golden_find(&fixture, "", t->name);
+  assert_int_equal(brim_shape_count(&from->shape), brim_shape_count(&t->shape));
+  for (int64_t i = 0; i < brim_shape_count(&t->shape); i++)
+    if (t->dtype == BRIM_DTYPE_I32)
+      ((int32_t *)b->memory[t->id])[i] = (int32_t)from->value[i];
+    else
+      ((double *)b->memory[t->id])[i] = from->value[i];
+}
+
+static void check(const bench *b, const char *prefix, const char *name, const brim_tensor *t)
+{
+  char full[64];
+  snprintf(full, sizeof full, "%s.%s", b->o.row->name, prefix);
+  double *values = bench_values_of(b, t);
+  golden_check(&fixture, full, name, &t->shape, values);
+  free(values);
+}
+
+static void check_row(const bench_row *row)
+{
+  const bool by_label = strstr(row->name, "_label") != NULL;
+  bench *b = bench_create(&(bench_options){
+      .backend = &reference, .row = row, .seed = 1, .batch = by_label ? 4 : 3, .gradients_at_zero = true});
+  for (size_t i = 0; i < b->g->tensor_count; i++) {
+    const brim_tensor *t = b->g->tensor[i];
+    if (t->role == BRIM_ROLE_DATA || t->role == BRIM_ROLE_PARAMETER) fill(b, t);
+  }
+  bench_run(b, 0, b->g->node_count);
+  check(b, "", "loss", b->result);
+  check(b, "gradient.", b->g->tensor[0]->name, brim_autodiff_gradient(b->g, b->g->tensor[0]));
+  for (size_t i = 0; i < b->g->parameter_count; i++)
+    check(b, "gradient.", b->g->parameter[i].value->name, b->g->parameter[i].gradient);
+  bench_free(b);
+}
+
+static void test_losses_are_what_pytorch_computes(void **state)
+{
+  (void)state;
+  for
+    BENCH_EACH_ROW(row) check_row(row);
+}
+
+/* A label that names no class is refused, not read; one that is ignored may be any number. */
+static brim_status run_with_label(const bench_row *row, int32_t label)
+{
+  bench *b = bench_create(&(bench_options){.backend = &reference, .row = row, .seed = 1, .batch = 3});
+  const brim_node *n = b->g->node[0];
+  void *in[3], *out[2];
+  for (uint32_t i = 0; i < n->in_count; i++) {
+    in[i] = b->memory[n->in[i]->id];
+    if (n->in[i]->dtype == BRIM_DTYPE_I32) ((int32_t *)in[i])[brim_shape_count(&n->in[i]->shape) - 1] = label;
+  }
+  for (uint32_t i = 0; i < n->out_count; i++) out[i] = b->memory[n->out[i]->id];
+  const brim_launch launch = {n, NULL, in, out, NULL, &b->step};
+  const brim_status status = b->program.kernel[0]->run(b->o.backend->self, &launch);
+  bench_free(b);
+  return status;
+}
+
+static void test_labels_out_of_range_are_refused(void **state)
+{
+  (void)state;
+  const bench_row *const rows[] = {&row_plain, &row_ignore, &row_linear, &row_linear_all};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    assert_int_equal(run_with_label(rows[i], 4), BRIM_OK);
+    assert_int_equal(run_with_label(rows[i], 5), BRIM_EINVAL);
+    assert_non_null(strstr(brim_error_text(), "sample 2 of the micro-batch has label 5, but there are 5 classes"));
+    assert_int_equal(run_with_label(rows[i], -100), BRIM_EINVAL);
+  }
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  golden_read(&fixture, "losses.txt");
+  if (!load_plugin(&plugin, "backend", "reference", NULL)) return -1;
+  reference = (backend){"reference", plugin.plugin->ops, plugin.self};
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  unload_plugin(&plugin);
+  brim_arena_release(&fixture.arena);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_losses_are_what_pytorch_computes),
+      cmocka_unit_test(test_labels_out_of_range_are_refused),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Makes losses.txt: PyTorch's losses in double precision, before their mean.
+
+    python3 tests/golden/make_losses.py        # needs torch; writes beside itself
+
+For each case what goes in, the losses, and the gradients of 0.75 times the sum of the losses (0.75 is the bench's
+loss_scale); the file is as make_models.py describes it. Attributes are repeated in
+tests/conformance/test_golden_losses.c. "logits" and "label" are of sequences; "linear" has the product inside; the
+mean losses have y and target [N,...], or the label's one-hot form.
+"""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+from make_models import write
+
+SCALE = 0.75
+IGNORED = 2
+
+
+def cross_entropy(out, name, logits, label, **options):
+    logits = logits.clone().requires_grad_()
+    loss = F.cross_entropy(logits.transpose(1, 2), label, reduction="none", **options)
+    (SCALE * loss.sum()).backward()
+    write(out, f"{name}.loss", loss)
+    write(out, f"{name}.gradient.logits", logits.grad)
+
+
+def linear(out, name, x, product, label, **options):
+    x, product = x.clone().requires_grad_(), product.clone().requires_grad_()
+    loss = F.cross_entropy((x @ product.T).transpose(1, 2), label, reduction="none", **options)
+    (SCALE * loss.sum()).backward()
+    write(out, f"{name}.loss", loss)
+    write(out, f"{name}.gradient.x", x.grad)
+    write(out, f"{name}.gradient.product", product.grad)
+
+
+def mean(out, name, fn, y, target, into="y"):
+    y = y.clone().requires_grad_()
+    loss = fn(y, target).flatten(1).mean(1)
+    (SCALE * loss.sum()).backward()
+    write(out, f"{name}.loss", loss)
+    write(out, f"{name}.gradient.{into}", y.grad)
+
+
+def main():
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    torch.manual_seed(23)
+    with open(pathlib.Path(__file__).resolve().parent / "losses.txt", "w") as out:
+        logits, label = 3 * torch.randn(3, 4, 5), torch.randint(5, (3, 4))
+        label[0, 1] = label[2, 3] = IGNORED
+        weight = torch.tensor([0.5, 2.0, 0.25, 1.0, 3.0])
+        write(out, "logits", logits)
+        write(out, "label", label)
+        write(out, "weight", weight)
+        cross_entropy(out, "plain", logits, label)
+        cross_entropy(out, "ignore", logits, label, ignore_index=IGNORED)
+        cross_entropy(out, "smoothing", logits, label, label_smoothing=0.2)
+        cross_entropy(out, "weights", logits, label, weight=weight)
+        cross_entropy(out, "all", logits, label, ignore_index=IGNORED, label_smoothing=0.2, weight=weight)
+
+        x, product = torch.randn(3, 4, 6), torch.randn(5, 6)
+        write(out, "x", x)
+        write(out, "product", product)
+        linear(out, "linear", x, product, label)
+        linear(out, "linear_all", x, product, label, ignore_index=IGNORED, label_smoothing=0.2)
+
+        functions = {
+            "mse": lambda y, t: F.mse_loss(y, t, reduction="none"),
+            "mae": lambda y, t: F.l1_loss(y, t, reduction="none"),
+            "huber": lambda y, t: F.huber_loss(y, t, reduction="none", delta=0.7),
+            "bce": lambda y, t: F.binary_cross_entropy_with_logits(y, t, reduction="none"),
+        }
+        y, target = 3 * torch.randn(3, 2, 4), torch.rand(3, 2, 4)
+        write(out, "y", y)
+        write(out, "target", target)
+        scores, answer = 3 * torch.randn(4, 5), torch.tensor([3, 0, 4, 3])
+        write(out, "scores", scores)
+        write(out, "answer", answer)
+        for name, fn in functions.items():
+            mean(out, name, fn, y, target)
+            mean(out, f"{name}_label", fn, scores, F.one_hot(answer, 5).double(), "scores")
+
+
+if __name__ == "__main__":
+    main()
