@@ -58,7 +58,9 @@ BENCH_ROW(rms_norm) = {"rms_norm", make_rms_norm, .by_sample = true};
 static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
 {
   const int64_t h = bench_pick_extent(b, least), w = bench_pick_extent(b, 1);
-  switch (least > 1 ? bench_pick(b, 1, 5) : bench_pick(b, 0, 5)) {
+  if (b->o.size == SIZE_BLOCKED && bench_pick(b, 0, 2) > 0) /* a reshape's result comes in blocks where it can */
+    return brim_reshape(b->g, bench_input2(b, channels * h * w), 4, (int64_t[]){b->o.batch, channels, h, w});
+  switch (bench_pick(b, least > 1, 5)) {
   case 0:
     return bench_input2(b, channels);
   case 1:
@@ -77,11 +79,11 @@ static int64_t values_of(const brim_tensor *x, int64_t samples, int64_t channels
   return brim_shape_count(&shape) / (shape.dim[0] * shape.dim[1]) * samples * channels;
 }
 
-/* Past a strip of the cpu backend's as well. */
+/* Whole blocks of them, or past a strip of the cpu backend's. */
 static int64_t pick_many_channels(bench *b)
 {
-  const bool wide = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;
-  return bench_pick_channels(b) + (wide && bench_pick(b, 0, 2) == 0 ? 64 : 0);
+  if (b->o.size == SIZE_BLOCKED) return 16 * bench_pick(b, 1, 5);
+  return bench_pick_channels(b) + (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0 ? 64 : 0);
 }
 
 static brim_tensor *make_batch_norm(bench *b)
@@ -135,7 +137,8 @@ static brim_tensor *make_block(bench *b)
   brim_tensor *x = brim_conv2d(g, "conv1", bench_input4(b, bench_pick(b, 1, 3), h, w), channels, three);
   brim_tensor *y = brim_relu(g, brim_batch_norm(g, "bn1", x, 0.5, 0.1));
   y = brim_batch_norm(g, "bn2", brim_conv2d(g, "conv2", y, channels, three), 0.5, 0.1);
-  return brim_relu(g, brim_add(g, x, y));
+  y = brim_flatten(g, brim_relu(g, brim_add(g, x, y)));
+  return brim_linear(g, "fc", y, bench_pick(b, 1, 9));
 }
 BENCH_ROW(block) = {"network: residual block with batch norm", make_block, .composite = true, .by_sample = true,
                     .norm_group = 4};
