@@ -96,8 +96,9 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
 
 static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_parameter p)
 {
+  p.name_hash = brim_hash(BRIM_HASH_START, name, strlen(name));
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (strcmp(g->parameter[i].value->name, name) == 0) {
+    if (g->parameter[i].name_hash == p.name_hash && strcmp(g->parameter[i].value->name, name) == 0) {
       brim_graph_fail(g, "parameter", name, "there is already a parameter of this name");
       return NULL;
     }

@@ -18,7 +18,8 @@ typedef struct brim_parameter {
   /* A buffer in PyTorch's sense: a moving average that no optimizer touches. Its "gradient" is the sum over the norm
    * groups of a step, and the update is the operation moving_average. */
   bool is_buffer;
-  double momentum; /* of a buffer */
+  double momentum;    /* of a buffer */
+  uint64_t name_hash; /* tells most names apart without comparing them */
 } brim_parameter;
 
 struct brim_graph {

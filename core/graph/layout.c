@@ -119,15 +119,11 @@ static void find_live(brim_program *p)
       p->live_class[p->buffer[b].role] += p->buffer[b].bytes;
 }
 
+/* A buffer that has its place; kept in the order of the offsets. */
 typedef struct placed {
   uint64_t offset, end;
+  int32_t first, last;
 } placed;
-
-static int by_offset(const void *a, const void *b)
-{
-  const placed *x = a, *y = b;
-  return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
 
 enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
 
@@ -165,26 +161,32 @@ static void sort_buffers(const brim_buffer *buffer, size_t count, enum order ord
   qsort(out, count, sizeof *out, by_rank);
 }
 
+/* The lowest offset from which `b` has room for its whole life, and in *behind the place of the first that lies behind
+ * it: no conflict can come from there on. */
+static uint64_t find_room(const brim_buffer *b, const placed *list, size_t count, size_t *behind)
+{
+  uint64_t at = 0;
+  size_t i = 0;
+  for (; i < count && list[i].offset < at + b->bytes; i++)
+    if (list[i].end > at && list[i].first <= b->last && b->first <= list[i].last) at = list[i].end;
+  *behind = i;
+  return at;
+}
+
 /* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height.
  */
 static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, size_t count, uint64_t *offset,
-                               placed *busy)
+                               placed *list)
 {
   uint64_t height = 0;
-  for (size_t i = 0; i < count; i++) {
-    const brim_buffer *b = &buffer[order[i].index];
-    size_t n = 0;
-    for (size_t j = 0; j < i; j++) {
-      const brim_buffer *o = &buffer[order[j].index];
-      if (o->first <= b->last && b->first <= o->last)
-        busy[n++] = (placed){offset[order[j].index], offset[order[j].index] + o->bytes};
-    }
-    qsort(busy, n, sizeof *busy, by_offset);
-    uint64_t at = 0;
-    for (size_t j = 0; j < n && busy[j].offset < at + b->bytes; j++)
-      if (busy[j].end > at) at = busy[j].end;
-    offset[order[i].index] = at;
-    if (at + b->bytes > height) height = at + b->bytes;
+  for (size_t n = 0; n < count; n++) {
+    const brim_buffer *b = &buffer[order[n].index];
+    size_t at;
+    const uint64_t start = offset[order[n].index] = find_room(b, list, n, &at);
+    while (at > 0 && list[at - 1].offset > start) at--;
+    memmove(&list[at + 1], &list[at], (n - at) * sizeof *list);
+    list[at] = (placed){start, start + b->bytes, b->first, b->last};
+    if (start + b->bytes > height) height = start + b->bytes;
   }
   return height;
 }
@@ -195,11 +197,11 @@ static void choose_offsets(brim_program *p)
   brim_arena scratch = {0};
   ranked *order = BRIM_ARENA_NEW(&scratch, ranked, count);
   uint64_t *offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
-  placed *busy = BRIM_ARENA_NEW(&scratch, placed, count);
+  placed *list = BRIM_ARENA_NEW(&scratch, placed, count);
   p->transient_bytes = UINT64_MAX;
   for (int o = 0; o < ORDER_COUNT && p->transient_bytes > p->live_bytes; o++) {
     sort_buffers(p->buffer, count, (enum order)o, order);
-    const uint64_t height = place_in_order(p->buffer, order, count, offset, busy);
+    const uint64_t height = place_in_order(p->buffer, order, count, offset, list);
     if (height >= p->transient_bytes) continue;
     p->transient_bytes = height;
     for (size_t i = 0; i < count; i++) p->buffer[i].offset = offset[i];

@@ -1,7 +1,11 @@
 /* The table of operations: the linker gathers the pointers that BRIM_OP() leaves in section brim_ops. */
 #include "graph/op.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <string.h>
+
+#include "base/text.h"
 
 extern const brim_op *const __start_brim_ops[];
 extern const brim_op *const __stop_brim_ops[];
@@ -15,11 +19,28 @@ const brim_op *brim_op_at(size_t i)
   return __start_brim_ops[i];
 }
 
+/* The table by name, open addressing: every node that is built looks its operation up. */
+#define SLOTS 1024 /* a power of two, more than twice the operations */
+static const brim_op *slot[SLOTS];
+static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
+
+static size_t slot_of(const char *name)
+{
+  size_t i = (size_t)brim_hash(BRIM_HASH_START, name, strlen(name)) % SLOTS;
+  while (slot[i] && strcmp(slot[i]->name, name) != 0) i = (i + 1) % SLOTS;
+  return i;
+}
+
+static void fill_slots(void)
+{
+  assert(brim_op_count() < SLOTS / 2);
+  for (size_t i = 0; i < brim_op_count(); i++) slot[slot_of(brim_op_at(i)->name)] = brim_op_at(i);
+}
+
 const brim_op *brim_op_find(const char *name)
 {
-  for (size_t i = 0; i < brim_op_count(); i++)
-    if (strcmp(__start_brim_ops[i]->name, name) == 0) return __start_brim_ops[i];
-  return NULL;
+  pthread_once(&slots_once, fill_slots);
+  return slot[slot_of(name)];
 }
 
 brim_cost brim_op_cost(const brim_node *node)

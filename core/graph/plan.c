@@ -31,6 +31,14 @@ static bool offers(const void *backend, const char *op)
   return find_kernel(backend, op) != NULL;
 }
 
+/* A node's kernel; most often one of the nodes just before it has the same, since layers repeat. */
+static const brim_kernel *kernel_of(const brim_program *p, const brim_backend_ops *backend, const brim_node *n)
+{
+  for (size_t back = 1; back <= 32 && back <= n->index; back++)
+    if (p->graph->node[n->index - back]->descriptor == n->descriptor) return p->kernel[n->index - back];
+  return find_kernel(backend, n->op);
+}
+
 /* Lets the backend choose layouts and scratch, node by node. */
 static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
 {
@@ -41,7 +49,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   p->need = BRIM_ARENA_NEW(&g->arena, brim_kernel_need, g->node_count);
   for (size_t i = 0; i < g->node_count; i++) {
     const brim_node *n = g->node[i];
-    p->kernel[i] = find_kernel(backend, n->op);
+    p->kernel[i] = kernel_of(p, backend, n);
     if (!p->kernel[i]) return brim_fail(BRIM_ENOTSUP, "the backend has no operation '%s' (node '%s')", n->op, n->name);
     if (p->kernel[i]->prepare)
       BRIM_TRY(p->kernel[i]->prepare(plan->request.backend_self, &p->info, n, &p->need[i], &p->state[i]));
