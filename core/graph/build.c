@@ -39,10 +39,45 @@ void brim_output(brim_graph *g, brim_tensor *logits)
   g->output = logits;
 }
 
+/* Fewer classes are not worth making the logits a second time. */
+#define LINEAR_LOSS_CLASSES_MIN 4096
+
+/* Can the loss be computed with the product that makes the output inside? In training, where nothing else needs the
+ * logits: the last node is a linear without bias, so nobody behind it reads them. Not where a class does not count,
+ * since the rank of its samples is not to be had, but their answers are. */
+static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
+{
+  const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
+  const bool wanted = o->training && (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
+  if (!wanted || g->classes < LINEAR_LOSS_CLASSES_MIN || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
+  if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
+  if (!n || strcmp(n->op, "linear") != 0 || n->in_count != 2 || n->out[0] != g->output) return false;
+  return n->in[1]->shape.dim[0] == g->classes && n->in[0]->shape.rank == 2 && g->output->id + 1 == g->tensor_count &&
+         (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
+}
+
+/* Takes out the last product and its result, whose place the loss takes. */
+static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
+{
+  const brim_node *product = g->node[--g->node_count];
+  g->tensor_count--;
+  g->output = NULL;
+  brim_tensor *const in[] = {product->in[0], product->in[1], g->label};
+  const brim_node *loss =
+      brim_graph_node(g, "linear_cross_entropy", product->name, in, 3, &(brim_attr){.loss = o->loss});
+  if (!loss) return g->status;
+  const brim_shape metrics_shape = {1, {2}};
+  g->loss = loss->out[0];
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
+  brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, NULL);
+  return g->status;
+}
+
 /* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k.
  */
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
+  if (can_hold_product(g, o)) return add_linear_loss(g, o);
   const int64_t evaluation = g->classes * g->classes + (o->top_k > 0);
   const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : evaluation)}};
   const brim_attr attr = {.metrics = {!g->training, g->training ? 0 : o->top_k}};

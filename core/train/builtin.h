@@ -26,12 +26,13 @@ typedef struct brim_schedule_ops {
 typedef struct brim_loss_ops {
   uint32_t size;
   const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
-  /* [init] What the parameters say of the operation, and the weights of the classes (count 0: none). */
+  /* [init] What the parameters say of the operation, on *attr, which is zero before; and the weights of the classes
+   * (count 0: none). */
   void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
 } brim_loss_ops;
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
-extern const brim_plugin brim_loss_cross_entropy;
+extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
 #endif

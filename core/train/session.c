@@ -61,6 +61,25 @@ static brim_status check_patience(const brim_session *s)
                                  "set dataset.validation_fraction, or training.patience=0");
 }
 
+/* A class that the loss ignores counts for nothing in its mean. */
+static brim_status weigh_labels(brim_session *s)
+{
+  const int64_t classes = s->data.train.classes;
+  double sum = 0;
+  s->label_weights = s->class_weights;
+  if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
+  s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
+  for (int64_t k = 0; k < classes; k++) {
+    if (k != s->loss.ignore_index) s->counted[k] = s->class_weights.count ? s->class_weights.item[k] : 1;
+    sum += s->counted[k];
+  }
+  s->label_weights = (brim_list){s->counted, (size_t)classes};
+  if (sum > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "loss.ignore_index=%d leaves no class that counts\ngive another class, or -100 for none",
+                   s->loss.ignore_index);
+}
+
 /* Weights must be there for every class, and not all 0. */
 static brim_status open_loss(brim_session *s)
 {
@@ -69,7 +88,7 @@ static brim_status open_loss(brim_session *s)
   const brim_list *w = &s->class_weights;
   double sum = 0;
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
-  if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return BRIM_OK;
+  if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return weigh_labels(s);
   return brim_fail(BRIM_ECONFIG,
                    "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
                    "give one number for each class, not all of them 0; [] for none",
@@ -194,6 +213,7 @@ void brim_session_close(brim_session *s)
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);
+  free(s->counted);
   free(s);
 }
 
@@ -228,7 +248,7 @@ brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **
                                    .state_count = s->optimizer_ops->state_count,
                                    .attr = s->optimizer_ops->attr,
                                    .params = s->optimizer_params,
-                                   .scaled = t->clip_norm > 0 || s->class_weights.count > 0,
+                                   .scaled = t->clip_norm > 0 || s->label_weights.count > 0,
                                    .ema_decay = t->ema_decay,
                                    .max_norm = t->clip_norm};
   if (order.micros_per_epoch > 1) add_shape(&r, BRIM_PROGRAM_TRAIN, batch);

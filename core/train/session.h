@@ -19,6 +19,8 @@ typedef struct brim_session {
   brim_loss_attr loss;
   int32_t top_k;           /* resolved; 0: off */
   brim_list class_weights; /* of the loss; count 0: none */
+  brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
+  double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
   int device;
   brim_device_info device_info;
   brim_data data;

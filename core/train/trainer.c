@@ -322,9 +322,9 @@ static brim_status open_loader(brim_trainer *t)
 /* What the samples count for in the mean: each 1, or the weight of its class. */
 static double weight_of(const brim_trainer *t, const int32_t *label, int64_t count)
 {
-  const double *weight = t->session->class_weights.item;
+  const double *weight = t->session->label_weights.item;
   double sum = 0;
-  if (t->session->class_weights.count == 0) return (double)count;
+  if (t->session->label_weights.count == 0) return (double)count;
   for (int64_t i = 0; i < count; i++) sum += weight[label[i]];
   return sum;
 }
@@ -478,7 +478,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
 /* What the samples counted for, by the confusion matrix. */
 static double evaluated_weight(const brim_trainer *t, int64_t count)
 {
-  const brim_list *weight = &t->session->class_weights;
+  const brim_list *weight = &t->session->label_weights;
   const double *row = t->metrics + 2;
   double sum = 0;
   if (weight->count == 0) return (double)count;

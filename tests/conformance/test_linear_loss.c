@@ -1,0 +1,219 @@
+/* The last product inside of the loss (graph.fuse=linear_loss): where the core does it and where not, and that losses,
+ * answers and gradients are those of logits and softmax cross-entropy, in less memory. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/load.h"
+#include "exec/exec.h"
+#include "graph/fuse.h"
+
+#define CLASSES 4100 /* 4096 are enough */
+#define FEATURES 3
+#define HIDDEN 4
+#define BATCH 6
+
+static loaded reference;
+
+typedef struct shape_of_model {
+  bool with_bias, relu_behind, output_early;
+} shape_of_model;
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  const shape_of_model *m = self;
+  brim_tensor *x = brim_relu(g, brim_linear(g, "fc1", brim_input(g), HIDDEN));
+  x = m->with_bias ? brim_linear(g, "fc2", x, brim_classes(g)) : brim_linear_no_bias(g, "fc2", x, brim_classes(g));
+  if (m->relu_behind) x = brim_relu(g, x);
+  brim_output(g, x);
+  if (m->output_early) brim_relu(g, x);
+  return BRIM_OK;
+}
+static const brim_model_ops model = {sizeof(brim_model_ops), build};
+
+static void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+static brim_graph_options options_of(const shape_of_model *m)
+{
+  return (brim_graph_options){.model = &model,
+                              .model_self = m,
+                              .loss_op = "softmax_cross_entropy",
+                              .sample = {1, {FEATURES}},
+                              .classes = CLASSES,
+                              .batch = BATCH,
+                              .real = BRIM_DTYPE_F64,
+                              .training = true,
+                              .fuse = BRIM_FUSE_ALL};
+}
+
+static bool offers_nothing(const void *arg, const char *op)
+{
+  (void)arg;
+  (void)op;
+  return false;
+}
+
+static bool uses_linear_loss(brim_graph_options o)
+{
+  bool found = false, logits = false;
+  brim_graph *g = NULL;
+  must(brim_graph_build(&o, &g));
+  for (size_t i = 0; i < g->node_count; i++) found = found || strcmp(g->node[i]->op, "linear_cross_entropy") == 0;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_shape *s = &g->tensor[i]->shape;
+    logits = logits || (s->rank == 2 && s->dim[0] == o.batch && s->dim[1] == o.classes);
+  }
+  brim_graph_free(g);
+  assert_true(found != logits);
+  return found;
+}
+
+static void test_the_product_is_inside_where_nothing_else_needs_logits(void **state)
+{
+  (void)state;
+  static const shape_of_model plain = {0}, bias = {.with_bias = true}, behind = {.relu_behind = true},
+                              early = {.output_early = true};
+  const brim_graph_options o = options_of(&plain);
+  brim_graph_options other = o;
+  assert_true(uses_linear_loss(o));
+  other.loss = (brim_loss_attr){.smoothing = 0.1, .ignores = 1, .ignore_index = -100};
+  assert_true(uses_linear_loss(other));
+  other.loss.ignore_index = 7;
+  assert_false(uses_linear_loss(other));
+  assert_false(uses_linear_loss(options_of(&bias)));
+  assert_false(uses_linear_loss(options_of(&behind)));
+  assert_false(uses_linear_loss(options_of(&early)));
+  other = o;
+  other.fuse = BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_LINEAR_LOSS;
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.classes = 4095;
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.keep_output = true;
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.class_weights = true;
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.training = false;
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.loss_op = "mse";
+  assert_false(uses_linear_loss(other));
+  other = o;
+  other.offers = offers_nothing;
+  assert_false(uses_linear_loss(other));
+}
+
+/* ---- the same numbers ---- */
+
+typedef struct placed {
+  brim_plan *plan;
+  brim_exec *exec;
+} placed;
+
+static placed place(uint64_t fuse)
+{
+  static const shape_of_model plain = {0};
+  placed p = {0};
+  brim_plan_request r = {.graph = options_of(&plain),
+                         .backend = reference.plugin->ops,
+                         .backend_self = reference.self,
+                         .update = {.op = "sgd", .state_count = 1},
+                         .shape = {{BRIM_PROGRAM_TRAIN, BATCH}},
+                         .shape_count = 1};
+  r.graph.fuse = fuse;
+  r.graph.loss.smoothing = 0.1;
+  must(brim_plan_create(&r, &p.plan));
+  must(brim_plan_check(p.plan));
+  must(brim_exec_open(p.plan, 0, &p.exec));
+  return p;
+}
+
+static void run(const placed *p)
+{
+  const brim_program *program = &p->plan->program[0];
+  double input[BATCH * FEATURES];
+  const int32_t label[BATCH] = {0, 4099, 17, 1024, 1023, 2};
+  const brim_step step = {.loss_scale = 1.0 / BATCH};
+  for (int i = 0; i < BATCH * FEATURES; i++) input[i] = sin(i + 1.0);
+  for (size_t i = 0; i < program->graph->parameter_count; i++) {
+    const brim_tensor *t = program->graph->parameter[i].value;
+    double *value = brim_xmalloc(t->bytes);
+    for (int64_t k = 0; k < brim_shape_count(&t->shape); k++) value[k] = cos((double)(k * 31 + (int64_t)i)) * 2;
+    must(brim_exec_write(p->exec, program, t, value));
+    free(value);
+  }
+  must(brim_exec_zero_gradients(p->exec));
+  must(brim_exec_zero_metrics(p->exec));
+  must(brim_exec_load(p->exec, program, input, label));
+  must(brim_exec_run(p->exec, program, &step));
+}
+
+static void compare_gradient(const placed *a, const placed *b, size_t i)
+{
+  const brim_program *pa = &a->plan->program[0], *pb = &b->plan->program[0];
+  const brim_tensor *t = pa->graph->parameter[i].gradient;
+  double *x = brim_xmalloc(t->bytes), *y = brim_xmalloc(t->bytes), difference = 0, norm = 0;
+  must(brim_exec_read(a->exec, pa, t, x));
+  must(brim_exec_read(b->exec, pb, pb->graph->parameter[i].gradient, y));
+  for (int64_t k = 0; k < brim_shape_count(&t->shape); k++) {
+    difference += (x[k] - y[k]) * (x[k] - y[k]);
+    norm += y[k] * y[k];
+  }
+  assert_true(norm > 0);
+  assert_true(sqrt(difference) <= 1e-12 * sqrt(norm));
+  free(x);
+  free(y);
+}
+
+static void test_numbers_are_those_of_logits_in_less_memory(void **state)
+{
+  (void)state;
+  placed inside = place(BRIM_FUSE_ALL), apart = place(0);
+  double a[2], b[2];
+  run(&inside);
+  run(&apart);
+  must(brim_exec_metrics(inside.exec, &inside.plan->program[0], a, 2));
+  must(brim_exec_metrics(apart.exec, &apart.plan->program[0], b, 2));
+  assert_true(fabs(a[0] - b[0]) <= 1e-12 * fabs(b[0]));
+  assert_true(a[1] == b[1]);
+  for (size_t i = 0; i < inside.plan->program[0].graph->parameter_count; i++) compare_gradient(&inside, &apart, i);
+  /* what is saved is the logits, but for a rank and some padding */
+  assert_true(inside.plan->peak_bytes + BATCH * (CLASSES - 100) * sizeof(double) <= apart.plan->peak_bytes);
+  brim_exec_close(inside.exec);
+  brim_plan_free(inside.plan);
+  brim_exec_close(apart.exec);
+  brim_plan_free(apart.plan);
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  return load_plugin(&reference, "backend", "reference", NULL) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  unload_plugin(&reference);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_the_product_is_inside_where_nothing_else_needs_logits),
+      cmocka_unit_test(test_numbers_are_those_of_logits_in_less_memory),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
