@@ -165,7 +165,9 @@ static void offer_values(completion *c, const brim_composition *composition, con
   } else if (row && row->row->type == BRIM_BOOL) {
     offer(c, "true", "");
     offer(c, "false", "");
-  } else if (row && row->row->type == BRIM_ENUM) {
+  } else if (row && (row->row->type == BRIM_ENUM || row->row->type == BRIM_SET)) {
+    if (row->row->type == BRIM_SET) offer(c, "all", "");
+    if (row->row->type == BRIM_SET) offer(c, "none", "");
     for (const char *s = row->row->range; s && *s;) {
       const size_t length = strcspn(s, "|");
       offer(c, brim_arena_string_n(&c->arena, s, length), "");

@@ -29,6 +29,7 @@ static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_v
   case BRIM_ENUM:
     return a->choice == b->choice;
   case BRIM_BYTES:
+  case BRIM_SET:
     return a->size == b->size;
   default:
     return a->integer == b->integer;

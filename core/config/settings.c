@@ -1,6 +1,8 @@
 /* Every key that the core itself reads. */
 #include "config/settings.h"
 
+#include "graph/fuse.h"
+
 static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
     BRIM_PARAM(STR, brim_settings, device, "auto", NULL, "where to train: auto, or cpu"),
@@ -57,6 +59,12 @@ static const brim_param augment_table[] = {
     BRIM_PARAMS_END,
 };
 
+static const brim_param graph_table[] = {
+    BRIM_PARAM(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
+               "pairs of operations that are computed as one: all, none, or a list of names"),
+    BRIM_PARAMS_END,
+};
+
 static const brim_param memory_table[] = {
     BRIM_PARAM(BYTES, brim_memory_settings, limit_mb, "0", NULL,
                "most memory the plan may take on the device; 0: what the device has"),
@@ -75,10 +83,15 @@ static const brim_param observe_table[] = {
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
   }
 const brim_section brim_settings_sections[] = {
-    {"", top_table, 0, sizeof(brim_settings)},     SECTION("run", run_table, run),
-    SECTION("training", training_table, training), SECTION("dataset", dataset_table, dataset),
-    SECTION("augment", augment_table, augment),    SECTION("memory", memory_table, memory),
-    SECTION("observe", observe_table, observe),    {NULL, NULL, 0, 0},
+    {"", top_table, 0, sizeof(brim_settings)},
+    SECTION("run", run_table, run),
+    SECTION("training", training_table, training),
+    SECTION("dataset", dataset_table, dataset),
+    SECTION("augment", augment_table, augment),
+    SECTION("graph", graph_table, graph),
+    SECTION("memory", memory_table, memory),
+    SECTION("observe", observe_table, observe),
+    {NULL, NULL, 0, 0},
 };
 
 const brim_group brim_config_groups[] = {

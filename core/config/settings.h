@@ -21,6 +21,9 @@ typedef struct brim_augment_settings {
   bool flip;
   int64_t crop_padding;
 } brim_augment_settings;
+typedef struct brim_graph_settings {
+  uint64_t fuse; /* of enum brim_fusion */
+} brim_graph_settings;
 typedef struct brim_memory_settings {
   uint64_t limit_mb;
 } brim_memory_settings;
@@ -35,6 +38,7 @@ typedef struct brim_settings {
   brim_training_settings training;
   brim_dataset_settings dataset;
   brim_augment_settings augment;
+  brim_graph_settings graph;
   brim_memory_settings memory;
   brim_observe_settings observe;
 } brim_settings;

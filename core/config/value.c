@@ -25,6 +25,7 @@ static const struct {
     [BRIM_PATH] = {"path", sizeof(char *), _Alignof(char *)},
     [BRIM_ENUM] = {"enum", sizeof(int32_t), _Alignof(int32_t)},
     [BRIM_LIST] = {"list", sizeof(brim_list), _Alignof(brim_list)},
+    [BRIM_SET] = {"set", sizeof(uint64_t), _Alignof(uint64_t)},
 };
 #define TYPE_COUNT (sizeof types / sizeof types[0])
 
@@ -278,18 +279,46 @@ static brim_status parse_text(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-static brim_status parse_enum(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
+/* Which of "ring|tree" it is; -1: none of them. */
+static int32_t find_name(const char *names, const brim_yaml *node)
 {
   int32_t i = 0;
-  for (const char *name = row->range; node->kind == BRIM_YAML_SCALAR && name; i++) {
+  for (const char *name = names; node->kind == BRIM_YAML_SCALAR && name; i++) {
     const size_t length = strcspn(name, "|");
-    if (strlen(node->scalar) == length && strncmp(node->scalar, name, length) == 0) {
-      *(int32_t *)field = i;
-      return BRIM_OK;
-    }
+    if (strlen(node->scalar) == length && strncmp(node->scalar, name, length) == 0) return i;
     name = name[length] ? name + length + 1 : NULL;
   }
-  return problem_is(problem, node, "one of %s", row->range);
+  return -1;
+}
+
+static int32_t count_names(const char *names)
+{
+  int32_t count = 1;
+  for (const char *p = names; *p; p++) count += *p == '|';
+  return count;
+}
+
+static brim_status parse_enum(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
+{
+  const int32_t i = find_name(row->range, node);
+  if (i < 0) return problem_is(problem, node, "one of %s", row->range);
+  *(int32_t *)field = i;
+  return BRIM_OK;
+}
+
+static brim_status parse_set(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
+{
+  const int32_t whole = find_name("none|all", node);
+  const bool one = node->kind != BRIM_YAML_LIST;
+  uint64_t set = whole > 0 ? UINT64_MAX >> (64 - count_names(row->range)) : 0;
+  for (size_t i = 0; whole < 0 && i < (one ? 1 : node->count); i++) {
+    const brim_yaml *item = one ? node : node->item[i];
+    const int32_t name = find_name(row->range, item);
+    if (name < 0) return problem_is(problem, item, "all, none, or a list of %s", row->range);
+    set |= (uint64_t)1 << name;
+  }
+  *(uint64_t *)field = set;
+  return BRIM_OK;
 }
 
 /* A single number is a list of one. */
@@ -336,6 +365,8 @@ brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void 
     return parse_enum(row, node, field, problem);
   case BRIM_LIST:
     return parse_list(row, node, field, problem, arena);
+  case BRIM_SET:
+    return parse_set(row, node, field, problem);
   default:
     return problem_is(problem, node, "of a known type");
   }
@@ -348,7 +379,8 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   const brim_yaml_origin origin = {.file = "default"};
   if (!row->def) return NULL;
   brim_yaml *node = NULL;
-  if (row->type == BRIM_LIST) return brim_yaml_parse_value(arena, row->def, origin, &node) == BRIM_OK ? node : NULL;
+  if (row->type == BRIM_LIST || row->type == BRIM_SET)
+    return brim_yaml_parse_value(arena, row->def, origin, &node) == BRIM_OK ? node : NULL;
   node = brim_yaml_scalar(arena, row->def, origin);
   node->quoted = row->type == BRIM_STR || row->type == BRIM_PATH ? brim_yaml_is_null(node) : false;
   return node;
@@ -398,15 +430,19 @@ static brim_status check_layout(const brim_param *row, size_t params_size)
 static brim_status check_declared_range(const brim_param *row)
 {
   range r;
-  if (row->type == BRIM_ENUM && !enum_is_good(row->range))
-    return brim_fail(BRIM_EINVAL, "parameter '%s': an enum needs its names in range, such as \"ring|tree\"", row->key);
+  const bool named = row->type == BRIM_ENUM || row->type == BRIM_SET;
+  if (named && !enum_is_good(row->range))
+    return brim_fail(BRIM_EINVAL, "parameter '%s': %s needs its names in range, such as \"ring|tree\"", row->key,
+                     row->type == BRIM_ENUM ? "an enum" : "a set");
+  if (row->type == BRIM_SET && count_names(row->range) > 64)
+    return brim_fail(BRIM_EINVAL, "parameter '%s': a set has at most 64 names", row->key);
   const bool numeric = row->type == BRIM_I64 || row->type == BRIM_F64 || row->type == BRIM_BYTES ||
                        row->type == BRIM_SECONDS || row->type == BRIM_LIST;
   if (row->range && numeric && !scan_range(row->range, &r))
     return brim_fail(BRIM_EINVAL,
                      "parameter '%s': cannot read range \"%s\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\"", row->key,
                      row->range);
-  if (row->range && !numeric && row->type != BRIM_ENUM)
+  if (row->range && !numeric && !named)
     return brim_fail(BRIM_EINVAL, "parameter '%s': type %s has no range", row->key, types[row->type].name);
   return BRIM_OK;
 }

@@ -107,7 +107,8 @@ static brim_plan_request make_request(const brim_session *s)
                                        .norm_group = s->settings->training.norm_group,
                                        .sample = s->data.train.sample,
                                        .classes = s->data.train.classes,
-                                       .real = s->backend_ops->real},
+                                       .real = s->backend_ops->real,
+                                       .fuse = s->settings->graph.fuse},
                              .backend = s->backend_ops,
                              .backend_self = s->backend,
                              .grain = s->grain};

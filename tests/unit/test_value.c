@@ -38,6 +38,8 @@ static const brim_param choice = BRIM_PARAM(ENUM, all, choice, "ring", "ring|tre
 static const brim_param list = BRIM_PARAM(LIST, all, list, "[]", NULL, "");
 static const brim_param list_in = BRIM_PARAM(LIST, all, list, "[1]", "[0,1]", "");
 
+static const brim_param set = BRIM_PARAM(SET, all, size, "all", "red|green|blue", "");
+
 static brim_arena arena;
 
 static int release(void **state)
@@ -226,6 +228,11 @@ static const struct {
     {&list, "[[1]]", "must be a list of numbers, but item 0 is a list"},
     {&list_in, "[0, 2]", "must be a list of numbers in [0,1], but item 1 is 2"},
     {&list_in, "2", "must be a list of numbers in [0,1], got 2"},
+    {&set, "[red, grey]", "must be all, none, or a list of red|green|blue, got grey"},
+    {&set, "re", "must be all, none, or a list of red|green|blue, got re"},
+    {&set, "[red, all]", "must be all, none, or a list of red|green|blue, got all"},
+    {&set, "{red: 1}", "must be all, none, or a list of red|green|blue, got a map"},
+    {&set, "null", "must be all, none, or a list of red|green|blue, got null"},
 };
 
 static void what_a_type_refuses_it_says(void **state)
@@ -241,6 +248,19 @@ static void what_a_type_refuses_it_says(void **state)
     assert_memory_equal(&out, &before, sizeof out); /* nothing half-written */
   }
   brim_text_release(&problem);
+}
+
+static void a_set_is_all_none_or_names_in_any_order(void **state)
+{
+  (void)state;
+  assert_int_equal(accept(&set, "all").size, 7);
+  assert_int_equal(accept(&set, "none").size, 0);
+  assert_int_equal(accept(&set, "[]").size, 0);
+  assert_int_equal(accept(&set, "blue").size, 4);
+  assert_int_equal(accept(&set, "[blue, red, blue]").size, 5);
+  const brim_param names = BRIM_PARAM(SET, all, size, "[a, b]", "a|b", ""), table[] = {names, BRIM_PARAMS_END};
+  assert_int_equal(brim_value_default(&names, &arena)->kind, BRIM_YAML_LIST);
+  assert_int_equal(brim_value_check_table(table, sizeof(all)), BRIM_OK);
 }
 
 static void defaults_are_nodes_of_their_own_origin(void **state)
@@ -334,6 +354,7 @@ int main(void)
       cmocka_unit_test_teardown(enums_are_indices_of_their_names, release),
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
       cmocka_unit_test_teardown(what_a_type_refuses_it_says, release),
+      cmocka_unit_test_teardown(a_set_is_all_none_or_names_in_any_order, release),
       cmocka_unit_test_teardown(defaults_are_nodes_of_their_own_origin, release),
       cmocka_unit_test_teardown(a_good_table_passes, release),
       cmocka_unit_test_teardown(a_wrong_row_is_named, release),

@@ -31,7 +31,8 @@ enum brim_type {
   BRIM_STR,      /* const char *, owned by the core, valid until the plugin's destroy; never NULL */
   BRIM_PATH,     /* const char *, likewise; as written, relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
-  BRIM_LIST      /* brim_list of numbers */
+  BRIM_LIST,     /* brim_list of numbers */
+  BRIM_SET       /* uint64_t: bit i for the i-th name in `range`; written all, none, a name or a list of names */
 };
 typedef struct brim_list {
   const double *item; /* owned by the core, as for BRIM_STR */
@@ -45,7 +46,7 @@ typedef struct brim_param {
   uint32_t type, width; /* enum brim_type; width = sizeof the field */
   size_t offset;        /* of the field in the parameter struct */
   const char *def;      /* a YAML scalar or list, checked against type and range; NULL = required */
-  const char *range;    /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums; NULL = any */
+  const char *range;    /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL = any */
   const char *help;     /* one line, never NULL */
 } brim_param;
 #define BRIM_PARAM(T, S, field, def, range, help)                                                                      \
