@@ -44,6 +44,8 @@ typedef struct bench_row {
   /* Typical size of the terms that a result's elements are sums of: where they cancel out, as a softmax's gradient
    * does for a single key, the error is relative to them. 0: to the result alone. */
   double terms;
+  /* Bound of the error of cpu against reference; 0: 1e-5. A row with another says why. */
+  double error_max;
   int64_t norm_group; /* samples whose statistics are taken together; a batch is cut at multiples only. 0: all */
 } bench_row;
 /* Puts a row into the table, beside its make function:
