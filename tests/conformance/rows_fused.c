@@ -18,14 +18,22 @@ static brim_tensor *fused(bench *b, const char *op, brim_tensor *y)
   return y;
 }
 
+/* A number so near to 0 that two backends disagree about its sign has a gradient in one of them only. Among few there
+ * is none; among many results nothing is differentiated. The gradient is made of operations with rows of their own. */
+static brim_tensor *rectified(bench *b, const char *op, brim_tensor *y)
+{
+  fused(b, op, y);
+  return b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE ? y : NULL;
+}
+
 static brim_tensor *make_linear_relu(bench *b)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
   const int64_t in = scale * bench_pick_channels(b), out = bench_pick_channels(b);
   brim_tensor *x = bench_input2(b, in);
   if (bench_pick(b, 0, 2) == 0)
-    return fused(b, "linear+relu", brim_relu(b->g, brim_linear_no_bias(b->g, "fc", x, out)));
-  return fused(b, "linear+relu", brim_relu(b->g, brim_linear(b->g, "fc", x, out)));
+    return rectified(b, "linear+relu", brim_relu(b->g, brim_linear_no_bias(b->g, "fc", x, out)));
+  return rectified(b, "linear+relu", brim_relu(b->g, brim_linear(b->g, "fc", x, out)));
 }
 BENCH_ROW(linear_relu) = {"linear+relu", make_linear_relu, .by_sample = true};
 
@@ -43,3 +51,102 @@ static brim_tensor *make_dropout_add(bench *b)
   return b->o.evaluate ? y : fused(b, "dropout+add", y);
 }
 BENCH_ROW(dropout_add) = {"dropout+add", make_dropout_add, .by_sample = true};
+
+static brim_tensor *make_conv2d_relu(bench *b)
+{
+  const int64_t kernel = bench_pick(b, 1, 3), groups = bench_pick(b, 1, 2), c = groups * bench_pick_channels(b);
+  const int64_t h = bench_pick_extent(b, 3), w = bench_pick_extent(b, 3);
+  const brim_conv2d_options options = {.kernel = {kernel, 3},
+                                       .stride = {bench_pick(b, 1, 2), 1},
+                                       .padding = {bench_pick(b, 0, 1), 1},
+                                       .groups = groups,
+                                       .no_bias = bench_pick(b, 0, 2) == 0};
+  brim_tensor *x = bench_input4(b, c, h, w);
+  brim_tensor *y = brim_relu(b->g, brim_conv2d(b->g, "conv", x, groups * bench_pick_channels(b), options));
+  return rectified(b, "conv2d+relu", y);
+}
+BENCH_ROW(conv2d_relu) = {"conv2d+relu", make_conv2d_relu, .by_sample = true};
+
+/* Between the two lies a view. */
+static brim_tensor *make_conv1d_relu(bench *b)
+{
+  brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, bench_pick_channels(b), bench_pick_extent(b, 3)}}, "x");
+  brim_tensor *y = brim_conv1d(b->g, "conv", x, bench_pick_channels(b), (brim_conv1d_options){.kernel = 3});
+  y = brim_relu(b->g, y);
+  brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
+  if (strcmp(b->g->node[1]->op, "conv2d+relu") != 0 || b->g->node_count != 3) fail_msg("conv1d and relu are not one");
+  return b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE ? y : NULL;
+}
+BENCH_ROW(conv1d_relu) = {"conv1d+relu", make_conv1d_relu, .by_sample = true};
+
+/* ---- normalisation; as in rows_norm.c, eps is large where few values would cancel out ---- */
+
+static brim_tensor *make_layer_norm_relu(bench *b)
+{
+  const int64_t features = (b->o.size == SIZE_ANY ? 7 : 1) * bench_pick_channels(b);
+  const brim_shape shape = {3, {b->o.batch, bench_pick_extent(b, 1), features}};
+  brim_tensor *x = bench_pick(b, 0, 1) ? bench_input2(b, features) : bench_input(b, &shape, "x");
+  return rectified(b, "layer_norm+relu", brim_relu(b->g, brim_layer_norm(b->g, "norm", x, 0.5)));
+}
+BENCH_ROW(layer_norm_relu) = {"layer_norm+relu", make_layer_norm_relu, .by_sample = true};
+
+/* Rank 2 or 4; of these some behind a reshape, whose result comes in blocks where it can. */
+static brim_tensor *input_of_channels(bench *b, int64_t channels)
+{
+  const int64_t h = bench_pick_extent(b, 2), w = bench_pick_extent(b, 1);
+  if (b->o.size == SIZE_BLOCKED && bench_pick(b, 0, 2) > 0)
+    return brim_reshape(b->g, bench_input2(b, channels * h * w), 4, (int64_t[]){b->o.batch, channels, h, w});
+  return bench_pick(b, 0, 3) == 0 ? bench_input2(b, channels) : bench_input4(b, channels, h, w);
+}
+
+static brim_tensor *make_group_norm_relu(bench *b)
+{
+  const int64_t channels = (b->o.size == SIZE_BLOCKED ? 16 : 2) * bench_pick(b, 1, 5);
+  brim_tensor *y = brim_group_norm(b->g, "norm", input_of_channels(b, channels), bench_pick(b, 1, 2), 0.5);
+  return rectified(b, "group_norm+relu", brim_relu(b->g, y));
+}
+BENCH_ROW(group_norm_relu) = {"group_norm+relu", make_group_norm_relu, .by_sample = true};
+
+static brim_tensor *make_batch_norm_relu(bench *b)
+{
+  const int64_t more = b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0 ? 64 : 0;
+  const int64_t channels = b->o.size == SIZE_BLOCKED ? 16 * bench_pick(b, 1, 5) : bench_pick_channels(b) + more;
+  brim_tensor *y = brim_batch_norm(b->g, "norm", input_of_channels(b, channels), 0.5, 0.1);
+  return rectified(b, b->o.evaluate ? "batch_norm_inference+relu" : "batch_norm+relu", brim_relu(b->g, y));
+}
+BENCH_ROW(batch_norm_relu) = {"batch_norm+relu", make_batch_norm_relu, .by_sample = true, .norm_group = 4};
+
+/* The sum may be needed later, or by the norm alone; its operands too. */
+static brim_tensor *make_sum_norm(bench *b, bool rms)
+{
+  brim_graph *g = b->g;
+  const int64_t features = (b->o.size == SIZE_ANY ? 7 : 1) * bench_pick_channels(b);
+  const brim_shape shape = {3, {b->o.batch, bench_pick_extent(b, 1), features}};
+  const bool flat = bench_pick(b, 0, 1) == 0;
+  brim_tensor *first = flat ? bench_input2(b, features) : bench_input(b, &shape, "x");
+  brim_tensor *second = flat ? bench_input2(b, features) : bench_input(b, &shape, "x");
+  const int64_t made = flat ? 0 : bench_pick(b, 0, 2); /* results of this graph may be overwritten, inputs not */
+  if (made > 0) first = brim_relu(g, first);
+  if (made > 1) second = brim_relu(g, second);
+  brim_tensor *sum = brim_add(g, first, second);
+  brim_tensor *y = rms ? brim_rms_norm(g, "norm", sum, 0.5) : brim_layer_norm(g, "norm", sum, 0.5);
+  fused(b, rms ? "add+rms_norm" : "add+layer_norm", y);
+  switch (bench_pick(b, 0, 2)) {
+  case 0:
+    return y;
+  case 1:
+    return brim_add(g, sum, y);
+  default:
+    return brim_add(g, first, y);
+  }
+}
+static brim_tensor *make_sum_layer_norm(bench *b)
+{
+  return make_sum_norm(b, false);
+}
+static brim_tensor *make_sum_rms_norm(bench *b)
+{
+  return make_sum_norm(b, true);
+}
+BENCH_ROW(sum_layer_norm) = {"add+layer_norm", make_sum_layer_norm, .by_sample = true};
+BENCH_ROW(sum_rms_norm) = {"add+rms_norm", make_sum_rms_norm, .by_sample = true};

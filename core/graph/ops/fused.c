@@ -48,6 +48,96 @@ BRIM_OP(linear_relu) = {.name = "linear+relu",
                         .infer = infer_first,
                         .gradient = gradient_relu_behind,
                         .cost = cost_first};
+BRIM_OP(conv2d_relu) = {
+    .name = "conv2d+relu",
+    .signature = "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",
+    .in_count = 3,
+    .optional = 1,
+    .out_count = 1,
+    .infer = infer_first,
+    .gradient = gradient_relu_behind,
+    .cost = cost_first};
+BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
+                            .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
+                                         "mean_sum [C], var_sum [C]",
+                            .in_count = 3,
+                            .out_count = 5,
+                            .inplace = BRIM_OP_INPLACE(0),
+                            .gradient = gradient_relu_behind,
+                            .cost = cost_first};
+BRIM_OP(batch_norm_inference_relu) = {
+    .name = "batch_norm_inference+relu",
+    .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
+    .in_count = 5,
+    .out_count = 1,
+    .inplace = BRIM_OP_INPLACE(0),
+    .infer = infer_first,
+    .cost = cost_first};
+BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
+                            .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
+                                         "[N,groups]",
+                            .in_count = 3,
+                            .out_count = 3,
+                            .inplace = BRIM_OP_INPLACE(0),
+                            .infer = infer_first,
+                            .gradient = gradient_relu_behind,
+                            .cost = cost_first};
+BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
+                            .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
+                            .in_count = 3,
+                            .out_count = 3,
+                            .inplace = BRIM_OP_INPLACE(0),
+                            .infer = infer_first,
+                            .gradient = gradient_relu_behind,
+                            .cost = cost_first};
+
+/* ---- the norm of a + b ---- */
+
+/* The sum's own gradient, and on top of it what comes through the norm; then both a and b get it whole. */
+static brim_status gradient_sum_norm(brim_autodiff *ad, const brim_node *n, const char *op, bool mean)
+{
+  brim_tensor *sum = n->out[0], *dy = brim_autodiff_of(ad, n->out[1]);
+  brim_tensor *const in[] = {sum, n->in[2], n->out[2], mean ? n->out[3] : dy, dy};
+  brim_tensor *const of[] = {sum, n->in[2], mean ? n->in[3] : NULL};
+  if (dy) BRIM_TRY(brim_autodiff_emit(ad, op, n, NULL, in, mean ? 5 : 4, of, mean ? 3 : 2));
+  brim_tensor *const flow[] = {brim_autodiff_of(ad, sum)};
+  for (uint32_t i = 0; flow[0] && i < 2; i++)
+    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, flow, 1, &n->in[i], 1));
+  return BRIM_OK;
+}
+
+static brim_status gradient_add_layer_norm(brim_autodiff *ad, const brim_node *n)
+{
+  return gradient_sum_norm(ad, n, "layer_norm_grad", true);
+}
+
+static brim_status gradient_add_rms_norm(brim_autodiff *ad, const brim_node *n)
+{
+  return gradient_sum_norm(ad, n, "rms_norm_grad", false);
+}
+
+static void cost_sum_norm(const brim_node *n, brim_cost *out)
+{
+  out->flops = 9 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* see norm.c */
+}
+
+BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
+                           .signature = "a [...,F], b [...,F], weight [F], bias [F] -> sum [...,F], y [...,F], mean "
+                                        "[...], rstd [...]",
+                           .in_count = 4,
+                           .out_count = 4,
+                           .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+                           .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+                           .gradient = gradient_add_layer_norm,
+                           .cost = cost_sum_norm};
+BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
+                         .signature = "a [...,F], b [...,F], weight [F] -> sum [...,F], y [...,F], rstd [...]",
+                         .in_count = 3,
+                         .out_count = 3,
+                         .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+                         .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+                         .gradient = gradient_add_rms_norm,
+                         .cost = cost_sum_norm};
 
 /* ---- a + dropout(x) ---- */
 

@@ -13,7 +13,9 @@ extern "C" {
 /* An operation named after two, "linear+relu", does the work of both (core/graph/fuse.c): unless said otherwise below,
  * it has the inputs, outputs and attributes of the first, and its result is the second's. A backend may lack any of
  * them.
- *     linear+relu */
+ *     linear+relu, conv2d+relu, batch_norm+relu, batch_norm_inference+relu, group_norm+relu, layer_norm+relu
+ *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
+ *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
 /* An output of role BRIM_ROLE_GRADIENT is a parameter's gradient: kernels add to it (+=), sample by sample or grain by
  * grain in the order of the samples. Every other output is written (=). */

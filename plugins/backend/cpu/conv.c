@@ -8,6 +8,9 @@
  * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
  * range of elements.
  *
+ * A relu behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache. oneDNN
+ * could do it within the primitive, but would turn a NaN into 0.
+ *
  * Workspace: weights in the primitive's order | a wave's parts of dw and dbias | for each thread: scratch,
  * copies of a unit of x and y where the primitive wants another order. */
 #include <stdlib.h>
@@ -31,6 +34,7 @@ typedef struct memories {
 
 typedef struct conv_state {
   int64_t kind;
+  bool relu;     /* behind the forward pass */
   int64_t units; /* of unit_samples each, and one more of tail_samples if that is not 0 */
   int64_t unit_samples, tail_samples;
   cpu_conv *unit, *tail;                       /* the same if all units are alike */
@@ -139,6 +143,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
 {
   cpu_conv_key key;
   s->kind = conv_kind(node);
+  s->relu = strcmp(node->op, "conv2d+relu") == 0;
   s->threads = b->threads;
   describe(node, s->kind, &key);
   s->unit_samples = cpu_min(unit_of(&key, program->grain), program->batch);
@@ -345,11 +350,12 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
   const cpu_conv_key *k = &u.conv->key;
   const int64_t sample = number * s->unit_samples;
   const float *x = r->x + sample * k->channels * k->height * k->width;
-  const float *y = r->y + sample * k->out_channels * k->out_height * k->out_width;
+  float *y = r->y + sample * k->out_channels * k->out_height * k->out_width;
   char *part = r->workspace + s->parts_at + (uint64_t)task * s->part_bytes;
   const bool own = s->kind == CONV_GRAD_WEIGHT;
   if (own && r->bias) sum_bias(&u, y, (float *)(void *)(part + s->part_bias_at));
   const dnnl_status_t status = execute(&u, x, y, own ? (const float *)(const void *)part : r->w, own ? NULL : r->bias);
+  if (s->relu) r->backend->simd->relu(y, y, k->samples * k->out_channels * k->out_height * k->out_width);
   int none = dnnl_success;
   if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
 }
@@ -440,6 +446,11 @@ static CPU_RUN(conv2d_grad_weight_run)
 
 BRIM_KERNEL(conv2d) = {
     .op = "conv2d", .prepare = conv2d_prepare, .realize = conv2d_realize, .run = conv2d_run, .release = conv2d_release};
+BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu",
+                            .prepare = conv2d_prepare,
+                            .realize = conv2d_realize,
+                            .run = conv2d_run,
+                            .release = conv2d_release};
 BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input",
                                   .prepare = conv2d_prepare,
                                   .realize = conv2d_realize,

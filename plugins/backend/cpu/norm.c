@@ -1,4 +1,5 @@
-/* Layer norm and RMS norm over the last dimension, and their gradients.
+/* Layer norm and RMS norm over the last dimension, and their gradients; with the sum before them, or relu behind, done
+ * row by row while a row is in the cache.
  *
  * A sample's rows are cut into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
  * piece first, in scratch, and pieces are added up in their order, so it depends neither on the threads nor on the
@@ -21,12 +22,16 @@ static const cpu_norm_simd *simd_of(const cpu_backend *b)
 
 typedef struct rows {
   const cpu_norm_simd *simd;
+  const cpu_simd *pointwise;
   cpu_norm_row row;
   const float *x, *dy;
   float *y; /* or dx */
   float *mean, *rstd;
   const float *given_mean, *given_rstd;
   int64_t count, per_task;
+  const float *a, *b; /* x is to be the sum of these; NULL: it is there */
+  float *sum;
+  bool relu;
   /* backward */
   int64_t sample_rows, sample_pieces, pieces, first; /* first: of those worked on now */
   float *sums;                                       /* of each piece: dweight [F], dbias [F] */
@@ -39,7 +44,10 @@ static void normalise_rows(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   cpu_norm_row row = v->row;
   for (int64_t r = task * v->per_task; r < cpu_min((task + 1) * v->per_task, v->count); r++) {
-    v->simd->row(&row, v->x + r * row.count, v->y + r * row.count);
+    const int64_t at = r * row.count;
+    if (v->sum) v->pointwise->add(v->a + at, v->b + at, v->sum + at, row.count);
+    v->simd->row(&row, v->x + at, v->y + at);
+    if (v->relu) v->pointwise->relu(v->y + at, v->y + at, row.count);
     if (v->mean) v->mean[r] = row.mean;
     v->rstd[r] = row.rstd;
   }
@@ -77,7 +85,8 @@ static void add_strip(void *arg, int64_t task, int32_t thread)
 static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
 {
   const brim_tensor *x = launch->node->in[0];
-  rows v = {.simd = simd_of(b), .x = cpu_plain_input(b, launch, 0), .y = launch->out[0], .count = cpu_rows(x)};
+  rows v = {.simd = simd_of(b), .pointwise = b->simd, .y = launch->out[0], .count = cpu_rows(x)};
+  v.x = cpu_plain_input(b, launch, 0);
   v.row = (cpu_norm_row){.count = x->shape.dim[x->shape.rank - 1],
                          .weight = launch->in[1],
                          .eps = launch->node->attr.norm.eps,
@@ -98,15 +107,25 @@ static void run_grad(cpu_backend *b, const brim_launch *launch, rows *v)
   }
 }
 
-static CPU_RUN(layer_norm_run)
+static brim_status run_layer_norm(cpu_backend *b, const brim_launch *launch, bool relu)
 {
-  cpu_backend *b = self;
   rows v = rows_of(b, launch, true);
   v.row.bias = launch->in[2];
   v.mean = launch->out[1];
   v.rstd = launch->out[2];
+  v.relu = relu;
   cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), normalise_rows, &v);
   return BRIM_OK;
+}
+
+static CPU_RUN(layer_norm_run)
+{
+  return run_layer_norm(self, launch, false);
+}
+
+static CPU_RUN(layer_norm_relu_run)
+{
+  return run_layer_norm(self, launch, true);
 }
 
 static CPU_RUN(rms_norm_run)
@@ -116,6 +135,33 @@ static CPU_RUN(rms_norm_run)
   v.rstd = launch->out[1];
   cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), normalise_rows, &v);
   return BRIM_OK;
+}
+
+/* a + b and its norm. The sum may lie where a or b does, and the norm where the other does: a row of both is read
+ * before either is written. */
+static brim_status run_sum(cpu_backend *b, const brim_launch *launch, bool centred)
+{
+  rows v = rows_of(b, launch, centred);
+  v.a = v.x;
+  v.b = cpu_plain_input(b, launch, 1);
+  v.x = v.sum = launch->out[0];
+  v.row.weight = launch->in[2];
+  v.row.bias = centred ? launch->in[3] : NULL;
+  v.y = launch->out[1];
+  v.mean = centred ? launch->out[2] : NULL;
+  v.rstd = launch->out[centred ? 3 : 2];
+  cpu_pool_run(b->pool, cpu_divide_up(v.count, v.per_task), normalise_rows, &v);
+  return BRIM_OK;
+}
+
+static CPU_RUN(add_layer_norm_run)
+{
+  return run_sum(self, launch, true);
+}
+
+static CPU_RUN(add_rms_norm_run)
+{
+  return run_sum(self, launch, false);
 }
 
 static CPU_PREPARE(grad_prepare)
@@ -156,3 +202,6 @@ BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .prepare = cpu_plain_prepare, .ru
 BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
 BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .prepare = cpu_plain_prepare, .run = rms_norm_run};
 BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};
+BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .prepare = cpu_plain_prepare, .run = layer_norm_relu_run};
+BRIM_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .prepare = cpu_plain_prepare, .run = add_layer_norm_run};
+BRIM_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .prepare = cpu_plain_prepare, .run = add_rms_norm_run};

@@ -1,4 +1,5 @@
-/* Batch norm, group norm and their gradients, on [N,C,...] in any order of memory.
+/* Batch norm, group norm and their gradients, on [N,C,...] in any order of memory; with relu behind them, done while a
+ * piece is in the cache.
  *
  * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First sums are
  * taken for each sample and channel, in double precision; those of a set are then combined in the order of the samples
@@ -21,6 +22,8 @@ typedef struct sums {
 
 typedef struct work {
   const cpu_norm_simd *simd;
+  const cpu_simd *pointwise;
+  bool relu;
   cpu_pool *pool;
   int64_t N, C, P, block;
   int64_t unit, units;     /* samples of a unit (of the last: and the rest); how many */
@@ -138,6 +141,17 @@ static void combine_channels(void *arg, int64_t n, int32_t thread)
   }
 }
 
+static void scale_piece(const work *w, const piece *p, cpu_norm_lanes *by)
+{
+  const cpu_norm_plane *v = &p->plane;
+  float *y = w->y + p->at;
+  w->simd->scale(v, by, w->x + p->at, y);
+  if (!w->relu) return;
+  const bool whole = v->lanes == v->stride; /* the piece is contiguous */
+  const int64_t runs = whole ? 1 : v->pixels, count = whole ? v->pixels * v->lanes : v->lanes;
+  for (int64_t i = 0; i < runs; i++, y += v->stride) w->pointwise->relu(y, y, count);
+}
+
 static void scale(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -152,7 +166,7 @@ static void scale(void *arg, int64_t task, int32_t thread)
       by.shift[l] = w->bias[c];
       by.slope[l] = 0;
     }
-    w->simd->scale(&p.plane, &by, w->x + p.at, w->y + p.at);
+    scale_piece(w, &p, &by);
   }
 }
 
@@ -170,7 +184,7 @@ static void scale_by_running(void *arg, int64_t task, int32_t thread)
       by.shift[l] = w->bias[c];
       by.slope[l] = 0;
     }
-    w->simd->scale(&p.plane, &by, w->x + p.at, w->y + p.at);
+    scale_piece(w, &p, &by);
   }
 }
 
@@ -292,6 +306,7 @@ static void fill(work *w, cpu_backend *b, const brim_launch *launch)
 {
   static const cpu_norm_simd *const tables[] = {&cpu_norm_v2, &cpu_norm_v3, &cpu_norm_v4};
   w->simd = tables[b->isa];
+  w->pointwise = b->simd;
   w->pool = b->pool;
   w->x = launch->in[0];
   w->weight = launch->in[1];
@@ -321,10 +336,11 @@ static CPU_PREPARE(norm_prepare)
   return BRIM_OK;
 }
 
-static CPU_RUN(norm_run)
+static brim_status run_norm(cpu_backend *b, const brim_launch *launch, bool relu)
 {
   work w = work_of(launch->node, cpu_max(1, launch->node->attr.norm.group));
-  fill(&w, self, launch);
+  fill(&w, b, launch);
+  w.relu = relu;
   w.bias = launch->in[2];
   w.mean = launch->out[1];
   w.rstd = launch->out[2];
@@ -341,15 +357,36 @@ static CPU_RUN(norm_run)
   return BRIM_OK;
 }
 
-static CPU_RUN(batch_norm_inference_run)
+static CPU_RUN(norm_run)
+{
+  return run_norm(self, launch, false);
+}
+
+static CPU_RUN(norm_relu_run)
+{
+  return run_norm(self, launch, true);
+}
+
+static brim_status run_inference(cpu_backend *b, const brim_launch *launch, bool relu)
 {
   work w = work_of(launch->node, CPU_NORM_LANES);
-  fill(&w, self, launch);
+  fill(&w, b, launch);
+  w.relu = relu;
   w.bias = launch->in[2];
   w.running_mean = launch->in[3];
   w.running_var = launch->in[4];
   run_pieces(&w, scale_by_running);
   return BRIM_OK;
+}
+
+static CPU_RUN(inference_run)
+{
+  return run_inference(self, launch, false);
+}
+
+static CPU_RUN(inference_relu_run)
+{
+  return run_inference(self, launch, true);
 }
 
 /* dx takes the order of x, and dy is converted to it. */
@@ -390,8 +427,11 @@ static CPU_RUN(norm_grad_run)
 }
 
 BRIM_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
-BRIM_KERNEL(batch_norm_inference) = {
-    .op = "batch_norm_inference", .prepare = cpu_follow_prepare, .run = batch_norm_inference_run};
+BRIM_KERNEL(batch_norm_inference) = {.op = "batch_norm_inference", .prepare = cpu_follow_prepare, .run = inference_run};
 BRIM_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
 BRIM_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
 BRIM_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
+BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+BRIM_KERNEL(batch_norm_inference_relu) = {
+    .op = "batch_norm_inference+relu", .prepare = cpu_follow_prepare, .run = inference_relu_run};
+BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
