@@ -87,15 +87,15 @@ static brim_tensor *make_conv2d_depthwise(bench *b)
 }
 BENCH_ROW(conv2d_depthwise) = {"conv2d, depthwise", make_conv2d_depthwise, .by_sample = true, .skips = true};
 
-/* Larger than a cache: 64 channels of 56x56, in 4 groups, dilated. */
+/* A batch larger than a cache: 32 channels of 40x40, in 4 groups, dilated. */
 static brim_tensor *make_conv2d_large(bench *b)
 {
   return brim_conv2d(
-      b->g, "conv", bench_input4(b, 64, 56, 56), 32,
+      b->g, "conv", bench_input4(b, 32, 40, 40), 32,
       (brim_conv2d_options){
           .kernel = {3, 3}, .stride = {2, 2}, .padding = {2, 2}, .dilation = {2, 2}, .groups = 4, .no_bias = 1});
 }
-BENCH_ROW(conv2d_large) = {"conv2d, 56x56", make_conv2d_large, .by_sample = true, .large = true};
+BENCH_ROW(conv2d_large) = {"conv2d, 40x40", make_conv2d_large, .by_sample = true, .large = true};
 
 static brim_tensor *make_conv1d(bench *b)
 {
@@ -176,7 +176,7 @@ BENCH_ROW(global_avg_pool) = {"global_avg_pool", make_global_avg_pool, .by_sampl
 static brim_tensor *make_pools_large(bench *b)
 {
   const brim_pool2d_options o = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  brim_tensor *x = brim_max_pool2d(b->g, bench_input4(b, 64, 80, 80), o);
+  brim_tensor *x = brim_max_pool2d(b->g, bench_input4(b, 40, 40, 40), o);
   return brim_global_avg_pool(b->g, brim_avg_pool2d(b->g, x, o));
 }
-BENCH_ROW(pools_large) = {"pooling, 80x80", make_pools_large, .by_sample = true, .large = true};
+BENCH_ROW(pools_large) = {"pooling, 40x40", make_pools_large, .by_sample = true, .large = true};
