@@ -2,7 +2,7 @@
  *
  *   reference  against itself: gradients against central differences of the forward pass, through the real autodiff
  *   cpu        against reference: relative L2 of every tensor, over random shapes, sizes, contexts and layouts
- *   cpu        against itself: the same bits however a batch is cut at multiples of the grain
+ *   cpu        against itself: the same bits however a batch is cut at multiples of the grain, on any number of threads
  *   both       with the planner's memory layout instead of memory of their own: the same bits; NaN passes through
  *
  * At the end a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
@@ -448,6 +448,43 @@ static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
   fail_if_problems();
 }
 
+/* ---- the same bits on any number of threads ---- */
+
+/* Every tensor of a case on two instances of the cpu backend. */
+static void compare_threads(const backend *one, const backend *several, bench_options o)
+{
+  o.backend = one;
+  bench *expected = bench_create(&o);
+  o.backend = several;
+  bench *got = bench_create(&o);
+  bench_run(expected, 0, expected->g->node_count);
+  bench_run(got, 0, got->g->node_count);
+  for (size_t i = 0; i < got->g->tensor_count; i++)
+    assert_same_bits(got, expected, got->g->tensor[i], "from that on one thread");
+  bench_free(expected);
+  bench_free(got);
+}
+
+static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
+{
+  (void)state;
+  static const char *const threads[] = {"{threads: 2}", "{threads: 5}"};
+  loaded one, several;
+  skip_without_cpu();
+  assert_true(load_plugin(&one, "backend", "cpu", "{threads: 1}"));
+  const backend single = {"cpu on one thread", one.plugin->ops, one.self};
+  for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
+    assert_true(load_plugin(&several, "backend", "cpu", threads[t]));
+    const backend many = {"cpu on several threads", several.plugin->ops, several.self};
+    for
+      BENCH_EACH_ROW(row)
+    for (int i = 0; i < cases_of(row, 10); i++) compare_threads(&single, &many, case_of(row, i));
+    unload_plugin(&several);
+  }
+  unload_plugin(&one);
+  fail_if_problems();
+}
+
 /* ---- NaN ---- */
 
 /* Puts a NaN into one element of the first input, or parameter, that is real. */
@@ -552,6 +589,7 @@ int main(void)
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_reference_gives_same_bits_at_any_micro_batch),
       cmocka_unit_test(test_cpu_gives_same_bits_at_multiples_of_the_grain),
+      cmocka_unit_test(test_cpu_gives_same_bits_on_any_number_of_threads),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
       cmocka_unit_test(test_every_operation_has_cases),
   };
