@@ -53,6 +53,9 @@ size_t brim_op_count(void);
 const brim_op *brim_op_at(size_t i);
 brim_cost brim_op_cost(const brim_node *node);
 
+/* For descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
+brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
+
 /* For gradient rules. The gradient of a node's output, NULL if nobody needs it. */
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 /* Is a gradient of this tensor needed at all (does a parameter lie behind it)? */

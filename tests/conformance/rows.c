@@ -32,25 +32,6 @@ static brim_tensor *make_dropout(bench *b)
 }
 BENCH_ROW(dropout) = {"dropout", make_dropout, .by_sample = true};
 
-/* The second input may be any that has the shape: another input, the first one again, or what a relu made of it. */
-static brim_tensor *make_add(bench *b)
-{
-  brim_tensor *x = any_input(b);
-  const brim_shape shape = brim_shape_of(x);
-  switch (bench_pick(b, 0, 2)) {
-  case 0:
-    return brim_add(b->g, x, brim_relu(b->g, x));
-  case 1:
-    return brim_add(b->g, x, x);
-  default:
-    break;
-  }
-  brim_tensor *other = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "other");
-  brim_autodiff_want(b->g, other);
-  return brim_add(b->g, x, other);
-}
-BENCH_ROW(add) = {"add", make_add, .by_sample = true};
-
 static brim_tensor *make_reshape(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);

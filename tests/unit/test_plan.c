@@ -283,7 +283,7 @@ static void model_errors_name_operation_shapes_and_line(void **unused)
                {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
                {build_without_output, "the model named no output"},
                {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
-               {build_unequal_sum, "add: shapes differ: 'a' [2, 10] and 'b' [2, 11]"},
+               {build_unequal_sum, "add: 'a' [2, 10] and 'b' [2, 11] do not broadcast"},
                {build_on_null, "relu: the input is NULL"},
                {build_overflowing_reshape, "reshape: [2, 1, 28, 28] cannot become"},
                {build_huge_layer, "is too large"}};

@@ -1,12 +1,15 @@
-/* Operations that work element by element: relu, dropout, add. */
+/* Operations that work element by element and are not functions alone: relu, whose gradient needs a sign, and dropout.
+ */
 #include "graph/graph.h"
 
 #undef brim_relu
 #undef brim_dropout
-#undef brim_add
 
-static brim_status infer_same(brim_graph *g, brim_node *n)
+brim_status brim_op_infer_same(brim_graph *g, brim_node *n)
 {
+  if (n->in[0]->dtype != g->real)
+    return brim_graph_fail(g, n->op, n->name, "'%s' has indices (%s), not real numbers", n->in[0]->name,
+                           brim_dtype_name(n->in[0]->dtype));
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, n->in[0]->dtype, &n->in[0]->shape, n->name);
   return BRIM_OK;
 }
@@ -25,52 +28,27 @@ static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, n->in, 1);
 }
 
-static brim_status infer_add(brim_graph *g, brim_node *n)
-{
-  const brim_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
-  if (!brim_shape_equal(a, b)) {
-    char text_a[96], text_b[96];
-    return brim_graph_fail(g, n->op, n->name, "shapes differ: '%s' %s and '%s' %s", n->in[0]->name,
-                           brim_shape_format(text_a, sizeof text_a, a), n->in[1]->name,
-                           brim_shape_format(text_b, sizeof text_b, b));
-  }
-  return infer_same(g, n);
-}
-
-/* Both inputs get dy itself: a view of it, no copy. */
-static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
-{
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  for (uint32_t i = 0; i < 2; i++)
-    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, in, 1, &n->in[i], 1));
-  return BRIM_OK;
-}
-
 BRIM_OP(relu) = {.name = "relu",
                  .signature = "x -> y",
                  .in_count = 1,
                  .out_count = 1,
                  .inplace = BRIM_OP_INPLACE(0),
-                 .infer = infer_same,
+                 .infer = brim_op_infer_same,
                  .gradient = gradient_relu};
-BRIM_OP(relu_grad) = {
-    .name = "relu_grad", .signature = "y, dy -> dx", .in_count = 2, .out_count = 1, .inplace = BRIM_OP_INPLACE(1)};
+BRIM_OP(relu_grad) = {.name = "relu_grad",
+                      .signature = "y, dy -> dx",
+                      .in_count = 2,
+                      .out_count = 1,
+                      .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0)};
 BRIM_OP(dropout) = {.name = "dropout",
                     .signature = "x -> y",
                     .in_count = 1,
                     .out_count = 1,
                     .inplace = BRIM_OP_INPLACE(0),
-                    .infer = infer_same,
+                    .infer = brim_op_infer_same,
                     .gradient = gradient_dropout};
 BRIM_OP(dropout_grad) = {
     .name = "dropout_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1, .inplace = BRIM_OP_INPLACE(0)};
-BRIM_OP(add) = {.name = "add",
-                .signature = "a, b -> y",
-                .in_count = 2,
-                .out_count = 1,
-                .inplace = BRIM_OP_INPLACE(0),
-                .infer = infer_add,
-                .gradient = gradient_add};
 
 brim_tensor *brim_relu(brim_graph *g, brim_tensor *x)
 {
@@ -88,10 +66,4 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
   if (!g->training || p == 0) return x;
   const brim_attr attr = {.dropout = {p, stream}};
   return brim_graph_apply(g, "dropout", NULL, &x, 1, &attr);
-}
-
-brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b)
-{
-  brim_tensor *const in[] = {a, b};
-  return brim_graph_apply(g, "add", NULL, in, 2, NULL);
 }

@@ -1,4 +1,4 @@
-/* relu, its gradient and add: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
+/* relu and its gradient: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
 #include "cpu.h"
 
 enum { PIECE = 32768 }; /* elements a task: 128 KiB of each tensor */
@@ -24,14 +24,6 @@ static void relu_grad_piece(void *arg, int64_t task, int32_t thread)
   const flat *v = arg;
   const int64_t at = task * PIECE;
   v->simd->relu_grad(v->a + at, v->b + at, v->y + at, cpu_min(PIECE, v->count - at));
-}
-
-static void add_piece(void *arg, int64_t task, int32_t thread)
-{
-  (void)thread;
-  const flat *v = arg;
-  const int64_t at = task * PIECE;
-  v->simd->add(v->a + at, v->b + at, v->y + at, cpu_min(PIECE, v->count - at));
 }
 
 CPU_PREPARE(cpu_follow_prepare)
@@ -72,11 +64,5 @@ static CPU_RUN(relu_grad_run)
   return run_flat(self, launch, relu_grad_piece);
 }
 
-static CPU_RUN(add_run)
-{
-  return run_flat(self, launch, add_piece);
-}
-
 BRIM_KERNEL(relu) = {.op = "relu", .prepare = cpu_follow_prepare, .run = relu_run};
 BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = relu_grad_run};
-BRIM_KERNEL(add) = {.op = "add", .prepare = cpu_binary_prepare, .run = add_run};

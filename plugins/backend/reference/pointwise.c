@@ -1,4 +1,4 @@
-/* Operations on each element by itself: relu, dropout, add, and reshape, which changes nothing at all.
+/* Operations on each element by itself: relu, dropout, and reshape, which changes nothing at all.
  * Element i of the output depends on element i of the inputs only, so an output may lie in the memory of
  * an input. */
 #include <string.h>
@@ -90,16 +90,6 @@ static brim_status dropout_grad(void *self, const brim_launch *launch)
   return dropout(self, launch);
 }
 BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .run = dropout_grad};
-
-static brim_status add(void *self, const brim_launch *launch)
-{
-  (void)self;
-  const double *a = launch->in[0], *b = launch->in[1];
-  double *y = launch->out[0];
-  for (int64_t i = 0; i < count_of(launch); i++) y[i] = a[i] + b[i];
-  return BRIM_OK;
-}
-BRIM_KERNEL(add) = {.op = "add", .run = add};
 
 static brim_status reshape(void *self, const brim_launch *launch)
 {

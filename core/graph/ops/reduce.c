@@ -1,0 +1,87 @@
+/* Sums and means over axes, and back: what flows to x is dy repeated. */
+#include "graph/graph.h"
+
+#undef brim_sum
+#undef brim_mean
+
+static brim_status emit_repeat(brim_autodiff *ad, const brim_node *n, const char *op)
+{
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
+  return brim_autodiff_emit(ad, op, n, NULL, in, 1, n->in, 1);
+}
+static brim_status gradient_sum(brim_autodiff *ad, const brim_node *n)
+{
+  return emit_repeat(ad, n, "sum_grad");
+}
+static brim_status gradient_mean(brim_autodiff *ad, const brim_node *n)
+{
+  return emit_repeat(ad, n, "mean_grad");
+}
+
+/* One operation an element that is read. */
+static void cost_reduce(const brim_node *n, brim_cost *out)
+{
+  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+
+#define REDUCE(id)                                                                                                     \
+  BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .signature = "x -> y",                                                                                \
+                 .in_count = 1,                                                                                        \
+                 .out_count = 1,                                                                                       \
+                 .gradient = gradient_##id,                                                                            \
+                 .cost = cost_reduce}
+REDUCE(sum);
+REDUCE(mean);
+BRIM_OP(sum_grad) = {.name = "sum_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1};
+BRIM_OP(mean_grad) = {.name = "mean_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1};
+
+/* The axes as a mask; 0 with an error in the graph. */
+static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int32_t count, const int32_t *axes)
+{
+  char text[96];
+  uint32_t mask = 0;
+  for (int32_t i = 0; i < count; i++) {
+    const int32_t axis = brim_graph_axis(g, op, x, axes[i]);
+    if (axis < 0) return 0;
+    if (axis == 0) {
+      brim_graph_fail(g, op, NULL, "axis 0 of %s is N, the samples, which stay apart from each other",
+                      brim_shape_format(text, sizeof text, &x->shape));
+      return 0;
+    }
+    if (mask >> axis & 1) {
+      brim_graph_fail(g, op, NULL, "axis %d of %s is given twice", axis,
+                      brim_shape_format(text, sizeof text, &x->shape));
+      return 0;
+    }
+    mask |= 1u << axis;
+  }
+  if (mask == 0) brim_graph_fail(g, op, NULL, "no axis is given");
+  return mask;
+}
+
+static brim_tensor *reduce(brim_graph *g, const char *op, brim_tensor *x, int32_t count, const int32_t *axes, int keep)
+{
+  if (!brim_graph_accepts(g, op, NULL, x)) return NULL;
+  if (x->dtype != g->real) {
+    brim_graph_fail(g, op, NULL, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
+    return NULL;
+  }
+  const brim_attr attr = {.reduce = {mask_of(g, op, x, count, axes)}};
+  if (g->status != BRIM_OK) return NULL;
+  brim_shape shape = {0};
+  for (int32_t d = 0; d < x->shape.rank; d++) {
+    const bool gone = attr.reduce.axes >> d & 1;
+    if (!gone || keep) shape.dim[shape.rank++] = gone ? 1 : x->shape.dim[d];
+  }
+  brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &shape, op);
+  return y && brim_graph_node_into(g, op, NULL, &x, 1, &y, 1, &attr) ? y : NULL;
+}
+brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep)
+{
+  return reduce(g, "sum", x, count, axes, keep);
+}
+brim_tensor *brim_mean(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep)
+{
+  return reduce(g, "mean", x, count, axes, keep);
+}

@@ -1,0 +1,68 @@
+/* Functions of each element by itself: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
+#include "simd_activation.h"
+
+#include "cpu.h"
+
+enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
+
+typedef struct flat {
+  cpu_function function; /* or: */
+  cpu_slope slope;
+  const float *x, *dy;
+  float *y;
+  int64_t count;
+  float factor;
+} flat;
+
+static void run_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const flat *v = arg;
+  const int64_t at = task * PIECE, count = cpu_min(PIECE, v->count - at);
+  if (v->function)
+    v->function(v->x + at, v->y + at, count, v->factor);
+  else
+    v->slope(v->x + at, v->dy + at, v->y + at, count, v->factor);
+}
+
+static brim_status run_flat(cpu_backend *b, const brim_launch *launch, cpu_function function, cpu_slope slope)
+{
+  const brim_node *node = launch->node;
+  flat v = {.function = function, .slope = slope, .x = launch->in[0], .y = launch->out[0]};
+  v.count = brim_shape_count(&node->out[0]->shape);
+  v.factor = (float)node->attr.activation.factor;
+  if (slope) v.dy = cpu_layout_of(b, node->in[1], launch->in[1], node->in[0]->channel_block, launch->workspace);
+  cpu_pool_run(b->pool, cpu_divide_up(v.count, PIECE), run_piece, &v);
+  return BRIM_OK;
+}
+
+static const cpu_activation *table_of(const cpu_backend *b)
+{
+  static const cpu_activation *const tables[] = {&cpu_activation_v2, &cpu_activation_v3, &cpu_activation_v4};
+  return tables[b->isa];
+}
+
+#define FUNCTION(id, field)                                                                                            \
+  static CPU_RUN(id##_run)                                                                                             \
+  {                                                                                                                    \
+    return run_flat(self, launch, table_of(self)->field, NULL);                                                        \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = #id, .prepare = cpu_follow_prepare, .run = id##_run}
+#define SLOPE(id, field)                                                                                               \
+  static CPU_RUN(id##_run)                                                                                             \
+  {                                                                                                                    \
+    return run_flat(self, launch, NULL, table_of(self)->field);                                                        \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = #id, .prepare = cpu_binary_prepare, .run = id##_run}
+FUNCTION(leaky_relu, leaky_relu);
+FUNCTION(gelu, gelu[launch->node->attr.activation.approximate]);
+FUNCTION(silu, silu);
+FUNCTION(sigmoid, sigmoid);
+FUNCTION(tanh, tanh);
+FUNCTION(exp, exp);
+FUNCTION(scale, scale);
+SLOPE(leaky_relu_grad, leaky_relu_grad);
+SLOPE(gelu_grad, gelu_grad[launch->node->attr.activation.approximate]);
+SLOPE(silu_grad, silu_grad);
+SLOPE(sigmoid_grad, sigmoid_grad);
+SLOPE(tanh_grad, tanh_grad);

@@ -1,0 +1,20 @@
+/* Functions of each element by itself, compiled once for each instruction set. */
+#ifndef CPU_SIMD_ACTIVATION_H
+#define CPU_SIMD_ACTIVATION_H
+#include <stdint.h>
+
+/* y = f(x); `factor` is the attribute's. x and y may be the same memory. */
+typedef void (*cpu_function)(const float *x, float *y, int64_t count, float factor);
+/* dx = dy f'; `kept` is x or y as brim/ops.h lists it. dx may be the memory of either. */
+typedef void (*cpu_slope)(const float *kept, const float *dy, float *dx, int64_t count, float factor);
+
+typedef struct cpu_activation {
+  cpu_function leaky_relu, silu, sigmoid, tanh, exp, scale;
+  cpu_function gelu[3]; /* by enum brim_gelu */
+  cpu_slope leaky_relu_grad, silu_grad, sigmoid_grad, tanh_grad;
+  cpu_slope gelu_grad[3];
+} cpu_activation;
+
+extern const cpu_activation cpu_activation_v2, cpu_activation_v3, cpu_activation_v4;
+
+#endif

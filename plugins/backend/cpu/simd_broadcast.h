@@ -1,0 +1,33 @@
+/* Rows of operations on shapes that broadcast to each other, of sums over axes and of softmax, compiled once for each
+ * instruction set. */
+#ifndef CPU_SIMD_BROADCAST_H
+#define CPU_SIMD_BROADCAST_H
+#include <stdint.h>
+
+/* y[i] = a[i] op b[i]; an operand that is repeated has one element. y may be the memory of one that is not. */
+typedef void (*cpu_binary)(const float *a, const float *b, float *y, int64_t count);
+
+enum cpu_binary_op { CPU_ADD, CPU_SUB, CPU_MUL, CPU_DIV, CPU_BINARY_COUNT };
+
+typedef struct cpu_broadcast {
+  cpu_binary binary[CPU_BINARY_COUNT][2][2];                   /* [op][a is repeated][b is repeated] */
+  void (*add_row)(const float *x, double *sum, int64_t count); /* sum[i] += x[i] */
+  double (*sum_row)(const float *x, int64_t count);            /* in an order that `count` alone decides */
+  /* A row each. y may be x's memory, dx that of y or dy. */
+  void (*softmax)(const float *x, float *y, int64_t count);
+  void (*softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
+  void (*log_softmax)(const float *x, float *y, int64_t count);
+  void (*log_softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
+} cpu_broadcast;
+
+extern const cpu_broadcast cpu_broadcast_v2, cpu_broadcast_v3, cpu_broadcast_v4;
+
+/* Those of softmax stand in a file of their own. */
+#ifdef CPU_ISA
+void CPU_NAME(simd_softmax)(const float *x, float *y, int64_t count);
+void CPU_NAME(simd_softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
+void CPU_NAME(simd_log_softmax)(const float *x, float *y, int64_t count);
+void CPU_NAME(simd_log_softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+/* softmax and its logarithm over the last dimension, F numbers a row:
+ *
+ *     softmax(x)[i]     = exp(x[i]) / sum over k of exp(x[k])
+ *     log_softmax(x)[i] = x[i] - log(sum over k of exp(x[k]))
+ *
+ * computed after subtracting the row's greatest number, which changes nothing but that nothing overflows. A row is read
+ * before the same element of it is written, so a result may lie in the memory of its input. */
+#include "reference.h"
+
+/* The greatest number of a row, and the sum of exp(x - greatest). */
+static double sum_exp(const double *x, int64_t F, double *greatest)
+{
+  double sum = 0;
+  *greatest = x[0];
+  for (int64_t i = 1; i < F; i++)
+    if (x[i] > *greatest) *greatest = x[i];
+  for (int64_t i = 0; i < F; i++) sum += exp(x[i] - *greatest);
+  return sum;
+}
+
+static brim_status softmax(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *t = launch->node->in[0];
+  const int64_t F = t->shape.dim[t->shape.rank - 1];
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+  for (int64_t r = 0; r < rows_of(t); r++, x += F, y += F) {
+    double greatest;
+    const double sum = sum_exp(x, F, &greatest);
+    for (int64_t i = 0; i < F; i++) y[i] = exp(x[i] - greatest) / sum;
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(softmax) = {.op = "softmax", .run = softmax};
+
+/* dx = y * (dy - sum over k of y[k] dy[k]) */
+static brim_status softmax_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *t = launch->node->in[0];
+  const int64_t F = t->shape.dim[t->shape.rank - 1];
+  const double *y = launch->in[0], *dy = launch->in[1];
+  double *dx = launch->out[0];
+  for (int64_t r = 0; r < rows_of(t); r++, y += F, dy += F, dx += F) {
+    double sum = 0;
+    for (int64_t i = 0; i < F; i++) sum += y[i] * dy[i];
+    for (int64_t i = 0; i < F; i++) dx[i] = y[i] * (dy[i] - sum);
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(softmax_grad) = {.op = "softmax_grad", .run = softmax_grad};
+
+static brim_status log_softmax(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *t = launch->node->in[0];
+  const int64_t F = t->shape.dim[t->shape.rank - 1];
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+  for (int64_t r = 0; r < rows_of(t); r++, x += F, y += F) {
+    double greatest;
+    const double log_sum = log(sum_exp(x, F, &greatest));
+    for (int64_t i = 0; i < F; i++) y[i] = x[i] - greatest - log_sum;
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(log_softmax) = {.op = "log_softmax", .run = log_softmax};
+
+/* dx = dy - exp(y) * sum over k of dy[k] */
+static brim_status log_softmax_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_tensor *t = launch->node->in[0];
+  const int64_t F = t->shape.dim[t->shape.rank - 1];
+  const double *y = launch->in[0], *dy = launch->in[1];
+  double *dx = launch->out[0];
+  for (int64_t r = 0; r < rows_of(t); r++, y += F, dy += F, dx += F) {
+    double sum = 0;
+    for (int64_t i = 0; i < F; i++) sum += dy[i];
+    for (int64_t i = 0; i < F; i++) dx[i] = dy[i] - exp(y[i]) * sum;
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(log_softmax_grad) = {.op = "log_softmax_grad", .run = log_softmax_grad};
