@@ -1,0 +1,196 @@
+/* Convolutions with groups, dilation and without bias, and pooling, on the reference backend against PyTorch in double
+ * precision, forward and backward; and the names and shapes of a convolution's parameters, which are PyTorch's. The
+ * fixture and what is in it: tests/golden/make_conv.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/bench.h"
+#include "conformance/golden.h"
+#include "conformance/load.h"
+
+static golden fixture;
+static loaded plugin;
+static const char *prefix; /* of the case that a row below builds: "grouped." */
+
+static brim_tensor *input(bench *b)
+{
+  return bench_input(b, &golden_find(&fixture, prefix, "x")->shape, "x");
+}
+
+/* ---- what is built ---- */
+
+static brim_tensor *make_dilated(bench *b)
+{
+  return brim_conv2d(b->g, "conv", input(b), 4,
+                     (brim_conv2d_options){.kernel = {3, 2}, .padding = {2, 1}, .dilation = {2, 3}, .no_bias = 1});
+}
+static brim_tensor *make_grouped(bench *b)
+{
+  return brim_conv2d(b->g, "conv", input(b), 9,
+                     (brim_conv2d_options){.kernel = {2, 3}, .stride = {1, 2}, .padding = {0, 1}, .groups = 3});
+}
+static brim_tensor *make_depthwise(bench *b)
+{
+  return brim_conv2d(b->g, "conv", input(b), 5,
+                     (brim_conv2d_options){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .groups = 5});
+}
+static brim_tensor *make_multiplied(bench *b)
+{
+  return brim_conv2d(b->g, "conv", input(b), 6,
+                     (brim_conv2d_options){.kernel = {3, 1}, .dilation = {2, 2}, .groups = 3, .no_bias = 1});
+}
+static brim_tensor *make_conv1d(bench *b)
+{
+  return brim_conv1d(b->g, "conv", input(b), 6,
+                     (brim_conv1d_options){.kernel = 3, .stride = 2, .padding = 2, .dilation = 2});
+}
+static brim_tensor *make_conv1d_grouped(bench *b)
+{
+  return brim_conv1d(b->g, "conv", input(b), 4, (brim_conv1d_options){.kernel = 4, .groups = 2, .no_bias = 1});
+}
+static brim_tensor *make_max(bench *b)
+{
+  return brim_max_pool2d(b->g, input(b), (brim_pool2d_options){.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}});
+}
+static brim_tensor *make_max1d(bench *b)
+{
+  return brim_max_pool1d(b->g, input(b), 3, 2, 1);
+}
+static brim_tensor *make_avg(bench *b)
+{
+  return brim_avg_pool2d(b->g, input(b), (brim_pool2d_options){.kernel = {3, 4}, .stride = {2, 3}, .padding = {1, 2}});
+}
+static brim_tensor *make_avg_inside(bench *b)
+{
+  return brim_avg_pool2d(
+      b->g, input(b),
+      (brim_pool2d_options){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .exclude_padding = 1});
+}
+static brim_tensor *make_adaptive(bench *b)
+{
+  return brim_adaptive_avg_pool2d(b->g, input(b), 3, 4);
+}
+static brim_tensor *make_adaptive_up(bench *b)
+{
+  return brim_adaptive_avg_pool2d(b->g, input(b), 5, 2);
+}
+static brim_tensor *make_global(bench *b)
+{
+  return brim_global_avg_pool(b->g, input(b));
+}
+
+/* ---- a case ---- */
+
+static bench *create(const char *name, brim_tensor *(*make)(bench *b))
+{
+  static backend reference;
+  static bench_row row; /* the bench keeps both */
+  reference = (backend){"reference", plugin.plugin->ops, plugin.self};
+  row = (bench_row){.name = name, .make = make};
+  prefix = name;
+  return bench_create(&(bench_options){.backend = &reference,
+                                       .row = &row,
+                                       .seed = 1,
+                                       .batch = golden_find(&fixture, prefix, "x")->shape.dim[0],
+                                       .gradients_at_zero = true});
+}
+
+static void put(const bench *b, const brim_tensor *t, const char *name)
+{
+  const golden_tensor *from = golden_find(&fixture, prefix, name);
+  assert_true(brim_shape_equal(&from->shape, &t->shape));
+  memcpy(b->memory[t->id], from->value, (size_t)brim_shape_count(&t->shape) * sizeof *from->value);
+}
+
+static void check(const bench *b, const char *name, const brim_tensor *t)
+{
+  assert_non_null(t);
+  golden_check(&fixture, prefix, name, &t->shape, b->memory[t->id]);
+}
+
+static void check_case(const char *name, brim_tensor *(*make)(bench *b))
+{
+  bench *b = create(name, make);
+  const brim_graph *g = b->g;
+  const brim_tensor *x = g->tensor[0];
+  put(b, x, "x");
+  put(b, b->seed, "dy");
+  for (size_t i = 0; i < g->parameter_count; i++)
+    put(b, g->parameter[i].value, g->parameter[i].value->name + strlen("conv."));
+  bench_run(b, 0, g->node_count);
+  check(b, "y", b->result);
+  check(b, "dx", brim_autodiff_gradient(g, x));
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    char gradient[32];
+    snprintf(gradient, sizeof gradient, "d%s", g->parameter[i].value->name + strlen("conv."));
+    check(b, gradient, g->parameter[i].gradient);
+  }
+  bench_free(b);
+}
+
+static void test_convolutions_are_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_case("dilated.", make_dilated);
+  check_case("grouped.", make_grouped);
+  check_case("depthwise.", make_depthwise);
+  check_case("multiplied.", make_multiplied);
+  check_case("conv1d.", make_conv1d);
+  check_case("conv1d_grouped.", make_conv1d_grouped);
+}
+
+static void test_pooling_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_case("max.", make_max);
+  check_case("max1d.", make_max1d);
+  check_case("avg.", make_avg);
+  check_case("avg_inside.", make_avg_inside);
+  check_case("adaptive.", make_adaptive);
+  check_case("adaptive_up.", make_adaptive_up);
+  check_case("global.", make_global);
+  check_case("global1d.", make_global);
+}
+
+/* As a state_dict of torch.nn.Conv1d has them: weight [K,C/groups,S], which conv2d takes for a height of 1. */
+static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
+{
+  (void)state;
+  bench *b = create("conv1d.", make_conv1d);
+  const brim_tensor *weight = b->g->parameter[0].value, *bias = b->g->parameter[1].value;
+  assert_int_equal(b->g->parameter_count, 2);
+  assert_string_equal(weight->name, "conv.weight");
+  assert_true(brim_shape_equal(&weight->shape, &(brim_shape){3, {6, 4, 3}}));
+  assert_string_equal(bias->name, "conv.bias");
+  bench_free(b);
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  golden_read(&fixture, "conv.txt");
+  return load_plugin(&plugin, "backend", "reference", NULL) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  unload_plugin(&plugin);
+  brim_arena_release(&fixture.arena);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_convolutions_are_what_pytorch_computes),
+      cmocka_unit_test(test_pooling_is_what_pytorch_computes),
+      cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Makes conv.txt: what PyTorch computes, in double precision, for convolutions with groups, dilation and without bias,
+and for pooling, each with its gradients.
+
+    python3 tests/golden/make_conv.py        # needs torch; writes beside itself
+
+For each case: its inputs, the result y, the gradient dy that flows back, and the gradients of the inputs. The cases
+are built again in tests/conformance/test_golden_conv.c. Pooled numbers repeat, so that windows have several greatest
+ones.
+"""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+from make_move import case
+
+
+def conv(out, name, function, x, filters, kernel, bias=True, groups=1, **options):
+    inputs = {"x": torch.randn(x), "weight": torch.randn(filters, x[1] // groups, *kernel)}
+    if bias:
+        inputs["bias"] = torch.randn(filters)
+    case(out, name, lambda **tensors: function(tensors.pop("x"), groups=groups, **tensors, **options), **inputs)
+
+
+def pool(out, name, function, *shape):
+    case(out, name, function, x=torch.randint(-3, 4, shape).double() / 2)
+
+
+def main():
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    torch.manual_seed(17)
+    with open(pathlib.Path(__file__).resolve().parent / "conv.txt", "w") as out:
+        conv(out, "dilated", F.conv2d, (3, 2, 9, 7), 4, (3, 2), bias=False, padding=(2, 1), dilation=(2, 3))
+        conv(out, "grouped", F.conv2d, (2, 6, 6, 5), 9, (2, 3), groups=3, stride=(1, 2), padding=(0, 1))
+        conv(out, "depthwise", F.conv2d, (3, 5, 6, 6), 5, (3, 3), groups=5, stride=2, padding=1)
+        conv(out, "multiplied", F.conv2d, (2, 3, 5, 4), 6, (3, 1), bias=False, groups=3, dilation=2)
+        conv(out, "conv1d", F.conv1d, (3, 4, 11), 6, (3,), stride=2, padding=2, dilation=2)
+        conv(out, "conv1d_grouped", F.conv1d, (2, 4, 7), 4, (4,), bias=False, groups=2)
+        pool(out, "max", lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 1)), 2, 3, 7, 6)
+        pool(out, "max1d", lambda x: F.max_pool1d(x, 3, 2, 1), 3, 2, 9)
+        pool(out, "avg", lambda x: F.avg_pool2d(x, (3, 4), (2, 3), (1, 2)), 2, 2, 7, 9)
+        pool(out, "avg_inside", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), 2, 2, 6, 5)
+        pool(out, "adaptive", lambda x: F.adaptive_avg_pool2d(x, (3, 4)), 2, 3, 7, 6)
+        pool(out, "adaptive_up", lambda x: F.adaptive_avg_pool2d(x, (5, 2)), 2, 2, 3, 4)
+        pool(out, "global", lambda x: x.mean((2, 3)), 2, 4, 5, 3)
+        pool(out, "global1d", lambda x: x.mean(2), 2, 4, 7)
+
+
+if __name__ == "__main__":
+    main()
