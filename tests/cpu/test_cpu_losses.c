@@ -1,0 +1,199 @@
+/* LSTM and the losses on the cpu backend beyond what the conformance suite sees: on every instruction set that this
+ * processor has, on numbers of threads that cut the work differently, with logits that exp() could not take; and
+ * scratch of the loss with the product inside, which does not grow with rows and classes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/bench.h"
+#include "conformance/load.h"
+
+#define BATCH 37
+
+static brim_tensor *make_lstm(bench *b)
+{
+  const brim_shape shape = {3, {BATCH, 9, 13}};
+  return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
+}
+
+/* x [BATCH, steps, 30] and so many classes; `bound`: of the product's values. */
+static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double bound)
+{
+  const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
+  brim_tensor *in[3] = {bench_input(b, &x, "x")};
+  in[1] = bench_parameter(b, "product", &product, bound);
+  in[2] = bench_indices(b, &label, classes, "label");
+  const brim_attr attr = {.loss = {.smoothing = 0.1, .ignores = 1, .ignore_index = 3}};
+  const brim_node *n = brim_graph_node(b->g, "linear_cross_entropy", "loss", in, 3, &attr);
+  return n ? n->out[0] : NULL;
+}
+static brim_tensor *make_linear_loss(bench *b)
+{
+  return linear_loss(b, 8, 1100, 1); /* two pieces of rows, two of classes */
+}
+static brim_tensor *make_steep_loss(bench *b)
+{
+  return linear_loss(b, 8, 1100, 100);
+}
+static brim_tensor *make_small_loss(bench *b)
+{
+  return linear_loss(b, 7, 1024, 1); /* one piece */
+}
+static brim_tensor *make_large_loss(bench *b)
+{
+  return linear_loss(b, 70, 4096, 1);
+}
+
+/* Longer than what is summed in fp32. */
+static brim_tensor *make_bce(bench *b)
+{
+  const brim_shape shape = {2, {BATCH, 4500}};
+  brim_tensor *const in[] = {bench_input(b, &shape, "y"),
+                             brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &shape, "target")};
+  return brim_graph_apply(b->g, "bce", "loss", in, 2, NULL);
+}
+
+static const bench_row lstm = {"lstm", make_lstm}, usual = {"linear_cross_entropy", make_linear_loss, .is_loss = true},
+                       steep = {"steep", make_steep_loss, .is_loss = true}, bce = {"bce", make_bce, .is_loss = true},
+                       small = {"small", make_small_loss, .is_loss = true},
+                       large = {"large", make_large_loss, .is_loss = true};
+
+/* A bench, with its backend. */
+typedef struct run {
+  loaded plugin;
+  backend on;
+  bench *b;
+} run;
+
+static void start(run *r, const bench_row *row, const char *id, const char *settings)
+{
+  assert_true(load_plugin(&r->plugin, "backend", id, settings));
+  r->on = (backend){id, r->plugin.plugin->ops, r->plugin.self};
+  r->b = bench_create(
+      &(bench_options){.backend = &r->on, .row = row, .seed = 3, .batch = BATCH, .gradients_at_zero = true});
+}
+static void finish(run *r)
+{
+  bench_run(r->b, 0, r->b->g->node_count);
+}
+static void stop(run *r)
+{
+  bench_free(r->b);
+  unload_plugin(&r->plugin);
+}
+
+static void test_threads_do_not_change_a_bit(void **state)
+{
+  (void)state;
+  static const bench_row *const rows[] = {&lstm, &usual, &bce};
+  static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
+  for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+    run one;
+    start(&one, rows[k], "cpu", "{threads: 1}");
+    finish(&one);
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+      run many;
+      start(&many, rows[k], "cpu", threads[i]);
+      finish(&many);
+      for (size_t t = 0; t < one.b->g->tensor_count; t++)
+        if (memcmp(one.b->memory[t], many.b->memory[t], one.b->g->tensor[t]->bytes) != 0)
+          fail_msg("%s, %s: '%s' differs", rows[k]->name, threads[i], one.b->g->tensor[t]->name);
+      stop(&many);
+    }
+    stop(&one);
+  }
+}
+
+/* ||a - b|| / ||b|| of the tensor with this number. */
+static double difference(const run *a, const run *b, size_t id)
+{
+  const int64_t count = brim_shape_count(&a->b->g->tensor[id]->shape);
+  double *x = bench_values_of(a->b, a->b->g->tensor[id]), *y = bench_values_of(b->b, b->b->g->tensor[id]);
+  double error = 0, norm = 0;
+  for (int64_t i = 0; i < count; i++) {
+    error += (x[i] - y[i]) * (x[i] - y[i]);
+    norm += y[i] * y[i];
+  }
+  free(x);
+  free(y);
+  return error == 0 ? 0 : sqrt(error / norm);
+}
+
+static bool has_isa(const char *isa)
+{
+  if (strcmp(isa, "v2") == 0) return true;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
+  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                                    __builtin_cpu_supports("avx512vl"));
+}
+
+static void agree(const bench_row *row, double error_max)
+{
+  static const char *const isas[] = {"v2", "v3", "v4"};
+  run expected, got;
+  start(&expected, row, "reference", NULL);
+  finish(&expected);
+  for (size_t i = 0; i < 3 && has_isa(isas[i]); i++) {
+    char settings[32];
+    snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
+    start(&got, row, "cpu", settings);
+    finish(&got);
+    for (size_t t = 0; t < got.b->g->tensor_count; t++) {
+      const double error = difference(&got, &expected, t);
+      if (!(error <= error_max))
+        fail_msg("%s, %s: '%s' error %g", row->name, isas[i], got.b->g->tensor[t]->name, error);
+    }
+    stop(&got);
+  }
+  stop(&expected);
+}
+
+static void test_every_instruction_set_agrees_with_the_reference(void **state)
+{
+  (void)state;
+  agree(&lstm, 1e-5);
+  agree(&usual, 1e-5);
+  agree(&bce, 1e-5);
+}
+
+/* Logits of some hundreds: their rounding in fp32 is what the bound allows for. */
+static void test_logits_too_large_for_exp_do_no_harm(void **state)
+{
+  (void)state;
+  agree(&steep, 5e-4);
+}
+
+static uint64_t scratch_bytes(const bench_row *row)
+{
+  run r;
+  uint64_t most = 0;
+  start(&r, row, "cpu", "{threads: 2}");
+  for (size_t i = 0; i < r.b->g->node_count; i++)
+    if (r.b->program.need[i].workspace_bytes > most) most = r.b->program.need[i].workspace_bytes;
+  stop(&r);
+  return most;
+}
+
+static void test_scratch_does_not_grow_with_rows_and_classes(void **state)
+{
+  (void)state;
+  assert_int_equal(scratch_bytes(&small), scratch_bytes(&large));
+  assert_true(scratch_bytes(&large) < (uint64_t)BATCH * 70 * 4096 * sizeof(float) / 10); /* of the logits */
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_threads_do_not_change_a_bit),
+      cmocka_unit_test(test_every_instruction_set_agrees_with_the_reference),
+      cmocka_unit_test(test_logits_too_large_for_exp_do_no_harm),
+      cmocka_unit_test(test_scratch_does_not_grow_with_rows_and_classes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
