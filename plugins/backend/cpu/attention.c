@@ -36,12 +36,11 @@ typedef struct tile {
 
 /* A thread's. */
 typedef struct scratch {
-  float score[QUERIES * KEYS], dz[QUERIES * KEYS];
-  float greatest[QUERIES], sum[QUERIES];
+  cpu_attention_tile forward;
+  _Alignas(CPU_ALIGNMENT) float score[QUERIES * KEYS], dz[QUERIES * KEYS];
   float mask[KEYS + 16]; /* of a row, and of up to three elements before it */
-  float gemm[];
+  _Alignas(CPU_ALIGNMENT) float gemm[];
 } scratch;
-_Static_assert(sizeof(scratch) % CPU_ALIGNMENT == 0, "the product's scratch is aligned");
 
 static uint64_t scratch_bytes(const cpu_backend *b)
 {
@@ -230,18 +229,15 @@ static const float *mask_of(const attention *a, const tile *t, int64_t row, floa
 
 static void weigh_values(const attention *a, const tile *t, scratch *s)
 {
+  cpu_attention_tile *f = &s->forward;
   multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
+  f->columns = t->columns;
+  for (int64_t r = 0; r < t->rows; r++) f->seen[r] = seen_in(a, t, r);
+  a->simd->weigh(f);
   for (int64_t r = 0; r < t->rows; r++) {
-    float *row = s->score + r * KEYS;
-    const int64_t seen = seen_in(a, t, r);
-    if (seen == 0) {
-      memset(row, 0, (size_t)t->columns * sizeof *row);
-      continue;
-    }
-    const float factor = a->simd->weigh(row, seen, t->columns, (float)a->attr->scale, &s->greatest[r], &s->sum[r]);
-    if (factor != 1) a->simd->multiply(a->y + at_query(a, t) + r * a->q_stride, factor, a->size);
+    if (f->factor[r] != 1) a->simd->multiply(a->y + at_query(a, t) + r * a->q_stride, f->factor[r], a->size);
     const float *mask = mask_of(a, t, r, s->mask);
-    if (mask) a->simd->multiply_by(row, mask, seen);
+    if (mask) a->simd->multiply_by(s->score + r * KEYS, mask, f->seen[r]);
   }
   add_to_queries(a, t, s->score, a->v, a->y, s->gemm);
 }
@@ -254,9 +250,12 @@ static void attend(void *arg, int64_t task, int32_t thread)
   const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
   tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
   zero_rows(a, a->y + at_query(a, &t), a->q_stride, t.rows);
-  for (int64_t r = 0; r < t.rows; r++) {
-    s->greatest[r] = -INFINITY;
-    s->sum[r] = 0;
+  s->forward.score = s->score;
+  s->forward.rows = t.rows;
+  s->forward.scale = (float)a->attr->scale;
+  for (int64_t r = 0; r < QUERIES; r++) {
+    s->forward.greatest[r] = -INFINITY;
+    s->forward.sum[r] = 0;
   }
   for (int64_t k = 0; k < a->k_blocks; k++) {
     t = tile_of(a, t.sample, head, block, k);
@@ -264,8 +263,8 @@ static void attend(void *arg, int64_t task, int32_t thread)
   }
   for (int64_t r = 0; r < t.rows; r++) {
     const bool sees = seen_by(a, t.query + r) > 0;
-    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->sum[r], a->size);
-    a->lse[at_lse(a, &t) + r] = sees ? s->greatest[r] + logf(s->sum[r]) : 0;
+    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->forward.sum[r], a->size);
+    a->lse[at_lse(a, &t) + r] = sees ? s->forward.greatest[r] + logf(s->forward.sum[r]) : 0;
   }
 }
 

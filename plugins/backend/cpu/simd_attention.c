@@ -45,21 +45,34 @@ static float scale_scores(float *score, int64_t seen, float scale, float least)
   return greatest_of(most);
 }
 
-/* A NaN among the scores makes the sum NaN, and with it the whole row of the result. */
-static float weigh(float *score, int64_t seen, int64_t columns, float scale, float *greatest, float *sum)
+/* The weights of a row; returns their sum. A NaN among the scores makes it NaN, and with it the whole row of the
+ * result. */
+static float weigh_row(float *score, int64_t seen, int64_t columns, float greatest)
 {
-  const float most = scale_scores(score, seen, scale, *greatest);
-  const float factor = exponential(splat(*greatest - most))[0];
   vf sums = {0};
   for (int64_t c = 0; c < seen; c += LANES) {
-    const vf weight = exponential(load(score + c) - most);
+    const vf weight = exponential(load(score + c) - greatest);
     sums += weight;
     store(score + c, weight);
   }
   for (int64_t c = seen; c < columns; c++) score[c] = 0;
-  *greatest = most;
-  *sum = *sum * factor + sum_of(sums);
-  return factor;
+  return sum_of(sums);
+}
+
+/* Step by step for all rows, which the processor can overlap, as the steps of one row wait for each other. */
+static void weigh(cpu_attention_tile *t)
+{
+  float before[CPU_ATTENTION_QUERIES];
+  memcpy(before, t->greatest, sizeof before);
+  for (int64_t r = 0; r < t->rows; r++)
+    t->greatest[r] = scale_scores(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->scale, before[r]);
+  for (int64_t r = 0; r < t->rows; r += LANES)
+    store(t->factor + r, exponential(load(before + r) - load(t->greatest + r)));
+  for (int64_t r = 0; r < t->rows; r++) {
+    const float sum = weigh_row(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->columns, t->greatest[r]);
+    if (t->seen[r] == 0) t->factor[r] = 1; /* also where there was none before: -inf less -inf is NaN */
+    t->sum[r] = t->sum[r] * t->factor[r] + sum;
+  }
 }
 
 static void weigh_back(const cpu_attention_row *r)

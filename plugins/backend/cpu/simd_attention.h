@@ -7,6 +7,17 @@
  * vectors. */
 enum { CPU_ATTENTION_QUERIES = 64, CPU_ATTENTION_KEYS = 64 };
 
+/* A tile in the forward pass, and where its rows stand after the tiles before it. */
+typedef struct cpu_attention_tile {
+  float *score; /* q k^T; becomes weights e^(scale*score - greatest) */
+  int64_t rows, columns;
+  int64_t seen[CPU_ATTENTION_QUERIES]; /* of a row: keys that count, the first ones; the weights of the others are 0 */
+  float scale;
+  float greatest[CPU_ATTENTION_QUERIES]; /* score; -inf at first */
+  float sum[CPU_ATTENTION_QUERIES];      /* of weights; 0 at first */
+  float factor[CPU_ATTENTION_QUERIES];   /* by which what was summed up before this tile shrinks */
+} cpu_attention_tile;
+
 /* A row of a tile in the backward pass. */
 typedef struct cpu_attention_row {
   float *score;      /* q k^T; becomes the weights after dropout */
@@ -18,10 +29,7 @@ typedef struct cpu_attention_row {
 } cpu_attention_row;
 
 typedef struct cpu_attention_simd {
-  /* A row of `columns` scores becomes weights e^(scale*score - greatest) of the first `seen` keys, of which there is at
-   * least one, and 0 of the others. *greatest and *sum (of the weights) go on from the tiles before; returned is the
-   * factor by which what was summed up so far shrinks. */
-  float (*weigh)(float *score, int64_t seen, int64_t columns, float scale, float *greatest, float *sum);
+  void (*weigh)(cpu_attention_tile *tile);
   void (*weigh_back)(const cpu_attention_row *row);
   void (*multiply)(float *x, float factor, int64_t count);
   void (*multiply_by)(float *x, const float *factor, int64_t count);
