@@ -1,0 +1,222 @@
+/* Fusion against no fusion: a model in which every fused operation comes up is trained for a few steps by the real plan
+ * and execution, and every parameter must have the same bits, on both backends, with each kind of fusion and with all;
+ * and with all, for every micro-batch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "brim/random.h"
+#include "conformance/load.h"
+#include "exec/exec.h"
+#include "graph/fuse.h"
+
+#define EFFECTIVE 32
+#define SAMPLE (2 * 9 * 8)
+#define CLASSES 5
+#define STEPS 3
+
+static brim_tensor *three_by_three(brim_graph *g, const char *name, brim_tensor *x)
+{
+  return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
+}
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_relu(g, three_by_three(g, "conv1", brim_input(g)));
+  brim_tensor *y = brim_relu(g, brim_batch_norm(g, "bn", three_by_three(g, "conv2", x), 1e-5, 0.1));
+  y = brim_dropout(g, y, 0.25);
+  x = brim_add(g, y, x);
+  x = brim_relu(g, brim_group_norm(g, "gn", three_by_three(g, "conv3", x), 4, 1e-5));
+  x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 21));
+  y = brim_linear(g, "fc2", x, 21);
+  x = brim_add(g, x, y);
+  y = brim_linear(g, "fc3", brim_layer_norm(g, "ln", x, 1e-5), 21);
+  y = brim_relu(g, brim_layer_norm(g, "ln2", y, 1e-5));
+  x = brim_add(g, x, y);
+  brim_output(g, brim_linear(g, "head", brim_rms_norm(g, "rms", x, 1e-5), CLASSES));
+  return BRIM_OK;
+}
+static const brim_model_ops model = {sizeof model, build};
+
+static void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch)
+{
+  const brim_backend_ops *ops = backend->plugin->ops;
+  const brim_plan_request r = {.graph = {.model = &model,
+                                         .classes = CLASSES,
+                                         .loss_op = "softmax_cross_entropy",
+                                         .sample = {3, {2, 9, 8}},
+                                         .norm_group = 4,
+                                         .real = ops->real,
+                                         .fuse = fusions},
+                               .backend = ops,
+                               .backend_self = backend->self,
+                               .grain = 8,
+                               .update = {.op = "sgd", .state_count = 1},
+                               .shape = {{BRIM_PROGRAM_TRAIN, batch}, {BRIM_PROGRAM_EVALUATE, batch}},
+                               .shape_count = 2};
+  brim_plan *plan = NULL;
+  must(brim_plan_create(&r, &plan));
+  must(brim_plan_check(plan));
+  return plan;
+}
+
+/* Numbers in [-bound, bound) of the backend's type; to be freed. */
+static void *numbers(uint32_t dtype, uint32_t stream, int64_t count, double bound)
+{
+  void *out = brim_xcalloc((size_t)count, brim_dtype_bytes(dtype));
+  for (int64_t i = 0; i < count; i++) {
+    const double v =
+        bound * (float)(2 * brim_uniform(brim_random4(7, BRIM_STREAM_DATA, stream, (uint64_t)i, 0).v[0]) - 1);
+    if (dtype == BRIM_DTYPE_F32)
+      ((float *)out)[i] = (float)v;
+    else
+      ((double *)out)[i] = v;
+  }
+  return out;
+}
+
+static void fill_parameters(brim_exec *exec, const brim_program *p)
+{
+  for (size_t i = 0; i < p->graph->parameter_count; i++) {
+    const brim_tensor *t = p->graph->parameter[i].value;
+    void *values = numbers(t->dtype, (uint32_t)i, brim_shape_count(&t->shape), t->shape.rank == 1 ? 1 : 0.3);
+    must(brim_exec_write(exec, p, t, values));
+    free(values);
+  }
+}
+
+/* The loss of an evaluation and of the last step's training, then all parameters, as bytes; to be freed. */
+typedef struct outcome {
+  char *bytes;
+  size_t count;
+  double loss[2];
+} outcome;
+
+static void run_batches(brim_exec *exec, const brim_program *p, brim_step *step, double *loss)
+{
+  const int64_t batch = p->info.batch;
+  const uint32_t real = p->graph->real;
+  char *input = numbers(real, 1000, (int64_t)EFFECTIVE * SAMPLE, 1);
+  int32_t label[EFFECTIVE];
+  double metrics[2];
+  for (int i = 0; i < EFFECTIVE; i++) label[i] = i * 7 % CLASSES;
+  must(brim_exec_zero_metrics(exec));
+  for (int64_t first = 0; first < EFFECTIVE; first += batch) {
+    step->first_sample = first;
+    must(brim_exec_load(exec, p, input + (size_t)first * SAMPLE * brim_dtype_bytes(real), label + first));
+    must(brim_exec_run(exec, p, step));
+  }
+  must(brim_exec_metrics(exec, p, metrics, 2));
+  *loss = metrics[0];
+  free(input);
+}
+
+static outcome train(const loaded *backend, uint64_t fusions, int64_t batch)
+{
+  brim_plan *plan = plan_of(backend, fusions, batch);
+  const brim_program *p = &plan->program[0];
+  brim_exec *exec = NULL;
+  outcome out = {0};
+  must(brim_exec_open(plan, 0, &exec));
+  fill_parameters(exec, p);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    brim_step step = {.seed = 3,
+                      .step = i,
+                      .loss_scale = 1.0 / EFFECTIVE,
+                      .gradient_scale = 1,
+                      .lr = 0.1,
+                      .momentum = 0.9,
+                      .norm_groups = EFFECTIVE / 4};
+    must(brim_exec_zero_gradients(exec));
+    run_batches(exec, p, &step, &out.loss[0]);
+    must(brim_exec_run(exec, brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0), &step));
+  }
+  run_batches(exec, &plan->program[1], &(brim_step){.seed = 3}, &out.loss[1]);
+  for (size_t i = 0; i < p->graph->parameter_count; i++) out.count += p->graph->parameter[i].value->bytes;
+  char *at = out.bytes = brim_xcalloc(out.count, 1);
+  for (size_t i = 0; i < p->graph->parameter_count; at += p->graph->parameter[i++].value->bytes)
+    must(brim_exec_read(exec, p, p->graph->parameter[i].value, at));
+  brim_exec_close(exec);
+  brim_plan_free(plan);
+  return out;
+}
+
+static void expect_same(const outcome *a, const outcome *b, const char *what)
+{
+  assert_int_equal(a->count, b->count);
+  if (memcmp(a->loss, b->loss, sizeof a->loss) != 0)
+    fail_msg("%s: losses %.17g and %.17g, not %.17g and %.17g", what, b->loss[0], b->loss[1], a->loss[0], a->loss[1]);
+  if (memcmp(a->bytes, b->bytes, a->count) != 0) fail_msg("%s: other parameters", what);
+}
+
+static void check(const char *id)
+{
+  loaded backend;
+  if (!load_plugin(&backend, "backend", id, NULL)) skip();
+  outcome plain = train(&backend, 0, EFFECTIVE);
+  static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
+                                   BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    char what[64];
+    snprintf(what, sizeof what, "%s with fusions %llu", id, (unsigned long long)kinds[i]);
+    outcome fused = train(&backend, kinds[i], EFFECTIVE);
+    expect_same(&plain, &fused, what);
+    free(fused.bytes);
+  }
+  for (int64_t batch = 8; batch < EFFECTIVE; batch *= 2) {
+    outcome fused = train(&backend, BRIM_FUSE_ALL, batch);
+    expect_same(&plain, &fused, "all fusions in smaller micro-batches");
+    free(fused.bytes);
+  }
+  free(plain.bytes);
+  unload_plugin(&backend);
+}
+
+static void reference_computes_the_same_bits(void **state)
+{
+  (void)state;
+  check("reference");
+}
+
+static void cpu_computes_the_same_bits(void **state)
+{
+  (void)state;
+  check("cpu");
+}
+
+/* Otherwise the tests above would compare a thing with itself. */
+static void the_model_has_every_fused_operation(void **state)
+{
+  (void)state;
+  loaded backend;
+  assert_true(load_plugin(&backend, "backend", "reference", NULL));
+  brim_plan *plan = plan_of(&backend, BRIM_FUSE_ALL, 8);
+  for (size_t i = 0; i < brim_op_count(); i++) {
+    const char *op = brim_op_at(i)->name;
+    bool found = strchr(op, '+') == NULL;
+    for (size_t k = 0; k < 2; k++)
+      for (size_t n = 0; n < plan->program[k].graph->node_count; n++)
+        found = found || strcmp(plan->program[k].graph->node[n]->op, op) == 0;
+    if (!found) fail_msg("no %s in the model", op);
+  }
+  brim_plan_free(plan);
+  unload_plugin(&backend);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_model_has_every_fused_operation),
+                                     cmocka_unit_test(reference_computes_the_same_bits),
+                                     cmocka_unit_test(cpu_computes_the_same_bits)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
