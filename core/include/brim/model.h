@@ -90,7 +90,8 @@ typedef struct brim_pool2d_options {
   int64_t kernel[2], stride[2], padding[2]; /* stride 0: the kernel's */
   int32_t exclude_padding;                  /* average: torch's count_include_pad=False */
 } brim_pool2d_options;
-/* x [N,C,H,W] -> [N, C, (H+2p-k)/s+1, (W+2p-k)/s+1]. */
+/* x [N,C,H,W] -> [N, C, (H+2p-k)/s+1, (W+2p-k)/s+1]; padding is at most half the kernel, and a window of max_pool has
+ * at most 256 values. */
 BRIM_EXPORT brim_tensor *brim_max_pool2d(brim_graph *g, brim_tensor *x, brim_pool2d_options options);
 BRIM_EXPORT brim_tensor *brim_avg_pool2d(brim_graph *g, brim_tensor *x, brim_pool2d_options options);
 /* x [N,C,L] -> [N,C,M]; stride 0: the kernel's. */
