@@ -116,6 +116,24 @@ static brim_tensor *make_batch_norm_relu(bench *b)
 }
 BENCH_ROW(batch_norm_relu) = {"batch_norm+relu", make_batch_norm_relu, .by_sample = true, .norm_group = 4};
 
+/* As of evaluation; there is no gradient. */
+static brim_tensor *make_batch_norm_inference_relu(bench *b)
+{
+  brim_graph *g = b->g;
+  const int64_t channels = b->o.size == SIZE_BLOCKED ? 16 * bench_pick(b, 1, 5) : bench_pick_channels(b);
+  const brim_shape shape = {1, {channels}};
+  const brim_init zero = {BRIM_INIT_CONSTANT, 0}, one = {BRIM_INIT_CONSTANT, 1};
+  brim_tensor *in[5] = {input_of_channels(b, channels)};
+  in[1] = bench_parameter(b, "weight", &shape, 1);
+  in[2] = bench_parameter(b, "bias", &shape, 1);
+  in[3] = brim_graph_buffer(g, "running_mean", &shape, zero, 0.1);
+  in[4] = brim_graph_buffer(g, "running_var", &shape, one, 0.1);
+  brim_tensor *y = brim_graph_apply(g, "batch_norm_inference", "norm", in, 5, &(brim_attr){.norm = {.eps = 0.5}});
+  fused(b, "batch_norm_inference+relu", brim_relu(g, y));
+  return NULL;
+}
+BENCH_ROW(batch_norm_inference_relu) = {"batch_norm_inference+relu", make_batch_norm_inference_relu, .by_sample = true};
+
 /* The sum may be needed later, or by the norm alone; its operands too. */
 static brim_tensor *make_sum_norm(bench *b, bool rms)
 {

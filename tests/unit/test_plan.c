@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "brim/brim.h"
+#include "graph/fuse.h"
 #include "graph/plan.h"
 
 static brim_status run_nothing(void *self, const brim_launch *launch)
@@ -75,6 +76,28 @@ static brim_status build_residual(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+/* Norms with relu behind them, sums with norms behind, as in a transformer: x is used again after each. */
+static brim_status build_blocks(const void *self, brim_graph *g)
+{
+  (void)self;
+  const int64_t sequence[] = {brim_shape_of(brim_input(g)).dim[0], 28, 28};
+  brim_tensor *x = brim_conv2d(g, "stem", brim_input(g), 4, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
+  x = brim_relu(g, brim_batch_norm(g, "bn", x, 1e-5, 0.1));
+  x = brim_conv2d(g, "join", x, 1, (brim_conv2d_options){.kernel = {1, 1}});
+  x = brim_reshape(g, x, 3, sequence);
+  for (int i = 0; i < 3; i++) {
+    static const char *const names[][4] = {
+        {"l0", "q0", "u0", "d0"}, {"l1", "q1", "u1", "d1"}, {"l2", "q2", "u2", "d2"}};
+    x = brim_add(g, x, brim_linear(g, names[i][1], x, 28));
+    brim_tensor *y = brim_linear(g, names[i][2], brim_layer_norm(g, names[i][0], x, 1e-5), 56);
+    y = brim_dropout(g, brim_linear(g, names[i][3], brim_relu(g, y), 28), 0.1);
+    x = brim_add(g, x, y);
+  }
+  x = brim_add(g, brim_linear(g, "a", x, 28), brim_linear(g, "b", x, 28));
+  brim_output(g, brim_linear(g, "head", brim_flatten(g, brim_rms_norm(g, "end", x, 1e-5)), brim_classes(g)));
+  return BRIM_OK;
+}
+
 static brim_plan_request request_of(brim_status (*build)(const void *, brim_graph *), int64_t batch)
 {
   static brim_model_ops model;
@@ -125,30 +148,6 @@ static void buffers_never_overlap_in_life_and_place(void **unused)
       assert_true((double)plan->peak_bytes <= 1.03 * (double)plan->lower_bound_bytes);
       brim_plan_free(plan);
     }
-}
-
-/* A tensor's bytes must survive from its maker to its last reader: nobody else may write there in between. */
-static void nothing_is_overwritten_before_its_last_use(void **unused)
-{
-  (void)unused;
-  brim_plan *plan = plan_of(build_residual, 3);
-  for (size_t p = 0; p < plan->program_count; p++) {
-    const brim_graph *g = plan->program[p].graph;
-    const uint64_t *offset = plan->program[p].tensor_offset;
-    for (size_t i = 0; i < g->node_count; i++)
-      for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
-        const brim_tensor *t = g->node[i]->in[k];
-        for (int32_t j = t->producer + 1; t->producer >= 0 && j < (int32_t)i; j++)
-          for (uint32_t o = 0; o < g->node[j]->out_count; o++) {
-            const brim_tensor *w = g->node[j]->out[o];
-            const bool overlap = offset[w->id] < offset[t->id] + t->bytes && offset[t->id] < offset[w->id] + w->bytes;
-            const bool view = strcmp(g->node[j]->op, "reshape") == 0 && offset[w->id] == offset[t->id];
-            if (overlap && !view)
-              fail_msg("'%s' (node %d) overwrites '%s' before node %zu reads it", w->name, j, t->name, i);
-          }
-      }
-  }
-  brim_plan_free(plan);
 }
 
 /* A relu overwrites the convolution's result, which nobody needs; dropout overwrites what pooling made, but not a
@@ -354,9 +353,215 @@ static void a_plan_for_evaluation_holds_no_gradients_and_no_optimizer(void **unu
   brim_plan_free(evaluation);
 }
 
+static brim_plan *fused_plan_of(brim_status (*build)(const void *, brim_graph *), int64_t batch, uint64_t fusions)
+{
+  brim_plan_request request = request_of(build, batch);
+  brim_plan *plan = NULL;
+  request.graph.fuse = fusions;
+  if (brim_plan_create(&request, &plan) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(brim_plan_check(plan), BRIM_OK);
+  return plan;
+}
+
+static int count_ops(const brim_program *p, const char *part)
+{
+  int count = 0;
+  for (size_t i = 0; i < p->graph->node_count; i++) count += strstr(p->graph->node[i]->op, part) != NULL;
+  return count;
+}
+
+static const brim_node *find_node(const brim_program *p, const char *op)
+{
+  for (size_t i = 0; i < p->graph->node_count; i++)
+    if (strcmp(p->graph->node[i]->op, op) == 0) return p->graph->node[i];
+  fail_msg("no %s", op);
+  return NULL;
+}
+
+/* A tensor's bytes must survive from its maker to its last reader: nobody else may write there in between. */
+static void check_lives(const brim_plan *plan)
+{
+  for (size_t p = 0; p < plan->program_count; p++) {
+    const brim_graph *g = plan->program[p].graph;
+    const uint64_t *offset = plan->program[p].tensor_offset;
+    for (size_t i = 0; i < g->node_count; i++)
+      for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
+        const brim_tensor *t = g->node[i]->in[k];
+        for (int32_t j = t->producer + 1; t->producer >= 0 && j < (int32_t)i; j++)
+          for (uint32_t o = 0; o < g->node[j]->out_count; o++) {
+            const brim_tensor *w = g->node[j]->out[o];
+            const bool overlap = offset[w->id] < offset[t->id] + t->bytes && offset[t->id] < offset[w->id] + w->bytes;
+            const bool view = strcmp(g->node[j]->op, "reshape") == 0 && offset[w->id] == offset[t->id];
+            if (overlap && !view)
+              fail_msg("'%s' (node %d) overwrites '%s' before node %zu reads it", w->name, j, t->name, i);
+          }
+      }
+  }
+}
+
+static void nothing_is_overwritten_before_its_last_use(void **unused)
+{
+  (void)unused;
+  for (uint64_t fusions = 0; fusions <= BRIM_FUSE_ALL; fusions += BRIM_FUSE_ALL) {
+    brim_plan *residual = fused_plan_of(build_residual, 3, fusions), *blocks = fused_plan_of(build_blocks, 3, fusions);
+    check_lives(residual);
+    check_lives(blocks);
+    brim_plan_free(residual);
+    brim_plan_free(blocks);
+  }
+}
+
+/* Each kind by itself and all together, in training and in evaluation. */
+static void fusion_never_needs_more_memory(void **unused)
+{
+  (void)unused;
+  static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
+                                   BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
+  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual, build_blocks};
+  for (int b = 0; b < 3; b++)
+    for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
+      brim_plan *plain = fused_plan_of(builds[b], batch, 0);
+      for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        brim_plan *fused = fused_plan_of(builds[b], batch, kinds[k]);
+        assert_true(fused->peak_bytes <= plain->peak_bytes);
+        for (size_t p = 0; p < plain->program_count; p++)
+          assert_true(fused->program[p].live_bytes <= plain->program[p].live_bytes);
+        brim_plan_free(fused);
+      }
+      brim_plan_free(plain);
+    }
+}
+
+static void fused_operations_are_named_after_both_and_by_the_author(void **unused)
+{
+  (void)unused;
+  brim_plan *cnn = fused_plan_of(build_cnn, 4, BRIM_FUSE_ALL), *blocks = fused_plan_of(build_blocks, 4, BRIM_FUSE_ALL);
+  assert_string_equal(find_node(&cnn->program[0], "conv2d+relu")->name, "conv1");
+  assert_string_equal(find_node(&cnn->program[0], "linear+relu")->name, "fc1");
+  assert_string_equal(find_node(&cnn->program[0], "linear+relu")->file, "test_plan.c");
+  assert_int_equal(count_ops(&cnn->program[0], "+"), 3);
+  assert_int_equal(count_ops(&cnn->program[0], "relu_grad"), 3);
+  assert_string_equal(find_node(&blocks->program[0], "batch_norm+relu")->name, "bn");
+  assert_string_equal(find_node(&blocks->program[0], "add+layer_norm")->name, "l0");
+  assert_string_equal(find_node(&blocks->program[0], "add+rms_norm")->name, "end");
+  assert_string_equal(find_node(&blocks->program[0], "dropout+add")->name, "dropout+add");
+  assert_string_equal(find_node(&blocks->program[1], "batch_norm_inference+relu")->name, "bn");
+  brim_plan_free(cnn);
+  brim_plan_free(blocks);
+}
+
+static void each_kind_of_fusion_is_switched_by_itself(void **unused)
+{
+  (void)unused;
+  static const struct {
+    uint64_t kind;
+    int count;
+  } cases[] = {{0, 0},
+               {BRIM_FUSE_BIAS_ACTIVATION, 3},
+               {BRIM_FUSE_NORM_ACTIVATION, 1},
+               {BRIM_FUSE_RESIDUAL_NORM, 4},
+               {BRIM_FUSE_DROPOUT_ADD, 3},
+               {BRIM_FUSE_ALL, 11}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    brim_plan *plan = fused_plan_of(build_blocks, 4, cases[i].kind);
+    assert_int_equal(count_ops(&plan->program[0], "+"), cases[i].count);
+    brim_plan_free(plan);
+  }
+}
+
+/* The first linear's result is read twice, the second's is the output, the third's goes through relu behind a view. */
+static brim_status build_read_twice(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_linear(g, "twice", brim_flatten(g, brim_input(g)), 12);
+  x = brim_add(g, brim_relu(g, x), x);
+  x = brim_linear(g, "view", x, 12);
+  x = brim_relu(g, brim_reshape(g, x, 3, (int64_t[]){-1, 3, 4}));
+  x = brim_linear(g, "output", brim_flatten(g, x), brim_classes(g));
+  brim_output(g, x);
+  brim_relu(g, x);
+  return BRIM_OK;
+}
+
+static void what_somebody_else_reads_is_not_fused_away(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = fused_plan_of(build_read_twice, 4, BRIM_FUSE_ALL);
+  assert_int_equal(count_ops(&plan->program[0], "+"), 1);
+  const brim_node *fused = find_node(&plan->program[0], "linear+relu");
+  assert_string_equal(fused->name, "view");
+  assert_int_equal(fused->out[0]->shape.rank, 2);
+  assert_string_equal(plan->program[0].graph->node[fused->index + 1]->op, "reshape");
+  brim_plan_free(plan);
+}
+
+/* As one of a build before fusion, or of somebody else. */
+static void a_backend_without_fused_operations_computes_the_two(void **unused)
+{
+  (void)unused;
+  static const brim_kernel *table[256];
+  size_t count = 0;
+  for (size_t i = 0; i < brim_op_count(); i++)
+    if (!strchr(kernels[i].op, '+')) table[count++] = &kernels[i];
+  brim_backend_ops poor = backend;
+  poor.kernels = table;
+  poor.kernels_end = table + count;
+  brim_plan_request request = request_of(build_blocks, 2);
+  request.backend = &poor;
+  request.graph.fuse = BRIM_FUSE_ALL;
+  brim_plan *plan = NULL;
+  if (brim_plan_create(&request, &plan) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(count_ops(&plan->program[0], "+"), 0);
+  brim_plan_free(plan);
+}
+
+/* Of "a + b", a is needed by the layer behind; then the sum lies where b does. */
+static brim_status build_sum(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  brim_tensor *a = brim_linear(g, "a", x, 32), *b = brim_linear(g, "b", x, 32);
+  x = brim_add(g, a, b);
+  brim_output(g, brim_add(g, brim_linear(g, "c", x, brim_classes(g)), brim_linear(g, "d", a, brim_classes(g))));
+  return BRIM_OK;
+}
+
+/* Neither a nor b is needed behind the norm of their sum: sum and norm take the place of both. */
+static brim_status build_normalised_sum(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  brim_tensor *a = brim_linear(g, "a", x, 32), *b = brim_linear(g, "b", x, 32);
+  brim_output(g, brim_linear(g, "c", brim_layer_norm(g, "norm", brim_add(g, a, b), 1e-5), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void a_sum_lies_where_the_operand_did_that_nobody_needs(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = fused_plan_of(build_sum, 4, 0);
+  const brim_program *p = &plan->program[0];
+  const brim_node *sum = find_node(p, "add");
+  assert_true(p->tensor_offset[sum->out[0]->id] != p->tensor_offset[sum->in[0]->id]);
+  assert_true(p->tensor_offset[sum->out[0]->id] == p->tensor_offset[sum->in[1]->id]);
+  brim_plan_free(plan);
+
+  plan = fused_plan_of(build_normalised_sum, 4, BRIM_FUSE_ALL);
+  p = &plan->program[0];
+  sum = find_node(p, "add+layer_norm");
+  for (uint32_t k = 0; k < 2; k++) assert_true(p->tensor_offset[sum->out[k]->id] == p->tensor_offset[sum->in[k]->id]);
+  brim_plan_free(plan);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
+                                     cmocka_unit_test(fusion_never_needs_more_memory),
+                                     cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
+                                     cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
+                                     cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
+                                     cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
+                                     cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
                                      cmocka_unit_test(buffers_never_overlap_in_life_and_place),
                                      cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
                                      cmocka_unit_test(results_take_over_memory_that_nobody_needs),
