@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Makes pointwise.txt: what PyTorch computes, in double precision, for functions of each element, softmax, operations
+on tensors that broadcast to each other, and sums over axes, each with its gradients.
+
+    python3 tests/golden/make_pointwise.py        # needs torch; writes beside itself
+
+For each case: its inputs (those that begin with p_ have no samples), the result y, the gradient dy that flows back, and
+the gradients of the inputs. The cases are built again in tests/conformance/test_golden_pointwise.c.
+"""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+
+def write(out, name, tensor):
+    tensor = tensor.detach()
+    out.write(f"{name} {tensor.dim()} {' '.join(str(d) for d in tensor.shape)}\n")
+    values = [repr(v) for v in tensor.flatten().tolist()]
+    for i in range(0, len(values), 6):
+        out.write(" ".join(values[i : i + 6]) + "\n")
+
+
+def case(out, name, function, **inputs):
+    for key, value in inputs.items():
+        write(out, f"{name}.{key}", value)
+        value.requires_grad_()
+    y = function(*inputs.values())
+    dy = torch.randn(y.shape)
+    y.backward(dy)
+    write(out, f"{name}.y", y)
+    write(out, f"{name}.dy", dy)
+    for key, value in inputs.items():
+        write(out, f"{name}.d{key}", value.grad)
+
+
+def main():
+    folder = pathlib.Path(__file__).resolve().parent
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+    functions = {
+        "gelu0": F.gelu,
+        "gelu1": lambda x: F.gelu(x, approximate="tanh"),
+        "gelu2": lambda x: x * torch.sigmoid(1.702 * x),
+        "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+        "silu": F.silu,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "exp": torch.exp,
+        "scale": lambda x: -1.5 * x,
+    }
+    with open(folder / "pointwise.txt", "w") as out:
+        for name, function in functions.items():
+            wide = torch.cat([torch.linspace(-7, 7, 15), torch.randn(3)]).reshape(2, 9)  # with 0
+            case(out, name, function, x=wide)
+        case(out, "softmax", lambda x: torch.softmax(x, -1), x=3 * torch.randn(2, 3, 5))
+        case(out, "log_softmax", lambda x: torch.log_softmax(x, -1), x=3 * torch.randn(2, 3, 5))
+        case(out, "affine", lambda x, p_scale, p_shift: x * p_scale + p_shift,
+             x=torch.randn(2, 3, 2, 4), p_scale=torch.randn(3, 1, 1), p_shift=torch.randn(2, 4))
+        case(out, "turned", lambda x, p_a, p_b: (p_a - x) / p_b,
+             x=torch.randn(3, 2, 4), p_a=torch.randn(1, 1, 4), p_b=1 + torch.rand(1))
+        case(out, "outer", lambda x, z: x / z, x=torch.randn(2, 3, 1), z=1 + torch.rand(2, 1, 4))
+        case(out, "table", lambda x, p_row, p_column: x + p_row * p_column,
+             x=torch.randn(2, 3, 4), p_row=torch.randn(3, 1), p_column=torch.randn(4))
+        case(out, "square", lambda x: x * x - x, x=torch.randn(2, 5))
+        case(out, "sum", lambda x: x.sum((2,)), x=torch.randn(2, 3, 4))
+        case(out, "mean", lambda x: x.mean((1, 3), keepdim=True), x=torch.randn(2, 3, 2, 4))
+
+
+if __name__ == "__main__":
+    main()
