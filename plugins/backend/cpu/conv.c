@@ -6,7 +6,7 @@
  * into that order too, takes the units' parts one after another in the order of the samples, and goes back:
  *     dw = ((dw + unit 0) + unit 1) + ...
  * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
- * range of elements.
+ * range of elements. Those of dbias are our own sums, by planes, not oneDNN's.
  *
  * A relu behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache. oneDNN
  * could do it within the primitive, but would turn a NaN into 0.
