@@ -1,9 +1,9 @@
 /* Times every operation of a training step of the cnn on the cpu backend, in the places where the plan puts them,
  * beside what the processor can do at most:
  *
- *     bench_cpu [threads [batch [isa]]]        default: 0 (all), 128, auto
+ *     bench_cpu [threads [batch [isa [fuse]]]]        default: 0 (all), 128, auto, all (of all, none)
  *
- * A row is an operation: median and least milliseconds of RUNS steps; of the least,, GFLOP/s, GB/s of its tensors, each
+ * A row is an operation: median and least milliseconds of RUNS steps; of the least, GFLOP/s, GB/s of its tensors, each
  * read or written once. Above 100 % of the triad's GB/s means that a tensor was still in the cache. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #include "conformance/load.h"
 #include "exec/exec.h"
+#include "graph/fuse.h"
 #include "peak.h"
 
 #define RUNS 21
@@ -165,7 +166,8 @@ int main(int argc, char **argv)
                                          .loss_op = "softmax_cross_entropy",
                                          .sample = {3, {1, 28, 28}},
                                          .classes = 10,
-                                         .real = BRIM_DTYPE_F32},
+                                         .real = BRIM_DTYPE_F32,
+                                         .fuse = argc > 4 && strcmp(argv[4], "none") == 0 ? 0 : BRIM_FUSE_ALL},
                                .backend = cpu.plugin->ops,
                                .backend_self = cpu.self,
                                .grain = 16,

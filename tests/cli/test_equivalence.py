@@ -50,6 +50,14 @@ class SameBits(Case):
         norms = [r["grad_norm"] for r in self.records("run16") if r["split"] == "train"]
         self.assertTrue(norms and all(norm > 0 for norm in norms))
 
+    def test_fusion_changes_no_bit(self):
+        for fuse in ("all", "none", "[dropout_add,bias_activation]"):
+            self.train(f"run-{fuse[:4]}", "model=cnn", "model.width=5", "dataset=synthetic", "dataset.train_count=500",
+                       "dataset.test_count=63", "training.steps=10", "backend=cpu", f"graph.fuse={fuse}")
+        for other in ("run-none", "run-[dro"):
+            self.assert_same_checkpoint("run-all", other, 10)
+            self.assertEqual(self.losses("run-all"), self.losses(other))
+
     def test_a_different_grain_gives_different_bits(self):
         # so that the tests above can fail: the order of a sum is visible in the result
         for grain in (16, 64):
