@@ -2,6 +2,7 @@
  * gradients are those of the two, asked for by their names.
  *
  * The gradient of an activation behind something needs the result alone, so what lies between is nowhere kept. */
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/graph.h"
@@ -9,12 +10,9 @@
 /* What the operation begins with: "linear" of "linear+relu". */
 static const brim_op *first_of(const brim_node *n)
 {
-  const size_t length = strcspn(n->op, "+");
-  for (size_t i = 0; i < brim_op_count(); i++) {
-    const brim_op *op = brim_op_at(i);
-    if (strlen(op->name) == length && strncmp(op->name, n->op, length) == 0) return op;
-  }
-  return NULL;
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(n->op, "+"), n->op);
+  return brim_op_find(name);
 }
 
 static brim_status infer_first(brim_graph *g, brim_node *n)
