@@ -64,7 +64,7 @@ static double value_at(const bench *b, uint32_t id, uint64_t index, enum bench_v
   const brim_philox r = brim_random4(b->o.seed, BRIM_STREAM_DATA, id, index, 0);
   switch (values) {
   case VALUES_DISTINCT:
-    return ((double)((index * 7919 + id * 31) % 10007) - 5003.5) * 2e-4;
+    return (float)(((double)((index * 7919 + id * 31) % 10007) - 5003.5) * 2e-4);
   case VALUES_TIES:
     return ((double)(r.v[0] % 5) - 2) / 2;
   default:

@@ -19,7 +19,7 @@ typedef struct backend {
 enum bench_size { SIZE_SMALL, SIZE_ONE, SIZE_ODD, SIZE_BLOCKED, SIZE_ANY, SIZE_COUNT };
 enum bench_values {
   VALUES_UNIFORM,  /* in [-1, 1), floats */
-  VALUES_DISTINCT, /* all different and none near 0: no kink of relu or max pool is near */
+  VALUES_DISTINCT, /* floats, all different and none near 0: no kink of relu or max pool is near */
   VALUES_TIES,     /* one of -1, -0.5, 0, 0.5, 1: windows with several greatest values, zeros */
   VALUES_COUNT
 };
