@@ -1,0 +1,89 @@
+"""The models that come with brim: their sizes, that they learn, and that memory decisions do not change their numbers."""
+
+import json
+import shutil
+
+from support import Case, main
+
+# model, dataset's sample, classes, values in all parameters
+SIZES = [
+    ("mlp", "[1,28,28]", 10, 535818),
+    ("cnn", "[1,28,28]", 10, 1199882),
+    ("fedavg_cnn", "[1,28,28]", 10, 1663370),
+    ("lightcnn", "[1,28,28]", 10, 24058),
+    ("emotion_cnn", "[1,48,48]", 7, 2345607),
+    ("temperature_lstm", "[1,28,28]", 10, 4 * 50 * (28 + 50 + 2) + 51 * 10),
+    # conv1, conv2, both directions of the LSTM, four projections, norm, fc
+    ("mental_state", "[1,14,64]", 4,
+     64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
+]
+
+TINY = {
+    "lightcnn": ["model=lightcnn", "model.width=4", "model.dropout=0.2", "dataset.shape=[1,12,12]"],
+    "lightcnn-group-norm": ["model=lightcnn", "model.width=4", "model.norm=group", "dataset.shape=[3,9,10]"],
+    "fedavg_cnn": ["model=fedavg_cnn", "model.width=2", "dataset.shape=[1,12,12]"],
+    "temperature_lstm": ["model=temperature_lstm", "model.hidden=9", "model.layers=2", "model.dropout=0.1",
+                         "dataset.shape=[1,6,5]"],
+    "mental_state": ["model=mental_state", "model.width=6", "model.hidden=8", "dataset.shape=[1,3,20]"],
+}
+COMMON = ["dataset=synthetic", "dataset.train_count=104", "dataset.test_count=32", "training.epochs=2",
+          "observe.log_every_steps=1"]
+
+
+class Models(Case):
+    def test_they_have_the_size_that_they_are_known_by(self):
+        for model, shape, classes, values in SIZES:
+            with self.subTest(model):
+                plan = self.brim("plan", "--json", f"model={model}", "dataset=synthetic", f"dataset.shape={shape}",
+                                 f"dataset.classes={classes}", "training.batch_size=16")
+                self.assertEqual(json.loads(plan.out)["parameters"], values)
+
+    def test_they_learn(self):
+        for name, words in TINY.items():
+            with self.subTest(name):
+                self.train(f"learn {name}", *COMMON, *words, "dataset.train_count=1024", "dataset.noise=0.2",
+                           "training.batch_size=32", "optimizer.lr=1e-2", "training.epochs=6")
+                self.assertGreater(self.summary(f"learn {name}")["test_accuracy"], 0.8)
+
+    def test_threads_and_micro_batches_change_no_bit(self):
+        for name, words in TINY.items():
+            with self.subTest(name):
+                runs = [(64, 1, 1), (32, 2, 2), (16, 4, 1)]
+                for batch, accumulation, threads in runs:
+                    self.train(f"{name} {batch}", *COMMON, *words, f"training.batch_size={batch}",
+                               f"training.gradient_accumulation_steps={accumulation}", f"backend.threads={threads}",
+                               "training.grain=16")
+                for batch, *_ in runs[1:]:
+                    self.assert_same_checkpoint(f"{name} 64", f"{name} {batch}", 4)
+
+    def test_a_resumed_run_ends_with_the_same_bytes(self):
+        for name, words in TINY.items():
+            with self.subTest(name):
+                words = [*COMMON, *words, "training.batch_size=32", "training.ema_decay=0.9", "training.steps=4",
+                         "training.checkpoint_every_steps=2", "training.keep_checkpoints=9"]
+                self.train(f"whole {name}", *words)
+                self.train(f"cut {name}", *words)
+                self.forget_after(f"cut {name}", 2)
+                self.brim("train", "--resume", f"cut {name}")
+                self.assert_same_checkpoint(f"whole {name}", f"cut {name}", 4)
+
+    def forget_after(self, run, step):
+        """Leaves a finished run as one that ended after the checkpoint of a step."""
+        self.folder.joinpath(run, "summary.json").unlink()
+        for entry in self.folder.joinpath(run, "checkpoints").iterdir():
+            if entry.is_symlink():
+                entry.unlink()
+            elif entry != self.checkpoint(run, step):
+                shutil.rmtree(entry)
+
+    def test_micro_batches_that_cut_norm_groups_are_refused(self):
+        words = [*COMMON, *TINY["lightcnn"], "training.gradient_accumulation_steps=2"]
+        result = self.brim("train", *words, "training.batch_size=24", status=2)
+        self.assert_error(result, "training.batch_size 24 is not a multiple of training.norm_group 16")
+        self.brim("plan", *words, "training.batch_size=24", "training.norm_group=8")
+        table = json.loads(self.brim("plan", "--json", *words, "training.batch_size=32").out)["table"]
+        self.assertEqual([row["batch_size"] for row in table], [16, 32, 64, 128, 256])
+
+
+if __name__ == "__main__":
+    main()
