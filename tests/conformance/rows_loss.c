@@ -81,8 +81,8 @@ BENCH_ROW(linear_loss_large) = {"linear_cross_entropy, large",
                                 .skips = true,
                                 .large = true};
 
-/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4, but for
- * rounding. */
+/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4,
+ * but for rounding. */
 static brim_tensor *make_mean_loss(bench *b, const char *op)
 {
   const brim_attr attr = {.loss = {.delta = 0.1 * (double)bench_pick(b, 1, 12) + 1e-4}};
