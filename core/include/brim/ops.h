@@ -120,14 +120,21 @@ typedef struct brim_matmul_attr {
 /* relu, leaky_relu, gelu, silu, sigmoid, tanh, exp     in: x           out: y
  * relu_grad, sigmoid_grad, tanh_grad                   in: y, dy       out: dx
  * leaky_relu_grad, gelu_grad, silu_grad                in: x, dy       out: dx   (exp's gradient is mul by y)
+ *                      gelu: x * Phi(x), the normal distribution function, or one of its approximations below;
+ *                      silu: x * sigmoid(x); leaky_relu: x above 0, else factor * x
  * scale                in: x                           out: x * factor
  * add, sub, mul, div   in: a, b                        out: of the shape that both broadcast to, as NumPy: dimensions
  *                      are aligned at the right, and one of 1 or a missing one is repeated
- * sum_to               in: x                           out: y, the sum over what was repeated from y's shape to x's
+ * sum_to               in: x                           out: y, the sum over what was repeated from y's shape to x's;
+ *                      a parameter's gradient is added to, sample by sample
  * accumulate           in: x                           out: a gradient += x
  * softmax, log_softmax in: x [...,F]                   out: y; over the last dimension
  * softmax_grad, log_softmax_grad  in: y, dy            out: dx */
-enum brim_gelu { BRIM_GELU_EXACT, BRIM_GELU_TANH, BRIM_GELU_QUICK /* x * sigmoid(1.702 x) */ };
+enum brim_gelu {
+  BRIM_GELU_EXACT,
+  BRIM_GELU_TANH, /* x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2 */
+  BRIM_GELU_QUICK /* x * sigmoid(1.702 x) */
+};
 typedef struct brim_activation_attr {
   double factor;       /* scale; leaky_relu: the slope of negative values */
   int32_t approximate; /* gelu: enum brim_gelu */
@@ -135,7 +142,7 @@ typedef struct brim_activation_attr {
 /* mean, sum            in: x          out: y, over the axes of the mask; kept as 1 in y's shape or left out
  * mean_grad, sum_grad  in: dy         out: dx, dy repeated (mean: divided by how many were averaged) */
 typedef struct brim_reduce_attr {
-  uint32_t axes; /* bit d: dimension d of x */
+  uint32_t axes; /* bit d: dimension d of x; never that of the samples, bit 0 */
 } brim_reduce_attr;
 /* reshape              in: x          out: y, the same values in row-major logical order
  * permute              in: x          out: y; dimension d of y is dimension order[d] of x

@@ -42,8 +42,9 @@ static brim_status combine(const brim_launch *launch, double (*of)(double a, dou
   const brim_shape *shape = &n->out[0]->shape, *shape_a = &n->in[0]->shape, *shape_b = &n->in[1]->shape;
   const double *a = launch->in[0], *b = launch->in[1];
   double *y = launch->out[0];
+  const int whole_a = brim_shape_equal(shape_a, shape), whole_b = brim_shape_equal(shape_b, shape);
   for (int64_t i = 0; i < brim_shape_count(shape); i++)
-    y[i] = of(a[position_in(shape_a, shape, i)], b[position_in(shape_b, shape, i)]);
+    y[i] = of(a[whole_a ? i : position_in(shape_a, shape, i)], b[whole_b ? i : position_in(shape_b, shape, i)]);
   return BRIM_OK;
 }
 
