@@ -43,11 +43,17 @@ static bool join_activation(brim_graph *g, brim_node *first, const brim_node *se
   return true;
 }
 
+/* Is an operand as it is what the sum takes? Not one that is repeated, nor a parameter, whose gradient is added up. */
+static bool is_whole(const brim_tensor *operand, const brim_tensor *sum)
+{
+  return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape);
+}
+
 /* a + dropout(x): inputs a, x. */
 static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
-  if (!brim_shape_equal(&a->shape, &x->shape) || a->dtype != x->dtype) return false; /* a is repeated */
+  if (!is_whole(a, first->out[0])) return false;
   first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
   first->in[0] = a;
   first->in[1] = x;
@@ -60,8 +66,9 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
  * backends may have orders of their own, the two would copy more than they save. */
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
 {
-  const brim_shape *a = &first->in[0]->shape, *b = &first->in[1]->shape;
-  if (second->in[0] != first->out[0] || a->rank == 4 || !brim_shape_equal(a, b)) return false;
+  const brim_tensor *sum = first->out[0];
+  if (second->in[0] != sum || sum->shape.rank == 4) return false;
+  if (!is_whole(first->in[0], sum) || !is_whole(first->in[1], sum)) return false;
   const uint32_t inputs = 1 + second->in_count, outputs = 1 + second->out_count;
   brim_tensor **in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, inputs);
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, outputs);
@@ -140,10 +147,10 @@ static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, 
   brim_tensor *inner = first->out[0], *outer = view->out[0];
   if (!view->descriptor->view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer) return false;
   if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1) return false;
-  brim_tensor *const in[] = {inner}, *const out[] = {inner};
+  brim_tensor *in[] = {inner}, *out[] = {inner};
   brim_node moved = *second;
-  moved.in = (brim_tensor **)in;
-  moved.out = (brim_tensor **)out;
+  moved.in = in;
+  moved.out = out;
   if (!merge(p, first, &moved)) return false;
   p->gone[inner->id] = false;
   p->gone[outer->id] = true;

@@ -72,6 +72,7 @@ exactly "train mod" model= model.width= model.dropout1= model.dropout2=
 exactly "train model=m" mlp
 includes "train dataset=" fashion_mnist mnist synthetic
 exactly "train +schedule=cos" cosine
+includes "train graph.fuse=" all none residual_norm
 
 # keys, which follow the choices made
 exactly "train optimizer.l" optimizer.lr=
