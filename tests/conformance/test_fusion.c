@@ -159,13 +159,30 @@ static void expect_same(const outcome *a, const outcome *b, const char *what)
   if (memcmp(a->bytes, b->bytes, a->count) != 0) fail_msg("%s: other parameters", what);
 }
 
+static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
+                                 BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
+
+/* With the layouts and scratch that a backend chooses; tests/unit/test_plan.c has more graphs. */
+static void expect_no_more_memory(const loaded *backend)
+{
+  for (int64_t batch = 4; batch <= 64; batch *= 2) {
+    brim_plan *plain = plan_of(backend, 0, batch);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+      brim_plan *fused = plan_of(backend, kinds[i], batch);
+      assert_true(fused->peak_bytes <= plain->peak_bytes);
+      assert_true(fused->lower_bound_bytes <= plain->lower_bound_bytes);
+      brim_plan_free(fused);
+    }
+    brim_plan_free(plain);
+  }
+}
+
 static void check(const char *id)
 {
   loaded backend;
   if (!load_plugin(&backend, "backend", id, NULL)) skip();
+  expect_no_more_memory(&backend);
   outcome plain = train(&backend, 0, EFFECTIVE);
-  static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
-                                   BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     char what[64];
     snprintf(what, sizeof what, "%s with fusions %llu", id, (unsigned long long)kinds[i]);
