@@ -1,5 +1,6 @@
 """brim config and the messages of a configuration, as a user sees them."""
 
+import json
 import os
 import pathlib
 
@@ -37,9 +38,12 @@ class Messages(Case):
         (self.folder / "configs/model").mkdir(parents=True)
         for name in ("lightcnn", "resnet18", "vit"):
             (self.folder / f"configs/model/{name}.yaml").write_text("id: cnn\n")
+        plugins = json.loads(self.brim("plugins", "model", "--json").out)["plugins"]
+        options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | {plugin["id"] for plugin in plugins}))
+        self.assertRegex(options, r"^cnn .*lightcnn .*mlp .*resnet18 .*vit$")
         self.assertEqual(self.told("--config-path", "./configs", "train", "model=resnet19"),
                          "error: no option 'resnet19' in group 'model'\n"
-                         f"  available: cnn lightcnn mlp resnet18 vit   searched: ./configs {CONFIGS}\n")
+                         f"  available: {options}   searched: ./configs {CONFIGS}\n")
 
     def test_a_sweep_without_m(self):
         self.assertEqual(self.told("train", "optimizer.lr=1,2"),

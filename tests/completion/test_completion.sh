@@ -69,7 +69,7 @@ includes "predict -" --checkpoint -o --json
 
 # groups and their options
 exactly "train mod" model= model.width= model.dropout1= model.dropout2=
-exactly "train model=m" mlp
+exactly "train model=m" mental_state mlp
 includes "train dataset=" fashion_mnist mnist synthetic
 exactly "train +schedule=cos" cosine
 includes "train graph.fuse=" all none residual_norm
@@ -90,7 +90,7 @@ exactly "train augment.flip=f" false
 exactly "train optimizer.lr="
 exactly "train -m model=mlp,c" mlp,cnn
 exactly "train model=mlp,c"
-exactly "plugins model/m" model/mlp
+exactly "plugins model/m" model/mental_state model/mlp
 
 # whatever the schema has is offered
 count=0

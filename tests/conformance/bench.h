@@ -58,8 +58,8 @@ typedef struct bench_row {
 extern const bench_row *const __start_bench_rows[] __attribute__((weak));
 extern const bench_row *const __stop_bench_rows[] __attribute__((weak));
 #define BENCH_EACH_ROW(row)                                                                                            \
-  (const bench_row *const *at = bench_row_from(__start_bench_rows), *row;                                              \
-   at < __stop_bench_rows && (row = *at) != NULL; at = bench_row_from(at + 1))
+  for (const bench_row *const *at = bench_row_from(__start_bench_rows), *row;                                          \
+       at < __stop_bench_rows && (row = *at) != NULL; at = bench_row_from(at + 1))
 /* The first row from `at` on that the environment asks for: BENCH_ROWS has prefixes of names, separated by commas;
  * without it, every row counts. */
 const bench_row *const *bench_row_from(const bench_row *const *at);

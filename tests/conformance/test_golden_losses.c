@@ -149,8 +149,7 @@ static void check_row(const bench_row *row)
 static void test_losses_are_what_pytorch_computes(void **state)
 {
   (void)state;
-  for
-    BENCH_EACH_ROW(row) check_row(row);
+  BENCH_EACH_ROW (row) check_row(row);
 }
 
 /* A label that names no class is refused, not read; one that is ignored may be any number. */
