@@ -81,10 +81,10 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
 {
   brim_graph *g = ad->g;
-  const bool accumulates = brim_op_find(op)->accumulates;
+  const uint32_t accumulates = brim_op_find(op)->accumulates;
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
-    const bool direct = accumulates && of[i]->role == BRIM_ROLE_PARAMETER;
+    const bool direct = i < 32 && accumulates >> i & 1 && of[i]->role == BRIM_ROLE_PARAMETER;
     out[i] = direct ? brim_graph_gradient(g, of[i]) : new_flow(g, of[i]);
     if (!out[i]) return g->status;
   }

@@ -24,8 +24,9 @@ typedef struct brim_op {
   const char *signature;
   uint32_t in_count, out_count;
   bool variadic; /* any number of inputs, at least in_count */
-  /* Its kernels add to outputs of role GRADIENT. Without it the gradient of a parameter is computed aside and added. */
-  bool accumulates;
+  /* The outputs to which its kernels add if they have role GRADIENT, BRIM_OP_FROM(i): all from out[i] on. What flows to
+   * a parameter through any other output is computed aside and added by a node. */
+  uint32_t accumulates;
   uint32_t optional; /* of the inputs, the last so many may be left out */
   /* The inputs whose memory out[0] may overwrite if nobody needs them later: a bit each, BRIM_OP_INPLACE(i) | ... The
    * first that is free is taken. The kernel must read each element of it before it writes that element. */
@@ -42,6 +43,7 @@ typedef struct brim_op {
 } brim_op;
 
 #define BRIM_OP_INPLACE(input) (1u << (input))
+#define BRIM_OP_FROM(output) (~0u << (output))
 /* Descriptors lie side by side in a section of the object file; see op.c. */
 #define BRIM_OP(id)                                                                                                    \
   static const brim_op op_##id;                                                                                        \
@@ -62,7 +64,7 @@ brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
 /* Emits `op` with the given inputs and attributes (NULL: of `like`). Output i is what flows back to of[i] through
  * `like`, has of[i]'s shape and is added to its gradient: by the kernel if of[i] is a parameter and the operation
- * accumulates, else by a node of its own. */
+ * accumulates that output, else by a node of its own. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
 /* Puts `gradient` in the place of an output's gradient; returns what was there. For a fused operation, whose first half

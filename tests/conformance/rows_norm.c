@@ -52,6 +52,28 @@ static brim_tensor *make_rms_norm(bench *b)
 }
 BENCH_ROW(rms_norm) = {"rms_norm", make_rms_norm, .by_sample = true};
 
+/* x + a norm of a parameter, whose gradient is then added to where that of any other input is written. */
+static brim_tensor *make_norm_of_a_parameter(bench *b)
+{
+  const int64_t dim[] = {bench_pick_extent(b, 2), 4 * bench_pick_channels(b)};
+  brim_tensor *p = brim_parameter_new(b->g, "p", 2, dim, (brim_init){BRIM_INIT_NORMAL, 1});
+  brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, dim[0], dim[1]}}, "x");
+  const double eps = pick_eps(b, 4);
+  switch (bench_pick(b, 0, 2)) {
+  case 0:
+    p = brim_layer_norm(b->g, "norm", p, eps);
+    break;
+  case 1:
+    p = brim_rms_norm(b->g, "norm", p, eps);
+    break;
+  default:
+    p = brim_group_norm(b->g, "norm", p, 2, eps);
+    break;
+  }
+  return brim_add(b->g, x, p);
+}
+BENCH_ROW(norm_of_a_parameter) = {"norms of a parameter", make_norm_of_a_parameter};
+
 /* ---- over channels ---- */
 
 /* [N, C], [N, C, L], [N, C, H, W] or rank 5; most often rank 4, whose channels may come in blocks. */

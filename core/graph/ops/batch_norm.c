@@ -51,7 +51,7 @@ BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .in_count = 5,
                             .out_count = 3,
-                            .accumulates = true,
+                            .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_batch_norm_grad};
 

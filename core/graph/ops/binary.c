@@ -146,8 +146,12 @@ BINARY(add);
 BINARY(sub);
 BINARY(mul);
 BINARY(div);
-BRIM_OP(sum_to) = {
-    .name = "sum_to", .signature = "x -> y", .in_count = 1, .out_count = 1, .accumulates = true, .cost = cost_sum_to};
+BRIM_OP(sum_to) = {.name = "sum_to",
+                   .signature = "x -> y",
+                   .in_count = 1,
+                   .out_count = 1,
+                   .accumulates = BRIM_OP_FROM(0),
+                   .cost = cost_sum_to};
 
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *a, brim_tensor *b)
 {

@@ -73,7 +73,7 @@ BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight",
                                .signature = "x, dy -> dweight, [dbias]",
                                .in_count = 2,
                                .out_count = 2,
-                               .accumulates = true,
+                               .accumulates = BRIM_OP_FROM(0),
                                .cost = cost_grad_weight};
 
 /* Zero stands for one where nothing else makes sense. */

@@ -55,7 +55,7 @@ BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
                                .signature = "x, dy -> dweight, [dbias]",
                                .in_count = 2,
                                .out_count = 2,
-                               .accumulates = true,
+                               .accumulates = BRIM_OP_FROM(0),
                                .cost = cost_grad_weight};
 
 brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight, brim_tensor *bias)

@@ -85,7 +85,7 @@ BRIM_OP(embedding_grad) = {.name = "embedding_grad",
                            .signature = "index, dy -> dweight",
                            .in_count = 2,
                            .out_count = 1,
-                           .accumulates = true,
+                           .accumulates = BRIM_OP_FROM(0),
                            .cost = cost_added};
 
 static bool is_index(brim_graph *g, const char *name, const brim_tensor *index)

@@ -122,7 +122,7 @@ BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .signature = "x, product, label, loss -> dx, dproduct",
                                       .in_count = 4,
                                       .out_count = 2,
-                                      .accumulates = true,
+                                      .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
 BRIM_OP(rank_metrics) = {
     .name = "rank_metrics", .signature = "loss [...], rank [...] -> metrics", .in_count = 2, .out_count = 1};

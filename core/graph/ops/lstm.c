@@ -71,7 +71,7 @@ BRIM_OP(lstm_grad_weight) = {.name = "lstm_grad_weight",
                              .signature = "x, y, dgates -> dweight_ih, dweight_hh, dbias_ih, dbias_hh",
                              .in_count = 3,
                              .out_count = 4,
-                             .accumulates = true,
+                             .accumulates = BRIM_OP_FROM(0),
                              .cost = cost_lstm_grad_weight};
 
 /* One direction of one layer, with its parameters, which are named and start as torch.nn.LSTM's. */
