@@ -52,8 +52,8 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
   if (!wanted || g->classes < LINEAR_LOSS_CLASSES_MIN || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
   if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
   if (!n || strcmp(n->op, "linear") != 0 || n->in_count != 2 || n->out[0] != g->output) return false;
-  return n->in[1]->shape.dim[0] == g->classes && n->in[0]->shape.rank == 2 && g->output->id + 1 == g->tensor_count &&
-         (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
+  return brim_shape_equal(&g->output->shape, &(brim_shape){2, {g->batch, g->classes}}) &&
+         g->output->id + 1 == g->tensor_count && (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
 /* Takes out the last product and its result, whose place the loss takes. */

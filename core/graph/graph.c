@@ -172,6 +172,14 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
   return g->status == BRIM_OK;
 }
 
+bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
+{
+  if (!brim_graph_accepts(g, op, name, x)) return false;
+  if (x->dtype != g->real)
+    brim_graph_fail(g, op, name, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
+  return g->status == BRIM_OK;
+}
+
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
                            const brim_attr *attr)
 {

@@ -15,6 +15,11 @@ static brim_tensor *input(brim_graph *g, int32_t rank)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &(brim_shape){rank, {g->batch, 6, 5, 4}}, "the.x");
 }
 
+static brim_tensor *indices(brim_graph *g)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &(brim_shape){2, {g->batch, 6}}, "words");
+}
+
 /* Asserts that the graph has failed with this text, and names this file; frees it. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
@@ -51,6 +56,12 @@ static void test_errors_say_what_does_not_fit(void **state)
   assert_failed(g, brim_batch_norm(g, "bn", input(g, 2), 1e-5, 1.5), "momentum must be in [0,1], got 1.5");
   g = graph();
   assert_failed(g, brim_batch_norm(g, "bn", NULL, 1e-5, 0.1), "batch_norm 'bn': the input is NULL");
+  g = graph();
+  assert_failed(g, brim_batch_norm(g, "bn", indices(g), 1e-5, 0.1),
+                "batch_norm 'bn': 'words' has indices (I32), not real numbers");
+  g = graph();
+  assert_failed(g, brim_rms_norm(g, "rms", indices(g), 1e-5),
+                "rms_norm 'rms': 'words' has indices (I32), not real numbers");
   g = graph();
   brim_layer_norm(g, "twice", input(g, 3), 1e-5);
   assert_failed(g, brim_layer_norm(g, "twice", input(g, 3), 1e-5),

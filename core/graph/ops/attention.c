@@ -93,7 +93,7 @@ brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_
 {
   brim_tensor *const in[] = {q, k, v};
   for (int i = 0; i < 3; i++)
-    if (!brim_graph_accepts(g, "attention", NULL, in[i])) return NULL;
+    if (!brim_graph_accepts_real(g, "attention", NULL, in[i])) return NULL;
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     brim_graph_fail(g, "attention", NULL, "dropout must be in [0,1), got %g", options.dropout);
     return NULL;
@@ -171,7 +171,7 @@ static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_
 
 brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options)
 {
-  if (!brim_graph_accepts(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
+  if (!brim_graph_accepts_real(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
   const brim_attr attr = {.rotary = {.heads = options.heads,
                                      .dims = options.dims ? options.dims : x->shape.dim[2] / options.heads,
                                      .base = options.base > 0 ? options.base : 10000,

@@ -34,9 +34,7 @@ static bool has_samples(brim_graph *g, const brim_tensor *t)
 static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_tensor *x, int32_t rank)
 {
   char text[96];
-  if (x->dtype != g->real)
-    return brim_graph_fail(g, n->op, n->name, "'%s' has indices (%s), not real numbers", x->name,
-                           brim_dtype_name(x->dtype));
+  if (!brim_graph_accepts_real(g, n->op, n->name, x)) return g->status;
   if (x->shape.rank < rank && x->role != BRIM_ROLE_PARAMETER && has_samples(g, x))
     return brim_graph_fail(g, n->op, n->name,
                            "'%s' %s has samples in its first dimension, which would not be the result's first: give it "

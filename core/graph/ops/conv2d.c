@@ -124,7 +124,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   brim_shape weight = {shape.rank, {out_channels, channels, o->kernel[0], o->kernel[1]}};
   const brim_shape bias = {1, {out_channels}};
   if (shape.rank == 3) weight.dim[2] = o->kernel[1];
-  const double bound = 1 / sqrt((double)(channels * taps)); /* torch.nn.Conv2d.reset_parameters */
+  const double bound = 1 / sqrt((double)channels * (double)taps); /* torch.nn.Conv2d.reset_parameters */
   brim_tensor *in[3] = {x, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
   if (shape.rank == 3) in[0] = brim_window_spread(g, x);

@@ -7,9 +7,7 @@
 
 brim_status brim_op_infer_same(brim_graph *g, brim_node *n)
 {
-  if (n->in[0]->dtype != g->real)
-    return brim_graph_fail(g, n->op, n->name, "'%s' has indices (%s), not real numbers", n->in[0]->name,
-                           brim_dtype_name(n->in[0]->dtype));
+  if (!brim_graph_accepts_real(g, n->op, n->name, n->in[0])) return g->status;
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, n->in[0]->dtype, &n->in[0]->shape, n->name);
   return BRIM_OK;
 }

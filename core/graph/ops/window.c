@@ -47,7 +47,7 @@ brim_status brim_window_places(brim_graph *g, const char *op, const char *name, 
 
 bool brim_window_rank(brim_graph *g, const char *op, const char *name, const brim_tensor *x, int32_t rank)
 {
-  if (!brim_graph_accepts(g, op, name, x)) return false;
+  if (!brim_graph_accepts_real(g, op, name, x)) return false;
   if (x->shape.rank == rank) return true;
   char text[96];
   brim_graph_fail(g, op, name, "input must be %s, got %s", rank == 4 ? "[N, C, H, W]" : "[N, C, L]",
