@@ -58,7 +58,7 @@ int64_t bench_pick_extent(bench *b, int64_t least)
   }
 }
 
-/* Element `index` of tensor `id`, as a float unless said otherwise. */
+/* Element `index` of a tensor with the random numbers `id`, as a float unless said otherwise. */
 static double value_at(const bench *b, uint32_t id, uint64_t index, enum bench_values values)
 {
   const brim_philox r = brim_random4(b->o.seed, BRIM_STREAM_DATA, id, index, 0);
@@ -91,17 +91,17 @@ static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
 {
   switch (t->role) {
   case BRIM_ROLE_PARAMETER:
-    if (is_variance(b->g, t)) return (float)(1.25 + value_at(b, t->id, index, VALUES_UNIFORM));
-    return (float)(value_at(b, t->id, index, VALUES_UNIFORM) * bound_of(b->g, t));
+    if (is_variance(b->g, t)) return (float)(1.25 + value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
+    return (float)(value_at(b, b->stream[t->id], index, VALUES_UNIFORM) * bound_of(b->g, t));
   case BRIM_ROLE_GRADIENT:
-    return b->o.gradients_at_zero ? 0 : value_at(b, t->id, index, VALUES_UNIFORM);
+    return b->o.gradients_at_zero ? 0 : value_at(b, b->stream[t->id], index, VALUES_UNIFORM);
   case BRIM_ROLE_OPTIMIZER:
-    return fabs(value_at(b, t->id, index, VALUES_UNIFORM));
+    return fabs(value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
   default:
     break;
   }
   if (t == b->g->metrics) return b->o.gradients_at_zero ? 0 : (double)(index % 5);
-  return value_at(b, t->id, index, b->o.values);
+  return value_at(b, b->stream[t->id], index, b->o.values);
 }
 
 /* ---- rows ---- */
@@ -175,9 +175,25 @@ static brim_tensor *put_context(bench *b, brim_tensor *y)
                    : brim_linear(b->g, "after", y, channels);
 }
 
+static void build_model(bench *b)
+{
+  brim_graph_options o = *b->o.model;
+  o.batch = b->o.batch;
+  o.real = b->o.backend->ops->real;
+  o.training = !b->o.evaluate;
+  o.norm_group = b->o.row->norm_group;
+  if (brim_graph_build(&o, &b->g) != BRIM_OK) fail_msg("%s: %s", b->o.row->name, brim_error_text());
+  b->result = b->g->loss;
+}
+
 static void build(bench *b)
 {
-  brim_graph *g = b->g;
+  if (b->o.model) {
+    build_model(b);
+    return;
+  }
+  brim_graph *g = b->g = brim_graph_create(b->o.backend->ops->real, b->o.batch, !b->o.evaluate);
+  if (b->o.row->norm_group > 0) g->norm_group = b->o.row->norm_group;
   brim_tensor *y = b->result = put_context(b, b->o.row->make(b));
   if (y && !b->o.evaluate) {
     if (!b->o.row->is_loss) b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");
@@ -263,6 +279,12 @@ static double fetch(const void *memory, uint32_t dtype, uint64_t i)
   }
 }
 
+static uint64_t below_of(const bench *b, const brim_tensor *t)
+{
+  if (!b->o.model) return (uint64_t)b->below[t->id];
+  return (uint64_t)(t == b->g->label ? b->g->classes : b->o.below);
+}
+
 /* Indices are spread over their range; numbers of samples continue where the micro-batch before ended. */
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
@@ -271,14 +293,26 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
   for (uint64_t i = 0; i < count; i++)
     if (t->dtype == BRIM_DTYPE_I32)
-      store(memory, t->dtype, i, (double)((first + i) * 7919 % (uint64_t)b->below[t->id]));
+      store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
     else
       store(memory, t->dtype, i, source_value(b, t, first + i));
+}
+
+/* Each tensor's random numbers: by its id; in a model by its place among the sources, which fusion leaves alone. */
+static void number_streams(bench *b)
+{
+  uint32_t sources = 0;
+  b->stream = brim_xcalloc(b->g->tensor_count, sizeof *b->stream);
+  for (uint32_t i = 0; i < b->g->tensor_count; i++) {
+    b->stream[i] = b->o.model ? sources : i;
+    sources += b->g->tensor[i]->producer < 0;
+  }
 }
 
 static void make_memory(bench *b)
 {
   brim_graph *g = b->g;
+  number_streams(b);
   b->memory = brim_xcalloc(g->tensor_count, sizeof *b->memory);
   b->workspace = brim_xcalloc(g->node_count + 1, sizeof *b->workspace);
   if (b->o.shared_memory) {
@@ -332,7 +366,6 @@ bench *bench_create(const bench_options *options)
 {
   bench *b = brim_xcalloc(1, sizeof *b);
   b->o = *options;
-  b->g = brim_graph_create(options->backend->ops->real, options->batch, !options->evaluate);
   b->step = (brim_step){.seed = 42,
                         .step = 7,
                         .first_sample = options->first_sample,
@@ -347,7 +380,6 @@ bench *bench_create(const bench_options *options)
                         .momentum = 0.9,
                         .bias_correction1 = 1 - pow(0.9, 8),
                         .bias_correction2 = 1 - pow(0.999, 8)};
-  if (options->row->norm_group > 0) b->g->norm_group = options->row->norm_group;
   build(b);
   prepare(b);
   make_memory(b);
@@ -366,6 +398,7 @@ void bench_free(bench *b)
   free(b->arena);
   free(b->memory);
   free(b->workspace);
+  free(b->stream);
   brim_graph_free(b->g);
   free(b);
 }

@@ -75,6 +75,10 @@ typedef struct bench_options {
   bool gradients_at_zero; /* else they start at random numbers, to be added to */
   bool shared_memory;     /* memory as the planner lays it out */
   bool evaluate;          /* the forward pass alone, as a program for evaluation */
+  /* In place of what the row makes: a whole model's graph, with loss, metrics and fusion. Batch, type and whether it
+   * is for training are the bench's. */
+  const brim_graph_options *model;
+  int64_t below; /* of the indices that a model makes */
 } bench_options;
 
 struct bench {
@@ -84,6 +88,7 @@ struct bench {
   brim_program program;
   void **memory;    /* by tensor id */
   void **workspace; /* by node */
+  uint32_t *stream; /* by tensor id, of random numbers */
   char *arena;      /* with shared_memory */
   brim_step step;
   uint32_t draws;

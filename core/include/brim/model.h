@@ -48,7 +48,8 @@ typedef struct brim_init {
   double value;
 } brim_init;
 /* A parameter of the model's own, for the functions that take one: a position embedding, tied weights. No dimension is
- * N. */
+ * N. Of what is computed from parameters alone (exp of a temperature) the gradient is rounded once a micro-batch, so its
+ * last bits depend on the micro-batch, as no others do. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
 
