@@ -1,6 +1,7 @@
 /* Laying out a program's transient memory, in three steps:
  *   1. Buffers: every activation and input gets one; a view shares its input's, and an in-place result takes over that
- *      of the first of its inputs that nobody needs afterwards. A node's workspace is a buffer of its own.
+ *      of the first of its inputs that nobody needs afterwards (a second one also that of a first that nobody reads). A
+ * node's workspace is a buffer of its own.
  *   2. Lifetimes: from the first node that writes it to the last that reads any tensor in it.
  *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
  *      tightest wins. The general problem is NP-hard; greedy by size is within a few percent on training graphs
@@ -39,27 +40,36 @@ static bool may_share(const brim_program *p, const brim_node *n, const brim_tens
 {
   const bool view = n->descriptor->view;
   if (in->bytes != out->bytes || in->dtype != out->dtype) return false;
-  /* An input may be looked at under another shape, but stays as it was loaded. */
-  if (in->role != BRIM_ROLE_ACTIVATION && !(view && in->role == BRIM_ROLE_DATA)) return false;
   /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
   if (in->channel_block != out->channel_block) return false;
   if (view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return false;
   const int32_t buffer = p->tensor_buffer[in->id];
-  if (buffer < 0) return false;
+  if (buffer < 0) return false; /* persistent */
+  /* An input may be looked at under another shape, but stays as it was loaded. */
+  if (!view && p->buffer[buffer].role == BRIM_ROLE_DATA) return false;
   if (!view && p->buffer[buffer].last > (int32_t)n->index) return false; /* somebody still needs it */
   for (const brim_tensor *const *o = (const brim_tensor *const *)n->out; *o != out; o++)
     if (p->tensor_buffer[(*o)->id] == buffer) return false; /* the output before has it */
   return true;
 }
 
-/* The input whose buffer out[k] of this node takes over, or NULL. */
-static const brim_tensor *shared_input(const brim_program *p, const brim_node *n, uint32_t k)
+/* Of two results, does nobody read the first, so that the second may take its place? */
+static bool may_replace_first(const brim_node *n, const int32_t *last)
+{
+  const brim_tensor *first = n->out[0], *second = n->out[1];
+  return last[first->id] == (int32_t)n->index && first->bytes == second->bytes && first->dtype == second->dtype &&
+         first->channel_block == second->channel_block;
+}
+
+/* The tensor whose buffer out[k] of this node takes over, or NULL. */
+static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *n, uint32_t k, const int32_t *last)
 {
   const brim_op *op = n->descriptor;
   const brim_tensor *out = n->out[k];
   uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
   if (op->view && k == 0) inputs = BRIM_OP_INPLACE(0);
   if (inputs == 0 || p->need[n->index].no_inplace) return NULL;
+  if (k == 1 && may_replace_first(n, last)) return n->out[0];
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)
     if (inputs & BRIM_OP_INPLACE(i) && may_share(p, n, n->in[i], out)) return n->in[i];
   return NULL;
@@ -85,7 +95,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
     for (uint32_t k = 0; k < n->out_count; k++) {
       const brim_tensor *t = n->out[k];
       if (is_persistent(g, t)) continue;
-      const brim_tensor *shared = shared_input(p, n, k);
+      const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
       p->tensor_buffer[t->id] = buffer;

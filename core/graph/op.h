@@ -31,7 +31,9 @@ typedef struct brim_op {
   /* The inputs whose memory out[0] may overwrite if nobody needs them later: a bit each, BRIM_OP_INPLACE(i) | ... The
    * first that is free is taken. The kernel must read each element of it before it writes that element. */
   uint32_t inplace;
-  uint32_t inplace_second; /* likewise of out[1], which gets none that out[0] has */
+  /* Likewise of out[1], which gets none that out[0] has; but where nobody reads out[0], it lies there itself: the
+   * kernel makes an element of out[1] when it does not need that of out[0] any more. */
+  uint32_t inplace_second;
   /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
   bool view;
   /* Sets dtype and shape of the outputs from those of the inputs, checks the attributes. NULL: the node is made

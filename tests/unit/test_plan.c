@@ -553,6 +553,53 @@ static void a_sum_lies_where_the_operand_did_that_nobody_needs(void **unused)
   brim_plan_free(plan);
 }
 
+/* What is loaded is not written over: not even through a view, as other results whose input nobody needs are. */
+static brim_status build_on_view(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_relu(g, brim_flatten(g, brim_input(g)));
+  brim_output(g, brim_linear(g, "fc", brim_dropout(g, x, 0.5), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void an_input_stays_as_it_was_loaded(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = fused_plan_of(build_on_view, 4, 0);
+  const brim_program *p = &plan->program[1]; /* evaluation */
+  const brim_node *relu = find_node(p, "relu");
+  assert_true(p->tensor_offset[relu->in[0]->id] == p->tensor_offset[p->graph->input->id]);
+  assert_true(p->tensor_offset[relu->out[0]->id] != p->tensor_offset[p->graph->input->id]);
+  brim_plan_free(plan);
+}
+
+/* Of "norm(a + b)", a is needed by the layer behind: sum and norm share the place of b where nobody reads the sum. */
+static brim_status build_kept_operand(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  brim_tensor *a = brim_linear(g, "a", x, 3200), *b = brim_linear(g, "b", x, 3200);
+  brim_tensor *y = brim_layer_norm(g, "norm", brim_add(g, a, b), 1e-5);
+  brim_output(g, brim_linear(g, "c", brim_mul(g, a, y), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void a_norm_takes_the_place_of_a_sum_that_nobody_reads(void **unused)
+{
+  (void)unused;
+  brim_plan *plain = fused_plan_of(build_kept_operand, 64, 0);
+  brim_plan *plan = fused_plan_of(build_kept_operand, 64, BRIM_FUSE_ALL);
+  const brim_program *p = &plan->program[1]; /* evaluation: no gradient reads the sum */
+  const brim_node *both = find_node(p, "add+layer_norm");
+  assert_true(p->tensor_offset[both->out[0]->id] == p->tensor_offset[both->out[1]->id]);
+  assert_true(p->tensor_offset[both->out[1]->id] == p->tensor_offset[both->in[1]->id]);
+  for (size_t i = 0; i < 2; i++) assert_true(plan->program[i].transient_bytes <= plain->program[i].transient_bytes);
+  both = find_node(&plan->program[0], "add+layer_norm");
+  assert_true(plan->program[0].tensor_offset[both->out[0]->id] != plan->program[0].tensor_offset[both->out[1]->id]);
+  brim_plan_free(plan);
+  brim_plan_free(plain);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
@@ -562,6 +609,8 @@ int main(void)
                                      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
                                      cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
                                      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
+                                     cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),
+                                     cmocka_unit_test(an_input_stays_as_it_was_loaded),
                                      cmocka_unit_test(buffers_never_overlap_in_life_and_place),
                                      cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
                                      cmocka_unit_test(results_take_over_memory_that_nobody_needs),
