@@ -99,7 +99,7 @@ static brim_status check_backend(const void *table)
   if (ops->kernels_end - ops->kernels > KERNELS_MAX)
     return brim_fail(BRIM_ELOAD, "ops.kernels_end is more than %d kernels behind ops.kernels", KERNELS_MAX);
   for (const brim_kernel *const *kernel = ops->kernels; kernel < ops->kernels_end; kernel++) {
-    if (!(*kernel)->op) return brim_fail(BRIM_ELOAD, "kernel %d has no op", (int)(kernel - ops->kernels));
+    if (!*kernel || !(*kernel)->op) return brim_fail(BRIM_ELOAD, "kernel %d has no op", (int)(kernel - ops->kernels));
     if (!(*kernel)->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", (*kernel)->op);
   }
   return BRIM_OK;

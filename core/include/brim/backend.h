@@ -46,7 +46,9 @@ typedef struct brim_step {
 
 typedef struct brim_kernel_need {
   uint64_t workspace_bytes; /* scratch while the node runs; may be any size */
-  int32_t no_inplace;       /* 1: out[0] must not share in[0]'s memory although the operation allows it */
+  /* Where an operation allows it (core/graph/ops), an output may lie in the memory of an input that nobody needs later:
+   * the kernel reads each element before it writes that place. 1: not for this node, as its kernel does otherwise. */
+  int32_t no_inplace;
 } brim_kernel_need;
 
 typedef struct brim_launch {

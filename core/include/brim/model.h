@@ -47,9 +47,13 @@ typedef struct brim_init {
   int32_t kind; /* enum brim_init_kind */
   double value;
 } brim_init;
-/* A parameter of the model's own, for the functions that take one: a position embedding, tied weights. No dimension is
- * N. Of what is computed from parameters alone (exp of a temperature) the gradient is rounded once a micro-batch, so its
- * last bits depend on the micro-batch, as no others do. */
+/* A parameter of the model's own, `rank` dimensions from dim[], none of which is N: a position embedding for brim_add,
+ * weights for brim_linear_with and brim_embedding_with.
+ *
+ * It may be used several times, as tied weights are: what the uses send back is added up. Results and gradients do not
+ * depend on the micro-batch (see training.grain) to the last bit where each parameter is used once, by an operation on
+ * samples. Of one that is used twice, or goes through an operation without samples (a norm of it, brim_scale), the sums
+ * of a step are rounded in an order that depends on the micro-batch. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
 
@@ -58,7 +62,7 @@ BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int
 /* x [..., F] -> [..., out_features]. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* With parameters that exist, as tied weights: weight [O, F], bias [O] or NULL. */
+/* With parameters that exist, as tied weights: weight [O, F], bias [O] or NULL. x [..., F] of any rank from 2 on. */
 BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
                                           brim_tensor *bias);
 /* a [N, ..., M, K] times b [N, ..., K, P]; transposed: of their last two dimensions, before the product. */
@@ -80,7 +84,8 @@ typedef struct brim_conv1d_options {
 /* x [N,C,L] -> [N, out_channels, M], as torch.nn.Conv1d. */
 BRIM_EXPORT brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
                                      brim_conv1d_options options);
-/* index [N, ...] (i32) -> [N, ..., dim]: rows of a parameter [count, dim]. */
+/* index [N, ...] (i32) -> [N, ..., dim]: rows of a parameter [count, dim], or of one that exists. An index outside of
+ * [0, count) stops the run with an error. (Datasets of this ABI give real numbers, brim_input is never indices.) */
 BRIM_EXPORT brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index, int64_t count,
                                         int64_t dim);
 BRIM_EXPORT brim_tensor *brim_embedding_with(brim_graph *g, brim_tensor *index, brim_tensor *weight);
@@ -125,7 +130,7 @@ BRIM_EXPORT brim_tensor *brim_sigmoid(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_tanh(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_exp(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_scale(brim_graph *g, brim_tensor *x, double factor);
-/* Drops elements with probability p in [0, 1) while training and scales the others by 1/(1-p);
+/* Drops elements of samples, x [N, ...], with probability p in [0, 1) while training and scales the others by 1/(1-p);
  * x itself in evaluation. */
 BRIM_EXPORT brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p);
 /* Of shapes that broadcast to each other as NumPy's do; one of them may be a parameter. */
@@ -140,6 +145,7 @@ BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 /* ---- sums, and moving values about. An axis may be negative: from the end. The first dimension is N and stays. ----
  */
 
+/* Over `count` axes; with `keep` they stay, as dimensions of 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
 BRIM_EXPORT brim_tensor *brim_mean(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
 /* The same elements in another shape; one dimension may be -1. dim[0] must be N. */
@@ -148,13 +154,15 @@ BRIM_EXPORT brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t ran
 BRIM_EXPORT brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x);
 /* Two axes change places. */
 BRIM_EXPORT brim_tensor *brim_transpose(brim_graph *g, brim_tensor *x, int32_t axis_a, int32_t axis_b);
-/* Dimension d of the result is dimension order[d] of x. */
+/* Dimension d of the result is dimension order[d] of x; order has as many numbers as x has dimensions. */
 BRIM_EXPORT brim_tensor *brim_permute(brim_graph *g, brim_tensor *x, const int32_t *order);
+/* One after the other along `axis`; all other dimensions are equal. */
 BRIM_EXPORT brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, int32_t axis);
+/* `length` values from `start` on along `axis`. */
 BRIM_EXPORT brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length);
 /* Into `count` equal parts along `axis`, which out[] gets. */
 BRIM_EXPORT void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim_tensor **out);
-/* before[d] and after[d] values in front of and behind dimension d. */
+/* before[d] and after[d] times `value` in front of and behind dimension d; both 0 for dimension 0. */
 BRIM_EXPORT brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
 /* index i32, of x's shape but along `axis`: result[i][j] = x[i][index[i][j]] along `axis`, as torch.gather. */

@@ -90,7 +90,7 @@ typedef struct brim_update_attr {
 /* ema                  in: param, average     out: average (in place): decay * average + (1 - decay) * param; in the
  *                      first step (step.step 0) param, as torch.optim.swa_utils.AveragedModel */
 typedef struct brim_ema_attr {
-  double decay; /* (0, 1) */
+  double decay; /* [0, 1); 0: a copy, as buffers have */
 } brim_ema_attr;
 /* squared_norm         in: x, [sum f64 [1]]   out: sum f64 [1]: of the squares of x, and the sum before it
  * gradient_scale       in: [sum f64 [1]]      out: f64 [2]: norm, factor
