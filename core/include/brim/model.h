@@ -9,11 +9,11 @@
  *       return BRIM_OK;
  *     }
  *
- * The graph keeps its first error and every later call returns NULL quietly, so calls need no checks,
- * and NULL that came from a failed call may be passed on. Errors name the operation, the shapes, and the
- * file and line of the call. All functions: [init], the thread that called build. Tensors belong to
- * the graph. Parameters are named as PyTorch's state_dict names them ("fc1.weight", "fc1.bias") and
- * initialised as PyTorch's modules of the same name are. */
+ * The graph keeps its first error and every later call returns NULL quietly, so calls need no checks, and NULL that
+ * came from a failed call may be passed on. Errors name the operation, the shapes, and the file and line of the call.
+ * All functions: [init], the thread that called build. Tensors belong to the graph. A name has no spaces, quotes or
+ * backslashes, and at most 200 bytes. Parameters are named as PyTorch's state_dict names them ("fc1.weight",
+ * "fc1.bias") and initialised as PyTorch's modules of the same name are. */
 #ifndef BRIM_MODEL_H
 #define BRIM_MODEL_H
 #include "brim/ops.h"
@@ -34,7 +34,7 @@ typedef struct brim_model_ops {
 BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
 /* How many classes the dataset has. */
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
-/* Names the result: logits [N, classes]. Exactly once. */
+/* Names the result: logits [N, classes], from which the losses make probabilities themselves. Exactly once. */
 BRIM_EXPORT void brim_output(brim_graph *g, brim_tensor *logits);
 /* A tensor's shape; a shape of rank 0 for NULL. */
 BRIM_EXPORT brim_shape brim_shape_of(const brim_tensor *x);
@@ -59,7 +59,7 @@ BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int
 
 /* ---- products ---- */
 
-/* x [..., F] -> [..., out_features]. */
+/* x [N, F], [N, T, F] or of more dimensions, but no image [N, C, H, W] -> the same with out_features for F. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 /* With parameters that exist, as tied weights: weight [O, F], bias [O] or NULL. x [..., F] of any rank from 2 on. */
