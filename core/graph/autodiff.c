@@ -96,6 +96,12 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   return BRIM_OK;
 }
 
+brim_status brim_autodiff_pass(brim_autodiff *ad, const brim_node *node, const char *op, brim_tensor *kept)
+{
+  brim_tensor *const in[] = {kept, brim_autodiff_of(ad, node->out[0])};
+  return brim_autodiff_emit(ad, op, node, NULL, kept ? in : in + 1, kept ? 2 : 1, node->in, 1);
+}
+
 brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                    brim_tensor *const *in, uint32_t in_count, const brim_shape *shape)
 {

@@ -69,6 +69,8 @@ bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
  * accumulates that output, else by a node of its own. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
+/* For most operations of one input: emits `op` of dy, or of `kept` and dy (NULL: of dy alone), which flows to in[0]. */
+brim_status brim_autodiff_pass(brim_autodiff *ad, const brim_node *node, const char *op, brim_tensor *kept);
 /* Puts `gradient` in the place of an output's gradient; returns what was there. For a fused operation, whose first half
  * is then differentiated by its own rule. */
 brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output, brim_tensor *gradient);

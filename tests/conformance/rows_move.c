@@ -53,6 +53,16 @@ static brim_tensor *make_linear_with(bench *b)
 }
 BENCH_ROW(linear_with) = {"linear, tied", make_linear_with};
 
+/* One table for the first layer and, as its weight, for the last. */
+static brim_tensor *make_tied_embedding(bench *b)
+{
+  const int64_t count = bench_pick_channels(b), dim = bench_pick_channels(b);
+  brim_tensor *index = bench_indices(b, &(brim_shape){2, {b->o.batch, bench_pick_extent(b, 1)}}, count, "index");
+  brim_tensor *table = brim_parameter_new(b->g, "table", 2, (int64_t[]){count, dim}, (brim_init){BRIM_INIT_NORMAL, 1});
+  return brim_linear_with(b->g, "last", brim_tanh(b->g, brim_embedding_with(b->g, index, table)), table, NULL);
+}
+BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .skips = true};
+
 /* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, once in a while
  * deeper than a packed block. */
 static brim_tensor *make_matmul(bench *b)

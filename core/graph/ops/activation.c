@@ -10,31 +10,25 @@
 #undef brim_exp
 #undef brim_scale
 
-/* Emits `op` of x and dy, or of y and dy. */
-static brim_status emit_of(brim_autodiff *ad, const brim_node *n, const char *op, brim_tensor *kept)
-{
-  brim_tensor *const in[] = {kept, brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, op, n, NULL, in, 2, n->in, 1);
-}
 static brim_status gradient_leaky_relu(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "leaky_relu_grad", n->in[0]);
+  return brim_autodiff_pass(ad, n, "leaky_relu_grad", n->in[0]);
 }
 static brim_status gradient_gelu(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "gelu_grad", n->in[0]);
+  return brim_autodiff_pass(ad, n, "gelu_grad", n->in[0]);
 }
 static brim_status gradient_silu(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "silu_grad", n->in[0]);
+  return brim_autodiff_pass(ad, n, "silu_grad", n->in[0]);
 }
 static brim_status gradient_sigmoid(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "sigmoid_grad", n->out[0]);
+  return brim_autodiff_pass(ad, n, "sigmoid_grad", n->out[0]);
 }
 static brim_status gradient_tanh(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "tanh_grad", n->out[0]);
+  return brim_autodiff_pass(ad, n, "tanh_grad", n->out[0]);
 }
 
 /* exp is its own derivative. */
@@ -46,8 +40,7 @@ static brim_status gradient_exp(brim_autodiff *ad, const brim_node *n)
 
 static brim_status gradient_scale(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "scale", n, NULL, in, 1, n->in, 1);
+  return brim_autodiff_pass(ad, n, "scale", NULL);
 }
 
 enum { FLOPS_OF_FUNCTION = 20 }; /* about what a polynomial or two and a division take */

@@ -125,8 +125,7 @@ static brim_status infer_rotary(brim_graph *g, brim_node *n)
 /* A rotation: its gradient turns back by the same angles. */
 static brim_status gradient_rotary(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "rotary_grad", n, NULL, in, 1, n->in, 1);
+  return brim_autodiff_pass(ad, n, "rotary_grad", NULL);
 }
 
 static void cost_rotary(const brim_node *n, brim_cost *out)

@@ -15,15 +15,13 @@ brim_status brim_op_infer_same(brim_graph *g, brim_node *n)
 /* The output tells where the input was positive, so the input need not be kept. */
 static brim_status gradient_relu(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "relu_grad", n, NULL, in, 2, n->in, 1);
+  return brim_autodiff_pass(ad, n, "relu_grad", n->out[0]);
 }
 
 /* The mask is made again from its counters, so nothing need be kept. */
 static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, n->in, 1);
+  return brim_autodiff_pass(ad, n, "dropout_grad", NULL);
 }
 
 BRIM_OP(relu) = {.name = "relu",

@@ -46,14 +46,12 @@ static brim_status gradient_max_pool2d(brim_autodiff *ad, const brim_node *n)
 
 static brim_status gradient_avg_pool2d(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "avg_pool2d_grad", n, NULL, in, 1, n->in, 1);
+  return brim_autodiff_pass(ad, n, "avg_pool2d_grad", NULL);
 }
 
 static brim_status gradient_adaptive_avg_pool2d(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "adaptive_avg_pool2d_grad", n, NULL, in, 1, n->in, 1);
+  return brim_autodiff_pass(ad, n, "adaptive_avg_pool2d_grad", NULL);
 }
 
 /* A comparison or addition for each value of a window. */

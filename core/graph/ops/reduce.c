@@ -4,18 +4,13 @@
 #undef brim_sum
 #undef brim_mean
 
-static brim_status emit_repeat(brim_autodiff *ad, const brim_node *n, const char *op)
-{
-  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, op, n, NULL, in, 1, n->in, 1);
-}
 static brim_status gradient_sum(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_repeat(ad, n, "sum_grad");
+  return brim_autodiff_pass(ad, n, "sum_grad", NULL);
 }
 static brim_status gradient_mean(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_repeat(ad, n, "mean_grad");
+  return brim_autodiff_pass(ad, n, "mean_grad", NULL);
 }
 
 /* One operation an element that is read. */

@@ -4,18 +4,13 @@
 #undef brim_softmax
 #undef brim_log_softmax
 
-static brim_status emit_of(brim_autodiff *ad, const brim_node *n, const char *op)
-{
-  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, op, n, NULL, in, 2, n->in, 1);
-}
 static brim_status gradient_softmax(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "softmax_grad");
+  return brim_autodiff_pass(ad, n, "softmax_grad", n->out[0]);
 }
 static brim_status gradient_log_softmax(brim_autodiff *ad, const brim_node *n)
 {
-  return emit_of(ad, n, "log_softmax_grad");
+  return brim_autodiff_pass(ad, n, "log_softmax_grad", n->out[0]);
 }
 
 enum { FLOPS_OF_EXP = 20 };
