@@ -1,9 +1,9 @@
 /* The fusion pass over a forward graph, before autodiff.
  *
  * A row of the table names two operations and the one that does the work of both. A node is merged into the one right
- * before it if the row's names agree, nobody else reads what lies between them, and the row's `join` finds the shapes
- * in order. Only neighbours are merged: then the fused node runs when the two would have run, its gradient's nodes come
- * when theirs would, and no tensor lives longer than before. Plans never become larger.
+ * before it if the row's names agree, nobody else reads what lies between them (unless it stays), and the row's `join`
+ * finds the shapes in order. Only neighbours are merged: then the fused node runs when the two would have run, its
+ * gradient's nodes come when theirs would, and no tensor lives longer than before. Plans never become larger.
  *
  * A fused operation is named by its two, "linear+relu", and carries the name that the author gave to one of them, so
  * that messages read as the model does. */
@@ -11,36 +11,80 @@
 
 #include <string.h>
 
+enum stays { NEVER, IN_TRAINING, ALWAYS };
+
 typedef struct fusion {
   uint64_t kind; /* enum brim_fusion */
   const char *first, *second, *op;
-  bool shared; /* others may read the first one's result: it stays an output */
+  enum stays stays; /* when the first one's result stays an output, which others may read */
   /* Makes `first` the fused node; false, with nothing changed: it cannot be. */
   bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
 } fusion;
 
 static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second);
+static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second);
+static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second);
 static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second);
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second);
 
 static const fusion table[] = {
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "relu", "linear+relu", false, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "relu", "conv2d+relu", false, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm", "relu", "batch_norm+relu", false, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm_inference", "relu", "batch_norm_inference+relu", false, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "group_norm", "relu", "group_norm+relu", false, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "layer_norm", "relu", "layer_norm+relu", false, join_activation},
-    {BRIM_FUSE_RESIDUAL_NORM, "add", "layer_norm", "add+layer_norm", true, join_residual_norm},
-    {BRIM_FUSE_RESIDUAL_NORM, "add", "rms_norm", "add+rms_norm", true, join_residual_norm},
-    {BRIM_FUSE_DROPOUT_ADD, "dropout", "add", "dropout+add", false, join_dropout_add},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "relu", "linear+relu", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "leaky_relu", "linear+leaky_relu", NEVER, join_leaky_relu},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "sigmoid", "linear+sigmoid", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "tanh", "linear+tanh", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "relu", "conv2d+relu", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "leaky_relu", "conv2d+leaky_relu", NEVER, join_leaky_relu},
+    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "sigmoid", "conv2d+sigmoid", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "tanh", "conv2d+tanh", NEVER, join_activation},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "gelu", "linear+gelu", IN_TRAINING, join_keeping},
+    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "silu", "linear+silu", IN_TRAINING, join_keeping},
+    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm", "relu", "batch_norm+relu", NEVER, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm_inference", "relu", "batch_norm_inference+relu", NEVER, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "group_norm", "relu", "group_norm+relu", NEVER, join_activation},
+    {BRIM_FUSE_NORM_ACTIVATION, "layer_norm", "relu", "layer_norm+relu", NEVER, join_activation},
+    {BRIM_FUSE_RESIDUAL_NORM, "add", "layer_norm", "add+layer_norm", ALWAYS, join_residual_norm},
+    {BRIM_FUSE_RESIDUAL_NORM, "add", "rms_norm", "add+rms_norm", ALWAYS, join_residual_norm},
+    {BRIM_FUSE_DROPOUT_ADD, "dropout", "add", "dropout+add", NEVER, join_dropout_add},
 };
 
 /* The activation's result takes the place of what it is applied to. */
 static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
 {
   (void)g;
+  first->attr.fused.activation = second->attr.activation;
   first->out[0] = second->out[0];
   return true;
+}
+
+/* Its gradient is told by the sign of its result. */
+static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  return second->attr.activation.factor > 0 && join_activation(g, first, second);
+}
+
+/* Is the next node another such product? Nodes with one operand and a result as large may come before it. */
+static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
+{
+  for (size_t i = n->index + 1; i < g->node_count; i++) {
+    const brim_node *next = g->node[i];
+    if (strcmp(next->op, op) == 0) return true;
+    if (next->in_count != 1 || next->out[0]->bytes != next->in[0]->bytes) return false;
+  }
+  return false;
+}
+
+/* In training both results stay. While the two are made, the product's scratch lives too, which is no more than what
+ * another product right behind needs: all tensors live then as well, since a layer keeps its input for its gradient.
+ * Elsewhere the plan might become larger, as of four dimensions, which the product may have to copy. */
+static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  if (!g->training) return join_activation(g, first, second);
+  brim_tensor *before = first->out[0];
+  if (second->out[0] == before || before->shape.rank == 4 || !is_followed_by(g, second, first->op)) return false;
+  first->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
+  first->out[1] = before;
+  first->out_count = 2;
+  return join_activation(g, first, second);
 }
 
 /* Is an operand as it is what the sum takes? Not one that is repeated, nor a parameter, whose gradient is added up. */
@@ -125,16 +169,17 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
     const fusion *f = &table[i];
     if (!(p->fusions & f->kind) || strcmp(first->op, f->first) != 0 || strcmp(second->op, f->second) != 0) continue;
-    if (!f->shared && p->readers[between->id] > 1) return false;
+    const bool stays = f->stays == ALWAYS || (f->stays == IN_TRAINING && p->g->training);
+    if (!stays && p->readers[between->id] > 1) return false;
     const brim_op *op = brim_op_find(f->op);
     if (!op || (p->offers && !p->offers(p->arg, f->op))) return false;
     const char *name = name_of(f, first, second);
     if (!f->join(p->g, first, second)) return false;
-    p->gone[between->id] = !f->shared;
+    p->gone[between->id] = !stays;
     first->descriptor = op;
     first->op = op->name;
     first->name = name;
-    if (!f->shared) first->out[0]->name = name;
+    if (f->stays != ALWAYS) first->out[0]->name = name;
     return true;
   }
   return false;

@@ -1,4 +1,5 @@
 /* Rows of operations that do the work of two. Each is made by the fusion pass out of the two, which must find them. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,16 +27,90 @@ static brim_tensor *rectified(bench *b, const char *op, brim_tensor *y)
   return b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE ? y : NULL;
 }
 
-static brim_tensor *make_linear_relu(bench *b)
+/* Activations of y, with attributes drawn where they have some. */
+typedef brim_tensor *activation(bench *b, brim_tensor *y);
+
+static brim_tensor *relu(bench *b, brim_tensor *y)
+{
+  return brim_relu(b->g, y);
+}
+static brim_tensor *leaky_relu(bench *b, brim_tensor *y)
+{
+  return brim_leaky_relu(b->g, y, (double)bench_pick(b, 1, 9) / 10);
+}
+static brim_tensor *sigmoid(bench *b, brim_tensor *y)
+{
+  return brim_sigmoid(b->g, y);
+}
+static brim_tensor *tangent(bench *b, brim_tensor *y)
+{
+  return brim_tanh(b->g, y);
+}
+
+static brim_tensor *linear_before(bench *b, activation *behind)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
   const int64_t in = scale * bench_pick_channels(b), out = bench_pick_channels(b);
   brim_tensor *x = bench_input2(b, in);
-  if (bench_pick(b, 0, 2) == 0)
-    return rectified(b, "linear+relu", brim_relu(b->g, brim_linear_no_bias(b->g, "fc", x, out)));
-  return rectified(b, "linear+relu", brim_relu(b->g, brim_linear(b->g, "fc", x, out)));
+  if (bench_pick(b, 0, 2) == 0) return behind(b, brim_linear_no_bias(b->g, "fc", x, out));
+  return behind(b, brim_linear(b->g, "fc", x, out));
+}
+
+static brim_tensor *make_linear_relu(bench *b)
+{
+  return rectified(b, "linear+relu", linear_before(b, relu));
+}
+static brim_tensor *make_linear_leaky_relu(bench *b)
+{
+  return rectified(b, "linear+leaky_relu", linear_before(b, leaky_relu));
+}
+static brim_tensor *make_linear_sigmoid(bench *b)
+{
+  return fused(b, "linear+sigmoid", linear_before(b, sigmoid));
+}
+static brim_tensor *make_linear_tanh(bench *b)
+{
+  return fused(b, "linear+tanh", linear_before(b, tangent));
 }
 BENCH_ROW(linear_relu) = {"linear+relu", make_linear_relu, .by_sample = true};
+BENCH_ROW(linear_leaky_relu) = {"linear+leaky_relu", make_linear_leaky_relu, .by_sample = true};
+BENCH_ROW(linear_sigmoid) = {"linear+sigmoid", make_linear_sigmoid, .by_sample = true};
+BENCH_ROW(linear_tanh) = {"linear+tanh", make_linear_tanh, .by_sample = true};
+
+/* Made without the pass, which in training wants another linear behind: see fuse.c. */
+static brim_tensor *linear_keeping(bench *b, const char *op, int32_t approximate)
+{
+  const int64_t in = bench_pick_channels(b) * (b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1);
+  const int64_t out = bench_pick_channels(b);
+  const brim_shape weight = {2, {out, in}}, bias = {1, {out}};
+  const brim_shape sequence = {3, {b->o.batch, bench_pick_extent(b, 1), in}};
+  const brim_attr attr = {.fused = {.activation = {.approximate = approximate}}};
+  brim_tensor *x = bench_pick(b, 0, 1) ? bench_input2(b, in) : bench_input(b, &sequence, "x");
+  const bool biased = bench_pick(b, 0, 2) > 0;
+  brim_tensor *const inputs[] = {x, bench_parameter(b, "weight", &weight, 2 / sqrt((double)in)),
+                                 biased ? bench_parameter(b, "bias", &bias, 1) : NULL};
+  return brim_graph_apply(b->g, op, "fc", inputs, biased ? 3 : 2, &attr);
+}
+static brim_tensor *make_linear_gelu_exact(bench *b)
+{
+  return linear_keeping(b, "linear+gelu", BRIM_GELU_EXACT);
+}
+static brim_tensor *make_linear_gelu_tanh(bench *b)
+{
+  return linear_keeping(b, "linear+gelu", BRIM_GELU_TANH);
+}
+static brim_tensor *make_linear_gelu_quick(bench *b)
+{
+  return linear_keeping(b, "linear+gelu", BRIM_GELU_QUICK);
+}
+static brim_tensor *make_linear_silu(bench *b)
+{
+  return linear_keeping(b, "linear+silu", 0);
+}
+BENCH_ROW(linear_gelu_exact) = {"linear+gelu exact", make_linear_gelu_exact, .by_sample = true};
+BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sample = true};
+BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
+BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
 /* The two inputs differ, or the other is what dropout's input was made from. */
 static brim_tensor *make_dropout_add(bench *b)
@@ -52,7 +127,7 @@ static brim_tensor *make_dropout_add(bench *b)
 }
 BENCH_ROW(dropout_add) = {"dropout+add", make_dropout_add, .by_sample = true};
 
-static brim_tensor *make_conv2d_relu(bench *b)
+static brim_tensor *conv2d_before(bench *b, activation *behind)
 {
   const int64_t kernel = bench_pick(b, 1, 3), groups = bench_pick(b, 1, 2), c = groups * bench_pick_channels(b);
   const int64_t h = bench_pick_extent(b, 3), w = bench_pick_extent(b, 3);
@@ -62,10 +137,29 @@ static brim_tensor *make_conv2d_relu(bench *b)
                                        .groups = groups,
                                        .no_bias = bench_pick(b, 0, 2) == 0};
   brim_tensor *x = bench_input4(b, c, h, w);
-  brim_tensor *y = brim_relu(b->g, brim_conv2d(b->g, "conv", x, groups * bench_pick_channels(b), options));
-  return rectified(b, "conv2d+relu", y);
+  return behind(b, brim_conv2d(b->g, "conv", x, groups * bench_pick_channels(b), options));
+}
+
+static brim_tensor *make_conv2d_relu(bench *b)
+{
+  return rectified(b, "conv2d+relu", conv2d_before(b, relu));
+}
+static brim_tensor *make_conv2d_leaky_relu(bench *b)
+{
+  return rectified(b, "conv2d+leaky_relu", conv2d_before(b, leaky_relu));
+}
+static brim_tensor *make_conv2d_sigmoid(bench *b)
+{
+  return fused(b, "conv2d+sigmoid", conv2d_before(b, sigmoid));
+}
+static brim_tensor *make_conv2d_tanh(bench *b)
+{
+  return fused(b, "conv2d+tanh", conv2d_before(b, tangent));
 }
 BENCH_ROW(conv2d_relu) = {"conv2d+relu", make_conv2d_relu, .by_sample = true};
+BENCH_ROW(conv2d_leaky_relu) = {"conv2d+leaky_relu", make_conv2d_leaky_relu, .by_sample = true};
+BENCH_ROW(conv2d_sigmoid) = {"conv2d+sigmoid", make_conv2d_sigmoid, .by_sample = true};
+BENCH_ROW(conv2d_tanh) = {"conv2d+tanh", make_conv2d_tanh, .by_sample = true};
 
 /* Between the two lies a view. */
 static brim_tensor *make_conv1d_relu(bench *b)

@@ -411,14 +411,28 @@ static void nothing_is_overwritten_before_its_last_use(void **unused)
   }
 }
 
+static brim_status build_activations(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  x = brim_gelu(g, brim_linear(g, "gelu", x, 200), BRIM_GELU_EXACT);
+  x = brim_silu(g, brim_linear(g, "silu", brim_dropout(g, x, 0.5), 200));
+  x = brim_leaky_relu(g, brim_linear(g, "slope", x, 200), 0.1);
+  x = brim_leaky_relu(g, brim_linear(g, "mirror", x, 200), -0.1);
+  x = brim_gelu(g, brim_linear(g, "last", x, 200), BRIM_GELU_TANH);
+  brim_output(g, brim_slice(g, x, 1, 0, brim_classes(g)));
+  return BRIM_OK;
+}
+
 /* Each kind by itself and all together, in training and in evaluation. */
 static void fusion_never_needs_more_memory(void **unused)
 {
   (void)unused;
   static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
                                    BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
-  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual, build_blocks};
-  for (int b = 0; b < 3; b++)
+  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual, build_blocks,
+                                                               build_activations};
+  for (int b = 0; b < 4; b++)
     for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
       brim_plan *plain = fused_plan_of(builds[b], batch, 0);
       for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -492,6 +506,38 @@ static void what_somebody_else_reads_is_not_fused_away(void **unused)
   assert_string_equal(fused->name, "view");
   assert_int_equal(fused->out[0]->shape.rank, 2);
   assert_string_equal(plan->program[0].graph->node[fused->index + 1]->op, "reshape");
+  brim_plan_free(plan);
+}
+
+/* For the gradient alone; and in training only where the plan is sure not to become larger. */
+static void what_an_activation_was_applied_to_is_kept_in_training_only(void **unused)
+{
+  (void)unused;
+  for (uint64_t fusions = BRIM_FUSE_BIAS_ACTIVATION; fusions <= BRIM_FUSE_ALL; fusions += BRIM_FUSE_ALL - 1) {
+    brim_plan *plan = fused_plan_of(build_activations, 4, fusions);
+    const brim_program *training = &plan->program[0], *evaluation = &plan->program[1];
+    assert_int_equal(count_ops(training, "linear+gelu"), 1);
+    assert_int_equal(find_node(training, "linear+gelu")->out_count, 2);
+    assert_int_equal(find_node(training, "linear+silu")->out_count, 2);
+    assert_string_equal(find_node(training, "linear+silu")->name, "silu");
+    assert_int_equal(count_ops(evaluation, "linear+gelu"), 2);
+    assert_int_equal(find_node(evaluation, "linear+gelu")->out_count, 1);
+    assert_int_equal(find_node(evaluation, "linear+silu")->out_count, 1);
+    brim_plan_free(plan);
+  }
+}
+
+/* With a slope below 0 the sign of the result does not tell that of what was before. */
+static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **unused)
+{
+  (void)unused;
+  brim_plan *plain = fused_plan_of(build_activations, 64, 0);
+  brim_plan *plan = fused_plan_of(build_activations, 64, BRIM_FUSE_BIAS_ACTIVATION);
+  const brim_program *p = &plan->program[0];
+  assert_int_equal(count_ops(p, "+leaky_relu"), 1);
+  assert_string_equal(find_node(p, "linear+leaky_relu")->name, "slope");
+  assert_true(plan->peak_bytes + 64 * 200 * sizeof(float) <= plain->peak_bytes);
+  brim_plan_free(plain);
   brim_plan_free(plan);
 }
 
@@ -607,6 +653,8 @@ int main(void)
                                      cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
                                      cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
                                      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
+                                     cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
+                                     cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
                                      cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
                                      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
                                      cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),

@@ -1,7 +1,8 @@
 /* Operations that do the work of two (see core/graph/fuse.c). They add nothing to what the two mean: shapes, costs and
  * gradients are those of the two, asked for by their names.
  *
- * The gradient of an activation behind something needs the result alone, so what lies between is nowhere kept. */
+ * The gradient of most activations needs their result alone, so what lies between is nowhere kept. That of gelu and
+ * silu needs what they were applied to: in training it is a second output. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,54 +16,99 @@ static const brim_op *first_of(const brim_node *n)
   return brim_op_find(name);
 }
 
+/* What it ends with, or with `suffix` the gradient of that. */
+static const brim_op *second_of(const brim_node *n, const char *suffix)
+{
+  char name[64];
+  snprintf(name, sizeof name, "%s%s", strchr(n->op, '+') + 1, suffix);
+  return brim_op_find(name);
+}
+
 static brim_status infer_first(brim_graph *g, brim_node *n)
 {
   return first_of(n)->infer(g, n);
 }
 
-static void cost_first(const brim_node *n, brim_cost *out)
+static brim_status infer_keeping(brim_graph *g, brim_node *n)
 {
-  if (first_of(n)->cost) first_of(n)->cost(n, out);
+  n->out_count = g->training ? 2 : 1;
+  BRIM_TRY(infer_first(g, n));
+  if (g->training) n->out[1] = brim_graph_like(g, n, &n->out[0]->shape);
+  return BRIM_OK;
 }
 
-/* dy through relu, which is then the gradient of the first one's result. */
-static brim_status gradient_relu_behind(brim_autodiff *ad, const brim_node *n)
+static void cost_both(const brim_node *n, brim_cost *out)
 {
-  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
-  if (!in[1]) return BRIM_OK;
-  brim_tensor *before = brim_autodiff_compute(ad, "relu_grad", n, NULL, in, 2, &n->out[0]->shape);
-  if (!before) return BRIM_EINVAL; /* the graph has the error */
-  brim_autodiff_replace(ad, n->out[0], before);
+  brim_cost second = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
+  if (second_of(n, "")->cost) second_of(n, "")->cost(n, &second);
+  if (first_of(n)->cost) first_of(n)->cost(n, out);
+  out->flops += second.flops;
+}
+
+/* The first one's own rule, for the gradient of its result. */
+static brim_status gradient_of_first(brim_autodiff *ad, const brim_node *n, brim_tensor *before)
+{
+  brim_tensor *dy = brim_autodiff_replace(ad, n->out[0], before);
   const brim_status status = first_of(n)->gradient(ad, n);
-  brim_autodiff_replace(ad, n->out[0], in[1]);
+  brim_autodiff_replace(ad, n->out[0], dy);
   return status;
 }
 
-BRIM_OP(linear_relu) = {.name = "linear+relu",
-                        .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
-                        .in_count = 3,
-                        .optional = 1,
-                        .out_count = 1,
-                        .infer = infer_first,
-                        .gradient = gradient_relu_behind,
-                        .cost = cost_first};
-BRIM_OP(conv2d_relu) = {
-    .name = "conv2d+relu",
-    .signature = "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",
-    .in_count = 3,
-    .optional = 1,
-    .out_count = 1,
-    .infer = infer_first,
-    .gradient = gradient_relu_behind,
-    .cost = cost_first};
+static brim_status gradient_by_result(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
+  if (!in[1]) return BRIM_OK;
+  const brim_attr attr = {.activation = n->attr.fused.activation};
+  brim_tensor *before = brim_autodiff_compute(ad, second_of(n, "_grad")->name, n, &attr, in, 2, &n->out[0]->shape);
+  return before ? gradient_of_first(ad, n, before) : BRIM_EINVAL; /* the graph has the error */
+}
+
+/* Others may have read what was kept, and sent their gradients already. */
+static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->out[1], brim_autodiff_of(ad, n->out[0])};
+  const brim_attr attr = {.activation = n->attr.fused.activation};
+  if (in[1]) BRIM_TRY(brim_autodiff_emit(ad, second_of(n, "_grad")->name, n, &attr, in, 2, &n->out[1], 1));
+  return gradient_of_first(ad, n, brim_autodiff_of(ad, n->out[1]));
+}
+
+#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient)                                                \
+  BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
+                          .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
+                          .in_count = 3,                                                                               \
+                          .optional = 1,                                                                               \
+                          .out_count = its_outputs,                                                                    \
+                          .infer = its_infer,                                                                          \
+                          .gradient = its_gradient,                                                                    \
+                          .cost = cost_both}
+#define CONV2D(id)                                                                                                     \
+  BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
+                          .signature =                                                                                 \
+                              "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",     \
+                          .in_count = 3,                                                                               \
+                          .optional = 1,                                                                               \
+                          .out_count = 1,                                                                              \
+                          .infer = infer_first,                                                                        \
+                          .gradient = gradient_by_result,                                                              \
+                          .cost = cost_both}
+LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result);
+LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result);
+LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result);
+LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result);
+LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept);
+LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept);
+CONV2D(relu);
+CONV2D(leaky_relu);
+CONV2D(sigmoid);
+CONV2D(tanh);
 BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                          "mean_sum [C], var_sum [C]",
                             .in_count = 3,
                             .out_count = 5,
                             .inplace = BRIM_OP_INPLACE(0),
-                            .gradient = gradient_relu_behind,
-                            .cost = cost_first};
+                            .gradient = gradient_by_result,
+                            .cost = cost_both};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
@@ -70,7 +116,7 @@ BRIM_OP(batch_norm_inference_relu) = {
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
-    .cost = cost_first};
+    .cost = cost_both};
 BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                          "[N,groups]",
@@ -78,16 +124,16 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
-                            .gradient = gradient_relu_behind,
-                            .cost = cost_first};
+                            .gradient = gradient_by_result,
+                            .cost = cost_both};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
                             .in_count = 3,
                             .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
-                            .gradient = gradient_relu_behind,
-                            .cost = cost_first};
+                            .gradient = gradient_by_result,
+                            .cost = cost_both};
 
 /* ---- the norm of a + b ---- */
 

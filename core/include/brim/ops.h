@@ -13,7 +13,13 @@ extern "C" {
 /* An operation named after two, "linear+relu", does the work of both (core/graph/fuse.c): unless said otherwise below,
  * it has the inputs, outputs and attributes of the first, and its result is the second's. A backend may lack any of
  * them.
- *     linear+relu, conv2d+relu, batch_norm+relu, batch_norm_inference+relu, group_norm+relu, layer_norm+relu
+ *     linear+relu, linear+leaky_relu, linear+sigmoid, linear+tanh
+ *     conv2d+relu, conv2d+leaky_relu, conv2d+sigmoid, conv2d+tanh
+ *     batch_norm+relu, batch_norm_inference+relu, group_norm+relu, layer_norm+relu
+ *     linear+gelu, linear+silu   out: y, [before [...,O]]: what linear alone gives, which the gradient needs; in
+ *                          training only
+ *                          The second's attributes are in attr.fused.activation. leaky_relu's slope is above 0, so
+ *                          that y has the sign of its input.
  *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
@@ -139,6 +145,11 @@ typedef struct brim_activation_attr {
   double factor;       /* scale; leaky_relu: the slope of negative values */
   int32_t approximate; /* gelu: enum brim_gelu */
 } brim_activation_attr;
+/* The attributes of a layer with an activation behind it; those of the layer are where they are without it. */
+typedef struct brim_fused_attr {
+  brim_conv2d_attr conv2d;
+  brim_activation_attr activation;
+} brim_fused_attr;
 /* mean, sum            in: x          out: y, over the axes of the mask; kept as 1 in y's shape or left out
  * mean_grad, sum_grad  in: dy         out: dx, dy repeated (mean: divided by how many were averaged) */
 typedef struct brim_reduce_attr {
@@ -229,6 +240,7 @@ typedef union brim_attr {
   brim_moving_average_attr moving_average;
   brim_matmul_attr matmul;
   brim_activation_attr activation;
+  brim_fused_attr fused;
   brim_reduce_attr reduce;
   brim_move_attr move;
   brim_attention_attr attention;

@@ -1,6 +1,4 @@
 /* Functions of each element by itself: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
-#include "simd_activation.h"
-
 #include "cpu.h"
 
 enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
@@ -40,6 +38,26 @@ static const cpu_activation *table_of(const cpu_backend *b)
 {
   static const cpu_activation *const tables[] = {&cpu_activation_v2, &cpu_activation_v3, &cpu_activation_v4};
   return tables[b->isa];
+}
+
+cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node)
+{
+  const cpu_activation *t = table_of(b);
+  const brim_activation_attr *attr = &node->attr.fused.activation;
+  const struct {
+    const char *op;
+    cpu_function function;
+  } rows[] = {{"+leaky_relu", t->leaky_relu},
+              {"+sigmoid", t->sigmoid},
+              {"+tanh", t->tanh},
+              {"+silu", t->silu},
+              {"+gelu", t->gelu[attr->approximate]}};
+  cpu_behind behind = {.factor = (float)attr->factor};
+  const char *second = strchr(node->op, '+');
+  behind.relu = second && strcmp(second, "+relu") == 0;
+  for (size_t i = 0; second && i < sizeof rows / sizeof rows[0]; i++)
+    if (strcmp(second, rows[i].op) == 0) behind.function = rows[i].function;
+  return behind;
 }
 
 #define FUNCTION(id, field)                                                                                            \

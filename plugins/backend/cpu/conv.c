@@ -8,8 +8,8 @@
  * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
  * range of elements. Those of dbias are our own sums, by planes, not oneDNN's.
  *
- * A relu behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache. oneDNN
- * could do it within the primitive, but would turn a NaN into 0.
+ * An activation behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache.
+ * oneDNN could do it within the primitive, but its relu would turn a NaN into 0, and its functions have other bits.
  *
  * Workspace: weights in the primitive's order | a wave's parts of dw and dbias | for each thread: scratch,
  * copies of a unit of x and y where the primitive wants another order. */
@@ -34,8 +34,8 @@ typedef struct memories {
 
 typedef struct conv_state {
   int64_t kind;
-  bool relu;     /* behind the forward pass */
-  int64_t units; /* of unit_samples each, and one more of tail_samples if that is not 0 */
+  cpu_behind behind; /* the forward pass */
+  int64_t units;     /* of unit_samples each, and one more of tail_samples if that is not 0 */
   int64_t unit_samples, tail_samples;
   cpu_conv *unit, *tail;                       /* the same if all units are alike */
   int64_t wave;                                /* units whose parts fit the workspace */
@@ -143,7 +143,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
 {
   cpu_conv_key key;
   s->kind = conv_kind(node);
-  s->relu = strcmp(node->op, "conv2d+relu") == 0;
+  s->behind = cpu_behind_of(b, node);
   s->threads = b->threads;
   describe(node, s->kind, &key);
   s->unit_samples = cpu_min(unit_of(&key, program->grain), program->batch);
@@ -355,7 +355,9 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
   const bool own = s->kind == CONV_GRAD_WEIGHT;
   if (own && r->bias) sum_bias(&u, y, (float *)(void *)(part + s->part_bias_at));
   const dnnl_status_t status = execute(&u, x, y, own ? (const float *)(const void *)part : r->w, own ? NULL : r->bias);
-  if (s->relu) r->backend->simd->relu(y, y, k->samples * k->out_channels * k->out_height * k->out_width);
+  const int64_t count = k->samples * k->out_channels * k->out_height * k->out_width;
+  if (s->behind.relu) r->backend->simd->relu(y, y, count);
+  if (s->behind.function) s->behind.function(y, y, count, s->behind.factor);
   int none = dnnl_success;
   if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
 }
@@ -444,20 +446,13 @@ static CPU_RUN(conv2d_grad_weight_run)
   return s->unit->w.copied ? reorder_weights(&r, false, launch->out[0]) : BRIM_OK;
 }
 
-BRIM_KERNEL(conv2d) = {
-    .op = "conv2d", .prepare = conv2d_prepare, .realize = conv2d_realize, .run = conv2d_run, .release = conv2d_release};
-BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu",
-                            .prepare = conv2d_prepare,
-                            .realize = conv2d_realize,
-                            .run = conv2d_run,
-                            .release = conv2d_release};
-BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input",
-                                  .prepare = conv2d_prepare,
-                                  .realize = conv2d_realize,
-                                  .run = conv2d_run,
-                                  .release = conv2d_release};
-BRIM_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
-                                   .prepare = conv2d_prepare,
-                                   .realize = conv2d_realize,
-                                   .run = conv2d_grad_weight_run,
-                                   .release = conv2d_release};
+#define KERNEL(id, its_op, its_run)                                                                                    \
+  BRIM_KERNEL(id) = {                                                                                                  \
+      .op = its_op, .prepare = conv2d_prepare, .realize = conv2d_realize, .run = its_run, .release = conv2d_release}
+KERNEL(conv2d, "conv2d", conv2d_run);
+KERNEL(conv2d_relu, "conv2d+relu", conv2d_run);
+KERNEL(conv2d_leaky_relu, "conv2d+leaky_relu", conv2d_run);
+KERNEL(conv2d_sigmoid, "conv2d+sigmoid", conv2d_run);
+KERNEL(conv2d_tanh, "conv2d+tanh", conv2d_run);
+KERNEL(conv2d_grad_input, "conv2d_grad_input", conv2d_run);
+KERNEL(conv2d_grad_weight, "conv2d_grad_weight", conv2d_grad_weight_run);

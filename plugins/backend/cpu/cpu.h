@@ -9,6 +9,7 @@
 #include "brim/brim.h"
 #include "pool.h"
 #include "simd.h"
+#include "simd_activation.h"
 
 typedef struct cpu_params {
   int64_t threads;
@@ -79,11 +80,22 @@ uint64_t cpu_layout_bytes(const brim_tensor *t, int64_t channel_block);
 const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *values, int64_t channel_block,
                            void *workspace);
 
+/* activation.c: the function that a fused operation ends with, and its factor. */
+typedef struct cpu_behind {
+  cpu_function function; /* NULL: none, or relu */
+  float factor;
+  bool relu;
+} cpu_behind;
+cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node);
+
 /* multiply.c: `count` products of one shape, each a step further in a, b and c (floats) than the one before, on all
  * threads. The workspace is the caller's to ask for. */
 typedef struct cpu_products {
   cpu_gemm gemm; /* the first */
   int64_t count, step_a, step_b, step_c;
+  /* With one product: y = function(c), laid out as c and maybe the same memory; NULL: none. */
+  cpu_function function;
+  float factor, *y;
 } cpu_products;
 uint64_t cpu_multiply_bytes(const cpu_backend *b);
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace);

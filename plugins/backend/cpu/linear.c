@@ -19,32 +19,27 @@ static CPU_PREPARE(linear_prepare)
   return BRIM_OK;
 }
 
-static brim_status run_forward(cpu_backend *b, const brim_launch *launch, bool relu)
+/* With an activation behind it, or without. Where what lies between is kept, that is the product's result. */
+static CPU_RUN(linear_run)
 {
   const brim_shape *w = &launch->node->in[1]->shape;
+  const cpu_behind behind = cpu_behind_of(self, launch->node);
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
-                      .a = cpu_plain_input(b, launch, 0),
+                      .a = cpu_plain_input(self, launch, 0),
                       .lda = w->dim[1],
                       .b = launch->in[1],
                       .ldb = w->dim[1],
                       .b_transposed = true,
-                      .c = launch->out[0],
+                      .c = launch->out[launch->node->out_count - 1],
                       .ldc = w->dim[0],
                       .bias = launch->node->in_count > 2 ? launch->in[2] : NULL,
-                      .relu = relu};
-  return multiply(b, launch, &g);
-}
-
-static CPU_RUN(linear_run)
-{
-  return run_forward(self, launch, false);
-}
-
-static CPU_RUN(linear_relu_run)
-{
-  return run_forward(self, launch, true);
+                      .relu = behind.relu};
+  const cpu_products products = {
+      .gemm = g, .count = 1, .function = behind.function, .factor = behind.factor, .y = launch->out[0]};
+  cpu_multiply(self, &products, cpu_plain_end(launch));
+  return BRIM_OK;
 }
 
 static CPU_RUN(linear_grad_input_run)
@@ -104,7 +99,12 @@ static CPU_RUN(linear_grad_weight_run)
 }
 
 BRIM_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .prepare = linear_prepare, .run = linear_relu_run};
+BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_tanh) = {.op = "linear+tanh", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .prepare = linear_prepare, .run = linear_run};
+BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .prepare = linear_prepare, .run = linear_run};
 BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
 BRIM_KERNEL(linear_grad_weight) = {
     .op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

@@ -4,6 +4,13 @@
  * cut may depend on the number of threads. */
 #include "cpu.h"
 
+/* What the products go through, applied to a block of C right after that was made, while it is in the cache. */
+static void apply_behind(const cpu_products *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+{
+  const int64_t step = p->gemm.ldc;
+  for (int64_t m = m0; m < m1; m++) p->function(p->gemm.c + m * step + n0, p->y + m * step + n0, n1 - n0, p->factor);
+}
+
 typedef struct product {
   cpu_backend *backend;
   cpu_products products;
@@ -22,7 +29,9 @@ static void multiply_block(void *arg, int64_t task, int32_t thread)
   g.c += entry * p->products.step_c;
   const int64_t m = block % p->row_tasks * p->rows_per_task, n = block / p->row_tasks * p->columns_per_task;
   float *scratch = (float *)(void *)(p->workspace + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes));
-  simd->gemm(&g, m, cpu_min(m + p->rows_per_task, g.m), n, cpu_min(n + p->columns_per_task, g.n), scratch);
+  const int64_t m_end = cpu_min(m + p->rows_per_task, g.m), n_end = cpu_min(n + p->columns_per_task, g.n);
+  simd->gemm(&g, m, m_end, n, n_end, scratch);
+  if (p->products.function) apply_behind(&p->products, m, m_end, n, n_end);
 }
 
 uint64_t cpu_multiply_bytes(const cpu_backend *b)

@@ -1,7 +1,7 @@
 /* Operations that do the work of two: here they are the two, one after the other.
  *
- *     first+relu     y = max(first's y, 0), but NaN stays NaN
- *     add+norm       sum = a + b, y = norm of sum  */
+ *     first+activation   y = activation of first's y, which may be kept
+ *     add+norm           sum = a + b, y = norm of sum  */
 #include <string.h>
 
 #include "reference.h"
@@ -13,20 +13,46 @@ static const brim_kernel *find(const char *op, size_t length)
   return NULL;
 }
 
-static brim_status relu_behind(void *self, const brim_launch *launch)
+/* `before` is where the first's result goes; the activation takes it from there to y. */
+static brim_status run_both(void *self, const brim_launch *launch, void *const *before)
 {
-  const char *op = launch->node->op;
-  BRIM_TRY(find(op, strcspn(op, "+"))->run(self, launch));
-  double *y = launch->out[0];
-  for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++) y[i] = y[i] <= 0 ? 0 : y[i];
-  return BRIM_OK;
+  const char *op = launch->node->op, *second = strchr(op, '+') + 1;
+  brim_launch inner = *launch;
+  inner.out = before;
+  BRIM_TRY(find(op, strcspn(op, "+"))->run(self, &inner));
+
+  brim_node node = *launch->node;
+  node.attr = (brim_attr){.activation = launch->node->attr.fused.activation};
+  inner.node = &node;
+  inner.in = before;
+  inner.out = launch->out;
+  return find(second, strlen(second))->run(self, &inner);
 }
-BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .run = relu_behind};
-BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu", .run = relu_behind};
-BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .run = relu_behind};
-BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .run = relu_behind};
-BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = relu_behind};
-BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = relu_behind};
+
+static brim_status activation_behind(void *self, const brim_launch *launch)
+{
+  return run_both(self, launch, launch->out);
+}
+BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .run = activation_behind};
+BRIM_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .run = activation_behind};
+BRIM_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .run = activation_behind};
+BRIM_KERNEL(linear_tanh) = {.op = "linear+tanh", .run = activation_behind};
+BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu", .run = activation_behind};
+BRIM_KERNEL(conv2d_leaky_relu) = {.op = "conv2d+leaky_relu", .run = activation_behind};
+BRIM_KERNEL(conv2d_sigmoid) = {.op = "conv2d+sigmoid", .run = activation_behind};
+BRIM_KERNEL(conv2d_tanh) = {.op = "conv2d+tanh", .run = activation_behind};
+BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .run = activation_behind};
+BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .run = activation_behind};
+BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = activation_behind};
+BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = activation_behind};
+
+/* Where linear's result is an output of its own, if there is one. */
+static brim_status activation_keeping(void *self, const brim_launch *launch)
+{
+  return run_both(self, launch, launch->out + (launch->node->out_count - 1));
+}
+BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .run = activation_keeping};
+BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .run = activation_keeping};
 
 /* The norm's kernel is given the sum, which has the shape of the node's first input, and its own outputs. */
 static brim_status norm_behind(void *self, const brim_launch *launch)
