@@ -7,6 +7,8 @@
 
 #include "base/text.h"
 
+_Static_assert(sizeof(brim_attr) == sizeof((brim_attr){0}.reserve), "nodes of this ABI have room for 128 bytes");
+
 extern const brim_op *const __start_brim_ops[];
 extern const brim_op *const __stop_brim_ops[];
 

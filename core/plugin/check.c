@@ -41,18 +41,17 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, download),    REQUIRED(brim_backend_ops, zero),
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
 
-/* What may come from outside. `bytes_min` is the table's size in the oldest ABI that is accepted, `bytes_max` in
- * this one; a table only grows. */
+/* What may come from outside, and the size of its table, which is the same in every ABI that is accepted. */
 static brim_status check_backend(const void *table);
 static const struct {
   uint32_t kind;
-  size_t bytes_min, bytes_max;
+  size_t bytes;
   const required_op *required;
   brim_status (*check)(const void *ops);
 } kinds[] = {
-    {BRIM_MODEL, sizeof(brim_model_ops), sizeof(brim_model_ops), model_ops, NULL},
-    {BRIM_DATASET, offsetof(brim_dataset_ops, open_file), sizeof(brim_dataset_ops), dataset_ops, NULL},
-    {BRIM_BACKEND, sizeof(brim_backend_ops), sizeof(brim_backend_ops), backend_ops, check_backend},
+    {BRIM_MODEL, sizeof(brim_model_ops), model_ops, NULL},
+    {BRIM_DATASET, sizeof(brim_dataset_ops), dataset_ops, NULL},
+    {BRIM_BACKEND, sizeof(brim_backend_ops), backend_ops, check_backend},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -117,8 +116,8 @@ static brim_status check_ops(const brim_plugin *plugin)
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
   uint32_t bytes;
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
-  if (bytes < kinds[k].bytes_min || bytes > kinds[k].bytes_max)
-    return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)", bytes, kinds[k].bytes_max,
+  if (bytes != kinds[k].bytes)
+    return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)", bytes, kinds[k].bytes,
                      brim_kind_name(plugin->kind));
   for (const required_op *op = kinds[k].required; op->name; op++) {
     void *pointer;
