@@ -23,7 +23,7 @@
 
 #define SEEDS 300
 #define GRAIN 4
-#define ROUNDING 2e-6  /* error of a graph that is not ill-conditioned, from rounding alone */
+#define ROUNDING 1e-6  /* error of a graph that is not ill-conditioned, from rounding alone */
 #define ERROR_MAX 5e-5 /* as for the transformer of the conformance suite */
 
 static loaded reference_plugin, cpu_plugin, threads_plugin;

@@ -1,28 +1,43 @@
 /* Average pooling of one plane of channels that lie side by side, for one instruction set; and the table of pooling.
  *
- * A window's sum is that of its rows' sums, which keeps the rounding of large windows small. Of a plain layout, where a
- * row of a window lies together, long rows are added up LANES at a time. */
+ * A window's sum is that of its rows' sums, which keeps the rounding of large windows small. A long row is dealt to
+ * PARTS sums, which the processor can overlap. What a row's sum is depends on its length alone: not on whether channels
+ * lie in blocks, which may follow from what is fused, nor on the instruction set. */
 #include "simd_pool.h"
+
+enum { PARTS = 8, LONG_ROW = 2 * PARTS };
+
+#define ADD_UP(part) (((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7])))
 
 /* The sum of a row: `count` values, each `step` floats from the one before. */
 static inline float sum_row(const float *x, int64_t count, int64_t step)
 {
-  float sum = 0;
+  float part[PARTS] = {0}, sum = 0;
   int64_t i = 0;
-  if (step == 1 && count >= 2 * LANES) {
-    vf sums = {0};
-    for (; i + LANES <= count; i += LANES) sums += load(x + i);
-    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+  if (count < LONG_ROW) {
+    for (; i < count; i++) sum += x[i * step];
+    return sum;
   }
-  for (; i < count; i++) sum += x[i * step];
-  return sum;
+  if (step == 1)
+    for (; i + PARTS <= count; i += PARTS)
+      for (int k = 0; k < PARTS; k++) part[k] += x[i + k];
+  for (; i < count; i++) part[i % PARTS] += x[i * step];
+  return ADD_UP(part);
 }
 
+/* The same of LANES channels. */
 static inline vf sum_row_vector(const float *x, int64_t count, int64_t step)
 {
-  vf sum = {0};
-  for (int64_t i = 0; i < count; i++) sum += load(x + i * step);
-  return sum;
+  vf part[PARTS] = {{0}}, sum = {0};
+  int64_t i = 0;
+  if (count < LONG_ROW) {
+    for (; i < count; i++) sum += load(x + i * step);
+    return sum;
+  }
+  for (; i + PARTS <= count; i += PARTS)
+    for (int k = 0; k < PARTS; k++) part[k] += load(x + (i + k) * step);
+  for (int k = 0; i < count; i++, k++) part[k] += load(x + i * step);
+  return ADD_UP(part);
 }
 
 static inline float divisor_of(const cpu_pool_plane *v, range rows, range columns)
