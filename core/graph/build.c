@@ -101,9 +101,13 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->classes = o->classes;
   g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, o->real, &input, "input");
   g->label = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &label, "label");
+  brim_fail(BRIM_OK, "%s", ""); /* so that the reason, if there is one, is known to be of this build */
   const brim_status status = o->model->build(o->model_self, g);
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
-  if (status != BRIM_OK) return status;
+  if (status != BRIM_OK && brim_error_text()[0]) return status;
+  if (status != BRIM_OK)
+    return brim_graph_fail(g, "build", NULL, "the model returned %s without a reason (brim_fail gives one)",
+                           brim_status_name(status));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   BRIM_TRY(add_loss(g, o));

@@ -10,6 +10,7 @@
 #include "base/text.h"
 
 #define TENSORS_MAX 1000000             /* nobody's graph; stops a model that loops */
+#define NAME_BYTES_MAX 200              /* an author's; names made of it are a little longer */
 #define ELEMENTS_MAX ((int64_t)1 << 40) /* of one tensor: terabytes; a million of them do not overflow 64 bits */
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
@@ -60,7 +61,7 @@ static void *grow(void *array, size_t count, size_t *room, size_t element)
   return brim_xrealloc(array, *room * element);
 }
 
-/* Every dimension at least 1, and few enough elements that sums of bytes cannot overflow. */
+/* Every dimension at least 1, which callers see to, and few enough elements that sums of bytes cannot overflow. */
 static bool has_sane_size(const brim_shape *shape)
 {
   int64_t count = 1;
@@ -76,8 +77,9 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
     return NULL;
   }
   if (!has_sane_size(shape)) {
-    char text[128];
-    brim_graph_fail(g, "graph", name, "a tensor of shape %s is too large", brim_shape_format(text, sizeof text, shape));
+    char text[160];
+    brim_graph_fail(g, "tensor", name, "shape %s is too large: it may have at most %lld elements",
+                    brim_shape_format(text, sizeof text, shape), (long long)ELEMENTS_MAX);
     return NULL;
   }
   brim_tensor *t = BRIM_ARENA_NEW(&g->arena, brim_tensor, 1);
@@ -166,6 +168,26 @@ static void commit(brim_graph *g, brim_node *n)
   g->node[g->node_count++] = n;
 }
 
+/* Names are keys of checkpoints and stand in messages. */
+bool brim_graph_named(brim_graph *g, const char *op, const char *name)
+{
+  if (g->status != BRIM_OK) return false;
+  const size_t length = name ? strlen(name) : 0;
+  bool plain = true;
+  for (size_t i = 0; i < length; i++)
+    plain = plain && (unsigned char)name[i] > ' ' && name[i] != '"' && name[i] != '\\' && name[i] != 0x7f;
+  if (length == 0)
+    brim_graph_fail(g, op, NULL, "it needs a name, which its parameters are called by in checkpoints");
+  else if (length > NAME_BYTES_MAX)
+    brim_graph_fail(g, op, NULL, "a name of %zu bytes, '%.40s...', is too long: at most %d", length, name,
+                    NAME_BYTES_MAX);
+  else if (!plain || strcmp(name, "__metadata__") == 0)
+    brim_graph_fail(g, op, NULL, "'%s' cannot be a name in a checkpoint: %s", name,
+                    plain ? "safetensors files use it themselves"
+                          : "spaces, quotes, backslashes and control characters are not allowed");
+  return g->status == BRIM_OK;
+}
+
 bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
 {
   if (!x) brim_graph_fail(g, op, name, "the input is NULL");
@@ -184,8 +206,10 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
                            const brim_attr *attr)
 {
   if (g->status != BRIM_OK) return NULL;
-  for (uint32_t i = 0; i < in_count; i++)
+  for (uint32_t i = 0; i < in_count; i++) {
+    if (!in[i] && in_count > 1) brim_graph_fail(g, op, name, "input %u of %u is NULL", i + 1, in_count);
     if (!brim_graph_accepts(g, op, name, in[i])) return NULL;
+  }
   const brim_op *descriptor = brim_op_find(op);
   assert(descriptor && descriptor->infer);
   assert(in_count <= descriptor->in_count || descriptor->variadic);

@@ -98,6 +98,8 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
 bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* The same, of an operation on real numbers: indices are an error too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* May a layer with parameters be called so? If not, the graph has the error. */
+bool brim_graph_named(brim_graph *g, const char *op, const char *name);
 /* Appends a node whose outputs are given. */
 brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);

@@ -168,8 +168,11 @@ static brim_status create(brim_plan *plan)
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
     const brim_graph *first = plan->program[0].graph;
     if (brim_graph_hash(g) != brim_graph_hash(first))
-      return brim_fail(BRIM_EINVAL, "the model builds other parameters for N = %lld than for N = %lld",
-                       (long long)g->batch, (long long)first->batch);
+      return brim_fail(
+          BRIM_EINVAL,
+          "the model builds other parameters for N = %lld than for N = %lld: no parameter's name or shape may "
+          "depend on the first dimension",
+          (long long)g->batch, (long long)first->batch);
     if (options.training) train = g;
     if (!options.training) eval = g;
   }

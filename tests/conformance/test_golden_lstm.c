@@ -99,7 +99,7 @@ static void test_wrong_calls_are_explained(void **state)
     brim_lstm_options options;
     const char *text;
   } cases[] = {{{2, {2, 3}}, 4, {0}, "input must be [N, T, F] of real numbers, got 'x' F64 [2, 3]"},
-               {{3, {2, 5, 3}}, 0, {0}, "hidden must be at least 1, got 0"},
+               {{3, {2, 5, 3}}, 0, {0}, "hidden must be in [1,16777216], got 0"},
                {{3, {2, 5, 3}}, 4, {.layers = -1}, "layers must be at least 1 (0 means 1), got -1"},
                {{3, {2, 5, 3}}, 4, {.dropout = 1}, "dropout must be in [0,1), got 1"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

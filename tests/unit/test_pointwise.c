@@ -55,7 +55,7 @@ static void test_operands_that_do_not_broadcast_are_refused(void **state)
   g = graph();
   assert_failed(g, brim_add(g, input(g, 2), indices(g)), "add: 'words' has indices (I32), not real numbers");
   g = graph();
-  assert_failed(g, brim_sub(g, input(g, 2), NULL), "sub: the input is NULL");
+  assert_failed(g, brim_sub(g, input(g, 2), NULL), "sub: input 2 of 2 is NULL");
   g = graph(); /* [2, 6] on [3, 2, 6]: samples would be the second dimension */
   assert_failed(g, brim_div(g, parameter(g, 3, (int64_t[]){3, 1, 6}), brim_relu(g, input(g, 2))),
                 "div: 'relu' [2, 6] has samples in its first dimension, which would not be the result's first: give it "

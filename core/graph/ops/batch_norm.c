@@ -89,7 +89,7 @@ static void check(brim_graph *g, const char *name, const brim_tensor *x, double 
 
 brim_tensor *brim_batch_norm(brim_graph *g, const char *name, brim_tensor *x, double eps, double momentum)
 {
-  if (!brim_graph_accepts_real(g, "batch_norm", name, x)) return NULL;
+  if (!brim_graph_named(g, "batch_norm", name) || !brim_graph_accepts_real(g, "batch_norm", name, x)) return NULL;
   check(g, name, x, eps, momentum);
   if (g->status != BRIM_OK) return NULL;
   const brim_shape shape = {1, {x->shape.dim[1]}};

@@ -43,6 +43,20 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
   return BRIM_OK;
 }
 
+/* Samples stand beside samples, or beside what is one for all of them. Otherwise it fits by chance: where N is 1, or is
+ * what the author wrote down. */
+static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
+{
+  const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
+  if (x->shape.rank != other->shape.rank || x->role == BRIM_ROLE_PARAMETER || other_count == 1) return BRIM_OK;
+  if ((other->role != BRIM_ROLE_PARAMETER && count == other_count) || !has_samples(g, x)) return BRIM_OK;
+  char text[96], other_text[96];
+  return brim_graph_fail(g, n->op, n->name,
+                         "the first dimension of '%s' %s is N, the samples; that of '%s' %s must be 1, or left out",
+                         x->name, brim_shape_format(text, sizeof text, &x->shape), other->name,
+                         brim_shape_format(other_text, sizeof other_text, &other->shape));
+}
+
 static brim_status infer_binary(brim_graph *g, brim_node *n)
 {
   const brim_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
@@ -61,6 +75,7 @@ static brim_status infer_binary(brim_graph *g, brim_node *n)
                            brim_shape_format(text_b, sizeof text_b, b));
   }
   for (int i = 0; i < 2; i++) BRIM_TRY(check_operand(g, n, n->in[i], y.rank));
+  for (int i = 0; i < 2; i++) BRIM_TRY(check_first(g, n, n->in[i], n->in[!i]));
   n->out[0] = brim_graph_like(g, n, &y);
   return BRIM_OK;
 }

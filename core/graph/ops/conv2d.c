@@ -118,6 +118,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
 {
   const brim_shape shape = x->shape;
   brim_attr attr = {0};
+  if (!brim_graph_named(g, op, name)) return NULL;
   fill_attr(o, &attr.conv2d);
   if (!check_layer(g, op, name, &shape, out_channels, &attr.conv2d)) return NULL;
   const int64_t channels = shape.dim[1] / attr.conv2d.groups, taps = o->kernel[0] * o->kernel[1];

@@ -107,7 +107,7 @@ static brim_tensor *look_up(brim_graph *g, const char *name, brim_tensor *index,
 
 brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index, int64_t count, int64_t dim)
 {
-  if (!is_index(g, name, index)) return NULL;
+  if (!brim_graph_named(g, "embedding", name) || !is_index(g, name, index)) return NULL;
   if (count < 1 || count > INT32_MAX || dim < 1) {
     brim_graph_fail(g, "embedding", name, "a table of %lld rows of %lld: needed are 1 to %d rows of at least 1",
                     (long long)count, (long long)dim, INT32_MAX);

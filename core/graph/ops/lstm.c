@@ -9,6 +9,8 @@
 #undef brim_dropout
 #undef brim_lstm
 
+#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; whether they are too large, the tensor tells */
+
 /* y and cell [N,T,H], gates [N,T,4H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
 {
@@ -95,12 +97,12 @@ static bool check_lstm(brim_graph *g, const char *name, const brim_tensor *x, in
                        const brim_lstm_options *options)
 {
   char text[160];
-  if (!brim_graph_accepts(g, "lstm", name, x)) return false;
+  if (!brim_graph_named(g, "lstm", name) || !brim_graph_accepts(g, "lstm", name, x)) return false;
   if (x->shape.rank != 3 || x->dtype != g->real) {
     brim_graph_fail(g, "lstm", name, "input must be [N, T, F] of real numbers, got '%s' %s %s", x->name,
                     brim_dtype_name(x->dtype), brim_shape_format(text, sizeof text, &x->shape));
-  } else if (hidden < 1 || hidden > INT64_MAX / 4) {
-    brim_graph_fail(g, "lstm", name, "hidden must be at least 1, got %lld", (long long)hidden);
+  } else if (hidden < 1 || hidden > HIDDEN_MAX) {
+    brim_graph_fail(g, "lstm", name, "hidden must be in [1,%d], got %lld", HIDDEN_MAX, (long long)hidden);
   } else if (options->layers < 0) {
     brim_graph_fail(g, "lstm", name, "layers must be at least 1 (0 means 1), got %d", options->layers);
   } else if (!(options->dropout >= 0 && options->dropout < 1)) {

@@ -148,8 +148,11 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
     brim_graph_fail(g, "concat", NULL, "at least 1 tensor is needed, got %d", count);
     return NULL;
   }
-  for (int32_t i = 0; i < count; i++)
-    if (!brim_graph_accepts(g, "concat", NULL, x[i])) return NULL;
+  for (int32_t i = 0; i < count; i++) {
+    if (x[i]) continue;
+    brim_graph_fail(g, "concat", NULL, "input %d of %d is NULL", i + 1, count);
+    return NULL;
+  }
   const int32_t at = inner_axis(g, "concat", x[0], axis);
   if (at < 0) return NULL;
   for (int32_t i = 1; i < count; i++) {

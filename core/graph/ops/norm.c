@@ -132,7 +132,7 @@ static brim_tensor *constant(brim_graph *g, const char *name, const char *what, 
 static bool accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x, double eps)
 {
   char text[96];
-  if (!brim_graph_accepts_real(g, op, name, x)) return false;
+  if (!brim_graph_named(g, op, name) || !brim_graph_accepts_real(g, op, name, x)) return false;
   if (x->shape.rank < 2)
     brim_graph_fail(g, op, name, "input must be [N, ..., F], got %s", brim_shape_format(text, sizeof text, &x->shape));
   else if (!(eps > 0))

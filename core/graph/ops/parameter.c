@@ -7,11 +7,7 @@
 
 brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim, brim_init init)
 {
-  if (g->status != BRIM_OK) return NULL;
-  if (!name || !name[0]) {
-    brim_graph_fail(g, "parameter", NULL, "it needs a name: checkpoints know it by that");
-    return NULL;
-  }
+  if (!brim_graph_named(g, "parameter", name)) return NULL;
   if (rank < 1 || rank > BRIM_DIMS_MAX) {
     brim_graph_fail(g, "parameter", name, "the number of dimensions must be in [1,%d], got %d", BRIM_DIMS_MAX, rank);
     return NULL;

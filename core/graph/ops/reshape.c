@@ -26,12 +26,17 @@ BRIM_OP(reshape) = {.name = "reshape",
 brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim)
 {
   if (!brim_graph_accepts(g, "reshape", NULL, x)) return NULL;
-  char text[96], to[96];
-  brim_shape shape = {rank < 0 || rank > BRIM_DIMS_MAX ? 0 : rank, {0}};
+  char text[160], given[160];
+  if (rank < 1 || rank > BRIM_DIMS_MAX) {
+    brim_graph_fail(g, "reshape", NULL, "'%s' %s cannot have %d dimensions: 1 to %d are possible", x->name,
+                    brim_shape_format(text, sizeof text, &x->shape), rank, BRIM_DIMS_MAX);
+    return NULL;
+  }
+  brim_shape shape = {rank, {0}};
   int32_t free_dim = -1;
   int64_t known = 1;
-  bool good = rank >= 1 && rank <= BRIM_DIMS_MAX;
-  for (int32_t d = 0; good && d < rank; d++) {
+  bool good = true;
+  for (int32_t d = 0; d < rank; d++) {
     shape.dim[d] = dim[d];
     if (dim[d] == -1 && free_dim < 0)
       free_dim = d;
@@ -40,14 +45,18 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
     else if (__builtin_mul_overflow(known, dim[d], &known))
       good = false;
   }
+  brim_shape_format(given, sizeof given, &shape);
   const int64_t count = brim_shape_count(&x->shape);
   if (good && free_dim >= 0) {
     good = count % known == 0;
     shape.dim[free_dim] = count / known;
   }
   if (!good || brim_shape_count(&shape) != count || shape.dim[0] != x->shape.dim[0]) {
-    brim_graph_fail(g, "reshape", NULL, "%s cannot become %s: the number of elements and the first dimension (N) stay",
-                    brim_shape_format(text, sizeof text, &x->shape), brim_shape_format(to, sizeof to, &shape));
+    brim_graph_fail(
+        g, "reshape", NULL,
+        "%s cannot become %s: '%s' keeps its number of elements and its first dimension (N); dimensions are "
+        "at least 1, and one may be -1",
+        brim_shape_format(text, sizeof text, &x->shape), given, x->name);
     return NULL;
   }
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &shape, "reshape");

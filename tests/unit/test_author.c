@@ -1,0 +1,176 @@
+/* What a model's author reads about names, sizes, NULL, samples and an output that is not logits; the messages of each
+ * family of operations are in that family's tests. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "brim/brim.h"
+#include "graph/graph.h"
+
+static brim_graph *graph(int64_t batch)
+{
+  return brim_graph_create(BRIM_DTYPE_F32, batch, true);
+}
+static brim_tensor *input(brim_graph *g, int32_t rank)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &(brim_shape){rank, {g->batch, 6, 5, 4}}, "x");
+}
+
+/* Asserts that the graph has failed with this text, and names this file; frees it. */
+static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
+{
+  assert_null(result);
+  assert_int_equal(g->status, BRIM_EINVAL);
+  if (!strstr(g->error, text)) fail_msg("'%s' is not in: %s", text, g->error);
+  assert_non_null(strstr(g->error, "\n  test_author.c:"));
+  brim_graph_free(g);
+}
+
+static void test_whatever_has_parameters_needs_a_name(void **state)
+{
+  (void)state;
+  const char *const none[] = {NULL, ""};
+  const brim_init init = {BRIM_INIT_CONSTANT, 0};
+  for (int i = 0; i < 2; i++) {
+    const char *n = none[i];
+    brim_graph *g = graph(2);
+    assert_failed(g, brim_linear(g, n, input(g, 2), 3), "linear: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_conv2d(g, n, input(g, 4), 3, (brim_conv2d_options){.kernel = {1, 1}}),
+                  "conv2d: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_conv1d(g, n, input(g, 3), 3, (brim_conv1d_options){.kernel = 1}), "conv1d: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_batch_norm(g, n, input(g, 2), 1e-5, 0.1), "batch_norm: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_group_norm(g, n, input(g, 3), 2, 1e-5), "group_norm: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_layer_norm(g, n, input(g, 2), 1e-5), "layer_norm: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_rms_norm(g, n, input(g, 2), 1e-5), "rms_norm: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_lstm(g, n, input(g, 3), 3, (brim_lstm_options){0}), "lstm: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_embedding(g, n, input(g, 2), 3, 3), "embedding: it needs a name");
+    g = graph(2);
+    assert_failed(g, brim_parameter_new(g, n, 1, (int64_t[]){3}, init), "parameter: it needs a name");
+  }
+}
+
+static void test_names_that_files_cannot_hold_are_refused(void **state)
+{
+  (void)state;
+  const char *const bad[] = {"a b", "a\n", "a\"", "a\\b", "a\x7f"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    brim_graph *g = graph(2);
+    assert_failed(g, brim_linear(g, bad[i], input(g, 2), 3), "quotes, backslashes and control characters");
+  }
+  brim_graph *g = graph(2);
+  assert_failed(g, brim_parameter_new(g, "__metadata__", 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, 0}),
+                "parameter: '__metadata__' cannot be a name in a checkpoint");
+  char name[202] = "";
+  memset(name, 'n', 200);
+  g = graph(2);
+  assert_non_null(brim_linear(g, name, input(g, 2), 3));
+  brim_graph_free(g);
+  name[200] = 'n';
+  g = graph(2);
+  assert_failed(g, brim_linear(g, name, input(g, 2), 3), "linear: a name of 201 bytes, 'nnnn");
+  g = graph(2);
+  assert_non_null(brim_linear(g, "block.0/größe", input(g, 2), 3));
+  brim_graph_free(g);
+}
+
+static void test_which_of_several_inputs_is_null_is_told(void **state)
+{
+  (void)state;
+  brim_graph *g = graph(2);
+  assert_failed(g, brim_add(g, input(g, 2), NULL), "add: input 2 of 2 is NULL");
+  g = graph(2);
+  assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
+}
+
+/* Also where N is 1, which would broadcast: the model has to be the same for every N. */
+static void test_samples_are_never_repeated_over_a_parameter(void **state)
+{
+  (void)state;
+  for (int64_t n = 1; n <= 4; n += 3) {
+    brim_graph *g = graph(n);
+    brim_tensor *p = brim_parameter_new(g, "p", 2, (int64_t[]){2, 6}, (brim_init){BRIM_INIT_NORMAL, 1});
+    assert_failed(g, brim_add(g, input(g, 2), p),
+                  n == 1 ? "add: the first dimension of 'x' [1, 6] is N, the samples; that of 'p' [2, 6] must be 1, or "
+                           "left out"
+                         : "add: 'x' [4, 6] and 'p' [2, 6] do not broadcast");
+    g = graph(n);
+    p = brim_parameter_new(g, "p", 2, (int64_t[]){4, 6}, (brim_init){BRIM_INIT_NORMAL, 1});
+    assert_failed(g, brim_sub(g, p, brim_relu(g, input(g, 2))), "sub: the first dimension of 'relu' [");
+    g = graph(n);
+    p = brim_parameter_new(g, "p", 2, (int64_t[]){1, 6}, (brim_init){BRIM_INIT_NORMAL, 1});
+    assert_int_equal(brim_shape_of(brim_mul(g, p, brim_relu(g, input(g, 2)))).dim[0], n);
+    brim_graph_free(g);
+  }
+}
+
+static void test_shapes_that_cannot_be_are_told_as_they_were_given(void **state)
+{
+  (void)state;
+  brim_graph *g = graph(2);
+  assert_failed(g, brim_reshape(g, input(g, 2), 3, (int64_t[]){2, -1, -1}),
+                "reshape: [2, 6] cannot become [2, -1, -1]: 'x' keeps its number of elements and its first dimension "
+                "(N); dimensions are at least 1, and one may be -1");
+  g = graph(2);
+  assert_failed(g, brim_reshape(g, input(g, 2), 2, (int64_t[]){-1, 3}), "cannot become [-1, 3]");
+  g = graph(2);
+  assert_failed(g, brim_reshape(g, input(g, 2), 7, (int64_t[]){2, 1, 1, 1, 1, 1, 6}),
+                "reshape: 'x' [2, 6] cannot have 7 dimensions: 1 to 6 are possible");
+  g = graph(2);
+  assert_failed(
+      g, brim_linear(g, "fc", input(g, 2), (int64_t)1 << 40),
+      "tensor 'fc.weight': shape [1099511627776, 6] is too large: it may have at most 1099511627776 elements");
+  g = graph(2);
+  assert_failed(g, brim_lstm(g, "rnn", input(g, 3), INT64_MAX / 4, (brim_lstm_options){0}),
+                "lstm 'rnn': hidden must be in [1,16777216], got 2305843009213693951");
+}
+
+static brim_status build_fails_without_a_word(const void *self, brim_graph *g)
+{
+  (void)g;
+  return *(const bool *)self ? brim_fail(BRIM_EINVAL, "images must be square") : BRIM_EINVAL;
+}
+
+static void test_a_build_that_fails_without_a_reason_is_told_so(void **state)
+{
+  (void)state;
+  const brim_model_ops model = {.size = sizeof model, .build = build_fails_without_a_word};
+  bool tells = false;
+  const brim_graph_options o = {.model = &model,
+                                .model_self = &tells,
+                                .loss_op = "softmax_cross_entropy",
+                                .sample = {1, {6}},
+                                .classes = 3,
+                                .batch = 2,
+                                .real = BRIM_DTYPE_F32};
+  brim_graph *g = NULL;
+  brim_fail(BRIM_EIO, "an error of long ago");
+  assert_int_equal(brim_graph_build(&o, &g), BRIM_EINVAL);
+  assert_string_equal(brim_error_text(), "build: the model returned EINVAL without a reason (brim_fail gives one)");
+  tells = true;
+  assert_int_equal(brim_graph_build(&o, &g), BRIM_EINVAL);
+  assert_string_equal(brim_error_text(), "images must be square");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_whatever_has_parameters_needs_a_name),
+      cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
+      cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),
+      cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),
+      cmocka_unit_test(test_shapes_that_cannot_be_are_told_as_they_were_given),
+      cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_told_so),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
