@@ -114,13 +114,27 @@ static brim_plan_request make_request(const brim_session *s)
                              .grain = s->grain};
 }
 
+/* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */
+static void warn_of_output(const brim_graph *g, const char *loss)
+{
+  if (g->output->producer < 0 || (strcmp(loss, "cross_entropy") != 0 && strcmp(loss, "bce") != 0)) return;
+  const brim_node *n = g->node[g->output->producer];
+  if (strcmp(n->op, "softmax") != 0 && strcmp(n->op, "log_softmax") != 0 && strcmp(n->op, "sigmoid") != 0) return;
+  brim_log(BRIM_LOG_WARN,
+           "the model's output is a %s (%s:%d), but loss=%s takes logits and makes probabilities of them itself: name "
+           "what comes before as the output",
+           n->op, n->file, n->line, loss);
+}
+
 /* A look at the model: does its result depend on norm groups at all? */
 static brim_status find_norm_group(brim_session *s)
 {
   brim_plan_request r = make_request(s);
   brim_graph *g = NULL;
-  r.graph.batch = 1;
+  r.graph.fuse = 0;                                 /* the author's own operations */
+  r.graph.batch = s->settings->training.batch_size; /* an author reads these shapes if something does not fit */
   BRIM_TRY(brim_graph_build(&r.graph, &g));
+  warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
   brim_graph_free(g);
   return BRIM_OK;

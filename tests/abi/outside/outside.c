@@ -4,11 +4,16 @@
 #ifndef ID
 #define ID "outside"
 #endif
+/* What the output goes through: nothing, or a function of brim's. */
+#ifndef AFTER
+#define AFTER(g, x) x
+#endif
 
 static brim_status build(const void *self, brim_graph *g)
 {
   (void)self;
-  brim_output(g, brim_linear(g, "fc", brim_flatten(g, brim_input(g)), brim_classes(g)));
+  brim_tensor *x = brim_linear(g, "fc", brim_flatten(g, brim_input(g)), brim_classes(g));
+  brim_output(g, AFTER(g, x));
   return BRIM_OK;
 }
 static const brim_model_ops ops = {sizeof(brim_model_ops), build};
