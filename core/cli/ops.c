@@ -1,4 +1,5 @@
 /* brim ops: every operation with its tensors, whether gradients flow through it, and which backends have it. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,10 +81,30 @@ static brim_status print_json(const listing *l, const char *only)
   return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
 }
 
+/* What models call that is no operation of its own. */
+static const struct {
+  const char *name, *made_of;
+} composed[] = {{"conv1d", "conv2d"},        {"max_pool1d", "max_pool2d"}, {"global_avg_pool", "adaptive_avg_pool2d"},
+                {"flatten", "reshape"},      {"transpose", "permute"},     {"split", "slice"},
+                {"linear_no_bias", "linear"}};
+
+static brim_status unknown_operation(const char *name)
+{
+  const char *best = NULL;
+  int distance = INT_MAX;
+  brim_fail(BRIM_ECONFIG, "no operation '%s'", name);
+  for (size_t i = 0; i < sizeof composed / sizeof composed[0]; i++)
+    if (strcmp(name, composed[i].name) == 0)
+      return brim_fail_add(BRIM_ECONFIG, "brim_%s of brim/model.h is made of '%s'", name, composed[i].made_of);
+  for (size_t i = 0; i < brim_op_count(); i++) brim_suggest(name, brim_op_at(i)->name, &distance, &best);
+  if (best) brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best);
+  return brim_fail_add(BRIM_ECONFIG, "brim ops lists them all");
+}
+
 static brim_status run(const brim_registry *registry, const char *only, bool json, brim_arena *arena)
 {
   listing l = {0};
-  if (only && !brim_op_find(only)) return brim_fail(BRIM_ECONFIG, "no operation '%s'\n  brim ops lists them all", only);
+  if (only && !brim_op_find(only)) return unknown_operation(only);
   collect(&l, registry, arena);
   if (json) return print_json(&l, only);
   print_table(&l, only, arena);
