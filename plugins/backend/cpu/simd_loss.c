@@ -13,17 +13,6 @@ static inline int64_t left(int64_t i, int64_t count)
 {
   return count - i < LANES ? count - i : LANES;
 }
-static inline vf load_some(const float *p, int64_t count)
-{
-  return count == LANES ? load(p) : load_part(p, count);
-}
-static inline void store_some(float *p, vf v, int64_t count)
-{
-  if (count == LANES)
-    store(p, v);
-  else
-    store_part(p, v, count);
-}
 
 /* The first `count` lanes of v, 0 in the others; and the sum of all lanes, in their order. */
 static inline vf only_first(vf v, int64_t count)

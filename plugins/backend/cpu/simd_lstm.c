@@ -4,18 +4,6 @@
 
 #include "simd_math.h"
 
-static inline vf load_some(const float *p, int64_t count)
-{
-  return count == LANES ? load(p) : load_part(p, count);
-}
-static inline void store_some(float *p, vf v, int64_t count)
-{
-  if (count == LANES)
-    store(p, v);
-  else
-    store_part(p, v, count);
-}
-
 static inline void step_some(const float *bias_hh, const float *cell_before, float *gates, float *cell, float *y,
                              int64_t hidden, int64_t count)
 {

@@ -22,6 +22,18 @@ static inline void store_part(float *p, vf v, int64_t count)
   store(values, v);
   for (int64_t i = 0; i < count; i++) p[i] = values[i];
 }
+/* The same of up to LANES. */
+static inline vf load_some(const float *p, int64_t count)
+{
+  return count == LANES ? load(p) : load_part(p, count);
+}
+static inline void store_some(float *p, vf v, int64_t count)
+{
+  if (count == LANES)
+    store(p, v);
+  else
+    store_part(p, v, count);
+}
 
 static inline vf abs_of(vf x)
 {
