@@ -1,6 +1,6 @@
 /* Reverse-mode differentiation of a graph: walks the forward nodes backwards and lets each operation's gradient rule
  * append the nodes that compute its inputs' gradients. A tensor used several times gets the sum of what its users
- * send back; a parameter's gradient is persistent and kernels add into it. */
+ * send back; a parameter's gradient is persistent and kernels add into it, each user into one of its own. */
 #include <assert.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
 {
   brim_graph *g = ad->g;
   locate(g, like);
-  brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_gradient(g, x) : NULL;
+  brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_next_gradient(g, x) : NULL;
   if (persistent)
     return brim_graph_node_into(g, "accumulate", like->name, &flow, 1, &persistent, 1, NULL) ? BRIM_OK : g->status;
   brim_tensor **slot = &ad->gradient[x->id];
@@ -85,7 +85,7 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
     const bool direct = i < 32 && accumulates >> i & 1 && of[i]->role == BRIM_ROLE_PARAMETER;
-    out[i] = direct ? brim_graph_gradient(g, of[i]) : new_flow(g, of[i]);
+    out[i] = direct ? brim_graph_next_gradient(g, of[i]) : new_flow(g, of[i]);
     if (!out[i]) return g->status;
   }
   locate(g, like);

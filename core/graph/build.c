@@ -192,10 +192,22 @@ static void add_like(brim_graph *g, const brim_parameter *p)
     brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
 }
 
+/* What comes from the further uses of parameters, added to their gradients. */
+static void add_further(brim_graph *g, const brim_graph *like)
+{
+  for (size_t i = 0; i < like->further_count; i++) {
+    const brim_tensor *t = like->further[i].gradient;
+    const brim_parameter *p = &g->parameter[like->further[i].parameter];
+    brim_tensor *from = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, &t->shape, t->name), *to = p->gradient;
+    brim_graph_node_into(g, "accumulate", p->value->name, &from, 1, &to, 1, NULL);
+  }
+}
+
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
   for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i]);
+  add_further(g, like);
   if (options->scaled) add_gradient_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);

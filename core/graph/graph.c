@@ -31,6 +31,7 @@ void brim_graph_free(brim_graph *g)
   free(g->tensor);
   free(g->node);
   free(g->parameter);
+  free(g->further);
   free(g);
 }
 
@@ -139,6 +140,20 @@ brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x)
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].value == x) return g->parameter[i].gradient;
   return NULL;
+}
+
+brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x)
+{
+  size_t i = 0;
+  while (i < g->parameter_count && g->parameter[i].value != x) i++;
+  if (i == g->parameter_count || !g->parameter[i].gradient) return NULL;
+  if (g->parameter[i].uses++ == 0) return g->parameter[i].gradient;
+  const char *name = brim_arena_printf(&g->arena, "%s.grad.%u", x->name, g->parameter[i].uses);
+  brim_tensor *gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, x->dtype, &x->shape, name);
+  if (!gradient) return NULL;
+  g->further = grow(g->further, g->further_count, &g->further_room, sizeof *g->further);
+  g->further[g->further_count++] = (brim_further){gradient, i};
+  return gradient;
 }
 
 static brim_node *append(brim_graph *g, const brim_op *op, const char *name, brim_tensor *const *in, uint32_t in_count,

@@ -20,7 +20,15 @@ typedef struct brim_parameter {
   bool is_buffer;
   double momentum;    /* of a buffer */
   uint64_t name_hash; /* tells most names apart without comparing them */
+  uint32_t uses;      /* nodes that add to its gradient */
 } brim_parameter;
+
+/* The gradient that comes from a further use of a parameter. One for each use, as each is a sum over the samples in
+ * their order however the batch is cut; the update adds them up. */
+typedef struct brim_further {
+  brim_tensor *gradient; /* "<name>.grad.2" */
+  size_t parameter;      /* index */
+} brim_further;
 
 struct brim_graph {
   brim_arena arena;
@@ -40,6 +48,8 @@ struct brim_graph {
   size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
+  brim_further *further; /* in training: of parameters that several nodes use, in the order of their gradients */
+  size_t further_count, further_room;
   brim_tensor *input, *label, *output, *loss, *metrics;
   brim_tensor *class_weight;   /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
@@ -114,6 +124,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                                double bound);
 /* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
+/* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. */
+brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x);
 /* The one output of brim_graph_node; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);

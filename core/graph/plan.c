@@ -76,6 +76,7 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   plan->class_bytes[BRIM_ROLE_PARAMETER] = at;
   plan->gradient_offset = at;
   for (size_t i = 0; train && i < train->parameter_count; i++) at += round_up(train->parameter[i].gradient->bytes, a);
+  for (size_t i = 0; train && i < train->further_count; i++) at += round_up(train->further[i].gradient->bytes, a);
   plan->gradient_bytes = plan->class_bytes[BRIM_ROLE_GRADIENT] = at - plan->gradient_offset;
   plan->optimizer_offset = at;
   for (size_t i = 0; update && i < update->tensor_count; i++)
@@ -152,6 +153,25 @@ static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int
   return brim_layout_program(p, plan->request.backend->alignment);
 }
 
+/* Parameters and gradients lie in the same places in every program that has them. `train`: a graph of training before
+ * g, or NULL. */
+static brim_status check_alike(const brim_graph *first, const brim_graph *train, const brim_graph *g)
+{
+  if (brim_graph_hash(g) != brim_graph_hash(first))
+    return brim_fail(BRIM_EINVAL,
+                     "the model builds other parameters for N = %lld than for N = %lld: no parameter's name or shape "
+                     "may depend on the first dimension",
+                     (long long)g->batch, (long long)first->batch);
+  if (!train || !g->training) return BRIM_OK;
+  bool same = train->further_count == g->further_count;
+  for (size_t i = 0; same && i < g->further_count; i++) same = train->further[i].parameter == g->further[i].parameter;
+  if (same) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL,
+                   "the model uses its parameters otherwise for N = %lld than for N = %lld: how often each is used may "
+                   "not depend on the first dimension",
+                   (long long)g->batch, (long long)train->batch);
+}
+
 static brim_status create(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
@@ -166,13 +186,7 @@ static brim_status create(brim_plan *plan)
     brim_graph *g = NULL;
     BRIM_TRY(brim_graph_build(&options, &g));
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
-    const brim_graph *first = plan->program[0].graph;
-    if (brim_graph_hash(g) != brim_graph_hash(first))
-      return brim_fail(
-          BRIM_EINVAL,
-          "the model builds other parameters for N = %lld than for N = %lld: no parameter's name or shape may "
-          "depend on the first dimension",
-          (long long)g->batch, (long long)first->batch);
+    BRIM_TRY(check_alike(plan->program[0].graph, train, g));
     if (options.training) train = g;
     if (!options.training) eval = g;
   }

@@ -51,7 +51,7 @@ static brim_tensor *make_linear_with(bench *b)
   x = brim_linear_with(b->g, "first", x, weight, bias);
   return bench_pick(b, 0, 1) ? brim_linear_with(b->g, "second", x, weight, NULL) : x;
 }
-BENCH_ROW(linear_with) = {"linear, tied", make_linear_with};
+BENCH_ROW(linear_with) = {"linear, tied", make_linear_with, .by_sample = true};
 
 /* One table for the first layer and, as its weight, for the last. */
 static brim_tensor *make_tied_embedding(bench *b)
@@ -61,7 +61,8 @@ static brim_tensor *make_tied_embedding(bench *b)
   brim_tensor *table = brim_parameter_new(b->g, "table", 2, (int64_t[]){count, dim}, (brim_init){BRIM_INIT_NORMAL, 1});
   return brim_linear_with(b->g, "last", brim_tanh(b->g, brim_embedding_with(b->g, index, table)), table, NULL);
 }
-BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .skips = true};
+BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .by_sample = true,
+                             .skips = true};
 
 /* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, once in a while
  * deeper than a packed block. */

@@ -158,10 +158,23 @@ static double differences_error(bench *b, brim_tensor *x, const double *gradient
   return sqrt(norm) < 1e-4 ? relative_error(got, expected, n) * sqrt(norm) : relative_error(got, expected, n);
 }
 
+/* The sum of the gradients of x, of which a parameter has one for each use. */
+static double *gradients_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient)
+{
+  double *values = bench_values_of(b, gradient);
+  for (size_t k = 0; k < b->g->further_count; k++) {
+    if (b->g->parameter[b->g->further[k].parameter].value != x) continue;
+    double *more = bench_values_of(b, b->g->further[k].gradient);
+    for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) values[i] += more[i];
+    free(more);
+  }
+  return values;
+}
+
 /* The gradient of x after the backward pass: of a parameter, what was added to where it started. */
 static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient, const double *start)
 {
-  double *values = bench_values_of(b, gradient);
+  double *values = gradients_of(b, x, gradient);
   if (x->role == BRIM_ROLE_PARAMETER)
     for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) values[i] -= start[i];
   return values;
@@ -169,7 +182,7 @@ static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tens
 
 static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
 {
-  double *start = bench_values_of(b, gradient);
+  double *start = gradients_of(b, x, gradient);
   bench_run(b, 0, b->g->node_count);
   double *values = gradient_of(b, x, gradient, start);
   const double error = differences_error(b, x, values);

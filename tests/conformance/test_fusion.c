@@ -42,6 +42,15 @@ static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
   return brim_tanh(g, brim_linear(g, "act6", x, 21));
 }
 
+/* A weight that three layers use: a gradient each, which are added up once a step. */
+static brim_tensor *tied_layers(brim_graph *g, brim_tensor *x)
+{
+  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_CONSTANT, 0});
+  x = brim_relu(g, brim_linear_with(g, "tied1", x, weight, NULL));
+  x = brim_tanh(g, brim_linear_with(g, "tied2", x, weight, NULL));
+  return brim_linear_with(g, "tied3", x, weight, NULL);
+}
+
 static brim_status build(const void *self, brim_graph *g)
 {
   (void)self;
@@ -54,7 +63,7 @@ static brim_status build(const void *self, brim_graph *g)
   x = brim_sigmoid(g, one_by_one(g, "conv5", x));
   x = brim_tanh(g, one_by_one(g, "conv6", x));
   x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 21));
-  x = activated_layers(g, x);
+  x = tied_layers(g, activated_layers(g, x));
   y = brim_linear(g, "fc2", x, 21);
   x = brim_add(g, x, y);
   y = brim_linear(g, "fc3", brim_layer_norm(g, "ln", x, 1e-5), 21);

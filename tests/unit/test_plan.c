@@ -541,6 +541,71 @@ static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **u
   brim_plan_free(plan);
 }
 
+/* Three layers with one weight. */
+static brim_status build_tied(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_linear(g, "first", brim_flatten(g, brim_input(g)), 24);
+  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){24, 24}, (brim_init){BRIM_INIT_UNIFORM, 0.1});
+  for (int i = 0; i < 3; i++) x = brim_linear_with(g, "again", x, weight, NULL);
+  brim_output(g, brim_linear(g, "last", x, brim_classes(g)));
+  return BRIM_OK;
+}
+
+static const brim_tensor *find_tensor(const brim_program *p, const char *name)
+{
+  for (size_t i = 0; i < p->graph->tensor_count; i++)
+    if (strcmp(p->graph->tensor[i]->name, name) == 0) return p->graph->tensor[i];
+  fail_msg("no %s", name);
+  return NULL;
+}
+
+/* All are zeroed with the gradients, and added up before anything reads their sum. */
+static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = fused_plan_of(build_tied, 4, BRIM_FUSE_ALL);
+  const brim_program *training = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  static const char *const names[] = {"tied.grad", "tied.grad.2", "tied.grad.3"};
+  for (size_t i = 0; i < 3; i++) {
+    const brim_tensor *a = find_tensor(training, names[i]), *b = find_tensor(update, names[i]);
+    const uint64_t at = training->tensor_offset[a->id];
+    assert_int_equal(a->role, BRIM_ROLE_GRADIENT);
+    assert_int_equal(at, update->tensor_offset[b->id]);
+    assert_true(at >= plan->gradient_offset && at + a->bytes <= plan->gradient_offset + plan->gradient_bytes);
+    if (i == 0) continue;
+    const brim_node *sum = update->graph->node[i - 1];
+    assert_string_equal(sum->op, "accumulate");
+    assert_string_equal(sum->in[0]->name, names[i]);
+    assert_string_equal(sum->out[0]->name, names[0]);
+  }
+  assert_true(update->graph->first_update >= 2);
+  assert_int_equal(plan->gradient_bytes - plan->class_bytes[BRIM_ROLE_PARAMETER], 2 * 24 * 24 * sizeof(float));
+  brim_plan_free(plan);
+}
+
+/* Of whose gradients there are not as many in every program. */
+static brim_status build_tied_by_batch(const void *self, brim_graph *g)
+{
+  brim_tensor *x = brim_flatten(g, brim_input(g));
+  if (brim_shape_of(x).dim[0] > 4) return build_tied(self, g);
+  x = brim_linear(g, "first", x, 24);
+  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){24, 24}, (brim_init){BRIM_INIT_UNIFORM, 0.1});
+  brim_output(g, brim_linear(g, "last", brim_linear_with(g, "again", x, weight, NULL), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)
+{
+  (void)unused;
+  brim_plan_request request = request_of(build_tied_by_batch, 8);
+  request.shape[1] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, 4};
+  request.shape_count = 2;
+  brim_plan *plan = NULL;
+  assert_int_equal(brim_plan_create(&request, &plan), BRIM_EINVAL);
+  assert_non_null(strstr(brim_error_text(), "uses its parameters otherwise for N = 4 than for N = 8"));
+}
+
 /* As one of a build before fusion, or of somebody else. */
 static void a_backend_without_fused_operations_computes_the_two(void **unused)
 {
@@ -655,6 +720,8 @@ int main(void)
                                      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
                                      cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
                                      cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
+                                     cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
+                                     cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
                                      cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
                                      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
                                      cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),

@@ -50,10 +50,11 @@ typedef struct brim_init {
 /* A parameter of the model's own, `rank` dimensions from dim[], none of which is N: a position embedding for brim_add,
  * weights for brim_linear_with and brim_embedding_with.
  *
- * It may be used several times, as tied weights are: what the uses send back is added up. Results and gradients do not
- * depend on the micro-batch (see training.grain) to the last bit where each parameter is used once, by an operation on
- * samples. Of one that is used twice, or goes through an operation without samples (a norm of it, brim_scale), the sums
- * of a step are rounded in an order that depends on the micro-batch. */
+ * It may be used several times, as tied weights are: what the uses send back is added up once a step, and each use
+ * after the first takes as much memory for that as the parameter. Results and gradients do not depend on the
+ * micro-batch (see training.grain) to the last bit where parameters are used by operations on samples. Of one that goes
+ * through an operation without samples (a norm of it, brim_scale), the sums of a step are rounded in an order that
+ * depends on the micro-batch. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
 
