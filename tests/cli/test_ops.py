@@ -13,6 +13,12 @@ class Operations(Case):
             self.assertIn(" -> ", op["tensors"], op["name"])
             self.assertIn("reference", op["backends"], op["name"])
 
+    def test_what_gradients_flow_through_has_shapes(self):
+        for op in json.loads(self.brim("ops", "--json").out)["operations"]:
+            if op["gradient"]:
+                for side in op["tensors"].split(" -> "):
+                    self.assertIn("[", side, op["name"])
+
     def test_cpu_has_every_operation_of_reference(self):
         found = json.loads(self.brim("ops", "--json").out)["operations"]
         if not any("cpu" in op["backends"] for op in found):

@@ -52,7 +52,7 @@ static void cost_function(const brim_node *n, brim_cost *out)
 
 #define FUNCTION(id, its_cost)                                                                                         \
   BRIM_OP(id) = {.name = #id,                                                                                          \
-                 .signature = "x -> y",                                                                                \
+                 .signature = "x [...] -> y [...]",                                                                    \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \

@@ -149,7 +149,7 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
 /* y may lie in the memory of an operand that has as many elements. */
 #define BINARY(id)                                                                                                     \
   BRIM_OP(id) = {.name = #id,                                                                                          \
-                 .signature = "a, b -> y",                                                                             \
+                 .signature = "a [...], b [...] -> y [...]",                                                           \
                  .in_count = 2,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                   \
@@ -160,7 +160,7 @@ BINARY(sub);
 BINARY(mul);
 BINARY(div);
 BRIM_OP(sum_to) = {.name = "sum_to",
-                   .signature = "x -> y",
+                   .signature = "x [...] -> y [...]",
                    .in_count = 1,
                    .out_count = 1,
                    .accumulates = BRIM_OP_FROM(0),

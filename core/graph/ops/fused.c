@@ -201,7 +201,7 @@ static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(dropout_add) = {.name = "dropout+add",
-                        .signature = "a, x -> a + dropout(x)",
+                        .signature = "a [...], x [...] -> a + dropout(x) [...]",
                         .in_count = 2,
                         .out_count = 1,
                         .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),

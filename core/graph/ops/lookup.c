@@ -30,7 +30,7 @@ static brim_status gradient_gather(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(gather) = {.name = "gather",
-                   .signature = "x, index -> y",
+                   .signature = "x [N,...], index [N,...] -> y [N,...]",
                    .in_count = 2,
                    .out_count = 1,
                    .infer = infer_gather,

@@ -46,7 +46,7 @@ static brim_status gradient_permute(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(permute) = {.name = "permute",
-                    .signature = "x -> y",
+                    .signature = "x [N,...] -> y [N,...]",
                     .in_count = 1,
                     .out_count = 1,
                     .infer = infer_permute,
@@ -118,7 +118,7 @@ static brim_status gradient_slice(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(concat) = {.name = "concat",
-                   .signature = "x, ... -> y",
+                   .signature = "x [N,...], ... -> y [N,...]",
                    .in_count = 1,
                    .variadic = true,
                    .out_count = 1,
@@ -126,7 +126,7 @@ BRIM_OP(concat) = {.name = "concat",
                    .gradient = gradient_concat,
                    .cost = cost_move};
 BRIM_OP(slice) = {.name = "slice",
-                  .signature = "x -> y",
+                  .signature = "x [N,...] -> y [N,...]",
                   .in_count = 1,
                   .out_count = 1,
                   .gradient = gradient_slice,
@@ -230,8 +230,12 @@ static brim_status gradient_pad(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "slice", n, &attr, &flow, 1, n->in, 1);
 }
 
-BRIM_OP(pad) = {
-    .name = "pad", .signature = "x -> y", .in_count = 1, .out_count = 1, .gradient = gradient_pad, .cost = cost_move};
+BRIM_OP(pad) = {.name = "pad",
+                .signature = "x [N,...] -> y [N,...]",
+                .in_count = 1,
+                .out_count = 1,
+                .gradient = gradient_pad,
+                .cost = cost_move};
 
 brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after, double value)
 {

@@ -25,7 +25,7 @@ static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(relu) = {.name = "relu",
-                 .signature = "x -> y",
+                 .signature = "x [...] -> y [...]",
                  .in_count = 1,
                  .out_count = 1,
                  .inplace = BRIM_OP_INPLACE(0),
@@ -37,7 +37,7 @@ BRIM_OP(relu_grad) = {.name = "relu_grad",
                       .out_count = 1,
                       .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0)};
 BRIM_OP(dropout) = {.name = "dropout",
-                    .signature = "x -> y",
+                    .signature = "x [...] -> y [...]",
                     .in_count = 1,
                     .out_count = 1,
                     .inplace = BRIM_OP_INPLACE(0),

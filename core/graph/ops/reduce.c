@@ -21,7 +21,7 @@ static void cost_reduce(const brim_node *n, brim_cost *out)
 
 #define REDUCE(id)                                                                                                     \
   BRIM_OP(id) = {.name = #id,                                                                                          \
-                 .signature = "x -> y",                                                                                \
+                 .signature = "x [N,...] -> y [N,...]",                                                                \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .gradient = gradient_##id,                                                                            \

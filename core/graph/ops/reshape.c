@@ -16,7 +16,7 @@ static void cost_reshape(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(reshape) = {.name = "reshape",
-                    .signature = "x -> y",
+                    .signature = "x [N,...] -> y [N,...]",
                     .in_count = 1,
                     .out_count = 1,
                     .view = true,

@@ -22,7 +22,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 
 #define SOFTMAX(id)                                                                                                    \
   BRIM_OP(id) = {.name = #id,                                                                                          \
-                 .signature = "x [...,F] -> y",                                                                        \
+                 .signature = "x [...,F] -> y [...,F]",                                                                \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
