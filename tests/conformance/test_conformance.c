@@ -23,6 +23,7 @@
 #define DIFFERENCES_ERROR_MAX 1e-6
 #define BACKEND_ERROR_MAX 1e-5
 #define CASES 32 /* a row and grain; each size, context and kind of values comes up */
+#define SEEDS 44 /* a row by differences */
 
 static loaded reference_plugin, cpu_plugin;
 static backend reference, cpu; /* cpu.ops is NULL if it was not built */
@@ -197,7 +198,7 @@ static void test_reference_gradients_match_finite_differences(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row)
-    for (uint64_t seed = 1; !row->large && seed <= 44; seed++) {
+    for (uint64_t seed = 1; !row->large && seed <= SEEDS / BENCH_SHARE; seed++) {
       bench *b = bench_create(&(bench_options){.backend = &reference,
                                                .row = row,
                                                .seed = seed,
@@ -244,7 +245,7 @@ static bench_options case_of(const bench_row *row, int i)
 /* How many cases a row gets where small ones get `count`. */
 static int cases_of(const bench_row *row, int count)
 {
-  return row->large ? 2 : count;
+  return row->large ? 2 : count / BENCH_SHARE;
 }
 
 static double norm_of(const double *values, int64_t count)
@@ -554,6 +555,12 @@ static void test_nan_goes_where_the_reference_sends_it(void **state)
 
 /* ---- coverage ---- */
 
+/* Of a whole run alone can be told whether something is missing. */
+static bool every_row(void)
+{
+  return BENCH_SHARE == 1 && !getenv("BENCH_ROWS");
+}
+
 static void test_every_operation_has_cases(void **state)
 {
   (void)state;
@@ -563,11 +570,11 @@ static void test_every_operation_has_cases(void **state)
     if (row->composite) print_line(row->name, tally_for_row(row));
   printf("results of cpu: %d plain, %d with channels in blocks, %d with channels last\n\n", tensors_by_layout[0],
          tensors_by_layout[1], tensors_by_layout[2]);
-  for (size_t i = 0; cpu.ops && !getenv("BENCH_ROWS") && i < brim_op_count(); i++)
+  for (size_t i = 0; cpu.ops && every_row() && i < brim_op_count(); i++)
     if (tally_of_op[i].cases[BY_REFERENCE] < 20)
       fail_msg("operation %s has %d cases: add a row to tests/conformance/rows*.c", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_REFERENCE]);
-  for (size_t i = 0; !getenv("BENCH_ROWS") && i < brim_op_count(); i++) /* of those that make gradients */
+  for (size_t i = 0; every_row() && i < brim_op_count(); i++) /* of those that make gradients */
     if (tally_of_op[i].cases[BY_DIFFERENCES] > 0 && tally_of_op[i].cases[BY_DIFFERENCES] < 20)
       fail_msg("operation %s has only %d cases by differences", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_DIFFERENCES]);
