@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/load.h"
+#include "cpu/run.h"
 
 #define T 150 /* three blocks of queries and keys, the last partly filled */
 #define HEADS 4
@@ -36,70 +35,22 @@ static brim_tensor *make_steep(bench *b)
 }
 static const bench_row usual = {"usual", make_usual}, steep = {"steep", make_steep};
 
-/* A bench, with its backend. */
-typedef struct run {
-  loaded plugin;
-  backend on;
-  bench *b;
-} run;
-
+static bench_options options_of(const bench_row *row)
+{
+  return (bench_options){.row = row, .batch = 1, .first_sample = 2};
+}
 static void start(run *r, const bench_row *row, const char *id, const char *settings)
 {
-  assert_true(load_plugin(&r->plugin, "backend", id, settings));
-  r->on = (backend){id, r->plugin.plugin->ops, r->plugin.self};
-  r->b = bench_create(&(bench_options){.backend = &r->on, .row = row, .seed = 3, .batch = 1, .first_sample = 2});
-}
-static void finish(run *r)
-{
-  bench_run(r->b, 0, r->b->g->node_count);
-}
-static void stop(run *r)
-{
-  bench_free(r->b);
-  unload_plugin(&r->plugin);
-}
-
-/* ||a - b|| / ||b|| of the tensor with this number. */
-static double difference(const run *a, const run *b, size_t id)
-{
-  const int64_t count = brim_shape_count(&a->b->g->tensor[id]->shape);
-  double *x = bench_values_of(a->b, a->b->g->tensor[id]), *y = bench_values_of(b->b, b->b->g->tensor[id]);
-  double error = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    error += (x[i] - y[i]) * (x[i] - y[i]);
-    norm += y[i] * y[i];
-  }
-  free(x);
-  free(y);
-  return sqrt(error / norm);
-}
-
-static bool has_isa(const char *isa)
-{
-  if (strcmp(isa, "v2") == 0) return true;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                                    __builtin_cpu_supports("avx512vl"));
+  const bench_options options = options_of(row);
+  run_start(r, &options, id, settings);
 }
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
   (void)state;
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
-  run one;
-  start(&one, &usual, "cpu", "{threads: 1}");
-  finish(&one);
-  for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-    run many;
-    start(&many, &usual, "cpu", threads[i]);
-    finish(&many);
-    for (size_t t = 0; t < one.b->g->tensor_count; t++)
-      if (memcmp(one.b->memory[t], many.b->memory[t], one.b->g->tensor[t]->bytes) != 0)
-        fail_msg("%s: '%s' differs", threads[i], one.b->g->tensor[t]->name);
-    stop(&many);
-  }
-  stop(&one);
+  const bench_options options = options_of(&usual);
+  run_check_same_bits(&options, threads, sizeof threads / sizeof threads[0]);
 }
 
 /* Scores of some hundreds: their rounding in fp32 is what the second bound allows for. */
@@ -110,19 +61,19 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   for (int hard = 0; hard < 2; hard++) {
     run expected, got;
     start(&expected, hard ? &steep : &usual, "reference", NULL);
-    finish(&expected);
-    for (size_t i = 0; i < 3 && has_isa(isas[i]); i++) {
+    run_finish(&expected);
+    for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) {
       char settings[32];
       snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
       start(&got, hard ? &steep : &usual, "cpu", settings);
-      finish(&got);
+      run_finish(&got);
       for (size_t t = 0; t < got.b->g->tensor_count; t++) {
-        const double error = difference(&got, &expected, t);
+        const double error = run_difference(&got, &expected, t, 0);
         if (!(error <= (hard ? 5e-4 : 1e-5))) fail_msg("%s: '%s' error %g", isas[i], got.b->g->tensor[t]->name, error);
       }
-      stop(&got);
+      run_stop(&got);
     }
-    stop(&expected);
+    run_stop(&expected);
   }
 }
 
@@ -136,8 +87,8 @@ static void test_keys_that_are_not_seen_have_no_influence(void **state)
     start(&clean, &usual, "cpu", NULL);
     start(&poisoned, &usual, "cpu", NULL);
     for (int i = 1; i < 3; i++) ((float *)poisoned.b->memory[i])[(T - 1) * HEADS / 2 * D] = poison[p];
-    finish(&clean);
-    finish(&poisoned);
+    run_finish(&clean);
+    run_finish(&poisoned);
     const float *a = clean.b->memory[clean.b->result->id], *b = poisoned.b->memory[poisoned.b->result->id];
     double error = 0, norm = 0;
     for (size_t i = 0; i < (T - 1) * HEADS * D; i++) {
@@ -146,8 +97,8 @@ static void test_keys_that_are_not_seen_have_no_influence(void **state)
     }
     assert_true(error <= 1e-12 * norm); /* other sums, in another order, in the last block */
     assert_true(isnan(b[(T - 1) * HEADS * D]));
-    stop(&clean);
-    stop(&poisoned);
+    run_stop(&clean);
+    run_stop(&poisoned);
   }
 }
 

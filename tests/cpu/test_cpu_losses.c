@@ -1,6 +1,7 @@
 /* LSTM and the losses on the cpu backend beyond what the conformance suite sees: on every instruction set that this
  * processor has, on numbers of threads that cut the work differently, with logits that exp() could not take; and
  * scratch of the loss with the product inside, which does not grow with rows and classes. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +11,7 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/load.h"
+#include "cpu/run.h"
 
 #define BATCH 37
 
@@ -63,28 +63,14 @@ static const bench_row lstm = {"lstm", make_lstm}, usual = {"linear_cross_entrop
                        small = {"small", make_small_loss, .is_loss = true},
                        large = {"large", make_large_loss, .is_loss = true};
 
-/* A bench, with its backend. */
-typedef struct run {
-  loaded plugin;
-  backend on;
-  bench *b;
-} run;
-
+static bench_options options_of(const bench_row *row)
+{
+  return (bench_options){.row = row, .batch = BATCH, .gradients_at_zero = true};
+}
 static void start(run *r, const bench_row *row, const char *id, const char *settings)
 {
-  assert_true(load_plugin(&r->plugin, "backend", id, settings));
-  r->on = (backend){id, r->plugin.plugin->ops, r->plugin.self};
-  r->b = bench_create(
-      &(bench_options){.backend = &r->on, .row = row, .seed = 3, .batch = BATCH, .gradients_at_zero = true});
-}
-static void finish(run *r)
-{
-  bench_run(r->b, 0, r->b->g->node_count);
-}
-static void stop(run *r)
-{
-  bench_free(r->b);
-  unload_plugin(&r->plugin);
+  const bench_options options = options_of(row);
+  run_start(r, &options, id, settings);
 }
 
 static void test_threads_do_not_change_a_bit(void **state)
@@ -93,44 +79,9 @@ static void test_threads_do_not_change_a_bit(void **state)
   static const bench_row *const rows[] = {&lstm, &usual, &bce};
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
   for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-    run one;
-    start(&one, rows[k], "cpu", "{threads: 1}");
-    finish(&one);
-    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-      run many;
-      start(&many, rows[k], "cpu", threads[i]);
-      finish(&many);
-      for (size_t t = 0; t < one.b->g->tensor_count; t++)
-        if (memcmp(one.b->memory[t], many.b->memory[t], one.b->g->tensor[t]->bytes) != 0)
-          fail_msg("%s, %s: '%s' differs", rows[k]->name, threads[i], one.b->g->tensor[t]->name);
-      stop(&many);
-    }
-    stop(&one);
+    const bench_options options = options_of(rows[k]);
+    run_check_same_bits(&options, threads, sizeof threads / sizeof threads[0]);
   }
-}
-
-/* ||a - b|| / ||b|| of the tensor with this number. */
-static double difference(const run *a, const run *b, size_t id)
-{
-  const int64_t count = brim_shape_count(&a->b->g->tensor[id]->shape);
-  double *x = bench_values_of(a->b, a->b->g->tensor[id]), *y = bench_values_of(b->b, b->b->g->tensor[id]);
-  double error = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    error += (x[i] - y[i]) * (x[i] - y[i]);
-    norm += y[i] * y[i];
-  }
-  free(x);
-  free(y);
-  return error == 0 ? 0 : sqrt(error / norm);
-}
-
-static bool has_isa(const char *isa)
-{
-  if (strcmp(isa, "v2") == 0) return true;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                                    __builtin_cpu_supports("avx512vl"));
 }
 
 static void agree(const bench_row *row, double error_max)
@@ -138,20 +89,20 @@ static void agree(const bench_row *row, double error_max)
   static const char *const isas[] = {"v2", "v3", "v4"};
   run expected, got;
   start(&expected, row, "reference", NULL);
-  finish(&expected);
-  for (size_t i = 0; i < 3 && has_isa(isas[i]); i++) {
+  run_finish(&expected);
+  for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) {
     char settings[32];
     snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
     start(&got, row, "cpu", settings);
-    finish(&got);
+    run_finish(&got);
     for (size_t t = 0; t < got.b->g->tensor_count; t++) {
-      const double error = difference(&got, &expected, t);
+      const double error = run_difference(&got, &expected, t, DBL_MIN);
       if (!(error <= error_max))
         fail_msg("%s, %s: '%s' error %g", row->name, isas[i], got.b->g->tensor[t]->name, error);
     }
-    stop(&got);
+    run_stop(&got);
   }
-  stop(&expected);
+  run_stop(&expected);
 }
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
@@ -176,7 +127,7 @@ static uint64_t scratch_bytes(const bench_row *row)
   start(&r, row, "cpu", "{threads: 2}");
   for (size_t i = 0; i < r.b->g->node_count; i++)
     if (r.b->program.need[i].workspace_bytes > most) most = r.b->program.need[i].workspace_bytes;
-  stop(&r);
+  run_stop(&r);
   return most;
 }
 

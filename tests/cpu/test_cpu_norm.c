@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/load.h"
+#include "cpu/run.h"
 
 #define BATCH 19 /* four groups of 4, the last with 3 more */
 
@@ -57,76 +56,26 @@ static const bench_row rows[] = {
     {"layer_norm", make_layer_norm},
     {"rms_norm", make_rms_norm},
 };
-#define EACH_ROW(row) (const bench_row *row = rows; row < rows + sizeof rows / sizeof rows[0]; row++)
+#define EACH_ROW(row) for (const bench_row *row = rows; row < rows + sizeof rows / sizeof rows[0]; row++)
 
-/* A bench, with its backend. */
-typedef struct run {
-  loaded plugin;
-  backend on;
-  bench *b;
-} run;
-
+static bench_options options_of(const bench_row *row)
+{
+  return (bench_options){.row = row, .batch = BATCH};
+}
 static void start(run *r, const bench_row *row, const char *id, const char *settings)
 {
-  assert_true(load_plugin(&r->plugin, "backend", id, settings));
-  r->on = (backend){id, r->plugin.plugin->ops, r->plugin.self};
-  r->b = bench_create(&(bench_options){.backend = &r->on, .row = row, .seed = 3, .batch = BATCH});
-}
-static void finish(run *r)
-{
-  bench_run(r->b, 0, r->b->g->node_count);
-}
-static void stop(run *r)
-{
-  bench_free(r->b);
-  unload_plugin(&r->plugin);
+  const bench_options options = options_of(row);
+  run_start(r, &options, id, settings);
 }
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
   (void)state;
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}"};
-  for
-    EACH_ROW(row)
-    {
-      run one;
-      start(&one, row, "cpu", "{threads: 1}");
-      finish(&one);
-      for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-        run many;
-        start(&many, row, "cpu", threads[i]);
-        finish(&many);
-        for (size_t t = 0; t < one.b->g->tensor_count; t++)
-          if (memcmp(one.b->memory[t], many.b->memory[t], one.b->g->tensor[t]->bytes) != 0)
-            fail_msg("%s, %s: '%s' differs", row->name, threads[i], one.b->g->tensor[t]->name);
-        stop(&many);
-      }
-      stop(&one);
-    }
-}
-
-/* ||a - b|| / ||b|| of the tensor with this number. */
-static double difference(const run *a, const run *b, size_t id)
-{
-  const int64_t count = brim_shape_count(&a->b->g->tensor[id]->shape);
-  double *x = bench_values_of(a->b, a->b->g->tensor[id]), *y = bench_values_of(b->b, b->b->g->tensor[id]);
-  double error = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    error += (x[i] - y[i]) * (x[i] - y[i]);
-    norm += y[i] * y[i];
+  EACH_ROW (row) {
+    const bench_options options = options_of(row);
+    run_check_same_bits(&options, threads, sizeof threads / sizeof threads[0]);
   }
-  free(x);
-  free(y);
-  return sqrt(error / norm);
-}
-
-static bool has_isa(const char *isa)
-{
-  if (strcmp(isa, "v2") == 0) return true;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                                    __builtin_cpu_supports("avx512vl"));
 }
 
 static void check_isa(const bench_row *row, const run *expected, const char *isa)
@@ -135,27 +84,25 @@ static void check_isa(const bench_row *row, const run *expected, const char *isa
   run got;
   snprintf(settings, sizeof settings, "{isa: %s}", isa);
   start(&got, row, "cpu", settings);
-  finish(&got);
+  run_finish(&got);
   for (size_t t = 0; t < got.b->g->tensor_count; t++) {
-    const double error = difference(&got, expected, t);
+    const double error = run_difference(&got, expected, t, 0);
     if (!(error <= 1e-5)) fail_msg("%s, %s: '%s' error %g", row->name, isa, got.b->g->tensor[t]->name, error);
   }
-  stop(&got);
+  run_stop(&got);
 }
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;
   static const char *const isas[] = {"v2", "v3", "v4"};
-  for
-    EACH_ROW(row)
-    {
-      run expected;
-      start(&expected, row, "reference", NULL);
-      finish(&expected);
-      for (size_t i = 0; i < 3 && has_isa(isas[i]); i++) check_isa(row, &expected, isas[i]);
-      stop(&expected);
-    }
+  EACH_ROW (row) {
+    run expected;
+    start(&expected, row, "reference", NULL);
+    run_finish(&expected);
+    for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) check_isa(row, &expected, isas[i]);
+    run_stop(&expected);
+  }
 }
 
 /* Both backends get the same numbers around 1000, as single precision has them. */
@@ -175,26 +122,24 @@ static void move_away(const run *r)
 static void test_variances_are_right_far_from_zero(void **state)
 {
   (void)state;
-  for
-    EACH_ROW(row)
-    {
-      run expected, got;
-      if (row->make == make_rms_norm) continue; /* it has no mean */
-      start(&expected, row, "reference", NULL);
-      start(&got, row, "cpu", NULL);
-      move_away(&expected);
-      move_away(&got);
-      finish(&expected);
-      finish(&got);
-      for (size_t i = 0; i < got.b->g->forward_count; i++) {
-        const brim_node *n = got.b->g->node[i];
-        if (n->out_count < 3) continue;
-        const double error = difference(&got, &expected, n->out[2]->id); /* rstd */
-        if (!(error <= 1e-6)) fail_msg("%s: 1/deviation has error %g", row->name, error);
-      }
-      stop(&got);
-      stop(&expected);
+  EACH_ROW (row) {
+    run expected, got;
+    if (row->make == make_rms_norm) continue; /* it has no mean */
+    start(&expected, row, "reference", NULL);
+    start(&got, row, "cpu", NULL);
+    move_away(&expected);
+    move_away(&got);
+    run_finish(&expected);
+    run_finish(&got);
+    for (size_t i = 0; i < got.b->g->forward_count; i++) {
+      const brim_node *n = got.b->g->node[i];
+      if (n->out_count < 3) continue;
+      const double error = run_difference(&got, &expected, n->out[2]->id, 0); /* rstd */
+      if (!(error <= 1e-6)) fail_msg("%s: 1/deviation has error %g", row->name, error);
     }
+    run_stop(&got);
+    run_stop(&expected);
+  }
 }
 
 int main(void)

@@ -9,8 +9,7 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/load.h"
+#include "cpu/run.h"
 
 /* All functions one after another, of rows that are no multiple of a vector, with everything repeated. */
 static brim_tensor *make_all(bench *b)
@@ -40,49 +39,14 @@ static brim_tensor *make_softmax(bench *b)
 
 static const bench_row all = {"all", make_all}, far = {"far", make_far}, rows = {"softmax", make_softmax};
 
-typedef struct run {
-  loaded plugin;
-  backend on;
-  bench *b;
-} run;
-
+static bench_options options_of(const bench_row *row)
+{
+  return (bench_options){.row = row, .batch = 3};
+}
 static void start(run *r, const bench_row *row, const char *id, const char *settings)
 {
-  assert_true(load_plugin(&r->plugin, "backend", id, settings));
-  r->on = (backend){id, r->plugin.plugin->ops, r->plugin.self};
-  r->b = bench_create(&(bench_options){.backend = &r->on, .row = row, .seed = 3, .batch = 3});
-}
-static void finish(run *r)
-{
-  bench_run(r->b, 0, r->b->g->node_count);
-}
-static void stop(run *r)
-{
-  bench_free(r->b);
-  unload_plugin(&r->plugin);
-}
-
-static double difference(const run *a, const run *b, size_t id)
-{
-  const int64_t count = brim_shape_count(&a->b->g->tensor[id]->shape);
-  double *x = bench_values_of(a->b, a->b->g->tensor[id]), *y = bench_values_of(b->b, b->b->g->tensor[id]);
-  double error = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    error += (x[i] - y[i]) * (x[i] - y[i]);
-    norm += y[i] * y[i];
-  }
-  free(x);
-  free(y);
-  return sqrt(error) / fmax(sqrt(norm), 1e-3 * sqrt((double)count)); /* some gradients here are 0 but for rounding */
-}
-
-static bool has_isa(const char *isa)
-{
-  if (strcmp(isa, "v2") == 0) return true;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                                    __builtin_cpu_supports("avx512vl"));
+  const bench_options options = options_of(row);
+  run_start(r, &options, id, settings);
 }
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
@@ -91,19 +55,19 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   static const char *const isas[] = {"v2", "v3", "v4"};
   run expected, got;
   start(&expected, &all, "reference", NULL);
-  finish(&expected);
-  for (size_t i = 0; i < 3 && has_isa(isas[i]); i++) {
+  run_finish(&expected);
+  for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) {
     char settings[32];
     snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
     start(&got, &all, "cpu", settings);
-    finish(&got);
+    run_finish(&got);
     for (size_t t = 0; t < got.b->g->tensor_count; t++) {
-      const double error = difference(&got, &expected, t);
+      const double error = run_difference(&got, &expected, t, 1e-3);
       if (!(error <= 1e-5)) fail_msg("%s: '%s' error %g", isas[i], got.b->g->tensor[t]->name, error);
     }
-    stop(&got);
+    run_stop(&got);
   }
-  stop(&expected);
+  run_stop(&expected);
 }
 
 /* 1 + 2^-20 is lost beside a sum of 2^16 in fp32, not in double precision. */
@@ -115,9 +79,9 @@ static void test_a_mean_of_many_numbers_keeps_small_parts(void **state)
   start(&r, &far, "cpu", NULL);
   const brim_tensor *x = r.b->g->tensor[0];
   for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) ((float *)r.b->memory[x->id])[i] = value;
-  finish(&r);
+  run_finish(&r);
   for (int n = 0; n < 3; n++) assert_true(((const float *)r.b->memory[r.b->result->id])[n] == value);
-  stop(&r);
+  run_stop(&r);
 }
 
 static void test_softmax_takes_scores_of_any_size(void **state)
@@ -128,12 +92,12 @@ static void test_softmax_takes_scores_of_any_size(void **state)
   float *x = r.b->memory[r.b->g->tensor[0]->id];
   for (int i = 0; i < 63; i++) x[i] = i < 21 ? 3e38f : i < 42 ? -3e38f : -INFINITY; /* a row each */
   x[62] = 5;
-  finish(&r);
+  run_finish(&r);
   const float *y = r.b->memory[r.b->result->id];
   for (int i = 0; i < 42; i++) assert_true(fabsf(y[i] - 1 / 21.0f) < 1e-7f);
   for (int i = 42; i < 62; i++) assert_true(y[i] == 0);
   assert_true(y[62] == 1);
-  stop(&r);
+  run_stop(&r);
 }
 
 int main(void)

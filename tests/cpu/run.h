@@ -1,0 +1,25 @@
+/* A bench on a backend of its own settings, for tests that compare one way to compute with another. */
+#ifndef TESTS_CPU_RUN_H
+#define TESTS_CPU_RUN_H
+#include "conformance/bench.h"
+#include "conformance/load.h"
+
+typedef struct run {
+  loaded plugin;
+  backend on;
+  bench *b;
+} run;
+
+/* Loads the backend `id` and builds the bench; of the options, `backend` and `seed` are set here. */
+void run_start(run *r, const bench_options *options, const char *id, const char *settings);
+/* Runs all nodes. */
+void run_finish(run *r);
+void run_stop(run *r);
+/* ||a - b|| / ||b|| of the tensor with this number; the denominator is at least least * sqrt(elements).
+ */
+double run_difference(const run *a, const run *b, size_t id, double least);
+/* Does this processor have "v2", "v3" or "v4"? */
+bool run_has_isa(const char *isa);
+/* Fails if cpu with one of the settings leaves another bit in any tensor than with one thread. */
+void run_check_same_bits(const bench_options *options, const char *const *settings, size_t count);
+#endif
