@@ -1,12 +1,14 @@
 # What every target of brim is compiled with.
 function(brim_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wno-missing-field-initializers
-                         -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= # errors name files without this machine's folders
-                         "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>"
-                         "SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/banned.h")
+  # errors name files without this machine's folders
+  set(options -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wno-missing-field-initializers
+      -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   if(BRIM_WERROR)
-    target_compile_options(${target} PRIVATE -Werror)
+    list(APPEND options -Werror)
   endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:${options}>"
+                         "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>"
+                         "$<$<COMPILE_LANGUAGE:C,CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/banned.h>")
   if(BRIM_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE})

@@ -10,6 +10,7 @@ static const struct {
     [0] = {"?", 0},
     [BRIM_DTYPE_F32] = {"F32", 4},
     [BRIM_DTYPE_F64] = {"F64", 8},
+    [BRIM_DTYPE_BF16] = {"BF16", 2},
     [BRIM_DTYPE_I32] = {"I32", 4},
     [BRIM_DTYPE_U8] = {"U8", 1},
 };

@@ -334,12 +334,23 @@ static void make_memory(bench *b)
 
 /* ---- life ---- */
 
+static const brim_kernel *kernel_of(const backend *on, const char *op)
+{
+  for (const brim_kernel *const *k = on->ops->kernels; k < on->ops->kernels_end; k++)
+    if (strcmp((*k)->op, op) == 0) return *k;
+  return NULL;
+}
+
+bool bench_offers(const backend *on, const char *op)
+{
+  return kernel_of(on, op) != NULL;
+}
+
 static const brim_kernel *find_kernel(const bench *b, const char *op)
 {
-  for (const brim_kernel *const *k = b->o.backend->ops->kernels; k < b->o.backend->ops->kernels_end; k++)
-    if (strcmp((*k)->op, op) == 0) return *k;
-  fail_msg("backend %s has no kernel for %s", b->o.backend->name, op);
-  return NULL;
+  const brim_kernel *k = kernel_of(b->o.backend, op);
+  if (!k) fail_msg("backend %s has no kernel for %s", b->o.backend->name, op);
+  return k;
 }
 
 static void prepare(bench *b)

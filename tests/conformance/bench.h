@@ -103,6 +103,8 @@ struct bench {
   uint32_t behind;                  /* convolutions put before inputs so far, for their names */
 };
 
+/* Does a backend have an operation? */
+bool bench_offers(const backend *on, const char *op);
 /* Builds, prepares and fills. Whatever goes wrong fails the test. */
 bench *bench_create(const bench_options *options);
 void bench_free(bench *b);

@@ -34,8 +34,13 @@ static void *fill_params(loaded *out, const char *settings)
 
 bool load_plugin(loaded *out, const char *folder, const char *id, const char *settings)
 {
+  return load_plugin_from(out, "", folder, id, settings);
+}
+
+bool load_plugin_from(loaded *out, const char *root, const char *folder, const char *id, const char *settings)
+{
   *out = (loaded){0};
-  char *file = brim_arena_printf(&out->arena, "%s/lib/brim/plugins/%s/%s.so", BRIM_BUILD_DIR, folder, id);
+  char *file = brim_arena_printf(&out->arena, "%s/%s/lib/brim/plugins/%s/%s.so", BRIM_BUILD_DIR, root, folder, id);
   if (access(file, R_OK) != 0) {
     brim_arena_release(&out->arena);
     return false;

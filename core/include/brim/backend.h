@@ -7,7 +7,9 @@
  *   place     once per run: the arena, exactly as many bytes as the plan says.
  *   run       per node, each step: pointers into the arena; must not allocate device memory, nor
  *             64 KiB or more of the host's.
- *   release   per node. */
+ *   release   per node.
+ * A device that works while the host goes on has run_program too, and what stands with it: then whole programs are
+ * started, and the host waits in collect, download and synchronize only. */
 #ifndef BRIM_BACKEND_H
 #define BRIM_BACKEND_H
 #include "brim/ops.h"
@@ -57,7 +59,7 @@ typedef struct brim_launch {
   void *const *in; /* in node order */
   void *const *out;
   void *workspace; /* 64-byte aligned; contents undefined */
-  const brim_step *step;
+  const brim_step *step; /* NULL within run_program: see there */
 } brim_launch;
 
 typedef struct brim_kernel {
@@ -76,14 +78,39 @@ typedef struct brim_kernel {
  *     BRIM_KERNEL(relu) = {.op = "relu", .run = relu_run};
  *
  * The linker gathers them; a backend's ops have .kernels = BRIM_KERNELS, .kernels_end = BRIM_KERNELS_END. */
+#ifdef __cplusplus /* which knows no tentative definitions */
+#define BRIM_KERNEL(id)                                                                                                \
+  extern const brim_kernel brim_kernel_##id __attribute__((visibility("hidden")));                                     \
+  static const brim_kernel *const kernel_entry_##id __attribute__((section("brim_kernels"), used)) =                   \
+      &brim_kernel_##id;                                                                                               \
+  const brim_kernel brim_kernel_##id
+#else
 #define BRIM_KERNEL(id)                                                                                                \
   static const brim_kernel kernel_##id;                                                                                \
   static const brim_kernel *const kernel_entry_##id __attribute__((section("brim_kernels"), used)) = &kernel_##id;     \
   static const brim_kernel kernel_##id
+#endif
 #define BRIM_KERNELS __start_brim_kernels
 #define BRIM_KERNELS_END __stop_brim_kernels
 extern const brim_kernel *const __start_brim_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_brim_kernels[] __attribute__((visibility("hidden")));
+
+/* Bytes from one place to another. */
+typedef struct brim_copy {
+  void *to;
+  const void *from;
+  uint64_t bytes;
+} brim_copy;
+
+/* A program, to be run whole. All but `step` and `proof` is the same at every call for one record. */
+typedef struct brim_program_run {
+  const brim_launch *launch; /* per node, in order; their step is NULL */
+  const brim_kernel *const *kernel;
+  size_t count;
+  const brim_step *step; /* read before the call returns */
+  const double *proof;   /* on the device; NULL: none. See run_program */
+  void **record;         /* what the backend keeps of this program; NULL at first */
+} brim_program_run;
 
 typedef struct brim_backend_ops {
   uint32_t size;
@@ -102,7 +129,26 @@ typedef struct brim_backend_ops {
   brim_status (*zero)(void *self, void *device_to, uint64_t bytes);
   /* [step] Waits until everything launched has run. */
   brim_status (*synchronize)(void *self);
+
+  /* ---- For devices that work while the host goes on. A backend has all of these or none. ---- */
+  /* [plan] The device that prepare and everything after it is for; before the first of them. */
+  brim_status (*select)(void *self, int device);
+  /* [plan] Bytes at the start of the arena that are the backend's own, a multiple of its alignment. feed_bytes: the
+   * most that one feed() copies. */
+  uint64_t (*reserve_bytes)(void *self, uint64_t feed_bytes);
+  /* [step] Starts all nodes of a program, behind what was started before. A run with a proof has no effect if *proof is
+   * not finite by then, nor has any later one with a proof until the next synchronize(). */
+  brim_status (*run_program)(void *self, const brim_program_run *run);
+  void (*drop_record)(void *self, void *record); /* [init] */
+  /* [step] Copies to the device, in time for what run_program starts next; the host's memory is free when it returns. */
+  brim_status (*feed)(void *self, const brim_copy *copy, size_t count);
+  /* [step] Starts copies from the device, behind what was started before, at most BRIM_FETCH_BYTES together; collect()
+   * waits for those of the oldest fetch() and then writes to the host. At most BRIM_FETCHES may be under way. */
+  brim_status (*fetch)(void *self, const brim_copy *copy, size_t count);
+  brim_status (*collect)(void *self);
 } brim_backend_ops;
+#define BRIM_FETCHES 2
+#define BRIM_FETCH_BYTES 64
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,12 @@
 #ifndef BRIM_RANDOM_H
 #define BRIM_RANDOM_H
 #include <stdint.h>
+
+#ifdef __CUDACC__
+#define BRIM_ANYWHERE static __host__ __device__ inline
+#else
+#define BRIM_ANYWHERE static inline
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,7 +29,7 @@ enum brim_stream_use {
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */
-static inline brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1)
+BRIM_ANYWHERE brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1)
 {
   for (int round = 0; round < 10; round++) {
     const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -45,7 +51,7 @@ static inline brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2,
 
 /* Four numbers of block `block` of (seed, use, stream, item). item: a sample, an epoch, ...;
  * stream: below 2^24 distinguishes users of one kind. block counts groups of four numbers. */
-static inline brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, uint32_t stream, uint64_t item,
+BRIM_ANYWHERE brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, uint32_t stream, uint64_t item,
                                        uint32_t block)
 {
   return brim_philox4x32(block, (uint32_t)item, (uint32_t)(item >> 32), ((uint32_t)use << 24) | (stream & 0xFFFFFFu),
@@ -53,7 +59,7 @@ static inline brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, 
 }
 
 /* Uniform in [0, 1) with 32 bits; exact in double. */
-static inline double brim_uniform(uint32_t x)
+BRIM_ANYWHERE double brim_uniform(uint32_t x)
 {
   return (double)x * (1.0 / 4294967296.0);
 }
@@ -70,7 +76,7 @@ typedef struct brim_dropout_key {
   uint32_t threshold; /* an element is kept if its number >= threshold */
 } brim_dropout_key;
 
-static inline brim_dropout_key brim_dropout_key_make(uint64_t seed, uint64_t step, uint64_t stream, double p)
+BRIM_ANYWHERE brim_dropout_key brim_dropout_key_make(uint64_t seed, uint64_t step, uint64_t stream, double p)
 {
   const brim_philox k = brim_random4(seed, BRIM_STREAM_DROPOUT, 0xFFFFFFu, step, 0);
   brim_dropout_key key;
@@ -81,13 +87,13 @@ static inline brim_dropout_key brim_dropout_key_make(uint64_t seed, uint64_t ste
   return key;
 }
 /* The numbers of elements 4*block .. 4*block+3 of a sample. */
-static inline brim_philox brim_dropout_block(const brim_dropout_key *key, int64_t sample, int64_t block)
+BRIM_ANYWHERE brim_philox brim_dropout_block(const brim_dropout_key *key, int64_t sample, int64_t block)
 {
   return brim_philox4x32((uint32_t)block, (uint32_t)((uint64_t)block >> 32), (uint32_t)sample, key->stream, key->k0,
                          key->k1);
 }
 /* 1 if the element is kept, 0 if dropped. */
-static inline int brim_dropout_keep(const brim_dropout_key *key, int64_t sample, int64_t element)
+BRIM_ANYWHERE int brim_dropout_keep(const brim_dropout_key *key, int64_t sample, int64_t element)
 {
   return brim_dropout_block(key, sample, element >> 2).v[element & 3] >= key->threshold;
 }

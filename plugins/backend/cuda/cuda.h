@@ -1,0 +1,136 @@
+/* What the files of the cuda backend share on the host's side; C and C++. */
+#ifndef CUDA_CUDA_H
+#define CUDA_CUDA_H
+#include <stdbool.h>
+
+#include <cuda_runtime_api.h>
+
+#include "brim/brim.h"
+#include "geometry.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cuda_params {
+  bool tf32;
+  bool debug_launches;
+} cuda_params;
+
+/* What kernels read of the step, and what they have to say: on the device, at an address that is known when a program
+ * is recorded. */
+typedef struct cuda_fault {
+  int32_t set; /* 1: an index was out of range; the first one's: */
+  int32_t value;
+  int64_t sample; /* in the micro-batch */
+  int64_t limit;  /* indices lie in [0, limit) */
+  uint64_t node;  /* the host's brim_node */
+} cuda_fault;
+typedef struct cuda_flags {
+  int32_t refused; /* 1: a proof failed (see run_program); runs with a proof have no effect */
+  cuda_fault fault;
+} cuda_flags;
+typedef struct cuda_control {
+  brim_step step;
+  int32_t proved; /* 1: the program that runs has a proof: its updates look at flags.refused */
+  cuda_flags flags;
+} cuda_control;
+
+/* In pinned memory: what a fetch brings. */
+typedef struct cuda_fetch {
+  uint8_t bytes[BRIM_FETCH_BYTES];
+  cuda_flags flags;
+} cuda_fetch;
+
+#define CUDA_STAGES 2       /* of inputs under way */
+#define CUDA_FEED_PARTS 8   /* copies of a feed, at most */
+#define CUDA_FETCH_PARTS 4  /* copies of a fetch, at most */
+
+struct cublasLtContext;
+struct cudnnContext;
+
+/* An instance. All of its functions are called by one thread at a time. */
+typedef struct cuda_backend {
+  const cuda_params *params;
+  int device;     /* the runtime's number; -1: none selected */
+  int processors; /* multiprocessors */
+  int capability; /* 90: compute capability 9.0 */
+  cudaStream_t compute, copies;
+  cuda_control *control; /* on the device */
+  struct cublasLtContext *blas;
+  struct cudnnContext *dnn;
+  /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
+  uint8_t *stage, *pinned;
+  uint64_t stage_bytes, fed; /* of one stage; feeds so far */
+  cudaEvent_t copied[CUDA_STAGES], consumed[CUDA_STAGES];
+  /* Results under way; the last slot is for synchronize. */
+  cuda_fetch *fetch;
+  cudaEvent_t fetched[BRIM_FETCHES];
+  brim_copy fetch_copy[BRIM_FETCHES][CUDA_FETCH_PARTS];
+  size_t fetch_parts[BRIM_FETCHES];
+  uint64_t fetches_started, fetches_collected;
+} cuda_backend;
+
+/* Tensors and workspaces start at multiples of this, as cudaMalloc's memory does. */
+#define CUDA_ALIGNMENT 256
+
+/* device.c */
+/* OK, or what a call of the runtime said: ENOMEM_DEVICE for want of memory, else EDEVICE "<what>: <the runtime's
+ * text>"; after an error that leaves the device unusable the text says so. */
+brim_status cuda_check(cudaError_t error, const char *what);
+/* [step] The control block, for kernels; after launch->step has been copied there if the launch brings one, as it does
+ * when a node is run by itself: a program's step is there already. NULL with an error set if that failed. */
+cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch);
+
+/* All dimensions but the last, multiplied. */
+static inline int64_t cuda_rows_of(const brim_tensor *t)
+{
+  return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
+}
+static inline int64_t cuda_last(const brim_tensor *t)
+{
+  return t->shape.dim[t->shape.rank - 1];
+}
+/* Do kernels add to this output, or write it? See brim/ops.h. */
+static inline bool cuda_adds(const brim_tensor *t)
+{
+  return t->role == BRIM_ROLE_GRADIENT;
+}
+
+/* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
+#define CUDA_PREPARE(name)                                                                                             \
+  brim_status name(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,        \
+                   void **state)
+#define CUDA_RUN(name) brim_status name(void *self, const brim_launch *launch)
+
+/* layout.cu: rank-4 activations are plain (channel_block 1, NCHW) or channels-last (channel_block C, NHWC), nothing
+ * else. For operations whose output has the order of in[0]; whose other inputs of rank 4 must have it too, or are
+ * converted into scratch (see cuda_same_order); that work on plain tensors. */
+CUDA_PREPARE(cuda_follow_prepare);
+CUDA_PREPARE(cuda_same_order_prepare);
+CUDA_PREPARE(cuda_plain_prepare);
+/* [plan] Sets a rank-4 output's order: plain or channels-last. */
+void cuda_layout_set(brim_tensor *t, bool channels_last);
+static inline bool cuda_channels_last(const brim_tensor *t)
+{
+  return t->shape.rank == 4 && t->channel_block > 1;
+}
+/* Are its values in memory as that order has them? (With one channel or one pixel both orders are the same.) */
+bool cuda_in_order(const brim_tensor *t, bool channels_last);
+/* [step] Values of a rank-4 shape into the other order, channels-last or plain. from and to do not overlap. */
+brim_status cuda_layout_convert(cuda_backend *b, const brim_shape *shape, uint32_t dtype, const void *from, void *to,
+                                bool channels_last);
+/* [plan] Scratch for input i in another order than it has: add it to need.workspace_bytes. 0 if it has that order. */
+uint64_t cuda_ordered_bytes(const brim_tensor *t, bool channels_last);
+/* [step] The values of `t` in that order: `values` itself, or converted into *scratch, which moves behind them. NULL
+ * with an error set if the launch failed. */
+const void *cuda_ordered(cuda_backend *b, const brim_tensor *t, const void *values, bool channels_last, void **scratch);
+/* [step] For kernels with cuda_plain_prepare or cuda_same_order_prepare: input i, in plain order or that of in[0], in
+ * scratch if it had another; the kernel's own scratch follows at cuda_scratch_end. NULL with an error set. */
+const void *cuda_plain_input(cuda_backend *b, const brim_launch *launch, uint32_t i);
+const void *cuda_same_order_input(cuda_backend *b, const brim_launch *launch, uint32_t i);
+void *cuda_scratch_end(const brim_launch *launch, bool plain);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,309 @@
+/* The device: its one allocation, copies, and what waits for it. One stream computes, one copies inputs. */
+#include "device.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- errors ---- */
+
+/* After these no call of the process to the device can succeed any more. */
+static bool is_sticky(cudaError_t e)
+{
+  return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorIllegalInstruction ||
+         e == cudaErrorMisalignedAddress || e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
+         e == cudaErrorHardwareStackError || e == cudaErrorAssert || e == cudaErrorLaunchTimeout ||
+         e == cudaErrorECCUncorrectable || e == cudaErrorContained;
+}
+
+brim_status cuda_check(cudaError_t error, const char *what)
+{
+  if (error == cudaSuccess) return BRIM_OK;
+  (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
+  if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
+  brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+  if (is_sticky(error))
+    return brim_fail_add(BRIM_EDEVICE, "this process cannot use the device any more; what was committed is in the last "
+                                       "checkpoint\nbackend.debug_launches=true names the operation that failed");
+  return BRIM_EDEVICE;
+}
+
+/* ---- which devices ---- */
+
+brim_status cuda_device_find(int *count)
+{
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  const cudaError_t e = cudaGetDeviceCount(count);
+  if (e == cudaSuccess && *count > 0) return BRIM_OK;
+  (void)cudaGetLastError();
+  if (e == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+      return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA driver on this host");
+    return brim_fail(BRIM_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, older than the %d.%d this was built with",
+                     driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  }
+  if (e != cudaSuccess && e != cudaErrorNoDevice)
+    return brim_fail(BRIM_ENODEVICE, "the GPUs of this host cannot be used: %s (%s)", cudaGetErrorString(e),
+                     cudaGetErrorName(e));
+  if (visible)
+    return brim_fail(BRIM_ENODEVICE, "there is no GPU to use: CUDA_VISIBLE_DEVICES is '%s'", visible);
+  return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA GPU on this host");
+}
+
+int cuda_device_count(void *self)
+{
+  int count = 0;
+  (void)self;
+  return cuda_device_find(&count) == BRIM_OK ? count : 0;
+}
+
+brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
+{
+  cuda_backend *b = self;
+  struct cudaDeviceProp properties;
+  size_t free_bytes = 0, total = 0;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  *out = (brim_device_info){.total_bytes = properties.totalGlobalMem};
+  snprintf(out->name, sizeof out->name, "%.90s (compute capability %d.%d)", properties.name, properties.major,
+           properties.minor);
+  BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
+  const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
+  if (b->device >= 0) BRIM_TRY(cuda_check(cudaSetDevice(b->device), "choosing a device"));
+  BRIM_TRY(cuda_check(e, "asking for a device's free memory"));
+  out->free_bytes = free_bytes;
+  out->total_bytes = total;
+  return BRIM_OK;
+}
+
+/* ---- a device of one's own ---- */
+
+static brim_status make_events(cudaEvent_t *event, int count)
+{
+  for (int i = 0; i < count; i++)
+    BRIM_TRY(cuda_check(cudaEventCreateWithFlags(&event[i], cudaEventDisableTiming), "creating an event"));
+  return BRIM_OK;
+}
+
+/* Everything that takes device memory of its own comes here, before anybody asks how much is free. */
+static brim_status take(cuda_backend *b, int device)
+{
+  struct cudaDeviceProp properties;
+  BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
+  b->device = device;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  b->processors = properties.multiProcessorCount;
+  b->capability = properties.major * 10 + properties.minor;
+  if (b->capability < 80)
+    return brim_fail(BRIM_ENOTSUP, "%s has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or later",
+                     properties.name, properties.major, properties.minor);
+  BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(&b->compute, cudaStreamNonBlocking), "creating a stream"));
+  BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(&b->copies, cudaStreamNonBlocking), "creating a stream"));
+  BRIM_TRY(make_events(b->copied, CUDA_STAGES));
+  BRIM_TRY(make_events(b->consumed, CUDA_STAGES));
+  BRIM_TRY(make_events(b->fetched, BRIM_FETCHES));
+  BRIM_TRY(cuda_check(cudaMalloc((void **)&b->control, sizeof *b->control), "allocating the control block"));
+  BRIM_TRY(cuda_check(cudaMemsetAsync(b->control, 0, sizeof *b->control, b->compute), "clearing the control block"));
+  BRIM_TRY(cuda_check(cudaHostAlloc((void **)&b->fetch, sizeof(cuda_fetch) * (BRIM_FETCHES + 1), cudaHostAllocDefault),
+                      "allocating pinned memory"));
+  BRIM_TRY(cuda_library_open(b));
+  return cuda_program_warm_up(b);
+}
+
+brim_status cuda_device_select(void *self, int device)
+{
+  cuda_backend *b = self;
+  if (b->device == device) return BRIM_OK;
+  cuda_device_release(b);
+  const brim_status status = take(b, device);
+  if (status != BRIM_OK) cuda_device_release(b);
+  return status;
+}
+
+void cuda_device_release(cuda_backend *b)
+{
+  if (b->device < 0) return;
+  if (b->compute) (void)cudaStreamSynchronize(b->compute);
+  cuda_library_close(b);
+  for (int i = 0; i < CUDA_STAGES; i++) {
+    if (b->copied[i]) (void)cudaEventDestroy(b->copied[i]);
+    if (b->consumed[i]) (void)cudaEventDestroy(b->consumed[i]);
+  }
+  for (int i = 0; i < BRIM_FETCHES; i++)
+    if (b->fetched[i]) (void)cudaEventDestroy(b->fetched[i]);
+  if (b->control) (void)cudaFree(b->control);
+  if (b->fetch) (void)cudaFreeHost(b->fetch);
+  if (b->compute) (void)cudaStreamDestroy(b->compute);
+  if (b->copies) (void)cudaStreamDestroy(b->copies);
+  *b = (cuda_backend){.params = b->params, .device = -1};
+}
+
+/* ---- the arena ---- */
+
+/* Inputs are copied to one of two stages while the program before is still reading its own; then they move within the
+ * device, at its memory's speed. So the arena has each input once more than the plan's programs do. */
+static uint64_t stage_bytes(uint64_t feed_bytes)
+{
+  return cuda_round_up(feed_bytes, CUDA_ALIGNMENT) + (uint64_t)CUDA_FEED_PARTS * CUDA_ALIGNMENT;
+}
+
+uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes)
+{
+  cuda_backend *b = self;
+  b->stage_bytes = stage_bytes(feed_bytes);
+  return CUDA_STAGES * b->stage_bytes;
+}
+
+brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base)
+{
+  cuda_backend *b = self;
+  BRIM_TRY(cuda_device_select(b, device));
+  const cudaError_t e = cudaMalloc(base, bytes ? bytes : 1);
+  if (e == cudaErrorMemoryAllocation) {
+    size_t free_bytes = 0, total = 0;
+    (void)cudaGetLastError();
+    BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the free memory"));
+    return brim_fail(BRIM_ENOMEM_DEVICE,
+                     "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free", device, bytes,
+                     free_bytes, total);
+  }
+  BRIM_TRY(cuda_check(e, "allocating the arena"));
+  b->stage = *base;
+  if (b->stage_bytes == 0 || b->pinned) return BRIM_OK;
+  const brim_status status =
+      cuda_check(cudaHostAlloc((void **)&b->pinned, CUDA_STAGES * b->stage_bytes, cudaHostAllocDefault),
+                 "allocating pinned memory for the input");
+  if (status == BRIM_OK) return BRIM_OK;
+  (void)cudaFree(*base);
+  *base = NULL;
+  return status;
+}
+
+void cuda_device_unplace(void *self, void *base, uint64_t bytes)
+{
+  cuda_backend *b = self;
+  (void)bytes;
+  if (!base) return;
+  (void)cudaStreamSynchronize(b->compute);
+  (void)cudaStreamSynchronize(b->copies);
+  (void)cudaFree(base);
+  if (b->pinned) (void)cudaFreeHost(b->pinned);
+  b->pinned = b->stage = NULL;
+  b->fed = b->fetches_started = b->fetches_collected = 0;
+}
+
+/* ---- copies that are complete when they return ---- */
+
+brim_status cuda_device_upload(void *self, void *to, const void *from, uint64_t bytes)
+{
+  cuda_backend *b = self;
+  BRIM_TRY(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, b->compute), "copying to the device"));
+  return cuda_check(cudaStreamSynchronize(b->compute), "copying to the device");
+}
+
+brim_status cuda_device_download(void *self, void *to, const void *from, uint64_t bytes)
+{
+  cuda_backend *b = self;
+  BRIM_TRY(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, b->compute), "copying from the device"));
+  return cuda_check(cudaStreamSynchronize(b->compute), "copying from the device");
+}
+
+brim_status cuda_device_zero(void *self, void *to, uint64_t bytes)
+{
+  const cuda_backend *b = self;
+  return cuda_check(cudaMemsetAsync(to, 0, bytes, b->compute), "zeroing memory");
+}
+
+/* ---- faults ---- */
+
+static brim_status check_fault(const cuda_fault *fault)
+{
+  if (!fault->set) return BRIM_OK;
+  const brim_node *node = (const brim_node *)(uintptr_t)fault->node;
+  return brim_fail(BRIM_EINVAL, "%s '%s': index %d in sample %" PRId64 " of the micro-batch is not in [0, %" PRId64 ")",
+                   node->op, node->name, fault->value, fault->sample, fault->limit);
+}
+
+/* The start of the control block is the step, which nobody reads back. */
+static brim_status copy_flags(cuda_backend *b, cuda_fetch *to)
+{
+  return cuda_check(
+      cudaMemcpyAsync(&to->flags, &b->control->flags, sizeof to->flags, cudaMemcpyDeviceToHost, b->compute),
+      "copying from the device");
+}
+
+brim_status cuda_device_synchronize(void *self)
+{
+  cuda_backend *b = self;
+  cuda_fetch *now = &b->fetch[BRIM_FETCHES];
+  BRIM_TRY(copy_flags(b, now));
+  BRIM_TRY(cuda_check(cudaMemsetAsync(&b->control->flags, 0, sizeof b->control->flags, b->compute), "clearing flags"));
+  BRIM_TRY(cuda_check(cudaStreamSynchronize(b->compute), "waiting for the device"));
+  return check_fault(&now->flags.fault);
+}
+
+/* ---- inputs, and results that are read later ---- */
+
+brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)
+{
+  cuda_backend *b = self;
+  const uint64_t slot = b->fed % CUDA_STAGES;
+  uint8_t *host = b->pinned + slot * b->stage_bytes, *device = b->stage + slot * b->stage_bytes;
+  uint64_t bytes = 0;
+  if (b->fed >= CUDA_STAGES)
+    BRIM_TRY(cuda_check(cudaEventSynchronize(b->consumed[slot]), "waiting for the input before the last"));
+  for (size_t i = 0; i < count; i++) {
+    if (bytes + copy[i].bytes > b->stage_bytes)
+      return brim_fail(BRIM_EINTERNAL, "an input of %" PRIu64 " bytes, more than was reserved", bytes + copy[i].bytes);
+    memcpy(host + bytes, copy[i].from, copy[i].bytes);
+    bytes += cuda_round_up(copy[i].bytes, CUDA_ALIGNMENT);
+  }
+  BRIM_TRY(cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, b->copies), "copying the input"));
+  BRIM_TRY(cuda_check(cudaEventRecord(b->copied[slot], b->copies), "recording an event"));
+  BRIM_TRY(cuda_check(cudaStreamWaitEvent(b->compute, b->copied[slot], 0), "waiting for an event"));
+  for (size_t i = 0; i < count; i++) {
+    BRIM_TRY(cuda_check(cudaMemcpyAsync(copy[i].to, device, copy[i].bytes, cudaMemcpyDeviceToDevice, b->compute),
+                        "moving the input"));
+    device += cuda_round_up(copy[i].bytes, CUDA_ALIGNMENT);
+  }
+  BRIM_TRY(cuda_check(cudaEventRecord(b->consumed[slot], b->compute), "recording an event"));
+  b->fed++;
+  return BRIM_OK;
+}
+
+brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count)
+{
+  cuda_backend *b = self;
+  const uint64_t slot = b->fetches_started % BRIM_FETCHES;
+  cuda_fetch *to = &b->fetch[slot];
+  uint64_t bytes = 0;
+  if (b->fetches_started - b->fetches_collected >= BRIM_FETCHES || count > CUDA_FETCH_PARTS)
+    return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+  for (size_t i = 0; i < count; bytes += copy[i++].bytes) {
+    if (bytes + copy[i].bytes > BRIM_FETCH_BYTES)
+      return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+    BRIM_TRY(cuda_check(
+        cudaMemcpyAsync(to->bytes + bytes, copy[i].from, copy[i].bytes, cudaMemcpyDeviceToHost, b->compute),
+        "copying from the device"));
+    b->fetch_copy[slot][i] = copy[i];
+  }
+  b->fetch_parts[slot] = count;
+  BRIM_TRY(copy_flags(b, to));
+  BRIM_TRY(cuda_check(cudaEventRecord(b->fetched[slot], b->compute), "recording an event"));
+  b->fetches_started++;
+  return BRIM_OK;
+}
+
+brim_status cuda_device_collect(void *self)
+{
+  cuda_backend *b = self;
+  if (b->fetches_collected == b->fetches_started) return brim_fail(BRIM_EINTERNAL, "nothing was fetched");
+  const uint64_t slot = b->fetches_collected++ % BRIM_FETCHES;
+  const uint8_t *from = b->fetch[slot].bytes;
+  BRIM_TRY(cuda_check(cudaEventSynchronize(b->fetched[slot]), "waiting for the device"));
+  BRIM_TRY(check_fault(&b->fetch[slot].flags.fault));
+  for (size_t i = 0; i < b->fetch_parts[slot]; from += b->fetch_copy[slot][i++].bytes)
+    memcpy(b->fetch_copy[slot][i].to, from, b->fetch_copy[slot][i].bytes);
+  return BRIM_OK;
+}

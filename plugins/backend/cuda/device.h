@@ -1,0 +1,32 @@
+/* The functions of brim_backend_ops that are about a device as a whole; see brim/backend.h. */
+#ifndef CUDA_DEVICE_H
+#define CUDA_DEVICE_H
+#include "cuda.h"
+
+/* [init] How many GPUs there are; ENODEVICE, saying why, if there is none. */
+brim_status cuda_device_find(int *count);
+int cuda_device_count(void *self);
+brim_status cuda_device_describe(void *self, int device, brim_device_info *out);
+brim_status cuda_device_select(void *self, int device);
+void cuda_device_release(cuda_backend *b); /* what select took; nothing if it took nothing */
+uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
+brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base);
+void cuda_device_unplace(void *self, void *base, uint64_t bytes);
+brim_status cuda_device_upload(void *self, void *to, const void *from, uint64_t bytes);
+brim_status cuda_device_download(void *self, void *to, const void *from, uint64_t bytes);
+brim_status cuda_device_zero(void *self, void *to, uint64_t bytes);
+brim_status cuda_device_synchronize(void *self);
+brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count);
+brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count);
+brim_status cuda_device_collect(void *self);
+
+/* library.c. [init] Handles of cuBLASLt and cuDNN for the selected device. */
+brim_status cuda_library_open(cuda_backend *b);
+void cuda_library_close(cuda_backend *b);
+
+/* program.cu */
+brim_status cuda_program_run(void *self, const brim_program_run *run);
+void cuda_program_drop(void *self, void *record);
+/* [init] Starts a kernel and waits for it, so that what the runtime loads late is loaded. */
+brim_status cuda_program_warm_up(cuda_backend *b);
+#endif

@@ -1,0 +1,187 @@
+/* What kernels share: how they are launched, how values are loaded and stored, sums within a block.
+ *
+ * A kernel file opens with the math of its family, the bytes it moves, and why it is written so. It must give the same
+ * bits in every run: no floating-point atomics; sums go in an order that depends on shapes alone. Computations are in
+ * fp32 (sums of many values where it matters in double), whatever type the values are stored in. What differs from step
+ * to step is read from cuda_control on the device, never from launch->step, as a recorded program is launched again
+ * and again with the same arguments.
+ *
+ * Built a second time for the host, with CUDA_EMULATED, by tests/cuda/emulated: there a block's threads run one after
+ * another and every kernel is tested without a GPU. Hence: shared memory is declared `__shared__` with a fixed size, or
+ * got from cuda_dynamic_shared(); kernels are started with cuda_launch(). */
+#ifndef CUDA_KERNEL_CUH
+#define CUDA_KERNEL_CUH
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#ifdef CUDA_EMULATED
+#include "emulated.h"
+#endif
+
+#include "brim/random.h"
+#include "cuda.h"
+
+typedef __nv_bfloat16 cuda_bf16;
+
+/* ---- launching ---- */
+
+/* Starts a kernel on the compute stream: cuda_launch(b, relu_kernel<float>, geometry, x, y, count). */
+template <typename... P, typename... A>
+static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cuda_geometry g, A... args)
+{
+#ifdef CUDA_EMULATED
+  return emulated_launch(b->compute, g, [=] { kernel(static_cast<P>(args)...); });
+#else
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
+  config.blockDim = dim3(g.threads);
+  config.dynamicSmemBytes = g.shared_bytes;
+  config.stream = b->compute;
+  if (g.shared_bytes > 48 * 1024) { /* more than that must be asked for */
+    BRIM_TRY(cuda_check(cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared_bytes),
+                        "asking for shared memory"));
+  }
+  return cuda_check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
+#endif
+}
+
+#ifndef CUDA_EMULATED
+/* The block's dynamic shared memory, 16-byte aligned. */
+static __device__ inline void *cuda_dynamic_shared()
+{
+  extern __shared__ float4 cuda_dynamic_shared_memory[];
+  return cuda_dynamic_shared_memory;
+}
+#endif
+
+/* Calls f with a value of the storage type of dtype: CUDA_WITH_TYPE(x->dtype, T, return launch_relu<T>(b, launch)). */
+#define CUDA_WITH_TYPE(dtype_, T, ...)                                                                                 \
+  do {                                                                                                                 \
+    if ((dtype_) == BRIM_DTYPE_BF16) {                                                                                 \
+      using T = cuda_bf16;                                                                                             \
+      __VA_ARGS__;                                                                                                     \
+    } else {                                                                                                           \
+      using T = float;                                                                                                 \
+      __VA_ARGS__;                                                                                                     \
+    }                                                                                                                  \
+  } while (0)
+
+/* ---- values ---- */
+
+static __device__ inline float cuda_load(const float *p)
+{
+  return *p;
+}
+static __device__ inline float cuda_load(const cuda_bf16 *p)
+{
+  return __bfloat162float(*p);
+}
+static __device__ inline void cuda_store(float *p, float value)
+{
+  *p = value;
+}
+static __device__ inline void cuda_store(cuda_bf16 *p, float value)
+{
+  *p = __float2bfloat16_rn(value);
+}
+
+/* 16 bytes of values, loaded and stored at once from an address that is a multiple of 16. */
+template <typename T> struct cuda_pack {
+  static constexpr int count = 16 / (int)sizeof(T);
+  float v[count];
+
+  __device__ inline void load(const T *p)
+  {
+    const uint4 raw = *reinterpret_cast<const uint4 *>(p);
+    T value[count];
+    memcpy(value, &raw, 16);
+#pragma unroll
+    for (int i = 0; i < count; i++) v[i] = cuda_load(&value[i]);
+  }
+  __device__ inline void store(T *p) const
+  {
+    T value[count];
+    uint4 raw;
+#pragma unroll
+    for (int i = 0; i < count; i++) cuda_store(&value[i], v[i]);
+    memcpy(&raw, value, 16);
+    *reinterpret_cast<uint4 *>(p) = raw;
+  }
+};
+
+/* The thread's place among all threads of a one-dimensional grid, and their number: for loops that stride. */
+static __device__ inline int64_t cuda_first()
+{
+  return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+static __device__ inline int64_t cuda_step_width()
+{
+  return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* ---- sums within a warp and a block ---- */
+
+/* The sum over the warp's 32 lanes, in every lane; always added in the same order. T: float, double, int. */
+template <typename T> static __device__ inline T cuda_warp_sum(T value)
+{
+#pragma unroll
+  for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
+  return value;
+}
+/* The greatest; NaN if there is one. */
+static __device__ inline float cuda_greater(float a, float b)
+{
+  return a > b || a != a ? a : b;
+}
+static __device__ inline float cuda_warp_max(float value)
+{
+#pragma unroll
+  for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
+    value = cuda_greater(value, __shfl_xor_sync(0xFFFFFFFFu, value, lane));
+  return value;
+}
+/* The same over the block, whose size is a multiple of 32, at most 1024; all threads must call it, and all get the
+ * result. May be called again at once. */
+template <typename T> static __device__ inline T cuda_block_sum(T value)
+{
+  __shared__ T part[CUDA_WARP];
+  const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP, warps = blockDim.x / CUDA_WARP;
+  value = cuda_warp_sum(value);
+  if (lane == 0) part[warp] = value;
+  __syncthreads();
+  value = cuda_warp_sum(lane < warps ? part[lane] : T(0));
+  __syncthreads();
+  return value;
+}
+static __device__ inline float cuda_block_max(float value)
+{
+  __shared__ float part[CUDA_WARP];
+  const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP, warps = blockDim.x / CUDA_WARP;
+  value = cuda_warp_max(value);
+  if (lane == 0) part[warp] = value;
+  __syncthreads();
+  value = cuda_warp_max(lane < warps ? part[lane] : part[0]);
+  __syncthreads();
+  return value;
+}
+
+/* ---- what kernels say and ask ---- */
+
+/* Says that an index is out of range; the first one is kept and becomes the run's error. `sample`: in the micro-batch;
+ * `node`: (uint64_t)launch->node. */
+static __device__ inline void cuda_report(cuda_control *control, uint64_t node, int64_t sample, int32_t value,
+                                          int64_t limit)
+{
+  if (atomicCAS(&control->flags.fault.set, 0, 1) != 0) return;
+  control->flags.fault.value = value;
+  control->flags.fault.sample = sample;
+  control->flags.fault.limit = limit;
+  control->flags.fault.node = node;
+}
+
+/* Must this kernel, which changes what lasts (parameters, optimizer state, averages), leave it as it is? */
+static __device__ inline bool cuda_refused(const cuda_control *control)
+{
+  return control->proved && control->flags.refused;
+}
+#endif

@@ -1,0 +1,74 @@
+/* The `cuda` backend: NVIDIA GPUs of compute capability 8.0 and later. cuBLASLt computes products, cuDNN convolutions;
+ * the rest are kernels of our own, a file a family. A program is recorded once as a CUDA graph and launched as a whole.
+ *
+ * The same inputs give the same bits in every run on a device: only deterministic algorithms are used. */
+#include <stdlib.h>
+
+#include "device.h"
+
+static const brim_param params[] = {
+    BRIM_PARAM(BOOL, cuda_params, tf32, "false", NULL,
+               "products and convolutions of fp32 may round their inputs to TF32 (10 bits of mantissa)"),
+    BRIM_PARAM(BOOL, cuda_params, debug_launches, "false", NULL,
+               "wait after every operation, so that an error names the one it came from; slow"),
+    BRIM_PARAMS_END};
+
+static void destroy(void *self)
+{
+  cuda_backend *b = self;
+  if (!b) return;
+  cuda_device_release(b);
+  free(b);
+}
+
+static brim_status create(const void *filled, void **self)
+{
+  int count = 0;
+  /* Modules that are loaded when first used would take device memory after the arena was sized. */
+  if (setenv("CUDA_MODULE_LOADING", "EAGER", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+  BRIM_TRY(cuda_device_find(&count));
+  cuda_backend *b = calloc(1, sizeof *b);
+  if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");
+  b->params = filled;
+  b->device = -1;
+  *self = b;
+  return BRIM_OK;
+}
+
+static const brim_backend_ops ops = {
+    .size = sizeof(brim_backend_ops),
+    .real = BRIM_DTYPE_F32,
+    .kernels = BRIM_KERNELS,
+    .kernels_end = BRIM_KERNELS_END,
+    .alignment = CUDA_ALIGNMENT,
+    .device_count = cuda_device_count,
+    .describe = cuda_device_describe,
+    .place = cuda_device_place,
+    .unplace = cuda_device_unplace,
+    .upload = cuda_device_upload,
+    .download = cuda_device_download,
+    .zero = cuda_device_zero,
+    .synchronize = cuda_device_synchronize,
+    .select = cuda_device_select,
+    .reserve_bytes = cuda_device_reserve_bytes,
+    .run_program = cuda_program_run,
+    .drop_record = cuda_program_drop,
+    .feed = cuda_device_feed,
+    .fetch = cuda_device_fetch,
+    .collect = cuda_device_collect,
+};
+
+static const brim_plugin backend = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_BACKEND,
+    .id = "cuda",
+    .help = "NVIDIA GPUs: cuBLASLt, cuDNN and kernels of its own, a CUDA graph a program",
+    .params_size = sizeof(cuda_params),
+    .params = params,
+    .create = create,
+    .destroy = destroy,
+    .ops = &ops,
+};
+
+static const brim_plugin *const plugins[] = {&backend, NULL};
+BRIM_MODULE("brim-cuda", "0.1.0", plugins)
