@@ -1,0 +1,84 @@
+/* Plain loops in place of cuBLASLt's products; see product.h. EMULATED_REFUSES=epilogues: as a library would that does
+ * the bare product only, so that what the backend does then is tested. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel.cuh"
+#include "product.h"
+
+struct cuda_product_plan {
+  cuda_product product;
+};
+
+namespace
+{
+float load(uint32_t type, const void *p, int64_t i)
+{
+  return type == BRIM_DTYPE_BF16 ? cuda_load(static_cast<const cuda_bf16 *>(p) + i) : static_cast<const float *>(p)[i];
+}
+
+void store(uint32_t type, void *p, int64_t i, float value)
+{
+  if (type == BRIM_DTYPE_BF16)
+    cuda_store(static_cast<cuda_bf16 *>(p) + i, value);
+  else
+    static_cast<float *>(p)[i] = value;
+}
+
+float apply(enum cuda_function function, float x)
+{
+  if (function == CUDA_FUNCTION_RELU) return x < 0 ? 0 : x;
+  if (function == CUDA_FUNCTION_GELU_TANH)
+    return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+  return x;
+}
+
+void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
+{
+  const int64_t a = matrix * p.stride_a, b = matrix * p.stride_b, d = matrix * p.stride_d;
+  for (int64_t i = 0; i < p.m; i++)
+    for (int64_t j = 0; j < p.n; j++) {
+      float sum = 0;
+      for (int64_t k = 0; k < p.k; k++)
+        sum += load(p.type, o.a, a + (p.transpose_a ? k * p.lda + i : i * p.lda + k)) *
+               load(p.type, o.b, b + (p.transpose_b ? j * p.ldb + k : k * p.ldb + j));
+      const int64_t at = d + i * p.ldd + j;
+      if (p.accumulate) sum += load(p.type_d, o.d, at);
+      if (p.bias) sum += load(p.type_d, o.bias, j);
+      if (p.keep) store(p.type_d, o.kept, at, sum);
+      store(p.type_d, o.d, at, apply(p.function, sum));
+    }
+}
+
+bool refuses(const cuda_product &p)
+{
+  const char *refused = getenv("EMULATED_REFUSES");
+  return refused && strstr(refused, "epilogues") && (p.bias || p.function != CUDA_FUNCTION_NONE);
+}
+} // namespace
+
+extern "C" brim_status cuda_product_prepare(cuda_backend *, const cuda_product *product, cuda_product_plan **plan,
+                                            uint64_t *scratch_bytes)
+{
+  if (product->accumulate && (product->bias || product->function != CUDA_FUNCTION_NONE || product->keep))
+    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
+  if (refuses(*product)) return brim_fail(BRIM_ENOTSUP, "the emulated library does bare products only");
+  *plan = new cuda_product_plan{*product};
+  *scratch_bytes = 0;
+  return BRIM_OK;
+}
+
+extern "C" brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands)
+{
+  const cuda_product product = plan->product;
+  const cuda_operands o = *operands;
+  emulated_enqueue(b->compute, [=] {
+    for (int64_t i = 0; i < cuda_max(1, product.batch); i++) multiply(product, o, i);
+  });
+  return BRIM_OK;
+}
+
+extern "C" void cuda_product_release(cuda_product_plan *plan)
+{
+  delete plan;
+}
