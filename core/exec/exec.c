@@ -1,4 +1,5 @@
-/* Pointers are resolved when the plan is placed; a step walks an array of launches. */
+/* Pointers are resolved when the plan is placed; a step walks an array of launches, or gives it to the backend whole.
+ */
 #include "exec/exec.h"
 
 #include <assert.h>
@@ -7,6 +8,7 @@
 
 typedef struct placed_program {
   brim_launch *launch; /* per node */
+  void *record;        /* the backend's, of a program that it runs whole */
 } placed_program;
 
 struct brim_exec {
@@ -61,6 +63,7 @@ static brim_status open_exec(brim_exec *exec, int device)
   void *base = NULL;
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = base;
+  if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
@@ -83,6 +86,8 @@ brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
 void brim_exec_close(brim_exec *exec)
 {
   if (!exec) return;
+  for (size_t i = 0; i < exec->plan->program_count; i++)
+    if (exec->program[i].record) exec->backend->drop_record(exec->self, exec->program[i].record);
   if (exec->base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
   brim_arena_release(&exec->host);
   free(exec);
@@ -96,8 +101,11 @@ uint64_t brim_exec_bytes(const brim_exec *exec)
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
 {
   const brim_graph *g = program->graph;
-  BRIM_TRY(exec->backend->upload(exec->self, brim_exec_pointer(exec, program, g->input), values, g->input->bytes));
-  return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, g->label), labels, g->label->bytes);
+  const brim_copy copy[] = {{brim_exec_pointer(exec, program, g->input), values, g->input->bytes},
+                            {brim_exec_pointer(exec, program, g->label), labels, g->label->bytes}};
+  if (brim_exec_is_asynchronous(exec)) return exec->backend->feed(exec->self, copy, 2);
+  for (size_t i = 0; i < 2; i++) BRIM_TRY(exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
+  return BRIM_OK;
 }
 
 static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
@@ -109,8 +117,50 @@ static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node,
   return status;
 }
 
+bool brim_exec_is_asynchronous(const brim_exec *exec)
+{
+  return BRIM_HAS(brim_backend_ops, exec->backend, run_program);
+}
+
+static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                 const double *proof)
+{
+  placed_program *placed = &exec->program[index_of(exec, program)];
+  const brim_program_run run = {.launch = placed->launch,
+                                .kernel = program->kernel,
+                                .count = program->graph->node_count,
+                                .step = step,
+                                .proof = proof,
+                                .record = &placed->record};
+  return exec->backend->run_program(exec->self, &run);
+}
+
+static const double *metrics_of(const brim_exec *exec)
+{
+  return (const double *)(exec->base + exec->plan->metrics_offset);
+}
+
+brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return start_program(exec, program, step, metrics_of(exec));
+}
+
+brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, const brim_program *program,
+                            const brim_tensor *tensor, double *values)
+{
+  brim_copy copy[2] = {{metrics, metrics_of(exec), count * sizeof *metrics}};
+  if (tensor) copy[1] = (brim_copy){values, brim_exec_pointer(exec, program, tensor), tensor->bytes};
+  return exec->backend->fetch(exec->self, copy, tensor ? 2 : 1);
+}
+
+brim_status brim_exec_collect(brim_exec *exec)
+{
+  return exec->backend->collect(exec->self);
+}
+
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
+  if (brim_exec_is_asynchronous(exec)) return start_program(exec, program, step, NULL);
   for (size_t i = 0; i < program->graph->node_count; i++) BRIM_TRY(run_node(exec, program, i, step));
   return exec->backend->synchronize(exec->self);
 }
@@ -129,7 +179,8 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
     return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
-  return exec->backend->download(exec->self, out, exec->base + exec->plan->metrics_offset, count * sizeof *out);
+  BRIM_TRY(exec->backend->synchronize(exec->self)); /* which has errors of the data, such as labels out of range */
+  return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
 }
 
 static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
@@ -173,6 +224,7 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
 
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
 {
+  BRIM_TRY(exec->backend->synchronize(exec->self));
   return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
 }
 

@@ -19,8 +19,19 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
 
 /* [step] Copies a micro-batch in: values [N, ...] of the backend's real type, labels [N]. */
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels);
-/* [step] Runs all nodes of a program. */
+/* [step] Runs all nodes of a program. On a device that works while the host goes on this starts them: what reads
+ * something back waits. */
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Can the host go on while the device works? */
+bool brim_exec_is_asynchronous(const brim_exec *exec);
+/* [step] Asynchronous devices only. The same as run, for an update: without effect if the loss of the step is not finite
+ * by then, nor is any later one until something is read with brim_exec_metrics or brim_exec_read. */
+brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Asynchronous devices only. Asks for the first `count` metrics and, unless NULL, a program's f64 tensor, behind
+ * what was started before; brim_exec_collect waits for what was asked for first and then writes it. */
+brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, const brim_program *program,
+                            const brim_tensor *tensor, double *values);
+brim_status brim_exec_collect(brim_exec *exec);
 /* [step] Zeroes the gradients; the metrics. */
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);

@@ -65,15 +65,30 @@ static uint64_t round_up(uint64_t bytes, uint64_t alignment)
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+/* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
+static void reserve(brim_plan *plan)
+{
+  const brim_backend_ops *backend = plan->request.backend;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_graph *g = plan->program[i].graph;
+    uint64_t bytes = 0;
+    if (g->input) bytes += round_up(g->input->bytes, backend->alignment);
+    if (g->label) bytes += round_up(g->label->bytes, backend->alignment);
+    if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
+  }
+  if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
+    plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
+}
+
 /* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
 static void place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
 {
   const uint64_t a = plan->request.backend->alignment;
   const brim_graph *any = train ? train : eval;
-  uint64_t at = 0;
+  uint64_t at = plan->reserved_bytes;
   plan->parameter_offset = at;
   for (size_t i = 0; i < any->parameter_count; i++) at += round_up(any->parameter[i].value->bytes, a);
-  plan->class_bytes[BRIM_ROLE_PARAMETER] = at;
+  plan->class_bytes[BRIM_ROLE_PARAMETER] = at - plan->parameter_offset;
   plan->gradient_offset = at;
   for (size_t i = 0; train && i < train->parameter_count; i++) at += round_up(train->parameter[i].gradient->bytes, a);
   for (size_t i = 0; train && i < train->further_count; i++) at += round_up(train->further[i].gradient->bytes, a);
@@ -92,7 +107,7 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   }
   plan->class_weight_offset = at += plan->metrics_bytes;
   if (any->class_weight) at += round_up(any->class_weight->bytes, a);
-  plan->class_bytes[BRIM_ROLE_DATA] = at - plan->metrics_offset;
+  plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
   plan->persistent_bytes = at;
 }
 
@@ -195,6 +210,7 @@ static brim_status create(brim_plan *plan)
     BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
+  reserve(plan);
   place_persistent(plan, train, eval, update);
   for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
   find_peak(plan);

@@ -1,7 +1,7 @@
 /* The memory plan: where every tensor of a run lies, before anything is allocated.
  *
  * A run has one arena:
- *     [ parameters | gradients | optimizer state | metrics | class weights ]   persistent
+ *     [ reserved | parameters | gradients | optimizer state | metrics | class weights ]   persistent
  *     [ transient: inputs, activations, workspace ]            the maximum over the programs
  * and one program per batch shape (full micro-batch, remainders, evaluation) plus the optimizer's update. Within a
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
@@ -64,6 +64,8 @@ typedef struct brim_plan {
   brim_plan_request request;
   brim_program program[BRIM_PROGRAMS_MAX + 1];
   size_t program_count; /* in the order of the request's shapes; the update comes last */
+  uint64_t reserved_bytes; /* the backend's own, at the start of the arena, to feed inputs through */
+  uint64_t feed_bytes;     /* of input and labels together, the most of any program */
   uint64_t persistent_bytes;
   /* starts of the persistent parts */
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */

@@ -114,12 +114,25 @@ static brim_status close_window(run *r)
 
 /* ---- what is due after a commit ---- */
 
-static bool is_due(const run *r, int64_t every_steps)
+static bool is_due_at(const run *r, int64_t step, int64_t every_steps)
 {
-  const int64_t step = r->state->step;
   if (step == 0) return false;
   if (step == r->session->order.steps) return true;
   return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->session->order, step - 1);
+}
+
+static bool is_due(const run *r, int64_t every_steps)
+{
+  return is_due_at(r, r->state->step, every_steps);
+}
+
+/* Will the step after the present one be followed by another at once, with nothing that needs the parameters between?
+ */
+static bool goes_on(const run *r)
+{
+  const brim_training_settings *t = &r->settings->training;
+  const int64_t next = r->state->step + 1;
+  return !stop_signal && !is_due_at(r, next, t->eval_every_steps) && !is_due_at(r, next, t->checkpoint_every_steps);
 }
 
 /* `recorded`: the record is there already, from before the run was resumed. */
@@ -186,7 +199,7 @@ static brim_status one_step(run *r)
 {
   const double start = brim_now();
   const int64_t samples = r->state->samples;
-  BRIM_TRY(brim_trainer_step(r->trainer));
+  BRIM_TRY(brim_trainer_step(r->trainer, goes_on(r)));
   const double now = brim_now();
   r->window_seconds += now - start;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
@@ -233,7 +246,7 @@ static brim_status loop(run *r)
     BRIM_TRY(status);
     if (r->state->step >= r->session->order.steps) return BRIM_OK;
     if (is_out_of_patience(r)) return stop_early(r);
-    if (stop_signal) return interrupt(r);
+    if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
     BRIM_TRY(one_step(r));
   }
 }

@@ -36,6 +36,7 @@ static brim_status find_device(brim_session *s)
                        device, id, count, id, count > 1 ? " ..." : "");
     s->device = (int)index;
   }
+  if (BRIM_HAS(brim_backend_ops, s->backend_ops, select)) BRIM_TRY(s->backend_ops->select(s->backend, s->device));
   return s->backend_ops->describe(s->backend, s->device, &s->device_info);
 }
 

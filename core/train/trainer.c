@@ -9,6 +9,15 @@
 #include "train/initialize.h"
 #include "train/scores.h"
 
+/* A step that was begun. */
+typedef struct begun {
+  brim_span span;
+  brim_step step;
+  double weight;     /* what its samples count for in the mean */
+  double metrics[2]; /* sum of losses, right answers */
+  double norm[2];    /* of the gradients, and the factor that limits it */
+} begun;
+
 struct brim_trainer {
   const brim_session *session;
   brim_plan *plan;
@@ -18,8 +27,10 @@ struct brim_trainer {
   int64_t first_sequence; /* of the loader's stream: where training began or resumed */
   const brim_program *update;
   brim_train_state state;
-  brim_step step;  /* of the step in progress */
-  double *metrics; /* of an evaluation: 2 + classes * classes, and perhaps one for the top k */
+  brim_step step;      /* of the last step that was committed, or looked at */
+  begun begun[2];      /* steps by their number, modulo 2: begun, but not committed */
+  int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
+  double *metrics;     /* of an evaluation: 2 + classes * classes, and perhaps one for the top k */
 };
 
 /* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
@@ -133,17 +144,18 @@ double brim_trainer_lr(const brim_trainer *t)
   return t->step.lr;
 }
 
-/* Fills what the nodes of a step need to know. */
-static void fill_step(brim_trainer *t, int64_t step, int64_t samples)
+/* What the nodes of a step need to know. */
+static brim_step make_step(const brim_trainer *t, int64_t number, int64_t samples)
 {
   const brim_session *s = t->session;
-  t->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
-                        .step = (uint64_t)step,
-                        .loss_scale = 1 / (double)samples,
-                        .norm_groups = brim_session_norm_groups(s, samples),
-                        .gradient_scale = 1};
-  const double factor = s->schedule_ops->factor(s->schedule_params, step, s->order.steps);
-  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step);
+  brim_step step = {.seed = (uint64_t)settings_of(t)->seed,
+                    .step = (uint64_t)number,
+                    .loss_scale = 1 / (double)samples,
+                    .norm_groups = brim_session_norm_groups(s, samples),
+                    .gradient_scale = 1};
+  const double factor = s->schedule_ops->factor(s->schedule_params, number, s->order.steps);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &step);
+  return step;
 }
 
 /* ---- checkpoints ---- */
@@ -250,7 +262,9 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_arena_release(&s.arena);
   if (status != BRIM_OK) return status;
   t->state = state;
-  if (state.step > 0) fill_step(t, state.step - 1, 1); /* for the learning rate in records made before the next step */
+  t->begun_steps = state.step;
+  if (state.step > 0)
+    t->step = make_step(t, state.step - 1, 1); /* for the learning rate in records made before a step */
   return BRIM_OK;
 }
 
@@ -331,23 +345,23 @@ static double weight_of(const brim_trainer *t, const int32_t *label, int64_t cou
 
 /* The labels of a step are known only when its last micro-batch has come, so a weighted mean is divided by the number
  * of samples first, and put right by the gradients' scale in the update. */
-static brim_status accumulate(brim_trainer *t, const brim_span *span, double *weight)
+static brim_status accumulate(brim_trainer *t, begun *b)
 {
-  *weight = 0;
+  b->weight = 0;
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
-  for (int64_t done = 0; done < span->count;) {
+  for (int64_t done = 0; done < b->span.count;) {
     const brim_batch *batch = NULL;
     BRIM_TRY(brim_loader_next(t->loader, &batch));
-    if (!batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %lld", (long long)t->state.step);
+    if (!batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
-    t->step.first_sample = done;
-    BRIM_TRY(brim_exec_run(t->exec, program, &t->step));
+    b->step.first_sample = done;
+    BRIM_TRY(brim_exec_run(t->exec, program, &b->step));
     done += batch->span.count;
-    *weight += weight_of(t, batch->labels, batch->span.count);
+    b->weight += weight_of(t, batch->labels, batch->span.count);
   }
-  t->step.gradient_scale = *weight > 0 ? (double)span->count / *weight : 0;
+  b->step.gradient_scale = b->weight > 0 ? (double)b->span.count / b->weight : 0;
   return BRIM_OK;
 }
 
@@ -408,42 +422,69 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
                        t->step.lr);
 }
 
-static void commit(brim_trainer *t, const brim_span *span, const double *metrics, double weight)
+/* The gradients' norm, before it was limited; NULL if nobody asks for it. */
+static const brim_tensor *norm_wanted(const brim_trainer *t)
+{
+  return settings_of(t)->training.clip_norm ? t->update->graph->gradient_scale : NULL;
+}
+
+/* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the loss
+ * by itself. */
+static brim_status begin_step(brim_trainer *t)
+{
+  begun *b = &t->begun[t->begun_steps % 2];
+  b->span = brim_order_step(&t->session->order, t->begun_steps);
+  b->step = make_step(t, t->begun_steps, b->span.count);
+  b->norm[0] = NAN;
+  BRIM_TRY(accumulate(t, b));
+  if (brim_exec_is_asynchronous(t->exec)) {
+    BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->step));
+    BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, t->update, norm_wanted(t), b->norm));
+  }
+  t->begun_steps++;
+  return BRIM_OK;
+}
+
+/* The loss has been seen to be finite, and the update is done or will be. */
+static void commit(brim_trainer *t, const begun *b)
 {
   brim_train_state *state = &t->state;
-  state->window_loss += metrics[0];
-  state->window_correct += metrics[1];
-  state->window_weight += weight;
-  state->window_samples += span->count;
-  state->samples += span->count;
+  if (norm_wanted(t)) state->gradient_norm = b->norm[0];
+  state->window_loss += b->metrics[0];
+  state->window_correct += b->metrics[1];
+  state->window_weight += b->weight;
+  state->window_samples += b->span.count;
+  state->samples += b->span.count;
   state->step++;
   state->epoch = state->step / t->session->order.steps_per_epoch;
 }
 
-/* Of the step in progress, before it was limited. */
-static brim_status read_gradient_norm(brim_trainer *t)
+static brim_status end_step(brim_trainer *t)
 {
-  const brim_tensor *scale = t->update->graph->gradient_scale;
-  double norm_and_factor[2];
-  if (!scale || !settings_of(t)->training.clip_norm) return BRIM_OK;
-  BRIM_TRY(brim_exec_read(t->exec, t->update, scale, norm_and_factor));
-  t->state.gradient_norm = norm_and_factor[0];
+  begun *b = &t->begun[t->state.step % 2];
+  const bool asynchronous = brim_exec_is_asynchronous(t->exec);
+  t->step = b->step;
+  BRIM_TRY(asynchronous ? brim_exec_collect(t->exec) : brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
+  if (!isfinite(b->metrics[0])) return explain_nonfinite(t, &b->span, b->metrics[0]);
+  if (!asynchronous) {
+    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->step));
+    if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+  }
+  commit(t, b);
   return BRIM_OK;
 }
 
-brim_status brim_trainer_step(brim_trainer *t)
+bool brim_trainer_is_ahead(const brim_trainer *t)
 {
-  const brim_span span = brim_order_step(&t->session->order, t->state.step);
-  double metrics[2], weight = 0;
+  return t->begun_steps > t->state.step;
+}
+
+brim_status brim_trainer_step(brim_trainer *t, bool more)
+{
   if (!t->loader) BRIM_TRY(open_loader(t));
-  fill_step(t, t->state.step, span.count);
-  BRIM_TRY(accumulate(t, &span, &weight));
-  BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
-  if (!isfinite(metrics[0])) return explain_nonfinite(t, &span, metrics[0]);
-  BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
-  BRIM_TRY(read_gradient_norm(t));
-  commit(t, &span, metrics, weight);
-  return BRIM_OK;
+  if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
+  if (more && brim_exec_is_asynchronous(t->exec)) BRIM_TRY(begin_step(t));
+  return end_step(t);
 }
 
 /* ---- evaluation ---- */

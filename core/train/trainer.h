@@ -41,8 +41,12 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
 /* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation
- * that made such a value; nothing is committed. */
-brim_status brim_trainer_step(brim_trainer *trainer);
+ * that made such a value; nothing is committed. With `more` the caller promises to go straight on to the next step,
+ * whatever this one gives, without reading or writing parameters: then a device that can has the next step begun before
+ * the host waits for the loss of this one. */
+brim_status brim_trainer_step(brim_trainer *trainer, bool more);
+/* [step] Has the step after the last commit been begun, so that the next call must be brim_trainer_step? */
+bool brim_trainer_is_ahead(const brim_trainer *trainer);
 /* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
                                   brim_evaluation *out);

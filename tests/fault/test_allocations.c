@@ -25,14 +25,14 @@
 #define LIBRARY_BYTES_MAX ((size_t)64 * 1024)
 #define STEPS 12
 
-brim_status __real_brim_trainer_step(brim_trainer *trainer);
-brim_status __wrap_brim_trainer_step(brim_trainer *trainer);
+brim_status __real_brim_trainer_step(brim_trainer *trainer, bool more);
+brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more);
 
 static int64_t counted_steps;
 
-brim_status __wrap_brim_trainer_step(brim_trainer *trainer)
+brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 {
-  const brim_status status = __real_brim_trainer_step(trainer);
+  const brim_status status = __real_brim_trainer_step(trainer, more);
   const int64_t step = brim_trainer_state(trainer)->step;
   if (step == 1) interpose_start();
   if (step == STEPS) {
@@ -189,7 +189,7 @@ static void check_arena(const char *backend, const char *batch)
   arena_placed = (placed){0};
   assert_int_equal(brim_trainer_open(session, &trainer), BRIM_OK);
   const uint64_t peak = brim_trainer_plan(trainer)->peak_bytes;
-  for (int i = 0; i < 10; i++) assert_int_equal(brim_trainer_step(trainer), BRIM_OK);
+  for (int i = 0; i < 10; i++) assert_int_equal(brim_trainer_step(trainer, false), BRIM_OK);
   assert_int_equal(brim_trainer_evaluate(trainer, BRIM_PART_TEST, NULL, &evaluation), BRIM_OK);
   assert_int_equal(arena_placed.calls, 1);
   assert_int_equal(arena_placed.bytes, peak);

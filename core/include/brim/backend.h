@@ -58,7 +58,7 @@ typedef struct brim_launch {
   void *state;     /* what prepare returned */
   void *const *in; /* in node order */
   void *const *out;
-  void *workspace; /* 64-byte aligned; contents undefined */
+  void *workspace;       /* 64-byte aligned; contents undefined */
   const brim_step *step; /* NULL within run_program: see there */
 } brim_launch;
 
@@ -133,14 +133,16 @@ typedef struct brim_backend_ops {
   /* ---- For devices that work while the host goes on. A backend has all of these or none. ---- */
   /* [plan] The device that prepare and everything after it is for; before the first of them. */
   brim_status (*select)(void *self, int device);
-  /* [plan] Bytes at the start of the arena that are the backend's own, a multiple of its alignment. feed_bytes: the
-   * most that one feed() copies. */
+  /* [plan] Bytes that feed() needs at the start of the arena, a multiple of the alignment; feed_bytes: the most that
+   * one feed() copies, each copy rounded up to the alignment. open_feed [init]: here they are, after place(). */
   uint64_t (*reserve_bytes)(void *self, uint64_t feed_bytes);
+  brim_status (*open_feed)(void *self, void *base, uint64_t feed_bytes);
   /* [step] Starts all nodes of a program, behind what was started before. A run with a proof has no effect if *proof is
    * not finite by then, nor has any later one with a proof until the next synchronize(). */
   brim_status (*run_program)(void *self, const brim_program_run *run);
   void (*drop_record)(void *self, void *record); /* [init] */
-  /* [step] Copies to the device, in time for what run_program starts next; the host's memory is free when it returns. */
+  /* [step] Copies to the device, in time for what run_program starts next; the host's memory is free when it returns.
+   */
   brim_status (*feed)(void *self, const brim_copy *copy, size_t count);
   /* [step] Starts copies from the device, behind what was started before, at most BRIM_FETCH_BYTES together; collect()
    * waits for those of the oldest fetch() and then writes to the host. At most BRIM_FETCHES may be under way. */

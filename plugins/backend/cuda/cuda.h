@@ -41,9 +41,8 @@ typedef struct cuda_fetch {
   cuda_flags flags;
 } cuda_fetch;
 
-#define CUDA_STAGES 2       /* of inputs under way */
-#define CUDA_FEED_PARTS 8   /* copies of a feed, at most */
-#define CUDA_FETCH_PARTS 4  /* copies of a fetch, at most */
+#define CUDA_STAGES 2      /* of inputs under way */
+#define CUDA_FETCH_PARTS 4 /* copies of a fetch, at most */
 
 struct cublasLtContext;
 struct cudnnContext;

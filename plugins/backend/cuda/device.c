@@ -47,8 +47,7 @@ brim_status cuda_device_find(int *count)
   if (e != cudaSuccess && e != cudaErrorNoDevice)
     return brim_fail(BRIM_ENODEVICE, "the GPUs of this host cannot be used: %s (%s)", cudaGetErrorString(e),
                      cudaGetErrorName(e));
-  if (visible)
-    return brim_fail(BRIM_ENODEVICE, "there is no GPU to use: CUDA_VISIBLE_DEVICES is '%s'", visible);
+  if (visible) return brim_fail(BRIM_ENODEVICE, "there is no GPU to use: CUDA_VISIBLE_DEVICES is '%s'", visible);
   return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA GPU on this host");
 }
 
@@ -141,20 +140,6 @@ void cuda_device_release(cuda_backend *b)
 
 /* ---- the arena ---- */
 
-/* Inputs are copied to one of two stages while the program before is still reading its own; then they move within the
- * device, at its memory's speed. So the arena has each input once more than the plan's programs do. */
-static uint64_t stage_bytes(uint64_t feed_bytes)
-{
-  return cuda_round_up(feed_bytes, CUDA_ALIGNMENT) + (uint64_t)CUDA_FEED_PARTS * CUDA_ALIGNMENT;
-}
-
-uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes)
-{
-  cuda_backend *b = self;
-  b->stage_bytes = stage_bytes(feed_bytes);
-  return CUDA_STAGES * b->stage_bytes;
-}
-
 brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base)
 {
   cuda_backend *b = self;
@@ -164,20 +149,10 @@ brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **bas
     size_t free_bytes = 0, total = 0;
     (void)cudaGetLastError();
     BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the free memory"));
-    return brim_fail(BRIM_ENOMEM_DEVICE,
-                     "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free", device, bytes,
-                     free_bytes, total);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free",
+                     device, bytes, free_bytes, total);
   }
-  BRIM_TRY(cuda_check(e, "allocating the arena"));
-  b->stage = *base;
-  if (b->stage_bytes == 0 || b->pinned) return BRIM_OK;
-  const brim_status status =
-      cuda_check(cudaHostAlloc((void **)&b->pinned, CUDA_STAGES * b->stage_bytes, cudaHostAllocDefault),
-                 "allocating pinned memory for the input");
-  if (status == BRIM_OK) return BRIM_OK;
-  (void)cudaFree(*base);
-  *base = NULL;
-  return status;
+  return cuda_check(e, "allocating the arena");
 }
 
 void cuda_device_unplace(void *self, void *base, uint64_t bytes)
@@ -188,9 +163,11 @@ void cuda_device_unplace(void *self, void *base, uint64_t bytes)
   (void)cudaStreamSynchronize(b->compute);
   (void)cudaStreamSynchronize(b->copies);
   (void)cudaFree(base);
-  if (b->pinned) (void)cudaFreeHost(b->pinned);
-  b->pinned = b->stage = NULL;
-  b->fed = b->fetches_started = b->fetches_collected = 0;
+  if (b->pinned && b->stage == base) {
+    (void)cudaFreeHost(b->pinned);
+    b->pinned = b->stage = NULL;
+    b->fed = b->fetches_started = b->fetches_collected = 0;
+  }
 }
 
 /* ---- copies that are complete when they return ---- */
@@ -245,6 +222,26 @@ brim_status cuda_device_synchronize(void *self)
 
 /* ---- inputs, and results that are read later ---- */
 
+/* Inputs are copied to one of two stages while the program before is still reading its own; then they move within the
+ * device, at its memory's speed. So the arena has room for each input twice more than the programs do. */
+uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes)
+{
+  (void)self;
+  return CUDA_STAGES * cuda_round_up(feed_bytes, CUDA_ALIGNMENT);
+}
+
+brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
+{
+  cuda_backend *b = self;
+  const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
+  if (b->pinned) return brim_fail(BRIM_EINTERNAL, "the backend feeds one arena at a time");
+  b->stage = base;
+  b->stage_bytes = bytes / CUDA_STAGES;
+  if (cudaHostAlloc((void **)&b->pinned, bytes, cudaHostAllocDefault) == cudaSuccess) return BRIM_OK;
+  (void)cudaGetLastError();
+  return brim_fail(BRIM_ENOMEM_HOST, "the host has no %" PRIu64 " bytes of pinned memory for the input", bytes);
+}
+
 brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)
 {
   cuda_backend *b = self;
@@ -254,7 +251,7 @@ brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)
   if (b->fed >= CUDA_STAGES)
     BRIM_TRY(cuda_check(cudaEventSynchronize(b->consumed[slot]), "waiting for the input before the last"));
   for (size_t i = 0; i < count; i++) {
-    if (bytes + copy[i].bytes > b->stage_bytes)
+    if (!b->pinned || bytes + copy[i].bytes > b->stage_bytes)
       return brim_fail(BRIM_EINTERNAL, "an input of %" PRIu64 " bytes, more than was reserved", bytes + copy[i].bytes);
     memcpy(host + bytes, copy[i].from, copy[i].bytes);
     bytes += cuda_round_up(copy[i].bytes, CUDA_ALIGNMENT);
@@ -283,9 +280,9 @@ brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count)
   for (size_t i = 0; i < count; bytes += copy[i++].bytes) {
     if (bytes + copy[i].bytes > BRIM_FETCH_BYTES)
       return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
-    BRIM_TRY(cuda_check(
-        cudaMemcpyAsync(to->bytes + bytes, copy[i].from, copy[i].bytes, cudaMemcpyDeviceToHost, b->compute),
-        "copying from the device"));
+    BRIM_TRY(
+        cuda_check(cudaMemcpyAsync(to->bytes + bytes, copy[i].from, copy[i].bytes, cudaMemcpyDeviceToHost, b->compute),
+                   "copying from the device"));
     b->fetch_copy[slot][i] = copy[i];
   }
   b->fetch_parts[slot] = count;

@@ -10,6 +10,7 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out);
 brim_status cuda_device_select(void *self, int device);
 void cuda_device_release(cuda_backend *b); /* what select took; nothing if it took nothing */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
+brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes);
 brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base);
 void cuda_device_unplace(void *self, void *base, uint64_t bytes);
 brim_status cuda_device_upload(void *self, void *to, const void *from, uint64_t bytes);

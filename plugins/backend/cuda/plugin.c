@@ -51,6 +51,7 @@ static const brim_backend_ops ops = {
     .synchronize = cuda_device_synchronize,
     .select = cuda_device_select,
     .reserve_bytes = cuda_device_reserve_bytes,
+    .open_feed = cuda_device_open_feed,
     .run_program = cuda_program_run,
     .drop_record = cuda_program_drop,
     .feed = cuda_device_feed,
