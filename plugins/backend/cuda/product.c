@@ -1,0 +1,211 @@
+/* Products by cuBLASLt. The library thinks in columns: what lies in memory as rows of d [m,n] are for it columns of d^T
+ * [n,m] = B^T A^T. So its first operand is our second, its sizes are swapped, and no value is moved. Its bias, one
+ * value for each of its rows, is then one for each of our columns, as it should be.
+ *
+ * The same bits at every run: partial sums, where an algorithm splits k, go through scratch in the type of the
+ * computation and are added in order (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE); all other ways to add them are not
+ * allowed. Of what is left the library's first suggestion is taken, which for one version of it and one kind of device
+ * is always the same. */
+#include "product.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "library.h"
+
+struct cuda_product_plan {
+  cublasLtMatmulDesc_t operation;
+  cublasLtMatrixLayout_t first, second, result;
+  cublasLtMatmulAlgo_t algorithm;
+  size_t scratch_bytes;
+  bool accumulate, bias, keep;
+};
+
+static cudaDataType_t type_of(uint32_t dtype)
+{
+  return dtype == BRIM_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* ---- describing ---- */
+
+static brim_status describe_matrix(cublasLtMatrixLayout_t *out, uint32_t dtype, int64_t rows, int64_t columns,
+                                   int64_t ld, int64_t batch, int64_t stride)
+{
+  const int32_t count = (int32_t)batch;
+  BRIM_TRY(cuda_blas_check(cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)columns, (uint64_t)rows, ld),
+                           "describing a matrix"));
+  BRIM_TRY(
+      cuda_blas_check(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                      "describing a batch"));
+  return cuda_blas_check(
+      cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+      "describing a batch");
+}
+
+static brim_status describe_matrices(cuda_product_plan *plan, const cuda_product *p)
+{
+  const int64_t batch = cuda_max(1, p->batch);
+  const bool ta = p->transpose_a, tb = p->transpose_b;
+  if (batch > INT32_MAX) return brim_fail(BRIM_ENOTSUP, "cuBLASLt: %" PRId64 " products at once", batch);
+  BRIM_TRY(describe_matrix(&plan->first, p->type, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, batch, p->stride_b));
+  BRIM_TRY(describe_matrix(&plan->second, p->type, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, batch, p->stride_a));
+  return describe_matrix(&plan->result, p->type_d, p->m, p->n, p->ldd, batch, p->stride_d);
+}
+
+static brim_status set(cuda_product_plan *plan, cublasLtMatmulDescAttributes_t attribute, const void *value,
+                       size_t size)
+{
+  return cuda_blas_check(cublasLtMatmulDescSetAttribute(plan->operation, attribute, value, size),
+                         "describing a product");
+}
+
+/* What is done to a result before it is written. */
+static cublasLtEpilogue_t epilogue_of(const cuda_product *p)
+{
+  switch (p->function) {
+  case CUDA_FUNCTION_RELU:
+    return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  case CUDA_FUNCTION_GELU_TANH:
+    if (p->keep) return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  default:
+    return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+static brim_status set_bias(cuda_product_plan *plan, const void *bias)
+{
+  return set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+}
+
+static brim_status set_kept(cuda_product_plan *plan, void *kept)
+{
+  return set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
+}
+
+/* Where bias and kept values are is told at each run; until then an address that is aligned as theirs will be. */
+static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
+{
+  const uint32_t epilogue = epilogue_of(p);
+  if (p->accumulate && epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
+  if (p->keep && p->function != CUDA_FUNCTION_GELU_TANH)
+    return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps what gelu is applied to, nothing else");
+  BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+  if (p->bias) BRIM_TRY(set_bias(plan, b->control));
+  if (!p->keep) return BRIM_OK;
+  BRIM_TRY(set_kept(plan, b->control));
+  BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->ldd, sizeof p->ldd));
+  return set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &p->stride_d, sizeof p->stride_d);
+}
+
+static brim_status describe(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
+{
+  const bool tf32 = b->params->tf32 && p->type == BRIM_DTYPE_F32;
+  const cublasComputeType_t type = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const int32_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  BRIM_TRY(cuda_blas_check(cublasLtMatmulDescCreate(&plan->operation, type, CUDA_R_32F), "describing a product"));
+  BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+  BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+  BRIM_TRY(describe_epilogue(b, plan, p));
+  return describe_matrices(plan, p);
+}
+
+/* ---- choosing an algorithm ---- */
+
+static brim_status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                          const void *value, size_t size)
+{
+  return cuda_blas_check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, size),
+                         "describing what is wanted of a product");
+}
+
+static brim_status describe_wishes(cublasLtMatmulPreference_t preference, const cuda_product *p)
+{
+  static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+  const uint64_t scratch = CUDA_PRODUCT_SCRATCH_MAX;
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const uint32_t alignment = p->alignment ? p->alignment : CUDA_ALIGNMENT;
+  BRIM_TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch));
+  BRIM_TRY(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+  for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
+    BRIM_TRY(prefer(preference, alignments[i], &alignment, sizeof alignment));
+  return BRIM_OK;
+}
+
+static brim_status no_algorithm(const cuda_product *p)
+{
+  return brim_fail(BRIM_ENOTSUP,
+                   "cuBLASLt has no algorithm for %" PRId64 " products [%" PRId64 ",%" PRId64 "] x [%" PRId64
+                   ",%" PRId64 "] with epilogue %d",
+                   cuda_max(1, p->batch), p->m, p->k, p->k, p->n, (int)epilogue_of(p));
+}
+
+static brim_status choose(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
+                          cublasLtMatmulPreference_t preference)
+{
+  cublasLtMatmulHeuristicResult_t result;
+  int count = 0;
+  BRIM_TRY(describe_wishes(preference, p));
+  const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(b->blas, plan->operation, plan->first, plan->second,
+                                                          plan->result, plan->result, preference, 1, &result, &count);
+  /* Of what it does not know some versions say that the description is wrong. */
+  if (e == CUBLAS_STATUS_NOT_SUPPORTED || e == CUBLAS_STATUS_INVALID_VALUE) return no_algorithm(p);
+  BRIM_TRY(cuda_blas_check(e, "choosing an algorithm"));
+  if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return no_algorithm(p);
+  plan->algorithm = result.algo;
+  plan->scratch_bytes = result.workspaceSize;
+  return BRIM_OK;
+}
+
+static brim_status describe_and_choose(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
+{
+  cublasLtMatmulPreference_t preference = NULL;
+  BRIM_TRY(describe(b, plan, p));
+  BRIM_TRY(cuda_blas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what is wanted of a product"));
+  const brim_status status = choose(b, plan, p, preference);
+  (void)cublasLtMatmulPreferenceDestroy(preference);
+  return status;
+}
+
+brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
+                                 uint64_t *scratch_bytes)
+{
+  cuda_product_plan *made = calloc(1, sizeof *made);
+  if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of a product");
+  made->accumulate = product->accumulate;
+  made->bias = product->bias;
+  made->keep = product->keep;
+  const brim_status status = describe_and_choose(b, made, product);
+  if (status != BRIM_OK) {
+    cuda_product_release(made);
+    return status;
+  }
+  *scratch_bytes = made->scratch_bytes;
+  *plan = made;
+  return BRIM_OK;
+}
+
+brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *o)
+{
+  const float one = 1, beta = plan->accumulate ? 1 : 0;
+  cuda_product_plan now = *plan; /* the description is changed through it */
+  if (plan->bias) BRIM_TRY(set_bias(&now, o->bias));
+  if (plan->keep) BRIM_TRY(set_kept(&now, o->kept));
+  return cuda_blas_check(cublasLtMatmul(b->blas, plan->operation, &one, o->b, plan->first, o->a, plan->second, &beta,
+                                        o->d, plan->result, o->d, plan->result, &plan->algorithm, o->scratch,
+                                        plan->scratch_bytes, b->compute),
+                         "a product");
+}
+
+void cuda_product_release(cuda_product_plan *plan)
+{
+  if (!plan) return;
+  if (plan->operation) (void)cublasLtMatmulDescDestroy(plan->operation);
+  if (plan->first) (void)cublasLtMatrixLayoutDestroy(plan->first);
+  if (plan->second) (void)cublasLtMatrixLayoutDestroy(plan->second);
+  if (plan->result) (void)cublasLtMatrixLayoutDestroy(plan->result);
+  free(plan);
+}
