@@ -12,6 +12,8 @@
  * started, and the host waits in collect, download and synchronize only. */
 #ifndef BRIM_BACKEND_H
 #define BRIM_BACKEND_H
+#include <stddef.h>
+
 #include "brim/ops.h"
 #ifdef __cplusplus
 extern "C" {
@@ -23,7 +25,18 @@ typedef struct brim_device_info {
   uint64_t free_bytes;  /* what place() may get now; for hosts, of the cgroup's limit */
   int32_t threads;      /* host threads that kernels use; 0 where that means nothing */
   int32_t on_host;      /* 1: arena pointers can be dereferenced by the core */
+  /* of GPUs; 0 and empty for others */
+  int32_t capability_major, capability_minor; /* compute capability 9.0 */
+  char uuid[64];                              /* "GPU-8a5f2b1c-..." */
 } brim_device_info;
+
+/* A process that has memory of a device. */
+typedef struct brim_device_user {
+  int64_t pid;
+  uint64_t bytes; /* BRIM_BYTES_UNKNOWN: the driver does not say */
+  char name[64];  /* of the process; empty: it cannot be seen from here */
+} brim_device_user;
+#define BRIM_BYTES_UNKNOWN UINT64_MAX
 
 /* What holds for a whole program. */
 typedef struct brim_program_info {
@@ -148,6 +161,10 @@ typedef struct brim_backend_ops {
    * waits for those of the oldest fetch() and then writes to the host. At most BRIM_FETCHES may be under way. */
   brim_status (*fetch)(void *self, const brim_copy *copy, size_t count);
   brim_status (*collect)(void *self);
+
+  /* [init] Who uses a device: writes the first `room` of *count. ENOTSUP if it cannot be known here, saying why. NULL:
+   * such devices are used through the host's memory. */
+  brim_status (*users)(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 } brim_backend_ops;
 #define BRIM_FETCHES 2
 #define BRIM_FETCH_BYTES 64
