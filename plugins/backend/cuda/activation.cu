@@ -1,52 +1,105 @@
-/* relu and its gradient. */
+/* Functions of each element by itself, and their gradients: y = f(x), and dx = dy f'(x), or f' as a function of y where
+ * that is enough (arithmetic.h has the formulas, core/graph/ops/activation.c says which is kept).
+ *
+ * Nothing but memory matters: 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each tensor,
+ * neighbours beside each other, over memory as it lies, whatever its order. The function is a template's argument, as a
+ * branch for each element would cost bf16 more than the memory does. A thread reads its elements before it writes them,
+ * so y may lie in x's memory, and dx in that of dy or of what was kept. */
+#include "arithmetic.h"
 #include "kernel.cuh"
 
-template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS) relu_kernel(T *y, const T *x, int64_t count)
+template <typename T, int KIND>
+static __global__ void __launch_bounds__(CUDA_THREADS) function_kernel(T *y, const T *x, float factor, int64_t count)
 {
   constexpr int P = cuda_pack<T>::count;
+  const cuda_activation a = {KIND, factor};
   const int64_t whole = count / P;
   for (int64_t i = cuda_first(); i < whole; i += cuda_step_width()) {
     cuda_pack<T> v;
     v.load(x + i * P);
 #pragma unroll
-    for (int k = 0; k < P; k++) v.v[k] = v.v[k] < 0 ? 0 : v.v[k];
+    for (int k = 0; k < P; k++) v.v[k] = cuda_activate(a, v.v[k]);
     v.store(y + i * P);
   }
-  for (int64_t i = whole * P + cuda_first(); i < count; i += cuda_step_width()) {
-    const float v = cuda_load(&x[i]);
-    cuda_store(&y[i], v < 0 ? 0 : v);
-  }
+  for (int64_t i = whole * P + cuda_first(); i < count; i += cuda_step_width())
+    cuda_store(&y[i], cuda_activate(a, cuda_load(&x[i])));
 }
 
-template <typename T> static brim_status launch_relu(cuda_backend *b, const brim_launch *l)
+template <typename T, int KIND>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    gradient_kernel(T *dx, const T *kept, const T *dy, float factor, int64_t count)
+{
+  constexpr int P = cuda_pack<T>::count;
+  const cuda_activation a = {KIND, factor};
+  const int64_t whole = count / P;
+  for (int64_t i = cuda_first(); i < whole; i += cuda_step_width()) {
+    cuda_pack<T> v, d;
+    v.load(kept + i * P);
+    d.load(dy + i * P);
+#pragma unroll
+    for (int k = 0; k < P; k++) d.v[k] = cuda_activation_gradient(a, v.v[k], d.v[k]);
+    d.store(dx + i * P);
+  }
+  for (int64_t i = whole * P + cuda_first(); i < count; i += cuda_step_width())
+    cuda_store(&dx[i], cuda_activation_gradient(a, cuda_load(&kept[i]), cuda_load(&dy[i])));
+}
+
+template <int KIND> static brim_status function(cuda_backend *b, const brim_launch *l)
 {
   const int64_t count = brim_shape_count(&l->node->out[0]->shape);
-  return cuda_launch(b, relu_kernel<T>, cuda_stride(count, cuda_pack<T>::count, b->processors), (T *)l->out[0],
-                     (const T *)l->in[0], count);
+  const float factor = (float)l->node->attr.activation.factor;
+  CUDA_WITH_TYPE(l->node->in[0]->dtype, T,
+                 return cuda_launch(b, function_kernel<T, KIND>, cuda_stride(count, cuda_pack<T>::count, b->processors),
+                                    (T *)l->out[0], (const T *)l->in[0], factor, count));
 }
 
-static CUDA_RUN(relu_run)
+template <int KIND> static brim_status gradient(cuda_backend *b, const brim_launch *l)
 {
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_relu<T>((cuda_backend *)self, launch));
-}
-BRIM_KERNEL(relu) = {.op = "relu", .prepare = cuda_follow_prepare, .run = relu_run};
-
-template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS) relu_grad_kernel(T *dx, const T *y, const T *dy, int64_t count)
-{
-  for (int64_t i = cuda_first(); i < count; i += cuda_step_width())
-    cuda_store(&dx[i], cuda_load(&y[i]) > 0 ? cuda_load(&dy[i]) : 0);
-}
-
-static CUDA_RUN(relu_grad_run)
-{
-  cuda_backend *b = (cuda_backend *)self;
-  const int64_t count = brim_shape_count(&launch->node->out[0]->shape);
-  const void *dy = cuda_same_order_input(b, launch, 1);
+  const int64_t count = brim_shape_count(&l->node->out[0]->shape);
+  const float factor = (float)l->node->attr.activation.factor;
+  const void *dy = cuda_same_order_input(b, l, 1);
   if (!dy) return BRIM_EDEVICE;
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T,
-                 return cuda_launch(b, relu_grad_kernel<T>, cuda_stride(count, 1, b->processors), (T *)launch->out[0],
-                                    (const T *)launch->in[0], (const T *)dy, count));
+  CUDA_WITH_TYPE(l->node->in[0]->dtype, T,
+                 return cuda_launch(b, gradient_kernel<T, KIND>, cuda_stride(count, cuda_pack<T>::count, b->processors),
+                                    (T *)l->out[0], (const T *)l->in[0], (const T *)dy, factor, count));
 }
-BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .prepare = cuda_same_order_prepare, .run = relu_grad_run};
+
+/* `how` is function or gradient. */
+#define KERNEL(id, how, kind, prepare_)                                                                                \
+  static CUDA_RUN(id##_run)                                                                                            \
+  {                                                                                                                    \
+    return how<kind>((cuda_backend *)self, launch);                                                                    \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = #id, .prepare = prepare_, .run = id##_run}
+#define FUNCTION(id, kind) KERNEL(id, function, kind, cuda_follow_prepare)
+#define GRADIENT(id, kind) KERNEL(id, gradient, kind, cuda_same_order_prepare)
+FUNCTION(relu, CUDA_RELU);
+FUNCTION(leaky_relu, CUDA_LEAKY_RELU);
+FUNCTION(silu, CUDA_SILU);
+FUNCTION(sigmoid, CUDA_SIGMOID);
+FUNCTION(tanh, CUDA_TANH);
+FUNCTION(exp, CUDA_EXP);
+FUNCTION(scale, CUDA_SCALE);
+GRADIENT(relu_grad, CUDA_RELU);
+GRADIENT(leaky_relu_grad, CUDA_LEAKY_RELU);
+GRADIENT(silu_grad, CUDA_SILU);
+GRADIENT(sigmoid_grad, CUDA_SIGMOID);
+GRADIENT(tanh_grad, CUDA_TANH);
+
+/* One operation, three functions. */
+#define BY_APPROXIMATION(id, how, prepare_)                                                                            \
+  static CUDA_RUN(id##_run)                                                                                            \
+  {                                                                                                                    \
+    cuda_backend *b = (cuda_backend *)self;                                                                            \
+    switch (launch->node->attr.activation.approximate) {                                                               \
+    case BRIM_GELU_TANH:                                                                                               \
+      return how<CUDA_GELU_TANH>(b, launch);                                                                           \
+    case BRIM_GELU_QUICK:                                                                                              \
+      return how<CUDA_GELU_QUICK>(b, launch);                                                                          \
+    default:                                                                                                           \
+      return how<CUDA_GELU>(b, launch);                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = #id, .prepare = prepare_, .run = id##_run}
+BY_APPROXIMATION(gelu, function, cuda_follow_prepare);
+BY_APPROXIMATION(gelu_grad, gradient, cuda_same_order_prepare);
