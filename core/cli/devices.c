@@ -6,23 +6,71 @@
 #include "base/table.h"
 #include "brim/backend.h"
 #include "cli/cli.h"
-#include "config/value.h"
+#include "config/instance.h"
+
+#define DEVICE_COLUMNS 7
+#define USER_COLUMNS 4
+#define USERS_MAX 256 /* shown of a device */
 
 typedef struct devices {
   brim_arena *arena;
   bool json;
-  brim_table table;
+  brim_table table, users;
   json_t *device, *failure; /* with --json */
   brim_text failures;       /* a line each, without */
 } devices;
 
-static void add_device(devices *d, const char *backend, int index, const brim_device_info *info)
+/* "-" or null where it means nothing. */
+static json_t *json_text(const char *text)
+{
+  return text[0] ? json_string(text) : json_null();
+}
+
+static const char *capability_of(devices *d, const brim_device_info *info)
+{
+  if (info->capability_major == 0) return "";
+  return brim_arena_printf(d->arena, "%" PRId32 ".%" PRId32, info->capability_major, info->capability_minor);
+}
+
+static void add_user(devices *d, json_t *list, const char *device, const brim_device_user *user)
+{
+  const bool known = user->bytes != BRIM_BYTES_UNKNOWN;
+  char bytes[32];
+  if (d->json) {
+    json_array_append_new(list, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)user->pid, "bytes",
+                                          known ? json_integer((json_int_t)user->bytes) : json_null(), "name",
+                                          json_text(user->name)));
+    return;
+  }
+  brim_table_add(&d->users, device);
+  brim_table_add(&d->users, brim_arena_printf(d->arena, "%" PRId64, user->pid));
+  brim_table_add(&d->users, known ? brim_format_bytes(bytes, sizeof bytes, user->bytes) : "-");
+  brim_table_add(&d->users, user->name[0] ? user->name : "-");
+}
+
+/* Who uses a device; null if that cannot be known. */
+static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, int index, const char *device)
+{
+  brim_device_user *user = BRIM_ARENA_NEW(d->arena, brim_device_user, USERS_MAX);
+  size_t count = 0;
+  if (!BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
+  if (ops->users(self, index, user, USERS_MAX, &count) != BRIM_OK) {
+    brim_text_printf(&d->failures, "who uses %s is not known: %s\n", device, brim_error_text());
+    return json_null();
+  }
+  json_t *list = json_array();
+  for (size_t i = 0; i < count && i < USERS_MAX; i++) add_user(d, list, device, &user[i]);
+  return list;
+}
+
+static void add_device(devices *d, const char *backend, int index, const brim_device_info *info, json_t *users)
 {
   char bytes[32];
   if (d->json) {
-    json_t *row = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i}", "backend", backend, "index", index, "name", info->name,
-                            "total_bytes", (json_int_t)info->total_bytes, "free_bytes", (json_int_t)info->free_bytes,
-                            "threads", (int)info->threads);
+    json_t *row = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:O}", "backend", backend, "index", index, "name",
+                            info->name, "total_bytes", (json_int_t)info->total_bytes, "free_bytes",
+                            (json_int_t)info->free_bytes, "threads", (int)info->threads, "capability",
+                            json_text(capability_of(d, info)), "uuid", json_text(info->uuid), "users", users);
     json_array_append_new(d->device, row);
     return;
   }
@@ -30,6 +78,8 @@ static void add_device(devices *d, const char *backend, int index, const brim_de
   brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->free_bytes));
   brim_table_add(&d->table, brim_format_bytes(bytes, sizeof bytes, info->total_bytes));
   brim_table_add(&d->table, info->threads ? brim_arena_printf(d->arena, "%" PRId32, info->threads) : "-");
+  brim_table_add(&d->table, info->capability_major ? capability_of(d, info) : "-");
+  brim_table_add(&d->table, info->uuid[0] ? info->uuid : "-");
   brim_table_add(&d->table, info->name);
 }
 
@@ -49,40 +99,20 @@ static void add_failure(devices *d, const char *backend, const char *reason)
   brim_text_add(&d->failures, "\n");
 }
 
-/* The defaults of a plugin's parameters, filled. ECONFIG if one has none. */
-static brim_status fill_defaults(const brim_plugin *plugin, brim_arena *arena, void **out)
-{
-  *out = brim_arena_alloc(arena, plugin->params_size);
-  for (const brim_param *row = plugin->params; row && row->key; row++) {
-    brim_text problem = {0};
-    const brim_yaml *value = brim_value_default(row, arena);
-    brim_status status = BRIM_ECONFIG;
-    if (!value)
-      brim_fail(BRIM_ECONFIG, "its parameter '%s' must be given", row->key);
-    else if ((status = brim_value_parse(row, value, *out, arena, &problem)) != BRIM_OK)
-      brim_fail(status, "'%s' %s", row->key, brim_text_str(&problem));
-    brim_text_release(&problem);
-    BRIM_TRY(status);
-  }
-  return BRIM_OK;
-}
-
 static brim_status list_devices(devices *d, const brim_plugin *plugin)
 {
   const brim_backend_ops *ops = plugin->ops;
-  void *params = NULL, *self = NULL;
-  BRIM_TRY(fill_defaults(plugin, d->arena, &params));
-  self = params;
-  if (plugin->create) {
-    self = NULL;
-    BRIM_TRY(plugin->create(params, &self));
-  }
+  void *self = NULL;
+  BRIM_TRY(brim_instance_default(plugin, d->arena, &self));
   brim_status status = BRIM_OK;
   const int count = ops->device_count(self);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     brim_device_info info = {0};
     status = ops->describe(self, i, &info);
-    if (status == BRIM_OK) add_device(d, plugin->id, i, &info);
+    if (status != BRIM_OK) break;
+    json_t *users = add_users(d, ops, self, i, brim_arena_printf(d->arena, "%s:%d", plugin->id, i));
+    add_device(d, plugin->id, i, &info, users);
+    json_decref(users);
   }
   if (count < 1) status = brim_fail(BRIM_ENODEVICE, "there is no device for it on this host");
   if (plugin->destroy) plugin->destroy(self);
@@ -103,8 +133,10 @@ static const char *backend_of_file(brim_arena *arena, const char *file)
 
 static void collect(devices *d, const brim_registry *registry)
 {
-  static const char *const head[] = {"device", "free", "total", "threads", "name"};
-  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&d->table, head[i]);
+  static const char *const head[DEVICE_COLUMNS] = {"device", "free", "total", "threads", "capability", "uuid", "name"};
+  static const char *const user_head[USER_COLUMNS] = {"used", "by", "memory", "process"};
+  for (size_t i = 0; i < DEVICE_COLUMNS; i++) brim_table_add(&d->table, head[i]);
+  for (size_t i = 0; i < USER_COLUMNS; i++) brim_table_add(&d->users, user_head[i]);
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
@@ -122,6 +154,10 @@ static brim_status print(const devices *d)
   if (d->json) return brim_cli_print_json(json_pack("{s:O, s:O}", "devices", d->device, "failures", d->failure));
   brim_text out = {0};
   brim_table_print(&d->table, &out);
+  if (d->users.count > USER_COLUMNS) {
+    brim_text_add(&out, "\n");
+    brim_table_print(&d->users, &out);
+  }
   printf("%s%s", brim_text_str(&out), brim_text_str(&d->failures));
   brim_text_release(&out);
   return BRIM_OK;
@@ -136,7 +172,8 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim devices takes no words");
   if (status == BRIM_OK) {
     d.arena = &operands.arena;
-    d.table = (brim_table){.arena = d.arena, .columns = 5};
+    d.table = (brim_table){.arena = d.arena, .columns = DEVICE_COLUMNS};
+    d.users = (brim_table){.arena = d.arena, .columns = USER_COLUMNS};
     collect(&d, cli->registry);
     status = print(&d);
   }

@@ -11,6 +11,8 @@ static brim_status make_instance(const brim_config_choice *choice, void **self)
   if (!choice->plugin->create) return BRIM_OK;
   *self = NULL;
   const brim_status status = choice->plugin->create(choice->params, self);
+  if (status == BRIM_ENODEVICE)
+    return brim_fail(status, "%s '%s' cannot be used: %s", choice->group, choice->plugin->id, brim_error_text());
   if (status != BRIM_OK) brim_fail_add(status, "while making %s '%s'", choice->group, choice->plugin->id);
   return status;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvml.h"
+
 /* ---- errors ---- */
 
 /* After these no call of the process to the device can succeed any more. */
@@ -58,22 +60,55 @@ int cuda_device_count(void *self)
   return cuda_device_find(&count) == BRIM_OK ? count : 0;
 }
 
-brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
+static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
 {
-  cuda_backend *b = self;
-  struct cudaDeviceProp properties;
+  cuda_nvml_key key;
+  memcpy(key.uuid, properties->uuid.bytes, sizeof key.uuid);
+  snprintf(key.bus_id, sizeof key.bus_id, "%04x:%02x:%02x.0", (unsigned)properties->pciDomainID,
+           (unsigned)properties->pciBusID, (unsigned)properties->pciDeviceID);
+  return key;
+}
+
+/* Of a device that was not selected NVML is asked: the runtime would make a context there, which takes hundreds of
+ * megabytes of it for as long as the process lives, and cannot be made where the memory is full. */
+static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
+{
   size_t free_bytes = 0, total = 0;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
-  *out = (brim_device_info){.total_bytes = properties.totalGlobalMem};
-  snprintf(out->name, sizeof out->name, "%.90s (compute capability %d.%d)", properties.name, properties.major,
-           properties.minor);
+  if (b->device != device && cuda_nvml_free_bytes(key, &info->free_bytes) == BRIM_OK) {
+    if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* of the GPU, not of its part */
+    return BRIM_OK;
+  }
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
+  (void)cudaGetLastError();
   if (b->device >= 0) BRIM_TRY(cuda_check(cudaSetDevice(b->device), "choosing a device"));
+  if (e == cudaErrorMemoryAllocation && b->device != device) return BRIM_OK; /* nothing is free */
   BRIM_TRY(cuda_check(e, "asking for a device's free memory"));
-  out->free_bytes = free_bytes;
-  out->total_bytes = total;
+  info->free_bytes = free_bytes;
+  info->total_bytes = total;
   return BRIM_OK;
+}
+
+brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
+{
+  struct cudaDeviceProp properties;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  const cuda_nvml_key key = key_of(&properties);
+  *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
+                            .capability_major = properties.major,
+                            .capability_minor = properties.minor};
+  snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
+  cuda_nvml_uuid(&key, out->uuid);
+  return free_bytes_of(self, device, &key, out);
+}
+
+brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
+{
+  struct cudaDeviceProp properties;
+  (void)self;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  const cuda_nvml_key key = key_of(&properties);
+  return cuda_nvml_users(&key, out, room, count);
 }
 
 /* ---- a device of one's own ---- */

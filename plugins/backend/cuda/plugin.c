@@ -57,6 +57,8 @@ static const brim_backend_ops ops = {
     .feed = cuda_device_feed,
     .fetch = cuda_device_fetch,
     .collect = cuda_device_collect,
+    .stores = BRIM_STORES(BRIM_DTYPE_BF16),
+    .users = cuda_device_users,
 };
 
 static const brim_plugin backend = {

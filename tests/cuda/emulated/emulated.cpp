@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #define THREADS_MAX 1024
 #define STACK_BYTES (64 << 10)
 #define SHARED_BYTES_MAX (227 << 10)
+#define DEVICES_MAX 8
 
 emulated_thread *emulated_self;
 uint3 emulated_block_index;
@@ -114,7 +116,8 @@ void run_block(const cuda_geometry &g)
         if (fibers[i].thread.state == EMULATED_AT_BARRIER) fibers[i].thread.state = EMULATED_READY;
       progress = true;
     }
-    if (!progress) fault("threads wait for each other: a barrier that not all reach, or lanes of a warp that do not come");
+    if (!progress)
+      fault("threads wait for each other: a barrier that not all reach, or lanes of a warp that do not come");
   }
 }
 
@@ -197,8 +200,44 @@ struct CUevent_st {
 namespace
 {
 std::map<const char *, size_t> pinned; /* start and bytes */
-uint64_t device_bytes_total = (uint64_t)1 << 30, device_bytes_used;
-std::map<void *, size_t> allocated;
+uint64_t device_bytes_total = (uint64_t)1 << 30, device_bytes_used[DEVICES_MAX];
+int current_device; /* its number, whatever is visible */
+struct allocation {
+  size_t bytes;
+  int device;
+};
+std::map<void *, allocation> allocated;
+
+/* Device 2 is GPU-02010203-0405-... */
+int uuid_byte(int device, int i)
+{
+  return i == 0 ? device : i;
+}
+
+/* The devices that CUDA_VISIBLE_DEVICES names, by number or by the start of the UUID, until a name means none; of
+ * EMULATED_DEVICES, which is one unless it says otherwise. */
+std::vector<int> visible_devices()
+{
+  const char *given = getenv("EMULATED_DEVICES"), *list = getenv("CUDA_VISIBLE_DEVICES");
+  const int count = given ? std::min(atoi(given), DEVICES_MAX) : 1;
+  std::vector<int> visible;
+  for (int i = 0; !list && i < count; i++) visible.push_back(i);
+  while (list && *list) {
+    const size_t length = strcspn(list, ",");
+    int found = -1;
+    for (int i = 0; i < count; i++) {
+      char number[16], uuid[16];
+      snprintf(number, sizeof number, "%d", i);
+      snprintf(uuid, sizeof uuid, "GPU-%02x010203", uuid_byte(i, 0));
+      if (strncmp(list, number, length) == 0 && number[length] == '\0') found = i;
+      if (length > 4 && strncmp(list, uuid, std::min(length, strlen(uuid))) == 0) found = i;
+    }
+    if (found < 0) break;
+    visible.push_back(found);
+    list += length + (list[length] == ',');
+  }
+  return visible;
+}
 
 void run_until(cudaStream_t s, uint64_t position)
 {
@@ -243,39 +282,44 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-  *count = visible && !*visible ? 0 : 1;
+  *count = (int)visible_devices().size();
   return *count ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int device)
 {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  const std::vector<int> visible = visible_devices();
+  if (device < 0 || device >= (int)visible.size()) return cudaErrorInvalidDevice;
+  current_device = visible[(size_t)device];
+  return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
-  if (device != 0) return cudaErrorInvalidDevice;
+  const std::vector<int> visible = visible_devices();
+  if (device < 0 || device >= (int)visible.size()) return cudaErrorInvalidDevice;
   memset(out, 0, sizeof *out);
   snprintf(out->name, sizeof out->name, "emulated device");
   out->totalGlobalMem = device_bytes_total;
   out->multiProcessorCount = 4;
   out->major = 9;
   out->sharedMemPerBlockOptin = SHARED_BYTES_MAX;
-  for (int i = 0; i < 16; i++) out->uuid.bytes[i] = (char)i;
+  out->pciBusID = visible[(size_t)device] + 1;
+  for (int i = 0; i < 16; i++) out->uuid.bytes[i] = (char)uuid_byte(visible[(size_t)device], i);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
-  *free_bytes = device_bytes_total - device_bytes_used;
+  if (getenv("EMULATED_FULL")) return cudaErrorMemoryAllocation; /* not even a context fits */
+  *free_bytes = device_bytes_total - device_bytes_used[current_device];
   *total = device_bytes_total;
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-  if (bytes > device_bytes_total - device_bytes_used) return cudaErrorMemoryAllocation;
+  if (bytes > device_bytes_total - device_bytes_used[current_device]) return cudaErrorMemoryAllocation;
   if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
   memset(*out, 0xFF, bytes);
-  allocated[*out] = bytes;
-  device_bytes_used += bytes;
+  allocated[*out] = allocation{bytes, current_device};
+  device_bytes_used[current_device] += bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void *p)
@@ -283,7 +327,7 @@ cudaError_t cudaFree(void *p)
   if (!p) return cudaSuccess;
   auto found = allocated.find(p);
   if (found == allocated.end()) return cudaErrorInvalidValue;
-  device_bytes_used -= found->second;
+  device_bytes_used[found->second.device] -= found->second.bytes;
   allocated.erase(found);
   free(p);
   return cudaSuccess;
@@ -349,8 +393,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s)
 {
   if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
-    auto copy = std::make_shared<std::vector<char>>(static_cast<const char *>(from),
-                                                    static_cast<const char *>(from) + bytes);
+    auto copy =
+        std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
     emulated_enqueue(s, [=] { memcpy(to, copy->data(), bytes); });
     return cudaSuccess;
   }
@@ -430,8 +474,8 @@ const char *cudaGetErrorName(cudaError_t e)
 const char *cudaGetErrorString(cudaError_t e)
 {
   return e == cudaErrorMemoryAllocation ? "out of memory"
-         : e == cudaErrorNoDevice      ? "no CUDA-capable device is detected"
-         : e == cudaSuccess            ? "no error"
-                                       : "an error of the emulated device";
+         : e == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
+         : e == cudaSuccess             ? "no error"
+                                        : "an error of the emulated device";
 }
 }
