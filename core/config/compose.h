@@ -49,6 +49,7 @@ typedef struct brim_composition {
   const char *open[32]; /* files that are being merged, for cycles */
   size_t open_count;
   const char *auto_backend; /* what `auto` means; NULL: not asked yet */
+  const char *auto_reason;  /* why that is not cuda, which brim was built with; NULL: it is, or nobody asked */
 } brim_composition;
 
 /* Is `key` a group: one of the core's, or a folder on the search path (unless a top-level key has that name)? */
@@ -73,6 +74,7 @@ brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin);
 /* The line "available: ...   searched: ..." to the last problem. */
 void brim_compose_hint_available(brim_composition *c, const char *group);
-/* What `backend=auto` means on this machine. */
+/* What `backend=auto` means on this machine: the backend of the device that is asked for, else cuda if it has one, else
+ * cpu, else reference. */
 const char *brim_compose_auto_backend(brim_composition *c);
 #endif

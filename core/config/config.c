@@ -370,6 +370,7 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   l.c.problems.arena = l.c.notes.arena = &l.config->arena;
   load(&l, request);
   tell_notes(&l.c.notes);
+  l.config->auto_reason = l.c.auto_reason;
   const brim_status status = brim_problems_status(&l.c.problems);
   if (status == BRIM_OK)
     *out = l.config;

@@ -37,6 +37,7 @@ typedef struct brim_config {
   brim_settings settings;
   brim_config_choice choice[8]; /* one per group, in the order of brim_config_groups */
   size_t choice_count;
+  const char *auto_reason; /* backend=auto did not take cuda, which is there, because; NULL: it did, or nobody asked */
   const char *const *overrides; /* copied */
   size_t override_count;
 } brim_config;

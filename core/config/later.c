@@ -31,7 +31,6 @@ const brim_later_key brim_later_keys[] = {
     LATER("", I64, "min_batch_size", "1", "[1,1048576]", "*", "micro-batches are not made smaller than this"),
     LATER("", I64, "max_retries", "3", "[0,1000]", "*", "times that a step is tried again after it ran out of memory"),
     LATER("claims", PATH, "dir", "", NULL, NULL, "folder of the tickets with which runs queue for a device"),
-    LATER("", ENUM, "precision", "fp32", "fp32|bf16|fp16", NULL, "numbers that training computes in"),
     LATER("memory", ENUM, "recompute", "none", "none|blocks|full|auto", NULL,
           "what the backward pass computes again rather than keeps"),
     LATER("memory", BYTES, "headroom_mb", "0", NULL, NULL, "memory of the device that plans leave to others"),
@@ -58,6 +57,7 @@ const brim_later_key brim_later_keys[] = {
 
 const brim_later_value brim_later_values[] = {
     {"training.batch_size", "auto"},
+    {"precision", "fp16"},
     {NULL, NULL},
 };
 

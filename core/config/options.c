@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "brim/backend.h"
 #include "config/compose.h"
+#include "config/instance.h"
 
 uint32_t brim_compose_group_kind(const char *group)
 {
@@ -121,14 +123,54 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   brim_text_release(&reason);
 }
 
-const char *brim_compose_auto_backend(brim_composition *c)
+/* The value of `device`, if the command line or the root file says it as it is; else "auto". */
+static const char *wanted_device(brim_composition *c)
 {
-  if (c->auto_backend) return c->auto_backend;
+  static const char key[] = "device=";
+  for (size_t i = c->request->override_count; i-- > 0;) {
+    const char *word = c->request->overrides[i] + strspn(c->request->overrides[i], "+");
+    if (strncmp(word, key, sizeof key - 1) == 0) return word + sizeof key - 1;
+  }
+  const char *path = c->request->file;
+  if (!path) path = brim_compose_option_file(c, "", c->request->name ? c->request->name : "config");
+  const brim_yaml *root = path ? brim_compose_source(c, path) : NULL;
+  const brim_yaml *device = root ? brim_yaml_get(root, "device") : NULL;
+  return device && device->kind == BRIM_YAML_SCALAR ? device->scalar : "auto";
+}
+
+/* Has a backend a device to compute on? If not, c->auto_reason is set. */
+static bool has_device(brim_composition *c, const brim_plugin *plugin)
+{
+  void *self = NULL;
+  if (brim_instance_default(plugin, c->arena, &self) != BRIM_OK) {
+    c->auto_reason = brim_arena_string(c->arena, brim_error_text());
+    return false;
+  }
+  const int count = ((const brim_backend_ops *)plugin->ops)->device_count(self);
+  if (plugin->destroy) plugin->destroy(self);
+  if (count < 1) c->auto_reason = "there is no device for it on this host";
+  return count > 0;
+}
+
+static const char *choose_backend(brim_composition *c)
+{
+  const char *device = wanted_device(c);
+  const char *named = brim_arena_string_n(c->arena, device, strcspn(device, ":"));
+  if (strcmp(named, "auto") != 0 && brim_registry_find(c->registry, BRIM_BACKEND, named)) return named;
+  const brim_registry_entry *gpu = brim_registry_find(c->registry, BRIM_BACKEND, "cuda");
+  const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cuda");
+  if (gpu && has_device(c, gpu->plugin)) return "cuda";
+  if (failure) c->auto_reason = brim_arena_printf(c->arena, "%s: %s", failure->file, failure->reason);
   const bool cpu = brim_registry_find(c->registry, BRIM_BACKEND, "cpu") != NULL;
-  const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cpu");
+  failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cpu");
   if (failure)
     brim_log(BRIM_LOG_WARN, "backend=auto takes the slow 'reference', since 'cpu' could not be loaded\n%s: %s",
              failure->file, failure->reason);
-  c->auto_backend = cpu ? "cpu" : "reference";
+  return cpu ? "cpu" : "reference";
+}
+
+const char *brim_compose_auto_backend(brim_composition *c)
+{
+  if (!c->auto_backend) c->auto_backend = choose_backend(c);
   return c->auto_backend;
 }

@@ -5,6 +5,8 @@
 
 static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
+    BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
+               "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAM(STR, brim_settings, device, "auto", NULL, "where to train: auto, or cpu"),
     BRIM_PARAMS_END,
 };

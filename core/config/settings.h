@@ -31,9 +31,14 @@ typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
 } brim_observe_settings;
 
+/* What activations, their gradients and copies of weights are kept in. */
+enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16 };
+#define BRIM_PRECISION_NAMES "fp32|bf16|fp16"
+
 typedef struct brim_settings {
   int64_t seed; /* section "" */
   const char *device;
+  int32_t precision; /* enum brim_precision */
   brim_run_settings run;
   brim_training_settings training;
   brim_dataset_settings dataset;

@@ -187,9 +187,11 @@ static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
 {
   const float *f = values;
   const double *d = values;
+  const uint16_t *b = values;
   for (uint64_t i = 0; i < count; i++) {
     if (dtype == BRIM_DTYPE_F32 && !isfinite(f[i])) return false;
     if (dtype == BRIM_DTYPE_F64 && !isfinite(d[i])) return false;
+    if (dtype == BRIM_DTYPE_BF16 && (b[i] & 0x7F80) == 0x7F80) return false; /* all ones in the exponent */
   }
   return true;
 }

@@ -54,6 +54,14 @@ static void locate(brim_graph *g, const brim_node *like)
   g->line = like->line;
 }
 
+/* What flows back to a parameter's copy in a smaller type is the parameter's, in the type that it has. */
+static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
+{
+  const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;
+  const bool copy = maker && strcmp(maker->op, "cast") == 0 && maker->in[0]->role == BRIM_ROLE_PARAMETER;
+  return copy ? maker->in[0] : x;
+}
+
 static brim_tensor *new_flow(brim_graph *g, const brim_tensor *x)
 {
   return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &x->shape,
@@ -64,6 +72,7 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
 {
   brim_graph *g = ad->g;
   locate(g, like);
+  x = behind_copy(g, x);
   brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_next_gradient(g, x) : NULL;
   if (persistent)
     return brim_graph_node_into(g, "accumulate", like->name, &flow, 1, &persistent, 1, NULL) ? BRIM_OK : g->status;
@@ -84,8 +93,9 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   const uint32_t accumulates = brim_op_find(op)->accumulates;
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
-    const bool direct = i < 32 && accumulates >> i & 1 && of[i]->role == BRIM_ROLE_PARAMETER;
-    out[i] = direct ? brim_graph_next_gradient(g, of[i]) : new_flow(g, of[i]);
+    brim_tensor *source = behind_copy(g, of[i]);
+    const bool direct = i < 32 && accumulates >> i & 1 && source->role == BRIM_ROLE_PARAMETER;
+    out[i] = direct ? brim_graph_next_gradient(g, source) : new_flow(g, of[i]);
     if (!out[i]) return g->status;
   }
   locate(g, like);
@@ -106,8 +116,8 @@ brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim
                                    brim_tensor *const *in, uint32_t in_count, const brim_shape *shape)
 {
   brim_graph *g = ad->g;
-  brim_tensor *out =
-      brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", like->name));
+  brim_tensor *out = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, in[0]->dtype, shape,
+                                       brim_arena_printf(&g->arena, "%s.grad", like->name));
   if (!out) return NULL;
   locate(g, like);
   return brim_graph_node_into(g, op, like->name, in, in_count, &out, 1, attr ? attr : &like->attr) ? out : NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/fuse.h"
+#include "graph/lower.h"
 
 #undef brim_output
 
@@ -112,6 +113,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (o->keep_output) g->kept = g->output;
   BRIM_TRY(add_loss(g, o));
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
+  if (o->activations) brim_graph_lower(g, o->activations);
   if (o->training) {
     if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     return brim_autodiff_run(g, g->loss, NULL);

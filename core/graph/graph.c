@@ -160,7 +160,6 @@ static brim_node *append(brim_graph *g, const brim_op *op, const char *name, bri
                          uint32_t out_count, const brim_attr *attr)
 {
   brim_node *n = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
-  n->index = (uint32_t)g->node_count;
   n->descriptor = op;
   n->op = op->name;
   n->name = brim_arena_string(&g->arena, name ? name : op->name);
@@ -175,8 +174,9 @@ static brim_node *append(brim_graph *g, const brim_op *op, const char *name, bri
   return n;
 }
 
-static void commit(brim_graph *g, brim_node *n)
+void brim_graph_append(brim_graph *g, brim_node *n)
 {
+  n->index = (uint32_t)g->node_count;
   for (uint32_t i = 0; i < n->out_count; i++)
     if (n->out[i]->producer < 0) n->out[i]->producer = (int32_t)n->index;
   g->node = grow(g->node, g->node_count, &g->node_room, sizeof(brim_node *));
@@ -233,7 +233,7 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
   if (descriptor->infer(g, n) != BRIM_OK) return NULL;
   for (uint32_t i = 0; i < n->out_count; i++)
     if (!n->out[i]) return NULL; /* the graph has the error */
-  commit(g, n);
+  brim_graph_append(g, n);
   return n;
 }
 
@@ -243,7 +243,7 @@ brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name,
   if (g->status != BRIM_OK) return NULL;
   brim_node *n = append(g, brim_op_find(op), name, in, in_count, out_count, attr);
   for (uint32_t i = 0; i < out_count; i++) n->out[i] = out[i];
-  commit(g, n);
+  brim_graph_append(g, n);
   return n;
 }
 

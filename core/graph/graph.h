@@ -71,9 +71,10 @@ typedef struct brim_graph_options {
   int64_t classes, batch;
   int64_t norm_group; /* samples whose statistics batch norm takes together; 0: all */
   uint32_t real;
-  bool training;    /* with dropout, gradients */
-  bool keep_output; /* the output is read after the program */
-  uint64_t fuse;    /* of enum brim_fusion: what may become one operation */
+  uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
+  bool training;        /* with dropout, gradients */
+  bool keep_output;     /* the output is read after the program */
+  uint64_t fuse;        /* of enum brim_fusion: what may become one operation */
   /* Whether the backend has an operation; NULL: it has all. Fusion is done only where it has the fused one. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;
@@ -126,6 +127,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
 /* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x);
+/* Puts a node behind the others; for passes that go through the nodes again. */
+void brim_graph_append(brim_graph *g, brim_node *node);
 /* The one output of brim_graph_node; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);

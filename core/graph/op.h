@@ -34,6 +34,10 @@ typedef struct brim_op {
   /* Likewise of out[1], which gets none that out[0] has; but where nobody reads out[0], it lies there itself: the
    * kernel makes an element of out[1] when it does not need that of out[0] any more. */
   uint32_t inplace_second;
+  /* Where activations are kept in a smaller type (core/graph/lower.c): parameters among the inputs that the kernel
+   * reads as they are, in fp32, where others are given as copies of that type; and outputs that stay in fp32, as
+   * statistics and losses do. A bit each. */
+  uint32_t wide_in, wide_out;
   /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
   bool view;
   /* Sets dtype and shape of the outputs from those of the inputs, checks the attributes. NULL: the node is made
@@ -46,6 +50,7 @@ typedef struct brim_op {
 
 #define BRIM_OP_INPLACE(input) (1u << (input))
 #define BRIM_OP_FROM(output) (~0u << (output))
+#define BRIM_OP_WIDE(i) (1u << (i))
 /* Descriptors lie side by side in a section of the object file; see op.c. */
 #define BRIM_OP(id)                                                                                                    \
   static const brim_op op_##id;                                                                                        \

@@ -63,7 +63,7 @@ typedef struct brim_plan_request {
 typedef struct brim_plan {
   brim_plan_request request;
   brim_program program[BRIM_PROGRAMS_MAX + 1];
-  size_t program_count; /* in the order of the request's shapes; the update comes last */
+  size_t program_count;    /* in the order of the request's shapes; the update comes last */
   uint64_t reserved_bytes; /* the backend's own, at the start of the arena, to feed inputs through */
   uint64_t feed_bytes;     /* of input and labels together, the most of any program */
   uint64_t persistent_bytes;

@@ -26,6 +26,12 @@ static const char *split_name(brim_arena *arena, size_t i)
 
 static double logit_at(const predictor *p, int64_t i)
 {
+  if (p->program->graph->kept->dtype == BRIM_DTYPE_BF16) {
+    const uint32_t bits = (uint32_t)((const uint16_t *)p->logits)[i] << 16; /* the upper half of a float */
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+  }
   return p->session->backend_ops->real == BRIM_DTYPE_F64 ? ((const double *)p->logits)[i]
                                                          : (double)((const float *)p->logits)[i];
 }

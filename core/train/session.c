@@ -98,6 +98,23 @@ static brim_status open_loss(brim_session *s)
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }
 
+/* The type that activations are kept in; 0: that of the parameters. */
+static uint32_t activations_of(const brim_session *s)
+{
+  return s->settings->precision == BRIM_PRECISION_BF16 ? BRIM_DTYPE_BF16 : 0;
+}
+
+static brim_status check_precision(const brim_session *s)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
+  const uint32_t dtype = activations_of(s);
+  if (dtype == 0 || (has_field && ops->stores & BRIM_STORES(dtype))) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "precision=bf16: backend '%s' keeps activations in %s only",
+                   brim_config_choice_of(s->config, "backend")->plugin->id,
+                   ops->real == BRIM_DTYPE_F64 ? "double precision" : "fp32");
+}
+
 static brim_plan_request make_request(const brim_session *s)
 {
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
@@ -111,6 +128,7 @@ static brim_plan_request make_request(const brim_session *s)
                                        .sample = s->data.train.sample,
                                        .classes = s->data.train.classes,
                                        .real = s->backend_ops->real,
+                                       .activations = activations_of(s),
                                        .fuse = s->settings->graph.fuse},
                              .backend = s->backend_ops,
                              .backend_self = s->backend,
@@ -177,6 +195,7 @@ static brim_status open_session(brim_session *s, bool read_data)
   s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
   s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
+  BRIM_TRY(check_precision(s));
   BRIM_TRY(make_instance(brim_config_choice_of(c, "backend"), &s->backend));
   BRIM_TRY(find_device(s));
   BRIM_TRY(make_instance(dataset, &s->dataset));

@@ -45,6 +45,7 @@ static void cost_attention_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(attention) = {.name = "attention",
+                      .wide_out = BRIM_OP_WIDE(1),
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D] -> y [N,T,heads*D], lse "
                                    "[N,heads,T]",
                       .in_count = 3,

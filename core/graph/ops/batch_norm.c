@@ -32,6 +32,8 @@ static void cost_batch_norm_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(batch_norm) = {.name = "batch_norm",
+                       .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                       .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                     "mean_sum [C], var_sum [C]",
                        .in_count = 3,
@@ -41,6 +43,7 @@ BRIM_OP(batch_norm) = {.name = "batch_norm",
                        .cost = cost_batch_norm};
 BRIM_OP(batch_norm_inference) = {
     .name = "batch_norm_inference",
+    .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
     .in_count = 5,
     .out_count = 1,

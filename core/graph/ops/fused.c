@@ -102,6 +102,8 @@ CONV2D(leaky_relu);
 CONV2D(sigmoid);
 CONV2D(tanh);
 BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
+                            .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                            .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                          "mean_sum [C], var_sum [C]",
                             .in_count = 3,
@@ -111,6 +113,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .cost = cost_both};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
+    .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
     .in_count = 5,
     .out_count = 1,
@@ -118,6 +121,8 @@ BRIM_OP(batch_norm_inference_relu) = {
     .infer = infer_first,
     .cost = cost_both};
 BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
+                            .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                            .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                          "[N,groups]",
                             .in_count = 3,
@@ -127,6 +132,8 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .gradient = gradient_by_result,
                             .cost = cost_both};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
+                            .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                            .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
                             .in_count = 3,
                             .out_count = 3,
@@ -166,6 +173,8 @@ static void cost_sum_norm(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
+                           .wide_in = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
+                           .wide_out = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
                            .signature = "a [...,F], b [...,F], weight [F], bias [F] -> sum [...,F], y [...,F], mean "
                                         "[...], rstd [...]",
                            .in_count = 4,
@@ -175,6 +184,8 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .gradient = gradient_add_layer_norm,
                            .cost = cost_sum_norm};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
+                         .wide_in = BRIM_OP_WIDE(2),
+                         .wide_out = BRIM_OP_WIDE(2),
                          .signature = "a [...,F], b [...,F], weight [F] -> sum [...,F], y [...,F], rstd [...]",
                          .in_count = 3,
                          .out_count = 3,

@@ -49,6 +49,8 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
+                                  .wide_in = BRIM_OP_WIDE(2),
+                                  .wide_out = BRIM_OP_WIDE(0),
                                   .signature = "logits [...,K], label [...], [weight [K]] -> loss [...]",
                                   .in_count = 3,
                                   .optional = 1,
@@ -112,6 +114,7 @@ static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(linear_cross_entropy) = {.name = "linear_cross_entropy",
+                                 .wide_out = BRIM_OP_WIDE(0),
                                  .signature = "x [...,F], product [K,F], label [...] -> loss [...], rank [...]",
                                  .in_count = 3,
                                  .out_count = 2,

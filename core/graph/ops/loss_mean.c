@@ -49,6 +49,7 @@ static void cost_mean(const brim_node *n, brim_cost *out)
                  .signature = "y [N,...], target [N,...] or label [N] -> loss [N]",                                    \
                  .in_count = 2,                                                                                        \
                  .out_count = 1,                                                                                       \
+                 .wide_out = BRIM_OP_WIDE(0),                                                                          \
                  .infer = infer_id,                                                                                    \
                  .gradient = gradient_##id,                                                                            \
                  .cost = cost_mean};                                                                                   \

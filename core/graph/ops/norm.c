@@ -76,6 +76,8 @@ static void cost_norm_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(layer_norm) = {.name = "layer_norm",
+                       .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                       .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
                        .in_count = 3,
                        .out_count = 3,
@@ -91,6 +93,8 @@ BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_norm_grad};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
+                     .wide_in = BRIM_OP_WIDE(1),
+                     .wide_out = BRIM_OP_WIDE(1),
                      .signature = "x [...,F], weight [F] -> y [...,F], rstd [...]",
                      .in_count = 2,
                      .out_count = 2,
@@ -106,6 +110,8 @@ BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
                           .inplace = BRIM_OP_INPLACE(3),
                           .cost = cost_norm_grad};
 BRIM_OP(group_norm) = {.name = "group_norm",
+                       .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
+                       .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                     "[N,groups]",
                        .in_count = 3,

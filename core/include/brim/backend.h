@@ -162,10 +162,14 @@ typedef struct brim_backend_ops {
   brim_status (*fetch)(void *self, const brim_copy *copy, size_t count);
   brim_status (*collect)(void *self);
 
+  /* Types that activations can be kept in, besides `real`: a bit each, BRIM_STORES(BRIM_DTYPE_BF16). */
+  uint32_t stores;
+
   /* [init] Who uses a device: writes the first `room` of *count. ENOTSUP if it cannot be known here, saying why. NULL:
    * such devices are used through the host's memory. */
   brim_status (*users)(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 } brim_backend_ops;
+#define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2
 #define BRIM_FETCH_BYTES 64
 

@@ -76,6 +76,11 @@ typedef struct brim_norm_attr {
 typedef struct brim_moving_average_attr {
   double momentum; /* [0, 1] */
 } brim_moving_average_attr;
+/* cast                 in: x                  out: y: x's values rounded to a type that is kept in less memory, or
+ *                      back in the type of parameters (core/graph/lower.c) */
+typedef struct brim_cast_attr {
+  uint32_t rounds_to; /* enum brim_dtype, whatever type y is stored in; 0: nothing is lost */
+} brim_cast_attr;
 /* dropout              in: x                  out: y = x * mask / (1 - p)
  * dropout_grad         in: dy                 out: dx
  * dropout+add          in: a, x               out: y = a + dropout(x); of one shape
@@ -246,6 +251,7 @@ typedef union brim_attr {
   brim_attention_attr attention;
   brim_rotary_attr rotary;
   brim_lstm_attr lstm;
+  brim_cast_attr cast;
   brim_dropout_attr dropout;
   brim_update_attr update;
   brim_ema_attr ema;

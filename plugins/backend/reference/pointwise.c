@@ -1,6 +1,7 @@
 /* Operations on each element by itself: relu, dropout, and reshape, which changes nothing at all.
  * Element i of the output depends on element i of the inputs only, so an output may lie in the memory of
  * an input. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "brim/random.h"
@@ -32,6 +33,27 @@ static brim_status relu_grad(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .run = relu_grad};
+
+/* The nearest number with the 8 bits of mantissa of a bfloat16; of two, the even one. */
+static double round_to_bf16(double x)
+{
+  int exponent;
+  if (!isfinite(x)) return x;
+  frexp(x, &exponent);
+  return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
+}
+
+/* Here everything is stored in double precision; what is lost is lost all the same. */
+static brim_status cast(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const bool rounds = launch->node->attr.cast.rounds_to == BRIM_DTYPE_BF16;
+  const double *x = launch->in[0];
+  double *y = launch->out[0];
+  for (int64_t i = 0; i < count_of(launch); i++) y[i] = rounds ? round_to_bf16(x[i]) : x[i];
+  return BRIM_OK;
+}
+BRIM_KERNEL(cast) = {.op = "cast", .run = cast};
 
 /* Logical coordinate of a sample's element, given as its row-major index, in the numbering that
  * brim/random.h defines for masks: channels fastest, C rounded up to a multiple of 4. */

@@ -1,0 +1,91 @@
+/* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
+ * type, but for what an operation's descriptor keeps wide; data and parameters are cast where they are read, each once,
+ * right before the first node that needs it. The backward pass then has the types of what it differentiates, and
+ * gradients of parameters are added up in the parameters' own type, since autodiff looks behind the casts. */
+#include "graph/lower.h"
+
+#include <assert.h>
+
+static brim_status infer_cast(brim_graph *g, brim_node *n)
+{
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  return BRIM_OK;
+}
+
+/* The data's gradient, if anybody wants it; a parameter's does not come here. */
+static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
+  return brim_autodiff_emit(ad, "cast", n, &(brim_attr){0}, &dy, 1, n->in, 1);
+}
+
+BRIM_OP(cast) = {.name = "cast",
+                 .signature = "x -> y",
+                 .in_count = 1,
+                 .out_count = 1,
+                 .infer = infer_cast,
+                 .gradient = gradient_cast};
+
+typedef struct pass {
+  brim_graph *g;
+  uint32_t dtype;     /* that values are rounded to */
+  brim_tensor **copy; /* by the id of what was there before the pass */
+  size_t count;
+} pass;
+
+static void store_small(const pass *p, brim_tensor *t)
+{
+  if (p->g->real != BRIM_DTYPE_F32) return; /* only judges are wider, and they stay so */
+  t->dtype = p->dtype;
+  t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(p->dtype);
+}
+
+static bool is_copied(const pass *p, const brim_tensor *t)
+{
+  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight &&
+         (t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_DATA);
+}
+
+/* Appends the cast if t has none yet. NULL on error. */
+static brim_tensor *copy_of(const pass *p, brim_tensor *t)
+{
+  if (p->copy[t->id]) return p->copy[t->id];
+  brim_tensor *y = brim_graph_apply(p->g, "cast", t->name, &t, 1, &(brim_attr){.cast = {p->dtype}});
+  if (y) store_small(p, y);
+  return p->copy[t->id] = y;
+}
+
+static bool lower_node(const pass *p, brim_node *n)
+{
+  const brim_op *op = n->descriptor;
+  for (uint32_t k = 0; k < n->in_count; k++)
+    if (is_copied(p, n->in[k]) && !(k < 32 && op->wide_in >> k & 1)) {
+      brim_tensor *copy = copy_of(p, n->in[k]);
+      if (!copy) return false;
+      n->in[k] = copy;
+    }
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (n->out[k]->role == BRIM_ROLE_ACTIVATION && n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1))
+      store_small(p, n->out[k]);
+  return true;
+}
+
+void brim_graph_lower(brim_graph *g, uint32_t dtype)
+{
+  if (g->status != BRIM_OK || dtype == g->real) return;
+  pass p = {.g = g, .dtype = dtype, .count = g->tensor_count};
+  p.copy = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->tensor_count);
+  const size_t count = g->node_count;
+  brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
+  for (size_t i = 0; i < count; i++) {
+    node[i] = g->node[i];
+    for (uint32_t k = 0; k < node[i]->out_count; k++) node[i]->out[k]->producer = -1;
+  }
+  g->node_count = 0; /* and all over again, with the casts between */
+  for (size_t i = 0; i < count; i++) {
+    g->file = node[i]->file;
+    g->line = node[i]->line;
+    if (!lower_node(&p, node[i])) return;
+    brim_graph_append(g, node[i]);
+  }
+}
