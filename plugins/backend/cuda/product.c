@@ -62,15 +62,9 @@ static brim_status set(cuda_product_plan *plan, cublasLtMatmulDescAttributes_t a
 /* What is done to a result before it is written. */
 static cublasLtEpilogue_t epilogue_of(const cuda_product *p)
 {
-  switch (p->function) {
-  case CUDA_FUNCTION_RELU:
-    return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-  case CUDA_FUNCTION_GELU_TANH:
-    if (p->keep) return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-  default:
-    return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  }
+  if (p->function == CUDA_FUNCTION_NONE) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (p->keep) return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 }
 
 static brim_status set_bias(cuda_product_plan *plan, const void *bias)

@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
+/* The library's relu may make 0 of NaN, so it is not among them. */
 enum cuda_function {
   CUDA_FUNCTION_NONE,
-  CUDA_FUNCTION_RELU,
   CUDA_FUNCTION_GELU_TANH /* BRIM_GELU_TANH */
 };
 

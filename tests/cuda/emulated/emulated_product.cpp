@@ -27,7 +27,6 @@ void store(uint32_t type, void *p, int64_t i, float value)
 
 float apply(enum cuda_function function, float x)
 {
-  if (function == CUDA_FUNCTION_RELU) return x < 0 ? 0 : x;
   if (function == CUDA_FUNCTION_GELU_TANH)
     return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
   return x;

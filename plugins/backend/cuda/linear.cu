@@ -1,0 +1,301 @@
+/* linear and its gradients; rows are all leading dimensions:
+ *
+ *     y[rows,O]    = f(x[rows,F] weight^T + bias),  weight [O,F]
+ *     dx[rows,F]   = dy[rows,O] weight
+ *     dweight[O,F] += dy^T x
+ *     dbias[O]     += the sum of dy's rows
+ *
+ * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer.
+ *
+ * Bias and function f are left to the product where it does exactly that. Otherwise a kernel behind it goes over y
+ * (2 times its bytes): what the product can do depends on types and sizes, and its relu may lose a NaN.
+ *
+ * dbias is a sum over columns of dy. The library's own (a "bias gradient" epilogue) writes instead of adding, and
+ * rounds at its own discretion; a kernel reads dy once more (its bytes). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "behind.h"
+#include "kernel.cuh"
+#include "product.h"
+
+/* ---- column sums ---- */
+
+/* A block adds up a part of the rows of 32 columns: lanes are columns, so that a warp reads along a row, and warps take
+ * turns at rows. What rows add to is double: there may be millions. */
+enum { SUM_WARPS = 8, SUM_PARTS_MAX = 256, SUM_BLOCKS = 1024, SUM_ROWS = 64 };
+
+static int64_t sum_parts(int64_t rows, int64_t columns)
+{
+  const int64_t tiles = cuda_divide_up(columns, CUDA_WARP), wanted = cuda_divide_up(SUM_BLOCKS, tiles);
+  return cuda_max(1, cuda_min(cuda_min(wanted, SUM_PARTS_MAX), cuda_divide_up(rows, SUM_ROWS)));
+}
+
+extern "C" uint64_t cuda_column_sum_bytes(int64_t rows, int64_t columns)
+{
+  return cuda_round_up((uint64_t)(sum_parts(rows, columns) * columns) * sizeof(double), CUDA_ALIGNMENT);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(SUM_WARPS *CUDA_WARP)
+    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, double *__restrict__ part)
+{
+  __shared__ double sums[SUM_WARPS][CUDA_WARP];
+  const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+  const int64_t column = (int64_t)blockIdx.x * CUDA_WARP + lane;
+  const int64_t each = cuda_divide_up(rows, gridDim.y), from = blockIdx.y * each, to = cuda_min(rows, from + each);
+  double sum = 0;
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t r = from + warp; r < to; r += SUM_WARPS) sum += cuda_load(&x[r * ld + column]);
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp > 0 || column >= columns) return;
+  for (int i = 1; i < SUM_WARPS; i++) sum += sums[i][lane];
+  part[blockIdx.y * columns + column] = sum;
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t columns, float *__restrict__ sum)
+{
+  for (int64_t c = cuda_first(); c < columns; c += cuda_step_width()) {
+    double total = 0;
+    for (int64_t p = 0; p < parts; p++) total += part[p * columns + c];
+    sum[c] = (float)(sum[c] + total);
+  }
+}
+
+extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
+                                       int64_t ld, float *sum, void *scratch)
+{
+  const int64_t parts = sum_parts(rows, columns);
+  const cuda_geometry g = {
+      {(unsigned)cuda_divide_up(columns, CUDA_WARP), (unsigned)parts, 1}, SUM_WARPS * CUDA_WARP, 0};
+  double *part = (double *)scratch;
+  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(cuda_launch(b, column_sum_kernel<T>, g, (const T *)x, rows, columns, ld, part)));
+  return cuda_launch(b, add_parts_kernel, cuda_stride(columns, 1, b->processors), (const double *)part, parts, columns,
+                     sum);
+}
+
+/* ---- plans ---- */
+
+/* Scratch: inputs in plain order, then the bias in y's type, then the product's own. */
+typedef struct linear {
+  cuda_product_plan *product;
+  uint64_t bias_bytes; /* 0: as it is */
+  bool behind;         /* a kernel goes over what the product gives; it adds the bias if the product does not: */
+  bool bias_behind;
+} linear;
+
+static void release(void *self, void *state)
+{
+  linear *plan = (linear *)state;
+  (void)self;
+  if (plan) cuda_product_release(plan->product);
+  free(plan);
+}
+
+static brim_status start(const brim_node *node, linear **plan)
+{
+  *plan = (linear *)calloc(1, sizeof **plan);
+  if (!*plan) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
+  return BRIM_OK;
+}
+
+/* Hands the plan over, or releases it. */
+static brim_status finish(brim_status status, linear *plan, void **state)
+{
+  if (status == BRIM_OK)
+    *state = plan;
+  else
+    release(NULL, plan);
+  return status;
+}
+
+static brim_status prepare_product(cuda_backend *b, const cuda_product *product, linear *plan, brim_kernel_need *need)
+{
+  uint64_t bytes = 0;
+  const brim_status status = cuda_product_prepare(b, product, &plan->product, &bytes);
+  if (status == BRIM_OK) need->workspace_bytes += bytes;
+  return status;
+}
+
+/* ---- y ---- */
+
+static cuda_activation activation_of(const brim_node *node)
+{
+  return cuda_activation_of(node->op, &node->attr.fused.activation);
+}
+
+static cuda_product product_of(const brim_node *node)
+{
+  const brim_shape *w = &node->in[1]->shape;
+  cuda_product p = {};
+  p.m = cuda_rows_of(node->in[0]);
+  p.n = w->dim[0];
+  p.k = w->dim[1];
+  p.transpose_b = true;
+  p.lda = p.ldb = p.k;
+  p.ldd = p.n;
+  p.type = node->in[0]->dtype;
+  p.type_d = node->out[0]->dtype;
+  return p;
+}
+
+/* The most that the product may do, then less, then a kernel for all that is behind it. */
+static brim_status prepare_forward(cuda_backend *b, const brim_node *node, linear *plan, brim_kernel_need *need)
+{
+  const bool bias = node->in_count > 2;
+  const int function = activation_of(node).kind;
+  const bool converted = bias && node->in[2]->dtype != node->out[0]->dtype;
+  cuda_product p = product_of(node);
+  plan->bias_bytes = converted ? cuda_round_up((uint64_t)p.n * brim_dtype_bytes(p.type_d), CUDA_ALIGNMENT) : 0;
+  need->workspace_bytes += plan->bias_bytes;
+  p.bias = bias;
+  if (function == CUDA_GELU_TANH) {
+    p.function = CUDA_FUNCTION_GELU_TANH;
+    p.keep = node->out_count > 1;
+    const brim_status status = prepare_product(b, &p, plan, need);
+    if (status != BRIM_ENOTSUP) return status;
+    p.function = CUDA_FUNCTION_NONE;
+    p.keep = false;
+  }
+  plan->behind = function != CUDA_IDENTITY;
+  brim_status status = prepare_product(b, &p, plan, need);
+  if (status != BRIM_ENOTSUP || !bias) return status;
+  need->workspace_bytes -= plan->bias_bytes;
+  plan->bias_bytes = 0;
+  plan->behind = plan->bias_behind = true;
+  p.bias = false;
+  return prepare_product(b, &p, plan, need);
+}
+
+static CUDA_PREPARE(linear_prepare)
+{
+  linear *plan;
+  BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
+  BRIM_TRY(start(node, &plan));
+  return finish(prepare_forward((cuda_backend *)self, node, plan, need), plan, state);
+}
+
+/* Where f is a kernel's business the product's result is what that reads: the values that are kept, or y itself. */
+static CUDA_RUN(linear_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_node *node = launch->node;
+  const linear *plan = (const linear *)launch->state;
+  const brim_tensor *y = node->out[0];
+  const bool keeps = node->out_count > 1;
+  void *bias = node->in_count > 2 ? launch->in[2] : NULL;
+  char *scratch = (char *)cuda_scratch_end(launch, true);
+  cuda_operands o = {};
+  if (!(o.a = cuda_plain_input(b, launch, 0))) return BRIM_EDEVICE;
+  if (plan->bias_bytes > 0) {
+    BRIM_TRY(cuda_convert(b, node->in[2]->dtype, bias, y->dtype, scratch, y->shape.dim[y->shape.rank - 1]));
+    bias = scratch;
+  }
+  o.b = launch->in[1];
+  o.bias = bias;
+  o.d = plan->behind && keeps ? launch->out[1] : launch->out[0];
+  o.kept = keeps ? launch->out[1] : NULL;
+  o.scratch = scratch + plan->bias_bytes;
+  BRIM_TRY(cuda_product_run(b, plan->product, &o));
+  if (!plan->behind) return BRIM_OK;
+  cuda_behind behind = {};
+  behind.activation = activation_of(node);
+  behind.dtype = y->dtype;
+  behind.bias_dtype = plan->bias_behind ? node->in[2]->dtype : y->dtype;
+  behind.count = brim_shape_count(&y->shape);
+  behind.channels = cuda_last(y);
+  behind.inner = 1;
+  behind.from = o.d;
+  behind.bias = plan->bias_behind ? bias : NULL;
+  behind.kept = plan->bias_behind ? o.kept : NULL;
+  behind.to = launch->out[0];
+  return cuda_behind_run(b, &behind);
+}
+
+#define LINEAR(id, its_op)                                                                                             \
+  BRIM_KERNEL(id) = {.op = its_op, .prepare = linear_prepare, .run = linear_run, .release = release}
+LINEAR(linear, "linear");
+LINEAR(linear_relu, "linear+relu");
+LINEAR(linear_leaky_relu, "linear+leaky_relu");
+LINEAR(linear_sigmoid, "linear+sigmoid");
+LINEAR(linear_tanh, "linear+tanh");
+LINEAR(linear_gelu, "linear+gelu");
+LINEAR(linear_silu, "linear+silu");
+
+/* ---- gradients ---- */
+
+static CUDA_PREPARE(grad_input_prepare)
+{
+  const brim_shape *w = &node->in[1]->shape;
+  cuda_product p = {};
+  linear *plan;
+  p.m = cuda_rows_of(node->in[0]);
+  p.n = w->dim[1];
+  p.k = w->dim[0];
+  p.lda = p.k;
+  p.ldb = p.ldd = p.n;
+  p.type = node->in[0]->dtype;
+  p.type_d = node->out[0]->dtype;
+  BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
+  BRIM_TRY(start(node, &plan));
+  return finish(prepare_product((cuda_backend *)self, &p, plan, need), plan, state);
+}
+
+static CUDA_RUN(grad_input_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  cuda_operands o = {};
+  if (!(o.a = cuda_plain_input(b, launch, 0))) return BRIM_EDEVICE;
+  o.b = launch->in[1];
+  o.d = launch->out[0];
+  o.scratch = cuda_scratch_end(launch, true);
+  return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
+}
+BRIM_KERNEL(linear_grad_input) = {
+    .op = "linear_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
+
+static CUDA_PREPARE(grad_weight_prepare)
+{
+  const brim_shape *w = &node->out[0]->shape;
+  cuda_product p = {};
+  linear *plan;
+  p.m = w->dim[0];
+  p.n = w->dim[1];
+  p.k = cuda_rows_of(node->in[0]);
+  p.transpose_a = true;
+  p.lda = p.m;
+  p.ldb = p.ldd = p.n;
+  p.type = node->in[0]->dtype;
+  p.type_d = node->out[0]->dtype;
+  p.accumulate = cuda_adds(node->out[0]);
+  BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
+  BRIM_TRY(start(node, &plan));
+  const uint64_t before = need->workspace_bytes;
+  const brim_status status = prepare_product((cuda_backend *)self, &p, plan, need);
+  /* the sums of columns come first, and what they used is free again */
+  const uint64_t sums = node->out_count > 1 ? cuda_column_sum_bytes(p.k, p.m) : 0;
+  need->workspace_bytes = (uint64_t)cuda_max((int64_t)need->workspace_bytes, (int64_t)(before + sums));
+  return finish(status, plan, state);
+}
+
+static CUDA_RUN(grad_weight_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_node *node = launch->node;
+  const int64_t rows = cuda_rows_of(node->in[0]), outputs = node->out[0]->shape.dim[0];
+  cuda_operands o = {};
+  o.a = cuda_plain_input(b, launch, 1);
+  o.b = cuda_plain_input(b, launch, 0);
+  if (!o.a || !o.b) return BRIM_EDEVICE;
+  o.d = launch->out[0];
+  o.scratch = cuda_scratch_end(launch, true);
+  if (node->out_count > 1)
+    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, outputs, (float *)launch->out[1], o.scratch));
+  return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
+}
+BRIM_KERNEL(linear_grad_weight) = {
+    .op = "linear_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
