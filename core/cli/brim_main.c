@@ -16,6 +16,7 @@
 const brim_command brim_commands[] = {
     {"train", "train a model", brim_command_train,
      "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
+     "                  [--debug-launches]\n"
      "\n"
      "  brim train                                     the default configuration\n"
      "  brim train model=mlp training.epochs=2         another model, two epochs\n"
@@ -27,6 +28,9 @@ const brim_command brim_commands[] = {
      "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
      "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
      "the sweep goes on; with --fail-fast it ends there.\n"
+     "\n"
+     "--debug-launches is backend.debug_launches=true: the host waits after every operation, so that an error of a\n"
+     "GPU names the one it came from. Slow.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
     {"eval", "evaluate a run's checkpoint", brim_command_eval,
@@ -84,7 +88,7 @@ const brim_command brim_commands[] = {
     {"devices", "list what there is to compute on", brim_command_devices,
      "usage: brim devices [--json]\n"
      "\n"
-     "  brim devices           each backend's devices, with memory free and in all, and threads\n"
+     "  brim devices           each backend's devices, with memory free and in all; of GPUs, who uses them\n"
      "  brim devices --json    the same in bytes, for programs\n"
      "\n"
      "A backend that cannot be used here is a line with the reason.\n"},

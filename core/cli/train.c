@@ -1,6 +1,7 @@
 /* brim train: a new run, the same again (--from), the rest of one (--resume), or many (-m). */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -14,7 +15,7 @@
 
 typedef struct train_options {
   const char *resume, *from;
-  bool multirun, fail_fast, job;
+  bool multirun, fail_fast, job, debug_launches;
 } train_options;
 
 static brim_status check_options(const train_options *o, const brim_operands *operands)
@@ -32,6 +33,21 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   return BRIM_OK;
 }
 
+/* The override that --debug-launches stands for, in its place among the others: the option's own word leaves room for
+ * it. */
+static void add_debug_launches(char **argv, brim_operands *operands)
+{
+  int number = 1;
+  while (strcmp(argv[number], "--debug-launches") != 0) number++;
+  size_t at = operands->count++;
+  for (; at > 0 && operands->number[at - 1] > number; at--) {
+    operands->word[at] = operands->word[at - 1];
+    operands->number[at] = operands->number[at - 1];
+  }
+  operands->word[at] = "backend.debug_launches=true";
+  operands->number[at] = number;
+}
+
 /* Keys of GPUs and of going on after out-of-memory may be written for other builds; one line says that they are. */
 static void tell_unused(const brim_config *config)
 {
@@ -39,10 +55,19 @@ static void tell_unused(const brim_config *config)
   const size_t count = brim_later_unused(config->root, &names);
   if (count > 0)
     brim_log(BRIM_LOG_INFO,
-             "%s change%s nothing in this build: it has no GPU backend, and a plan that does not fit is refused before "
-             "it starts",
+             "%s change%s nothing in this build: device=auto takes the first GPU or else the CPU, at once, and a plan "
+             "that does not fit is refused before it starts",
              brim_text_str(&names), count == 1 ? "s" : "");
   brim_text_release(&names);
+}
+
+/* One line, whatever the reason's lines. */
+static void tell_auto(const brim_config *config)
+{
+  if (!config->auto_reason) return;
+  brim_log(BRIM_LOG_INFO, "backend=auto takes '%s': cuda cannot be used: %.*s",
+           brim_config_choice_of(config, "backend")->plugin->id, (int)strcspn(config->auto_reason, "\n"),
+           config->auto_reason);
 }
 
 static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
@@ -58,6 +83,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
   BRIM_TRY(
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
   tell_unused(config);
+  tell_auto(config);
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
   brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
   if (status == BRIM_OK) status = brim_run(&options);
@@ -73,6 +99,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
                                 {"--multirun", BRIM_OPTION_FLAG, &o.multirun},
                                 {"-m", BRIM_OPTION_FLAG, &o.multirun},
                                 {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast},
+                                {"--debug-launches", BRIM_OPTION_FLAG, &o.debug_launches},
                                 {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* in place of the sweep's own */
   brim_operands operands;
   char path[4096];
@@ -80,6 +107,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   int sweep_status = 0; /* its jobs have told what went wrong */
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
+  if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
   if (status == BRIM_OK && (o.resume || o.from)) {
     file = path;
     status = brim_cli_run_config(o.resume ? o.resume : o.from, path, sizeof path);

@@ -22,6 +22,7 @@ static const char *const free_keys[] = {"device",
                                         "observe.log_every_steps",
                                         "observe.top_k",
                                         "backend.threads",
+                                        "backend.debug_launches",
                                         "backend.memory_mb",
                                         NULL};
 /* Only their product matters. */

@@ -17,9 +17,9 @@
     section, {key, BRIM_LIST, 0, 0, "[]", NULL, help}, NULL, true                                                      \
   }
 
-/* Every value of the first seven means the same here: this build computes on the CPU only, which is what they come to
- * on a host without a GPU (it goes to the CPU at once); and it never shrinks or repeats a step, because a plan that
- * does not fit is refused before anything is placed. brim_later_unused() names those that were written.
+/* Every value of the first seven means the same here: this build takes the first GPU or else the CPU at once, waiting
+ * for nothing; and it never shrinks or repeats a step, because a plan that does not fit is refused before anything is
+ * placed. brim_later_unused() names those that were written.
  *
  * The defaults of the keys of federated training say that there is none; its configuration will set others. */
 const brim_later_key brim_later_keys[] = {

@@ -56,7 +56,7 @@ includes "" train plan config plugins compare version
 exactly "--config-p" --config-path
 exactly "--config-path my pla" plan
 exactly "--config-path " # a folder, for the shell
-includes "train -" --resume --from -m --multirun --fail-fast --quiet --help
+includes "train -" --resume --from -m --multirun --fail-fast --debug-launches --quiet --help
 excludes "train -" --job
 exactly "train --resu" --resume
 exactly "train --resume " # a folder
