@@ -12,6 +12,7 @@
 
 #include "brim/random.h"
 #include "graph/layout.h"
+#include "graph/lower.h"
 
 #define CANARY_BYTES 64
 #define TENSORS_MAX 16 /* of a node */
@@ -195,8 +196,9 @@ static void build(bench *b)
   brim_graph *g = b->g = brim_graph_create(b->o.backend->ops->real, b->o.batch, !b->o.evaluate);
   if (b->o.row->norm_group > 0) g->norm_group = b->o.row->norm_group;
   brim_tensor *y = b->result = put_context(b, b->o.row->make(b));
+  if (b->o.activations) brim_graph_lower(g, b->o.activations);
   if (y && !b->o.evaluate) {
-    if (!b->o.row->is_loss) b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");
+    if (!b->o.row->is_loss) b->seed = brim_graph_tensor(g, BRIM_ROLE_DATA, y->dtype, &y->shape, "seed");
     brim_autodiff_run(g, y, b->seed);
   } else {
     g->forward_count = g->node_count;
@@ -240,6 +242,22 @@ static void *allocate(const bench *b, uint64_t bytes)
   return p;
 }
 
+/* Its twin where kernels see it, of the same size with the canary. */
+static void *allocate_twin(const bench *b, void *host, uint64_t bytes)
+{
+  const backend *on = b->o.backend;
+  void *device = host;
+  if (b->on_device && on->ops->place(on->self, 0, bytes + CANARY_BYTES, &device) != BRIM_OK)
+    fail_msg("%s", brim_error_text());
+  return device;
+}
+
+static void free_twin(const bench *b, void *host, void *device, uint64_t bytes)
+{
+  if (b->on_device) b->o.backend->ops->unplace(b->o.backend->self, device, bytes + CANARY_BYTES);
+  free(host);
+}
+
 static void check_canary(const bench *b, const void *memory, uint64_t bytes, const char *what)
 {
   for (size_t i = 0; i < CANARY_BYTES; i++)
@@ -247,9 +265,29 @@ static void check_canary(const bench *b, const void *memory, uint64_t bytes, con
       fail_msg("%s on %s: wrote behind the end of %s", b->o.row->name, b->o.backend->name, what);
 }
 
+/* A float's upper half, rounded to the nearest; of two, to the even one. */
+static uint16_t to_bf16(float value)
+{
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (isnan(value)) return 0x7FC0;
+  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t half)
+{
+  const uint32_t bits = (uint32_t)half << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 static void store(void *memory, uint32_t dtype, uint64_t i, double value)
 {
   switch (dtype) {
+  case BRIM_DTYPE_BF16:
+    ((uint16_t *)memory)[i] = to_bf16((float)value);
+    break;
   case BRIM_DTYPE_F32:
     ((float *)memory)[i] = (float)value;
     break;
@@ -268,6 +306,8 @@ static void store(void *memory, uint32_t dtype, uint64_t i, double value)
 static double fetch(const void *memory, uint32_t dtype, uint64_t i)
 {
   switch (dtype) {
+  case BRIM_DTYPE_BF16:
+    return from_bf16(((const uint16_t *)memory)[i]);
   case BRIM_DTYPE_F32:
     return ((const float *)memory)[i];
   case BRIM_DTYPE_F64:
@@ -294,6 +334,8 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
   for (uint64_t i = 0; i < count; i++)
     if (t->dtype == BRIM_DTYPE_I32)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
+    else if (t == b->seed && b->o.activations) /* which has no cast before it */
+      store(memory, t->dtype, i, from_bf16(to_bf16((float)source_value(b, t, first + i))));
     else
       store(memory, t->dtype, i, source_value(b, t, first + i));
 }
@@ -315,18 +357,26 @@ static void make_memory(bench *b)
   number_streams(b);
   b->memory = brim_xcalloc(g->tensor_count, sizeof *b->memory);
   b->workspace = brim_xcalloc(g->node_count + 1, sizeof *b->workspace);
+  b->device_memory = brim_xcalloc(g->tensor_count, sizeof *b->memory);
+  b->device_workspace = brim_xcalloc(g->node_count + 1, sizeof *b->workspace);
   if (b->o.shared_memory) {
     if (brim_layout_program(&b->program, b->o.backend->ops->alignment) != BRIM_OK) fail_msg("%s", brim_error_text());
     b->arena = allocate(b, b->program.transient_bytes);
+    b->device_arena = allocate_twin(b, b->arena, b->program.transient_bytes);
   }
   for (size_t i = 0; i < g->tensor_count; i++) {
     const int32_t buffer = b->arena ? b->program.tensor_buffer[i] : -1;
-    b->memory[i] = buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, g->tensor[i]->bytes);
+    const uint64_t bytes = g->tensor[i]->bytes;
+    b->memory[i] = buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, bytes);
+    b->device_memory[i] =
+        buffer >= 0 ? b->device_arena + b->program.buffer[buffer].offset : allocate_twin(b, b->memory[i], bytes);
   }
   for (size_t i = 0; i < g->node_count; i++) {
     const int32_t buffer = b->arena ? b->program.workspace_buffer[i] : -1;
-    b->workspace[i] =
-        buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, b->program.need[i].workspace_bytes);
+    const uint64_t bytes = b->program.need[i].workspace_bytes;
+    b->workspace[i] = buffer >= 0 ? b->arena + b->program.buffer[buffer].offset : allocate(b, bytes);
+    b->device_workspace[i] =
+        buffer >= 0 ? b->device_arena + b->program.buffer[buffer].offset : allocate_twin(b, b->workspace[i], bytes);
   }
   for (size_t i = 0; i < g->tensor_count; i++)
     if (is_source(b, g->tensor[i])) fill_source(b, g->tensor[i], b->memory[i]);
@@ -391,6 +441,9 @@ bench *bench_create(const bench_options *options)
                         .momentum = 0.9,
                         .bias_correction1 = 1 - pow(0.9, 8),
                         .bias_correction2 = 1 - pow(0.999, 8)};
+  brim_device_info info;
+  if (b->o.backend->ops->describe(b->o.backend->self, 0, &info) != BRIM_OK) fail_msg("%s", brim_error_text());
+  b->on_device = !info.on_host;
   build(b);
   prepare(b);
   make_memory(b);
@@ -402,13 +455,16 @@ void bench_free(bench *b)
   brim_program *p = &b->program;
   for (size_t i = 0; i < b->g->node_count; i++) {
     if (p->state[i] && p->kernel[i]->release) p->kernel[i]->release(b->o.backend->self, p->state[i]);
-    if (!b->arena || p->workspace_buffer[i] < 0) free(b->workspace[i]);
+    if (!b->arena || p->workspace_buffer[i] < 0)
+      free_twin(b, b->workspace[i], b->device_workspace[i], p->need[i].workspace_bytes);
   }
   for (size_t i = 0; i < b->g->tensor_count; i++)
-    if (!b->arena || p->tensor_buffer[i] < 0) free(b->memory[i]);
-  free(b->arena);
+    if (!b->arena || p->tensor_buffer[i] < 0) free_twin(b, b->memory[i], b->device_memory[i], b->g->tensor[i]->bytes);
+  if (b->arena) free_twin(b, b->arena, b->device_arena, p->transient_bytes);
   free(b->memory);
   free(b->workspace);
+  free(b->device_memory);
+  free(b->device_workspace);
   free(b->stream);
   brim_graph_free(b->g);
   free(b);
@@ -427,19 +483,44 @@ void bench_check_sources(const bench *b)
   }
 }
 
+/* Everything with its canary, to the device or back. */
+static void copy_twins(const bench *b, bool to_device)
+{
+  const brim_backend_ops *ops = b->o.backend->ops;
+  const brim_program *p = &b->program;
+  const size_t tensors = b->g->tensor_count, nodes = b->g->node_count;
+  if (!b->on_device) return;
+  for (size_t i = 0; i < tensors + nodes + 1; i++) {
+    const bool tensor = i < tensors, node = !tensor && i < tensors + nodes;
+    const size_t k = tensor ? i : i - tensors;
+    if (node ? b->arena && p->workspace_buffer[k] >= 0 : tensor ? b->arena && p->tensor_buffer[k] >= 0 : !b->arena)
+      continue;
+    void *host = tensor ? b->memory[k] : node ? b->workspace[k] : b->arena;
+    void *device = tensor ? b->device_memory[k] : node ? b->device_workspace[k] : b->device_arena;
+    const uint64_t bytes = CANARY_BYTES + (tensor ? b->g->tensor[k]->bytes
+                                           : node ? p->need[k].workspace_bytes
+                                                  : p->transient_bytes);
+    const brim_status status = to_device ? ops->upload(b->o.backend->self, device, host, bytes)
+                                         : ops->download(b->o.backend->self, host, device, bytes);
+    if (status != BRIM_OK) fail_msg("%s on %s: %s", b->o.row->name, b->o.backend->name, brim_error_text());
+  }
+}
+
 void bench_run(bench *b, size_t from, size_t to)
 {
+  copy_twins(b, true);
   for (size_t i = from; i < to; i++) {
     const brim_node *n = b->g->node[i];
     void *in[TENSORS_MAX], *out[TENSORS_MAX];
     if (n->in_count > TENSORS_MAX || n->out_count > TENSORS_MAX) fail_msg("%s: too many inputs or outputs", n->op);
-    for (uint32_t k = 0; k < n->in_count; k++) in[k] = b->memory[n->in[k]->id];
-    for (uint32_t k = 0; k < n->out_count; k++) out[k] = b->memory[n->out[k]->id];
-    const brim_launch launch = {n, b->program.state[i], in, out, b->workspace[i], &b->step};
+    for (uint32_t k = 0; k < n->in_count; k++) in[k] = b->device_memory[n->in[k]->id];
+    for (uint32_t k = 0; k < n->out_count; k++) out[k] = b->device_memory[n->out[k]->id];
+    const brim_launch launch = {n, b->program.state[i], in, out, b->device_workspace[i], &b->step};
     if (b->program.kernel[i]->run(b->o.backend->self, &launch) != BRIM_OK)
       fail_msg("%s on %s: %s", n->op, b->o.backend->name, brim_error_text());
   }
   if (b->o.backend->ops->synchronize(b->o.backend->self) != BRIM_OK) fail_msg("%s", brim_error_text());
+  copy_twins(b, false);
   if (b->arena) {
     check_canary(b, b->arena, b->program.transient_bytes, "the arena");
     return;

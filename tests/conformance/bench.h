@@ -3,7 +3,8 @@
  * The same row, seed and batch on two backends is the same graph with the same numbers, so results can be compared
  * tensor by tensor. Numbers of samples are functions of the sample's position in the effective batch, so that a batch
  * may also be run in pieces. Every tensor has memory of its own (or, if asked for, that of the planner's layout),
- * filled with NaN before the run and followed by a canary. */
+ * filled with NaN before the run and followed by a canary. Where kernels cannot reach the host's memory, it has a twin
+ * on the device: a run copies everything there first, and back. */
 #ifndef TESTS_CONFORMANCE_BENCH_H
 #define TESTS_CONFORMANCE_BENCH_H
 #include "brim/backend.h"
@@ -81,6 +82,7 @@ typedef struct bench_options {
   unsigned context;       /* of enum bench_context */
   bool gradients_at_zero; /* else they start at random numbers, to be added to */
   bool shared_memory;     /* memory as the planner lays it out */
+  uint32_t activations;   /* the type they are kept in, BRIM_DTYPE_BF16; 0: that of parameters */
   bool evaluate;          /* the forward pass alone, as a program for evaluation */
   /* In place of what the row makes: a whole model's graph, with loss, metrics and fusion. Batch, type and whether it
    * is for training are the bench's. */
@@ -93,10 +95,12 @@ struct bench {
   brim_graph *g;
   brim_tensor *result, *seed; /* seed: the result's gradient; NULL for a loss */
   brim_program program;
-  void **memory;    /* by tensor id */
-  void **workspace; /* by node */
-  uint32_t *stream; /* by tensor id, of random numbers */
-  char *arena;      /* with shared_memory */
+  void **memory;                            /* by tensor id; on the host */
+  void **workspace;                         /* by node */
+  void **device_memory, **device_workspace; /* the same where kernels see it */
+  uint32_t *stream;                         /* by tensor id, of random numbers */
+  char *arena, *device_arena;               /* with shared_memory */
+  bool on_device;                           /* the device's memory is not the host's */
   brim_step step;
   uint32_t draws;
   int64_t below[INDEX_TENSORS_MAX]; /* of indices, by tensor id */
