@@ -12,6 +12,8 @@ struct cuda_product_plan {
 
 namespace
 {
+enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
+
 float load(uint32_t type, const void *p, int64_t i)
 {
   return type == BRIM_DTYPE_BF16 ? cuda_load(static_cast<const cuda_bf16 *>(p) + i) : static_cast<const float *>(p)[i];
@@ -63,7 +65,7 @@ extern "C" brim_status cuda_product_prepare(cuda_backend *, const cuda_product *
     return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
   if (refuses(*product)) return brim_fail(BRIM_ENOTSUP, "the emulated library does bare products only");
   *plan = new cuda_product_plan{*product};
-  *scratch_bytes = 0;
+  *scratch_bytes = SCRATCH_BYTES;
   return BRIM_OK;
 }
 
@@ -72,6 +74,7 @@ extern "C" brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan
   const cuda_product product = plan->product;
   const cuda_operands o = *operands;
   emulated_enqueue(b->compute, [=] {
+    memset(o.scratch, 0xFF, SCRATCH_BYTES);
     for (int64_t i = 0; i < cuda_max(1, product.batch); i++) multiply(product, o, i);
   });
   return BRIM_OK;

@@ -1,0 +1,286 @@
+/* conv2d and its gradients: what is moved, added and applied around a convolution, which cuDNN computes (dnn.h), or
+ * what cuDNN refuses kernels of our own (conv_direct.cu).
+ *
+ * Results are channels-last, the order that tensor cores want and in which everything behind can stay. If the library
+ * has nothing for that order, plain is tried; if not for that either, our own kernels take any order.
+ *
+ * Weights are [K,D,R,S] wherever the program can see them (checkpoints, optimizers, other backends). Convolutions that
+ * are channels-last want [K,R,S,D]: a copy in scratch, which moves each weight once, while its windows are used
+ * N*P*Q times. Gradients of weights are computed into scratch, since the library writes and we must add. */
+#include "conv.h"
+
+#include <stdlib.h>
+
+#include "behind.h"
+#include "dnn.h"
+#include "kernel.cuh"
+
+/* Scratch: x or dy or both in the order wanted, the weight in it, then what the convolution itself needs. */
+typedef struct plan {
+  cuda_conv conv;
+  cuda_dnn_plan *dnn;    /* NULL: kernels of our own */
+  uint32_t type_weight;  /* of a weight's gradient from the library */
+  uint64_t weight_bytes; /* of the weight's copy, or its gradient; 0: none */
+} plan;
+
+static void release(void *self, void *state)
+{
+  plan *made = (plan *)state;
+  (void)self;
+  if (made) cuda_dnn_release(made->dnn);
+  free(made);
+}
+
+static cuda_conv conv_of(const brim_node *node, const brim_tensor *x, const brim_tensor *y)
+{
+  const brim_conv2d_attr *a = &node->attr.conv2d;
+  cuda_conv v = {};
+  v.N = x->shape.dim[0];
+  v.C = x->shape.dim[1];
+  v.H = x->shape.dim[2];
+  v.W = x->shape.dim[3];
+  v.K = y->shape.dim[1];
+  v.P = y->shape.dim[2];
+  v.Q = y->shape.dim[3];
+  v.R = a->kernel[0];
+  v.S = a->kernel[1];
+  v.D = v.C / a->groups;
+  v.groups = a->groups;
+  for (int d = 0; d < 2; d++) {
+    v.stride[d] = a->stride[d];
+    v.padding[d] = a->padding[d];
+    v.dilation[d] = a->dilation[d];
+  }
+  v.dtype = x->dtype;
+  return v;
+}
+
+static brim_status start(const brim_node *node, const brim_tensor *x, const brim_tensor *y, plan **out)
+{
+  *out = (plan *)calloc(1, sizeof **out);
+  if (!*out) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
+  (*out)->conv = conv_of(node, x, y);
+  return BRIM_OK;
+}
+
+/* The library in one order, or the other; or not, which is no error. */
+static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint32_t type_weight,
+                               uint64_t *scratch_bytes)
+{
+  cuda_dnn_conv wanted = {result, p->conv, type_weight};
+  for (int last = 1; last >= 0; last--) {
+    wanted.conv.x_last = wanted.conv.y_last = last;
+    const brim_status status = cuda_dnn_prepare(b, &wanted, &p->dnn, scratch_bytes);
+    if (status == BRIM_ENOTSUP) continue;
+    p->conv = wanted.conv;
+    p->type_weight = type_weight;
+    return status;
+  }
+  return BRIM_OK;
+}
+
+/* The weight's size where a copy of it is needed. */
+static uint64_t copy_bytes(const plan *p)
+{
+  if (!p->dnn || !p->conv.x_last || cuda_conv_weight_is_last(&p->conv)) return 0;
+  return cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
+}
+
+/* The weight as the convolution wants it; scratch moves behind it. NULL with an error set. */
+static const void *weight_for(cuda_backend *b, const plan *p, const void *weight, void **scratch)
+{
+  const cuda_conv *v = &p->conv;
+  const brim_shape shape = {4, {v->K, v->D, v->R, v->S}};
+  if (p->weight_bytes == 0) return weight;
+  void *to = *scratch;
+  *scratch = (char *)to + p->weight_bytes;
+  return cuda_layout_convert(b, &shape, v->dtype, weight, to, true) == BRIM_OK ? to : NULL;
+}
+
+/* ---- y ---- */
+
+static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
+{
+  uint64_t bytes = 0;
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, p->conv.dtype, &bytes));
+  if (!p->dnn) {
+    p->conv.x_last = cuda_channels_last(node->in[0]);
+    p->conv.y_last = true;
+  }
+  p->weight_bytes = copy_bytes(p);
+  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) + p->weight_bytes + bytes;
+  cuda_layout_set(node->out[0], p->conv.y_last);
+  return BRIM_OK;
+}
+
+static brim_status finish(brim_status status, plan *p, void **state)
+{
+  if (status == BRIM_OK)
+    *state = p;
+  else
+    release(NULL, p);
+  return status;
+}
+
+static CUDA_PREPARE(conv2d_prepare)
+{
+  plan *p;
+  (void)program;
+  BRIM_TRY(start(node, node->in[0], node->out[0], &p));
+  return finish(prepare_forward((cuda_backend *)self, node, p, need), p, state);
+}
+
+static brim_status run_behind(cuda_backend *b, const brim_launch *launch, const cuda_conv *v)
+{
+  const brim_node *node = launch->node;
+  const bool bias = node->in_count > 2;
+  cuda_behind behind = {};
+  behind.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
+  if (!bias && behind.activation.kind == CUDA_IDENTITY) return BRIM_OK;
+  behind.dtype = v->dtype;
+  behind.bias_dtype = bias ? node->in[2]->dtype : v->dtype;
+  behind.count = v->N * v->K * v->P * v->Q;
+  behind.channels = v->K;
+  behind.inner = v->y_last ? 1 : v->P * v->Q;
+  behind.bias = bias ? launch->in[2] : NULL;
+  behind.from = behind.to = launch->out[0];
+  return cuda_behind_run(b, &behind);
+}
+
+static CUDA_RUN(conv2d_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const plan *p = (const plan *)launch->state;
+  void *scratch = launch->workspace, *y = launch->out[0];
+  const void *x = cuda_ordered(b, launch->node->in[0], launch->in[0], p->conv.x_last, &scratch);
+  const void *weight = weight_for(b, p, launch->in[1], &scratch);
+  if (!x || !weight) return BRIM_EDEVICE;
+  if (p->dnn)
+    BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, (void *)weight, y, scratch));
+  else
+    BRIM_TRY(cuda_conv_direct(b, &p->conv, x, weight, y));
+  return run_behind(b, launch, &p->conv);
+}
+
+#define CONV2D(id, its_op)                                                                                             \
+  BRIM_KERNEL(id) = {.op = its_op, .prepare = conv2d_prepare, .run = conv2d_run, .release = release}
+CONV2D(conv2d, "conv2d");
+CONV2D(conv2d_relu, "conv2d+relu");
+CONV2D(conv2d_leaky_relu, "conv2d+leaky_relu");
+CONV2D(conv2d_sigmoid, "conv2d+sigmoid");
+CONV2D(conv2d_tanh, "conv2d+tanh");
+
+/* ---- dx ---- */
+
+static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
+{
+  uint64_t bytes = 0;
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, p->conv.dtype, &bytes));
+  if (!p->dnn) {
+    p->conv.y_last = cuda_channels_last(node->in[0]);
+    p->conv.x_last = true;
+  }
+  p->weight_bytes = copy_bytes(p);
+  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.y_last) + p->weight_bytes + bytes;
+  cuda_layout_set(node->out[0], p->conv.x_last);
+  return BRIM_OK;
+}
+
+static CUDA_PREPARE(grad_input_prepare)
+{
+  plan *p;
+  (void)program;
+  BRIM_TRY(start(node, node->out[0], node->in[0], &p));
+  return finish(prepare_grad_input((cuda_backend *)self, node, p, need), p, state);
+}
+
+static CUDA_RUN(grad_input_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const plan *p = (const plan *)launch->state;
+  void *scratch = launch->workspace, *dx = launch->out[0];
+  const void *dy = cuda_ordered(b, launch->node->in[0], launch->in[0], p->conv.y_last, &scratch);
+  const void *weight = weight_for(b, p, launch->in[1], &scratch);
+  if (!dy || !weight) return BRIM_EDEVICE;
+  if (p->dnn) return cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch);
+  return cuda_conv_direct_grad_input(b, &p->conv, dy, weight, dx);
+}
+BRIM_KERNEL(conv2d_grad_input) = {
+    .op = "conv2d_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
+
+/* ---- dweight, dbias ---- */
+
+/* dweight[k][d][tap] += from[k][tap][d], or from[k][d][tap]. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_weight_kernel(float *__restrict__ dweight, const T *__restrict__ from, int64_t count, int64_t depth,
+                      int64_t taps, bool last)
+{
+  for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
+    const int64_t tap = i % taps, d = i / taps % depth, k = i / taps / depth;
+    dweight[i] += cuda_load(&from[last ? (k * taps + tap) * depth + d : i]);
+  }
+}
+
+static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, const void *from)
+{
+  const int64_t count = cuda_conv_weights(&p->conv);
+  CUDA_WITH_TYPE(p->type_weight, T,
+                 return cuda_launch(b, add_weight_kernel<T>, cuda_stride(count, 1, b->processors), dweight,
+                                    (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
+}
+
+/* The library's results in fp32 if it can; else of the values' own type. */
+static brim_status ask_for_weight(cuda_backend *b, plan *p, uint64_t *bytes)
+{
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, BRIM_DTYPE_F32, bytes));
+  if (p->dnn || p->conv.dtype == BRIM_DTYPE_F32) return BRIM_OK;
+  return ask_library(b, p, CUDA_DNN_WEIGHT, p->conv.dtype, bytes);
+}
+
+static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
+{
+  uint64_t bytes = 0;
+  BRIM_TRY(ask_for_weight(b, p, &bytes));
+  if (p->dnn) {
+    p->weight_bytes =
+        cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->type_weight), CUDA_ALIGNMENT);
+  } else {
+    p->conv.x_last = cuda_channels_last(node->in[0]);
+    p->conv.y_last = cuda_channels_last(node->in[1]);
+    bytes = cuda_conv_direct_bytes(&p->conv);
+  }
+  /* dbias comes first, and what it used is free again */
+  if (node->out_count > 1) bytes = (uint64_t)cuda_max((int64_t)bytes, (int64_t)cuda_conv_bias_bytes(&p->conv));
+  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) +
+                          cuda_ordered_bytes(node->in[1], p->conv.y_last) + p->weight_bytes + bytes;
+  return BRIM_OK;
+}
+
+static CUDA_PREPARE(grad_weight_prepare)
+{
+  plan *p;
+  (void)program;
+  BRIM_TRY(start(node, node->in[0], node->in[1], &p));
+  return finish(prepare_grad_weight((cuda_backend *)self, node, p, need), p, state);
+}
+
+static CUDA_RUN(grad_weight_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_node *node = launch->node;
+  const plan *p = (const plan *)launch->state;
+  float *dweight = (float *)launch->out[0];
+  void *scratch = launch->workspace;
+  const void *x = cuda_ordered(b, node->in[0], launch->in[0], p->conv.x_last, &scratch);
+  const void *dy = cuda_ordered(b, node->in[1], launch->in[1], p->conv.y_last, &scratch);
+  if (!x || !dy) return BRIM_EDEVICE;
+  void *aside = scratch;
+  scratch = (char *)aside + p->weight_bytes;
+  if (node->out_count > 1) BRIM_TRY(cuda_conv_grad_bias(b, &p->conv, dy, (float *)launch->out[1], scratch));
+  if (!p->dnn) return cuda_conv_direct_grad_weight(b, &p->conv, x, dy, dweight, scratch);
+  BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, aside, (void *)dy, scratch));
+  return add_weight(b, p, dweight, aside);
+}
+BRIM_KERNEL(conv2d_grad_weight) = {
+    .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
