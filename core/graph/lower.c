@@ -20,7 +20,7 @@ static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(cast) = {.name = "cast",
-                 .signature = "x -> y",
+                 .signature = "x [...] -> y [...]",
                  .in_count = 1,
                  .out_count = 1,
                  .infer = infer_cast,

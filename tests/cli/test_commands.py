@@ -193,7 +193,7 @@ class Look(Case):
         self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its name now"), 1)
         self.assertIn("precision: fp32\n", result.out)
         result = self.brim("train", "fp16=true", status=USAGE)
-        self.assert_error(result, "'precision' is not available in this build")
+        self.assert_error(result, "'precision=fp16' is not available in this build")
         self.assertIn("command line, argument 1: fp16=true", result.err)
 
     def test_help_lists_every_key(self):

@@ -16,7 +16,7 @@ LATER = [("memory.headroom_mb", "0", "512"), ("memory.warn_percent", "0", "85"),
          ("backend.devices", "1", "2"), ("dist.ranks", "1", "4"), ("claims.dir", "", "/run/brim"),
          ("policy", "", "robust"), ("comm", "", "mpi"), ("total_clients", "0", "100"), ("clients_per_round", "0", "10"),
          ("rounds", "0", "100"), ("parallel_clients", "-1", "4"), ("method", "", "heuristic.random"),
-         ("repeats", "1", "3"), ("protocol", "", "mqtt"), ("precision", "fp32", "bf16"),
+         ("repeats", "1", "3"), ("protocol", "", "mqtt"),
          ("memory.recompute", "none", "blocks")]
 
 

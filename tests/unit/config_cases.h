@@ -217,11 +217,11 @@ static const config_case config_cases[] = {
     {"an old name below training", NULL, {"training.fp16=false"}, "precision=fp32\ntraining.fp16\n"},
     {"an old name in a map", NULL, {"training={fp16: false, epochs: 2}"}, "precision=fp32\ntraining.epochs=2\n"},
     {"an old name that sets nothing", NULL, {"training.auto_batch_size=false"}, "training.batch_size=128\n"},
-    {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision\n"},
+    {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision=fp32\n"},
     {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a key of a later build, neutral", NULL, {"memory.recompute=none"}, "memory.recompute=none\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "memory.recompute\nprecision\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "memory.recompute\n"},
     {"a key of a later build",
      NULL,
      {"memory.recompute=blocks"},
@@ -239,6 +239,12 @@ static const config_case config_cases[] = {
      {"training.auto_batch_size=true"},
      "error: 'training.batch_size=auto' is not available in this build\n"
      "  command line, argument 1: training.auto_batch_size=true   (samples in a micro-batch)"},
+    {"another, by the old name of its key",
+     NULL,
+     {"fp16=true"},
+     "error: 'precision=fp16' is not available in this build\n"
+     "  command line, argument 1: fp16=true   (what activations are kept in; parameters and what is added up to them stay "
+     "in fp32)"},
     {"a key of a later build with a wrong value",
      NULL,
      {"memory.recompute=some"},
