@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,7 +41,9 @@ bool load_plugin(loaded *out, const char *folder, const char *id, const char *se
 bool load_plugin_from(loaded *out, const char *root, const char *folder, const char *id, const char *settings)
 {
   *out = (loaded){0};
-  char *file = brim_arena_printf(&out->arena, "%s/%s/lib/brim/plugins/%s/%s.so", BRIM_BUILD_DIR, root, folder, id);
+  const char *moved = getenv("BRIM_BUILD_DIR"); /* a build that was copied elsewhere */
+  char *file = brim_arena_printf(&out->arena, "%s/%s/lib/brim/plugins/%s/%s.so", moved ? moved : BRIM_BUILD_DIR, root,
+                                 folder, id);
   if (access(file, R_OK) != 0) {
     brim_arena_release(&out->arena);
     return false;

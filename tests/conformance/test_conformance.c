@@ -9,7 +9,7 @@
  *     test_conformance BACKEND [FOLDER]   that backend alone, of the build or of FOLDER in it
  *
  * At the end a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
- * were asked for: BENCH_ROWS=conv,max_pool runs those whose names begin so. */
+ * were asked for: BENCH_ROWS=conv,max_pool runs those whose names begin so. BENCH_CASES=2 runs so many cases of each. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -255,7 +255,9 @@ static bench_options case_of(const bench_row *row, int i)
 /* How many cases a row gets where small ones get `count`. */
 static int cases_of(const bench_row *row, int count)
 {
-  return row->large ? 2 : count / BENCH_SHARE;
+  const char *most = getenv("BENCH_CASES");
+  const int cases = row->large ? 2 : count / BENCH_SHARE;
+  return most && atoi(most) < cases ? atoi(most) : cases;
 }
 
 static double norm_of(const double *values, int64_t count)
@@ -604,7 +606,7 @@ static void test_nan_goes_where_the_reference_sends_it(void **state)
 /* Of a whole run alone can be told whether something is missing. */
 static bool every_row(void)
 {
-  return BENCH_SHARE == 1 && !getenv("BENCH_ROWS");
+  return BENCH_SHARE == 1 && !getenv("BENCH_ROWS") && !getenv("BENCH_CASES");
 }
 
 static void test_every_operation_has_cases(void **state)
