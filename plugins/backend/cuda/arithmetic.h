@@ -131,7 +131,7 @@ CUDA_ANYWHERE float cuda_activation_gradient(cuda_activation a, float kept, floa
   case CUDA_SIGMOID:
     return dy * (kept * (1.0f - kept));
   case CUDA_TANH:
-    return dy * (1.0f - kept * kept);
+    return dy * ((1.0f - kept) * (1.0f + kept)); /* whose factors lose nothing where y is all but 1 */
   case CUDA_EXP:
     return dy * kept;
   case CUDA_SCALE:

@@ -28,6 +28,8 @@
 #define __host__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
 #undef __restrict__
 #define __restrict__ __restrict
 
@@ -47,6 +49,9 @@ extern dim3 emulated_block_size, emulated_grid_size;
 #define blockIdx emulated_block_index
 #define blockDim emulated_block_size
 #define gridDim emulated_grid_size
+
+/* Kernels run so far, for tests: they find it with dlsym. */
+extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 
 /* Puts a kernel into a stream. `body` runs one thread. */
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, std::function<void()> body);
@@ -153,6 +158,13 @@ static inline float rsqrtf(float x)
 static inline double rsqrt(double x)
 {
   return 1.0 / sqrt(x);
+}
+/* Of pi * x. */
+static inline void sincospi(double x, double *sine, double *cosine)
+{
+  const double angle = M_PI * remainder(x, 2);
+  *sine = sin(angle);
+  *cosine = cos(angle);
 }
 /* glibc has functions of these names inside. */
 #define __expf expf

@@ -1,0 +1,92 @@
+/* Walking over a tensor, as it lies in memory, and over others that are repeated to its shape: dimensions along which
+ * all of them go on in the same way are one. Which order each of them has is a matter of steps alone, so none needs to
+ * be converted for that. */
+#ifndef CUDA_BROADCAST_H
+#define CUDA_BROADCAST_H
+#include <stdbool.h>
+
+#include "brim/tensor.h"
+#include "geometry.h"
+
+typedef struct cuda_walk {
+  int32_t rank;                   /* dimensions, the last changing fastest; none is 1, so it may have none */
+  int64_t dim[BRIM_DIMS_MAX];     /* multiplied: the tensor's elements, in the order of memory */
+  int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0: it is repeated */
+} cuda_walk;
+
+/* What positions are divided by. Division of 64 bits is a function call on the device, which takes a hundred
+ * instructions and the registers of its caller; a product with the inverse, put right by one where it was rounded
+ * across a whole number, takes ten. Right for positions below 2^51. */
+typedef struct cuda_divisor {
+  int64_t by; /* at least 1 */
+  double inverse;
+} cuda_divisor;
+
+static inline cuda_divisor cuda_divisor_of(int64_t by)
+{
+  const cuda_divisor d = {by, 1.0 / (double)by};
+  return d;
+}
+
+/* a / d.by, and the rest; a is at least 0. */
+CUDA_ANYWHERE int64_t cuda_divide(int64_t a, cuda_divisor d, int64_t *rest)
+{
+  int64_t quotient = (int64_t)((double)a * d.inverse);
+  *rest = a - quotient * d.by;
+  if (*rest < 0) {
+    *rest += d.by;
+    quotient--;
+  } else if (*rest >= d.by) {
+    *rest -= d.by;
+    quotient++;
+  }
+  return quotient;
+}
+
+/* Dimension i in the order of memory, slowest first. */
+static inline int32_t cuda_dim_at(int32_t i, bool channels_last)
+{
+  static const int32_t nhwc[4] = {0, 2, 3, 1};
+  return channels_last ? nhwc[i] : i;
+}
+
+/* Elements of an operand from one to the next along each dimension of a shape that it broadcasts to. */
+static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand, bool channels_last,
+                              int64_t step[BRIM_DIMS_MAX])
+{
+  int64_t stride = 1;
+  for (int32_t d = 0; d < shape->rank; d++) step[d] = 0;
+  for (int32_t i = operand->rank - 1; i >= 0; i--) {
+    const int32_t d = cuda_dim_at(i, channels_last);
+    if (operand->dim[d] != 1) step[d + shape->rank - operand->rank] = stride;
+    stride *= operand->dim[d];
+  }
+}
+
+/* Over `shape`, which lies in memory channels-last or plain; operands too. */
+static inline void cuda_walk_init(cuda_walk *w, const brim_shape *shape, bool channels_last,
+                                  const brim_shape *const operand[2], const bool operand_last[2])
+{
+  int64_t step[2][BRIM_DIMS_MAX];
+  for (int o = 0; o < 2; o++) cuda_steps(shape, operand[o], operand_last[o], step[o]);
+  w->rank = 0;
+  for (int32_t i = 0; i < shape->rank; i++) {
+    const int32_t d = cuda_dim_at(i, channels_last), last = w->rank - 1;
+    const int64_t length = shape->dim[d];
+    if (length == 1) continue;
+    const bool joins = last >= 0 && w->step[0][last] == step[0][d] * length && w->step[1][last] == step[1][d] * length;
+    if (!joins) w->dim[w->rank++] = 1;
+    w->dim[w->rank - 1] *= length;
+    for (int o = 0; o < 2; o++) w->step[o][w->rank - 1] = step[o][d];
+  }
+}
+
+/* `shape` with 1 for the axes of the mask. */
+static inline brim_shape cuda_reduced_shape(const brim_shape *shape, uint32_t axes)
+{
+  brim_shape reduced = *shape;
+  for (int32_t d = 0; d < shape->rank; d++)
+    if (axes >> d & 1) reduced.dim[d] = 1;
+  return reduced;
+}
+#endif
