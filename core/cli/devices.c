@@ -140,12 +140,13 @@ static void collect(devices *d, const brim_registry *registry)
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
+    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed: below */
     if (list_devices(d, plugin) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
   }
   for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
     const char *backend = backend_of_file(d->arena, failure->file);
-    if (backend) add_failure(d, backend, failure->reason);
+    if (backend && !brim_registry_find(registry, BRIM_BACKEND, backend)) add_failure(d, backend, failure->reason);
   }
 }
 

@@ -122,5 +122,48 @@ class Counting(Case):
         self.assertEqual(self.count(broken=1), (1, "11 passed, 1 failed"))
 
 
+class Kernels(Case):
+    """What the compiler said of kernels, as cmake/keep_ptxas.sh keeps it."""
+
+    PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z4moveIfLi4EEvPKT_l' for 'sm_90'
+ptxas info    : Function properties for _Z4moveIfLi4EEvPKT_l
+    {stack} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
+ptxas info    : Used 46 registers, used 1 barriers, 256 bytes smem, 664 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z3addPf' for 'sm_80'
+ptxas info    : Function properties for _Z3addPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""
+
+    def kernels(self, name="move.cu.o", stack=0, stores=0, loads=0):
+        (self.folder / name).touch()
+        (self.folder / f"{name}.ptxas").write_text(self.PTXAS.format(stack=stack, stores=stores, loads=loads))
+        return subprocess.run([SCRIPTS / "kernels.py", self.folder], capture_output=True, text=True, check=False)
+
+    def test_lists_each_by_architecture(self):
+        result = self.kernels()
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        rows = [line.split(maxsplit=6) for line in result.stdout.splitlines()]
+        self.assertEqual(rows[1][:6], ["sm_80", "8", "0", "0", "0", "move.cu"])
+        self.assertEqual(rows[2][:6], ["sm_90", "46", "256", "0", "0", "move.cu"])
+        self.assertEqual(result.stdout.splitlines()[-1], "2 kernels, 0 of them spill")
+
+    def test_a_spill_is_a_failure(self):
+        for stores, loads in ((4, 0), (0, 4)):
+            result = self.kernels(stack=16, stores=stores, loads=loads)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, r"^kernels: move\.cu: .*move.* spills on sm_90\n$")
+        self.assertEqual(self.kernels(stack=16).returncode, 0)
+
+    def test_what_was_not_built_does_not_count(self):
+        (self.folder / "gone.cu.o.ptxas").write_text(self.PTXAS.format(stack=8, stores=8, loads=8))
+        self.assertEqual(self.kernels().returncode, 0)
+        (self.folder / "move.cu.o").unlink()
+        result = subprocess.run([SCRIPTS / "kernels.py", self.folder], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("was backend/cuda built there?", result.stderr)
+
+
 if __name__ == "__main__":
     main()

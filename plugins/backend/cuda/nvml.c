@@ -82,7 +82,7 @@ static void open_library(void)
   int (*init)(void) = NULL;
   void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    snprintf(nvml.problem, sizeof nvml.problem, "the driver's library " LIBRARY " is not there");
+    snprintf(nvml.problem, sizeof nvml.problem, "the driver's library " LIBRARY " cannot be loaded");
     return;
   }
   find(library, "nvmlErrorString", &nvml.error_text);

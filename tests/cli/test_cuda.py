@@ -1,0 +1,223 @@
+"""GPUs from the command line, without one: the emulated device, and a driver's library that says what a test wants."""
+
+import json
+import os
+import pathlib
+
+from support import NO_FIT, SMALL, USAGE, Case, main
+
+EMULATED = os.environ["BRIM_EMULATED"]
+NVML = os.environ["BRIM_NVML"]
+RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
+NOBODY = 4999999  # a process number beyond what Linux gives
+
+
+def uuid(device):
+    return f"GPU-{device:02x}010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+class CudaCase(Case):
+    def cuda(self, *argv, status=0, visible=None, devices=1, nvml=None, kind="now", **variables):
+        """brim with so many emulated devices. nvml: what the driver's library says of them; None: there is none."""
+        env = {"EMULATED_DEVICES": str(devices), **variables}
+        if visible is not None:
+            env["CUDA_VISIBLE_DEVICES"] = visible
+        if nvml is None:
+            (self.folder / "none").mkdir(exist_ok=True)
+            (self.folder / "none/libnvidia-ml.so.1").touch()
+            env["LD_LIBRARY_PATH"] = "none"
+        else:
+            env.update(NVML_DEVICES=nvml, LD_LIBRARY_PATH=f"{NVML}/{kind}")
+        return self.brim("--plugin-path", EMULATED, *argv, status=status, env=env)
+
+    def gpus(self, **how):
+        found = json.loads(self.cuda("devices", "--json", **how).out)
+        self.assertEqual(found["failures"], [])
+        return [device for device in found["devices"] if device["backend"] == "cuda"]
+
+    def setUp(self):
+        super().setUp()
+        for name in ("CUDA_VISIBLE_DEVICES", "NVML_INIT"):
+            value = os.environ.pop(name, None)
+            if value is not None:
+                self.addCleanup(os.environ.__setitem__, name, value)
+
+
+class Devices(CudaCase):
+    def test_a_gpu_has_capability_uuid_and_users(self):
+        own = pathlib.Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+        gpu, = self.gpus(nvml=f"{uuid(0)}=700000000 {os.getpid()}:300000000 {NOBODY}:?")
+        self.assertEqual((gpu["capability"], gpu["uuid"], gpu["threads"]), ("9.0", uuid(0), 0))
+        self.assertEqual((gpu["free_bytes"], gpu["total_bytes"]), (700000000, 1 << 30))
+        self.assertEqual(gpu["users"], [{"pid": os.getpid(), "bytes": 300000000, "name": own},
+                                        {"pid": NOBODY, "bytes": None, "name": None}])
+
+    def test_text_has_them_in_a_table_of_their_own(self):
+        result = self.cuda("devices", nvml=f"{uuid(0)}=700000000 {os.getpid()}:314572800 {NOBODY}:?")
+        lines = result.out.splitlines()
+        self.assertEqual(lines[0].split(), ["device", "free", "total", "threads", "capability", "uuid", "name"])
+        gpu, = [line for line in lines[1:] if line.startswith("cuda:0") and uuid(0) in line]
+        self.assertEqual(gpu.split(), "cuda:0 667.6 MiB 1.0 GiB - 9.0".split() + [uuid(0), "emulated", "device"])
+        users = lines[lines.index("") + 1:]
+        self.assertEqual(users[0].split(), ["used", "by", "memory", "process"])
+        self.assertEqual(users[1].split()[:4], ["cuda:0", str(os.getpid()), "300.0", "MiB"])
+        self.assertEqual(users[2].split(), ["cuda:0", str(NOBODY), "-", "-"])
+        self.assertEqual(len(users), 3, result)
+
+    def test_nobody_is_not_unknown(self):
+        self.assertEqual(self.gpus(nvml=f"{uuid(0)}=1")[0]["users"], [])
+        self.assertIsNone(self.gpus()[0]["users"])
+        self.assertNotIn("used", self.cuda("devices", nvml=f"{uuid(0)}=1").out)
+
+    def test_nvml_is_asked_by_uuid_so_its_order_does_not_matter(self):
+        nvml = ";".join(f"{uuid(i)}={1000 + i} {NOBODY + i}:{i}" for i in (1, 3, 0, 2))
+        for visible, expected in ((None, [0, 1, 2, 3]), ("2,0", [2, 0]), (f"{uuid(3)},{uuid(1)[:6]}", [3, 1]), ("1,9,0", [1])):
+            with self.subTest(visible):
+                gpus = self.gpus(devices=4, visible=visible, nvml=nvml)
+                self.assertEqual([gpu["index"] for gpu in gpus], list(range(len(expected))))
+                self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(i) for i in expected])
+                self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1000 + i for i in expected])
+                self.assertEqual([gpu["users"] for gpu in gpus],
+                                 [[{"pid": NOBODY + i, "bytes": i, "name": None}] for i in expected])
+
+    def test_older_drivers_list_processes_otherwise(self):
+        gpu, = self.gpus(kind="old", nvml=f"{uuid(0)}=5 {NOBODY}:7 {NOBODY + 1}:?")
+        self.assertEqual([(user["pid"], user["bytes"]) for user in gpu["users"]], [(NOBODY, 7), (NOBODY + 1, None)])
+
+    def test_a_part_of_a_gpu_has_the_name_that_nvml_gives_it(self):
+        part = uuid(0).replace("GPU", "MIG")
+        self.assertEqual(self.gpus(nvml=f"{part}=77")[0]["uuid"], part)
+        self.assertEqual(self.gpus(nvml=f"{part}=77")[0]["free_bytes"], 77)
+
+    def test_where_the_uuid_is_not_known_the_place_on_the_bus_is(self):
+        gpus = self.gpus(devices=2, nvml=f"0000:02:00.0=22 {NOBODY}:2;0000:01:00.0={1 << 50}")
+        self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(0), uuid(1)])
+        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # never more than there is
+        self.assertEqual([len(gpu["users"]) for gpu in gpus], [0, 1])
+
+    def test_without_nvml_the_runtime_says_what_is_free(self):
+        gpu, = self.gpus()
+        self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
+        lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
+        self.assertEqual(lines, ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+
+    def test_nvml_that_does_not_work_is_one_line(self):
+        for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
+                          ({"nvml": f"{uuid(1)}=5"}, f"does not know {uuid(0)}: Not Found")):
+            with self.subTest(text):
+                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "who uses" in line]
+                self.assertEqual(lines, [f"who uses cuda:0 is not known: libnvidia-ml.so.1 {text}"])
+
+    def test_a_full_device_is_there(self):
+        self.assertEqual(self.gpus(EMULATED_FULL="1")[0]["free_bytes"], 0)
+        self.assertEqual(self.gpus(EMULATED_FULL="1", nvml=f"{uuid(0)}=99")[0]["free_bytes"], 99)
+
+    def test_without_a_device_the_others_are_shown(self):
+        result = self.cuda("devices", visible="")
+        lines = [line for line in result.out.splitlines() if "cuda" in line]
+        self.assertEqual(lines, ["backend 'cuda' cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is ''"])
+        self.assertIn("\nreference:0 ", result.out)
+
+    def test_a_file_that_hides_another_and_cannot_be_loaded_is_the_one_that_is_told(self):
+        (self.folder / "plugins/backend").mkdir(parents=True)
+        (self.folder / "plugins/backend/cuda.so").write_bytes(b"not a library")
+        broken_first = self.brim("--plugin-path", "plugins", "--plugin-path", EMULATED, "devices").out
+        self.assertNotIn("cuda:0", broken_first)
+        self.assertEqual(broken_first.count("backend 'cuda' cannot be used"), 1, broken_first)
+        broken_last = self.cuda("--plugin-path", "plugins", "devices").out
+        self.assertIn("cuda:0", broken_last)
+        self.assertNotIn("cannot be used", broken_last)
+
+
+class NoDevice(CudaCase):
+    def test_a_run_is_refused_in_one_line(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", visible="", status=NO_FIT)
+        errors = [line for line in result.err.splitlines() if "hidden" not in line]
+        self.assertEqual(errors, ["error: backend 'cuda' cannot be used: there is no GPU to use: "
+                                  "CUDA_VISIBLE_DEVICES is ''"])
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_so_is_one_on_a_device_that_is_not_there(self):
+        for device in ("cuda:1", "cuda:-1", "cuda:x", "cpu"):
+            with self.subTest(device):
+                result = self.cuda("train", *RUN, "backend=cuda", f"device={device}", status=NO_FIT)
+                self.assert_error(result, f"no device '{device}': backend 'cuda' has 1 (cuda:0)")
+
+
+class Auto(CudaCase):
+    def backend(self, *words, **how):
+        text = self.cuda("config", *RUN, *words, **how).out
+        return text.split("\nbackend:\n  id: ")[1].split("\n")[0]
+
+    def test_it_is_the_gpu_if_there_is_one(self):
+        self.assertEqual(self.backend(), "cuda")
+        self.assertNotEqual(self.backend(visible=""), "cuda")
+
+    def test_it_follows_the_device(self):
+        self.assertEqual(self.backend("device=reference"), "reference")
+        self.assertEqual(self.backend("device=cuda:1", devices=2), "cuda")
+        self.assertEqual(self.backend("device=cuda:0", visible=""), "cuda")
+        (self.folder / "mine.yaml").write_text("defaults: [config, _self_]\ndevice: reference\n")
+        named = ["--config-path", ".", "--config-name", "mine"]
+        self.assertEqual(self.backend(*named), "reference")
+        self.assertEqual(self.backend(*named, "device=cuda"), "cuda")
+
+    def test_a_device_that_was_asked_for_is_not_replaced(self):
+        result = self.cuda("train", *RUN, "device=cuda:0", visible="", status=NO_FIT)
+        self.assert_error(result, "backend 'cuda' cannot be used: there is no GPU to use")
+
+    def test_without_a_gpu_one_line_says_what_was_taken(self):
+        result = self.cuda("train", *RUN, "run.dir=run", visible="")
+        taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
+        lines = [line for line in result.err.splitlines() if "backend=auto" in line]
+        self.assertEqual(lines, [f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: "
+                                 "CUDA_VISIBLE_DEVICES is ''"])
+        self.assertEqual(self.summary("run")["steps"], 2)
+
+    def test_nothing_is_said_where_nothing_was_chosen(self):
+        result = self.cuda("train", *RUN, "backend=reference", "run.dir=run", visible="")
+        self.assertNotIn("backend=auto", result.err)
+        again = self.cuda("train", "--from", "run", "run.dir=again", visible="")
+        self.assertNotIn("backend=auto", again.err)
+
+    def test_a_run_on_the_device_keeps_its_backend(self):
+        result = self.cuda("train", *RUN, "run.dir=run")
+        self.assertNotIn("backend=auto", result.err)
+        self.assertIn("\nbackend:\n  id: cuda\n", self.read("run/config.yaml"))
+        self.assertEqual(self.summary("run")["steps"], 2)
+
+
+class DebugLaunches(CudaCase):
+    def test_it_is_the_parameter(self):
+        self.cuda("train", *RUN, "--debug-launches", "run.dir=run", "backend=cuda")
+        self.assertIn("\n  debug_launches: true\n", self.read("run/config.yaml"))
+
+    def test_a_sweep_hands_it_on(self):
+        self.cuda("train", "-m", "seed=1,2", "--debug-launches", *RUN, "run.dir=runs")
+        for job in "01":
+            self.assertIn("\n  debug_launches: true\n", self.read("runs", job, "config.yaml"))
+
+    def test_a_backend_without_it_is_an_error(self):
+        for words in (["--debug-launches"], ["-m", "--debug-launches", "seed=1,2"]):
+            with self.subTest(words):
+                result = self.cuda("train", "backend=reference", *words, *RUN, status=USAGE)
+                self.assert_error(result, "unknown key 'backend.debug_launches'",
+                                  f"argument {1 + len(words[:words.index('--debug-launches')]) + 1}: backend.debug_launches=true")
+
+    def test_a_later_word_wins(self):
+        self.cuda("train", "--debug-launches", "backend.debug_launches=false", "backend=cuda", *RUN, "run.dir=run")
+        self.assertIn("\n  debug_launches: false\n", self.read("run/config.yaml"))
+
+    def test_a_run_is_gone_on_with_under_it(self):
+        self.cuda("train", *RUN, "training.checkpoint_every_steps=1", "run.dir=run", "backend=cuda")
+        (self.folder / "run/summary.json").unlink()  # as if it had been stopped
+        result = self.cuda("train", "--resume", "run", "--debug-launches")
+        self.assertNotIn("was edited", result.err)
+        self.assertEqual(self.summary("run")["steps"], 2)
+
+    def test_help_has_it(self):
+        self.assertIn("--debug-launches", self.brim("train", "--help").out)
+
+
+if __name__ == "__main__":
+    main()
