@@ -255,9 +255,10 @@ static bench_options case_of(const bench_row *row, int i)
 /* How many cases a row gets where small ones get `count`. */
 static int cases_of(const bench_row *row, int count)
 {
-  const char *most = getenv("BENCH_CASES");
+  const char *text = getenv("BENCH_CASES");
+  const long most = text ? strtol(text, NULL, 10) : count;
   const int cases = row->large ? 2 : count / BENCH_SHARE;
-  return most && atoi(most) < cases ? atoi(most) : cases;
+  return most > 0 && most < cases ? (int)most : cases;
 }
 
 static double norm_of(const double *values, int64_t count)
