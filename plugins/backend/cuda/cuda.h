@@ -18,8 +18,9 @@ typedef struct cuda_params {
 
 /* What kernels read of the step, and what they have to say: on the device, at an address that is known when a program
  * is recorded. */
+enum cuda_fault_kind { CUDA_FAULT_INDEX = 1, CUDA_FAULT_LABEL };
 typedef struct cuda_fault {
-  int32_t set; /* 1: an index was out of range; the first one's: */
+  int32_t set; /* what was out of range, enum cuda_fault_kind, or 0; the first one's: */
   int32_t value;
   int64_t sample; /* in the micro-batch */
   int64_t limit;  /* indices lie in [0, limit) */

@@ -169,14 +169,25 @@ static __device__ inline float cuda_block_max(float value)
 
 /* Says that an index is out of range; the first one is kept and becomes the run's error. `sample`: in the micro-batch;
  * `node`: (uint64_t)launch->node. */
-static __device__ inline void cuda_report(cuda_control *control, uint64_t node, int64_t sample, int32_t value,
-                                          int64_t limit)
+static __device__ inline void cuda_report_fault(cuda_control *control, uint64_t node, enum cuda_fault_kind kind,
+                                                int64_t sample, int32_t value, int64_t limit)
 {
-  if (atomicCAS(&control->flags.fault.set, 0, 1) != 0) return;
+  if (atomicCAS(&control->flags.fault.set, 0, (int32_t)kind) != 0) return;
   control->flags.fault.value = value;
   control->flags.fault.sample = sample;
   control->flags.fault.limit = limit;
   control->flags.fault.node = node;
+}
+static __device__ inline void cuda_report(cuda_control *control, uint64_t node, int64_t sample, int32_t value,
+                                          int64_t limit)
+{
+  cuda_report_fault(control, node, CUDA_FAULT_INDEX, sample, value, limit);
+}
+/* The same of a label, which is none of `classes`. */
+static __device__ inline void cuda_report_label(cuda_control *control, uint64_t node, int64_t sample, int32_t label,
+                                                int64_t classes)
+{
+  cuda_report_fault(control, node, CUDA_FAULT_LABEL, sample, label, classes);
 }
 
 /* Must this kernel, which changes what lasts (parameters, optimizer state, averages), leave it as it is? */
