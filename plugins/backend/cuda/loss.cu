@@ -1,0 +1,304 @@
+/* Softmax cross-entropy and its gradient; s: smoothing, w: weights of the classes, nll[k] = lse - logits[k]:
+ *
+ *     lse         = log(sum over k of exp(logits[k]))
+ *     loss        = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
+ *     dlogits[k]  = ((1 - s) * w[label] * (softmax[k] - (k == label))
+ *                    + s/K * (softmax[k] * (sum of w) - w[k])) * loss_scale
+ *
+ * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials below it,
+ * and corrects the sum when a greater one comes. The backward pass does that again (lse is not kept) or has lse from
+ * the loss, then reads the row a second time, from a cache, and writes.
+ *
+ * Exponentials are fp32, of differences to the greatest; their sum and its logarithm are double, so that a loss near 0
+ * keeps its digits, and so is the label's own gradient, where softmax - 1 would lose them. */
+#include "kernel.cuh"
+#include "loss.h"
+#include "loss_geometry.h"
+#include "team.cuh"
+#include "values.cuh"
+
+/* ---- a row ---- */
+
+/* Elements [head, tail) go P at a time from an address that is a multiple of 16; those before and behind one by one. */
+typedef struct span {
+  int64_t head, tail;
+} span;
+
+template <typename T, int P> static __device__ inline span span_of(const T *row, int64_t count)
+{
+  const int64_t head = cuda_min(count, (16 - (int64_t)((uintptr_t)row % 16)) % 16 / (int64_t)sizeof(T));
+  return {head, head + (count - head) / P * P};
+}
+
+/* ---- softmax ---- */
+
+typedef struct softmax_sums {
+  float greatest;
+  int before;     /* classes that come before the label */
+  double sum;     /* of exp(logit - greatest) */
+  double weights; /* of the classes, and of weight * logit: if labels are smoothed */
+  double weighted;
+} softmax_sums;
+
+/* What is subtracted in exponentials: a row of nothing but -inf so far must not give NaN, as others may follow. */
+static __device__ inline float shift_of(float greatest)
+{
+  return greatest == -INFINITY ? 0 : greatest;
+}
+
+static __device__ inline float weight_of(const cuda_loss_rows &p, int64_t k)
+{
+  return p.weight ? p.weight[k] : 1;
+}
+
+/* Logits k.. of a row. */
+template <bool RANKED, int P>
+static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t k, const cuda_loss_rows &p, float own,
+                                   int32_t label)
+{
+  float greatest = s->greatest, sum = 0;
+#pragma unroll
+  for (int i = 0; i < P; i++) greatest = cuda_greater(v[i], greatest);
+  const float shift = shift_of(greatest);
+  if (greatest != s->greatest) s->sum *= (double)expf(s->greatest - shift); /* of -inf, the first: 0 */
+  s->greatest = greatest;
+#pragma unroll
+  for (int i = 0; i < P; i++) sum += expf(v[i] - shift);
+  s->sum += (double)sum;
+  if (RANKED) {
+#pragma unroll
+    for (int i = 0; i < P; i++) s->before += cuda_is_before(v[i], k + i, own, label);
+  }
+  if (p.smoothing > 0) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+      const double w = (double)weight_of(p, k + i);
+      s->weights += w;
+      s->weighted += w * (double)v[i];
+    }
+  }
+}
+
+/* Every thread of the team gets the sums of the whole row. */
+template <bool WIDE, bool RANKED, typename T>
+static __device__ inline softmax_sums look_at_row(const cuda_team &team, const T *row, const cuda_loss_rows &p,
+                                                  float own, int32_t label)
+{
+  constexpr int P = cuda_pack<T>::count;
+  const span s = span_of<T, P>(row, p.classes);
+  softmax_sums sums = {-INFINITY, 0, 0, 0, 0};
+  for (int64_t k = team.lane; k < s.head; k += team.lanes) look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, own, label);
+  for (int64_t k = s.head + (int64_t)team.lane * P; k < s.tail; k += (int64_t)team.lanes * P) {
+    float v[P];
+    cuda_load_values<P>(row + k, v);
+    look<RANKED>(&sums, v, k, p, own, label);
+  }
+  for (int64_t k = s.tail + team.lane; k < p.classes; k += team.lanes)
+    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, own, label);
+
+  const float greatest = cuda_team_max<WIDE>(sums.greatest);
+  sums.sum = cuda_team_sum<WIDE>(sums.sum * (double)expf(sums.greatest - shift_of(greatest)));
+  sums.greatest = greatest;
+  if (RANKED) sums.before = cuda_team_sum<WIDE>(sums.before);
+  if (p.smoothing > 0) {
+    sums.weights = cuda_team_sum<WIDE>(sums.weights);
+    sums.weighted = cuda_team_sum<WIDE>(sums.weighted);
+  }
+  return sums;
+}
+
+/* Does the label of a row name a class? Not if it is ignored, nor if it is wrong, which is said. */
+static __device__ inline bool has_class(const cuda_loss_rows &p, int64_t row, int32_t label, int lane)
+{
+  if (p.ignores && label == p.ignore_index) return false;
+  if (label >= 0 && label < p.classes) return true;
+  if (lane == 0) cuda_report_label(p.control, p.node, (p.first + row) / p.each, label, p.classes);
+  return false;
+}
+
+/* ---- forward ---- */
+
+template <bool WIDE, bool RANKED, typename T>
+static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
+    loss_kernel(cuda_loss_rows p, float *__restrict__ loss, int32_t *__restrict__ rank)
+{
+  const cuda_team team = cuda_my_team<WIDE>();
+  for (int64_t n = team.row; n < p.rows; n += team.step) {
+    const T *row = (const T *)p.logits + n * p.ld;
+    const int32_t label = p.label[n];
+    if (!has_class(p, n, label, team.lane)) {
+      if (team.lane == 0) loss[n] = 0;
+      if (RANKED && team.lane == 0) rank[n] = -1;
+      continue;
+    }
+    const float own = cuda_load(&row[label]);
+    const softmax_sums s = look_at_row<WIDE, RANKED>(team, row, p, own, label);
+    if (team.lane > 0) continue;
+    const double log_sum = log(s.sum), nll = (double)s.greatest - (double)own + log_sum;
+    double value = (1 - p.smoothing) * (double)weight_of(p, label) * nll;
+    if (p.smoothing > 0)
+      value += p.smoothing / (double)p.classes * (((double)s.greatest + log_sum) * s.weights - s.weighted);
+    loss[n] = (float)value;
+    if (RANKED) rank[n] = s.before;
+  }
+}
+
+template <bool WIDE, bool RANKED>
+static brim_status launch_loss(cuda_backend *b, uint32_t dtype, const cuda_loss_rows &rows, float *loss, int32_t *rank)
+{
+  CUDA_WITH_TYPE(dtype, T,
+                 return cuda_launch(b, loss_kernel<WIDE, RANKED, T>,
+                                    cuda_loss_teams(rows.rows, rows.classes, cuda_pack<T>::count), rows, loss, rank));
+}
+
+extern "C" brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_rows *rows, float *loss,
+                                         int32_t *rank)
+{
+  if (cuda_loss_is_wide(rows->classes))
+    return rank ? launch_loss<true, true>(b, dtype, *rows, loss, rank)
+                : launch_loss<true, false>(b, dtype, *rows, loss, rank);
+  return rank ? launch_loss<false, true>(b, dtype, *rows, loss, rank)
+              : launch_loss<false, false>(b, dtype, *rows, loss, rank);
+}
+
+/* ---- backward ---- */
+
+/* dlogits[k] = softmax * exp(logits[k] - shift) - constant * w[k], but of the label. */
+typedef struct slopes {
+  float shift, softmax, constant, own;
+} slopes;
+
+/* What all elements of a row have in common. lse = shift + what rounding took away, which is left to a factor. */
+static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, double weights, float own, int32_t label)
+{
+  const double scale = p.control->step.loss_scale, soft = p.smoothing / (double)p.classes * scale;
+  const double hard = (1 - p.smoothing) * (double)weight_of(p, label) * scale;
+  const double below = (double)own - lse, all = hard + soft * weights;
+  slopes s = {(float)lse, 0, (float)soft, 0};
+  s.softmax = (float)(all * exp((double)s.shift - lse));
+  s.own = (float)(hard * expm1(below) + soft * (exp(below) * weights - (double)weight_of(p, label)));
+  return s;
+}
+
+template <int P>
+static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const slopes &s, int32_t label)
+{
+#pragma unroll
+  for (int i = 0; i < P; i++) {
+    v[i] = s.softmax * expf(v[i] - s.shift);
+    if (s.constant != 0) v[i] -= s.constant * weight_of(p, k + i);
+    if (k + i == label) v[i] = s.own;
+  }
+}
+
+template <typename T> static __device__ inline void clear_row(const cuda_team &team, T *row, int64_t count)
+{
+  for (int64_t k = team.lane; k < count; k += team.lanes) cuda_store(&row[k], 0);
+}
+
+/* T of the logits, U of their gradient, which may take their place: so nothing is declared __restrict__, and each
+ * thread reads what it then writes. */
+template <bool WIDE, typename T, typename U>
+static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
+    loss_grad_kernel(cuda_loss_rows p, const float *loss, U *dlogits)
+{
+  constexpr int P = cuda_pack<T>::count > cuda_pack<U>::count ? cuda_pack<T>::count : cuda_pack<U>::count;
+  const cuda_team team = cuda_my_team<WIDE>();
+  for (int64_t n = team.row; n < p.rows; n += team.step) {
+    const T *row = (const T *)p.logits + n * p.ld;
+    U *out = dlogits + n * p.ld;
+    const int32_t label = p.label[n];
+    if (!has_class(p, n, label, team.lane)) {
+      clear_row(team, out, p.classes);
+      continue;
+    }
+    const float own = cuda_load(&row[label]);
+    double lse, weights = 0;
+    if (loss) { /* log of softmax at the label, negated */
+      lse = (double)loss[n] + (double)own;
+    } else {
+      const softmax_sums sums = look_at_row<WIDE, false>(team, row, p, own, label);
+      lse = (double)sums.greatest + log(sums.sum);
+      weights = sums.weights;
+    }
+    const slopes s = slopes_of(p, lse, weights, own, label);
+    const span at = span_of<T, P>(row, p.classes);
+    if (WIDE)
+      __syncthreads(); /* all have read the label's logit */
+    else
+      __syncwarp();
+    for (int64_t k = team.lane; k < at.head; k += team.lanes) {
+      float v[1] = {cuda_load(&row[k])};
+      turn(v, k, p, s, label);
+      cuda_store(&out[k], v[0]);
+    }
+    for (int64_t k = at.head + (int64_t)team.lane * P; k < at.tail; k += (int64_t)team.lanes * P) {
+      float v[P];
+      cuda_load_values<P>(row + k, v);
+      turn(v, k, p, s, label);
+      cuda_store_values<P>(out + k, v);
+    }
+    for (int64_t k = at.tail + team.lane; k < p.classes; k += team.lanes) {
+      float v[1] = {cuda_load(&row[k])};
+      turn(v, k, p, s, label);
+      cuda_store(&out[k], v[0]);
+    }
+  }
+}
+
+template <typename T, typename U>
+static brim_status launch_grad(cuda_backend *b, const cuda_loss_rows &rows, const float *loss, void *dlogits)
+{
+  const cuda_geometry g = cuda_loss_teams(rows.rows, rows.classes, cuda_pack<U>::count);
+  if (cuda_loss_is_wide(rows.classes)) return cuda_launch(b, loss_grad_kernel<true, T, U>, g, rows, loss, (U *)dlogits);
+  return cuda_launch(b, loss_grad_kernel<false, T, U>, g, rows, loss, (U *)dlogits);
+}
+
+extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out,
+                                          const cuda_loss_rows *rows, const float *loss, void *dlogits)
+{
+  if (rows->smoothing > 0 || rows->weight) loss = NULL; /* it says more than lse then */
+  if (dtype == BRIM_DTYPE_BF16) return launch_grad<cuda_bf16, cuda_bf16>(b, *rows, loss, dlogits);
+  if (dtype_out == BRIM_DTYPE_BF16) return launch_grad<float, cuda_bf16>(b, *rows, loss, dlogits);
+  return launch_grad<float, float>(b, *rows, loss, dlogits);
+}
+
+/* ---- the operations ---- */
+
+static brim_status rows_of(cuda_backend *b, const brim_launch *launch, cuda_loss_rows *rows)
+{
+  const brim_node *node = launch->node;
+  const brim_loss_attr *attr = &node->attr.loss;
+  *rows = {};
+  rows->logits = cuda_plain_input(b, launch, 0);
+  rows->control = cuda_control_of(b, launch);
+  if (!rows->logits || !rows->control) return BRIM_EDEVICE;
+  rows->label = (const int32_t *)launch->in[1];
+  rows->weight = node->in_count > 2 ? (const float *)launch->in[2] : NULL;
+  rows->rows = cuda_rows_of(node->in[0]);
+  rows->classes = rows->ld = cuda_last(node->in[0]);
+  rows->each = rows->rows / node->in[0]->shape.dim[0];
+  rows->smoothing = attr->smoothing;
+  rows->ignores = attr->ignores;
+  rows->ignore_index = attr->ignore_index;
+  rows->node = (uint64_t)node;
+  return BRIM_OK;
+}
+
+static CUDA_RUN(loss_run)
+{
+  cuda_loss_rows rows;
+  BRIM_TRY(rows_of((cuda_backend *)self, launch, &rows));
+  return cuda_loss_forward((cuda_backend *)self, launch->node->in[0]->dtype, &rows, (float *)launch->out[0], NULL);
+}
+BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .prepare = cuda_plain_prepare, .run = loss_run};
+
+static CUDA_RUN(loss_grad_run)
+{
+  cuda_loss_rows rows;
+  BRIM_TRY(rows_of((cuda_backend *)self, launch, &rows));
+  return cuda_loss_backward((cuda_backend *)self, launch->node->in[0]->dtype, launch->node->out[0]->dtype, &rows, NULL,
+                            launch->out[0]);
+}
+BRIM_KERNEL(softmax_cross_entropy_grad) = {
+    .op = "softmax_cross_entropy_grad", .prepare = cuda_plain_prepare, .run = loss_grad_run};

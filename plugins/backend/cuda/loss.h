@@ -1,0 +1,36 @@
+/* Softmax cross-entropy of rows of logits, for loss.cu and, chunk by chunk, loss_linear.cu; metrics from ranks. */
+#ifndef CUDA_LOSS_H
+#define CUDA_LOSS_H
+#include "cuda.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cuda_loss_rows {
+  const void *logits;
+  const int32_t *label; /* one a row */
+  const float *weight;  /* of each class; NULL: all 1 */
+  int64_t rows, classes;
+  int64_t ld;          /* elements from one row to the next */
+  int64_t first, each; /* where in the node's rows these are; rows of a sample */
+  double smoothing;
+  int32_t ignores, ignore_index;
+  uint64_t node;
+  cuda_control *control;
+} cuda_loss_rows;
+
+/* [step] loss [rows]; rank [rows], or NULL: how many classes come before the label, -1 if it is ignored. */
+brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_rows *rows, float *loss, int32_t *rank);
+/* [step] dlogits, of dtype_out, with the ld of the logits; may be their memory if the types are the same. If they are
+ * not, ld is a multiple of 8 and both start at multiples of 16 bytes. loss: what cuda_loss_forward gave for these
+ * logits, which saves a pass over them; or NULL. */
+brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out, const cuda_loss_rows *rows,
+                               const float *loss, void *dlogits);
+/* [step] metrics[0] += losses, in their order; [1] += ranks of 0; if top_k > 0, metrics[top] += ranks in [0, top_k). */
+brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count, int32_t top_k,
+                             double *metrics, int64_t top);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

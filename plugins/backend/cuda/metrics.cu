@@ -1,0 +1,169 @@
+/* Metrics of classification, from logits or from ranks:
+ *
+ *     rank[n]     = how many classes come before the label: greater logits, and of equal ones earlier classes
+ *     metrics[0] += sum of losses     [1] += ranks of 0, right answers     [top] += ranks below top_k
+ *     metrics[2 + label*K + predicted] += 1
+ *
+ * The logits are read once; a warp or a block counts a row. Losses are added in the order of the samples to what the
+ * micro-batches before left, by one thread from tiles in shared memory, so their sum is the same however a batch is
+ * cut; that takes some nanoseconds a loss, beside the products of whole layers. Everything else is whole numbers: any
+ * order gives the same, also of the atomic additions of 1 to cells of the confusion matrix, which are exact up to 2^53.
+ */
+#include "loss.h"
+#include "loss_geometry.h"
+#include "team.cuh"
+
+/* ---- ranks, and answers ---- */
+
+static __device__ inline int64_t warp_least(int64_t value)
+{
+#pragma unroll
+  for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
+    value = cuda_min(value, (int64_t)__shfl_xor_sync(0xFFFFFFFFu, (long long)value, lane));
+  return value;
+}
+template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
+{
+  if constexpr (WIDE) {
+    __shared__ int64_t part[CUDA_WARP];
+    const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP, warps = blockDim.x / CUDA_WARP;
+    value = warp_least(value);
+    if (lane == 0) part[warp] = value;
+    __syncthreads();
+    value = warp_least(part[lane < warps ? lane : 0]);
+    __syncthreads();
+    return value;
+  } else {
+    return warp_least(value);
+  }
+}
+
+typedef struct answers {
+  const void *logits;
+  const int32_t *label;
+  int64_t rows, classes;
+  int32_t *rank;     /* -1 where the label is wrong */
+  double *confusion; /* NULL: not wanted */
+  uint64_t node;
+  cuda_control *control;
+} answers;
+
+template <bool WIDE, typename T>
+static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer_kernel(answers p)
+{
+  const cuda_team team = cuda_my_team<WIDE>();
+  for (int64_t n = team.row; n < p.rows; n += team.step) {
+    const T *row = (const T *)p.logits + n * p.classes;
+    const int32_t label = p.label[n];
+    if (label < 0 || label >= p.classes) {
+      if (team.lane == 0) cuda_report_label(p.control, p.node, n, label, p.classes);
+      if (team.lane == 0) p.rank[n] = -1;
+      continue;
+    }
+    const float own = cuda_load(&row[label]);
+    float best = -INFINITY;
+    int64_t first = p.classes; /* of the best of this thread */
+    int before = 0;
+    for (int64_t k = team.lane; k < p.classes; k += team.lanes) {
+      const float v = cuda_load(&row[k]);
+      before += cuda_is_before(v, k, own, label);
+      if (first < p.classes && !cuda_is_greater(v, best)) continue;
+      best = v;
+      first = k;
+    }
+    before = cuda_team_sum<WIDE>(before);
+    if (team.lane == 0) p.rank[n] = before;
+    if (!p.confusion) continue;
+    const float greatest = cuda_team_max<WIDE>(best);
+    const bool has_it = best == greatest || (best != best && greatest != greatest);
+    const int64_t predicted = team_least<WIDE>(has_it ? first : p.classes);
+    if (team.lane == 0) atomicAdd(&p.confusion[label * p.classes + predicted], 1.0);
+  }
+}
+
+template <typename T> static brim_status launch_answers(cuda_backend *b, const answers &p)
+{
+  const cuda_geometry g = cuda_loss_teams(p.rows, p.classes, 1);
+  if (cuda_loss_is_wide(p.classes)) return cuda_launch(b, answer_kernel<true, T>, g, p);
+  return cuda_launch(b, answer_kernel<false, T>, g, p);
+}
+
+/* ---- sums ---- */
+
+enum { TILE = 4096, ADD_THREADS = 1024 };
+
+static __global__ void __launch_bounds__(ADD_THREADS)
+    add_kernel(const float *__restrict__ loss, const int32_t *__restrict__ rank, int64_t count, int32_t top_k,
+               double *__restrict__ metrics, int64_t top)
+{
+  __shared__ float tile[TILE];
+  double sum = threadIdx.x == 0 ? metrics[0] : 0, right = 0, among = 0;
+  for (int64_t start = 0; start < count; start += TILE) {
+    const int n = (int)cuda_min(TILE, count - start);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      const int32_t r = rank[start + i];
+      tile[i] = loss[start + i];
+      right += r == 0;
+      among += r >= 0 && r < top_k;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll 8
+      for (int i = 0; i < n; i++) sum += (double)tile[i];
+    }
+    __syncthreads();
+  }
+  right = cuda_block_sum(right);
+  among = cuda_block_sum(among);
+  if (threadIdx.x > 0) return;
+  metrics[0] = sum;
+  metrics[1] += right;
+  if (top_k > 0) metrics[top] += among;
+}
+
+extern "C" brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count,
+                                        int32_t top_k, double *metrics, int64_t top)
+{
+  const cuda_geometry g = {{1, 1, 1}, cuda_row_threads(count, 1, ADD_THREADS), 0};
+  return cuda_launch(b, add_kernel, g, loss, rank, count, top_k, metrics, top);
+}
+
+/* ---- the operations ---- */
+
+static CUDA_PREPARE(classification_prepare)
+{
+  (void)self, (void)program, (void)state;
+  need->workspace_bytes = (uint64_t)node->in[1]->shape.dim[0] * sizeof(int32_t); /* ranks */
+  return BRIM_OK;
+}
+
+static CUDA_RUN(classification_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_node *node = launch->node;
+  const brim_metrics_attr *attr = &node->attr.metrics;
+  double *metrics = (double *)launch->out[0];
+  answers p = {};
+  p.control = cuda_control_of(b, launch);
+  if (!p.control) return BRIM_EDEVICE;
+  p.logits = launch->in[1];
+  p.label = (const int32_t *)launch->in[2];
+  p.rows = node->in[1]->shape.dim[0];
+  p.classes = node->in[1]->shape.dim[1];
+  p.rank = (int32_t *)launch->workspace;
+  p.confusion = attr->confusion ? metrics + 2 : NULL;
+  p.node = (uint64_t)node;
+  CUDA_WITH_TYPE(node->in[1]->dtype, T, BRIM_TRY(launch_answers<T>(b, p)));
+  return cuda_metrics_add(b, (const float *)launch->in[0], p.rank, p.rows, attr->top_k, metrics,
+                          2 + (attr->confusion ? p.classes * p.classes : 0));
+}
+BRIM_KERNEL(classification_metrics) = {
+    .op = "classification_metrics", .prepare = classification_prepare, .run = classification_run};
+
+static CUDA_RUN(rank_run)
+{
+  return cuda_metrics_add((cuda_backend *)self, (const float *)launch->in[0], (const int32_t *)launch->in[1],
+                          brim_shape_count(&launch->node->in[0]->shape), launch->node->attr.metrics.top_k,
+                          (double *)launch->out[0], 2);
+}
+BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_run};
