@@ -1,0 +1,365 @@
+/* Batch norm and group norm of [N,C,...], with relu behind them or not; P places follow the channels. Statistics are
+ * those of a set: a group of samples and a channel (batch norm), or a sample and a group of channels (group norm).
+ *
+ *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)     M values in a set
+ *     y    = (x - mean) * rstd * weight[c] + bias[c]
+ *
+ * x crosses the bus twice, y once (the second time much of x is still in the L2 cache where tensors are of some tens of
+ * megabytes). Three kernels: moments of pieces of a channel, so that there is work for all multiprocessors with few
+ * channels or few samples; those of a set combined by a warp; then every element scaled.
+ *
+ * A thread adds its values up in double precision, so the mean is right even if it is small beside the values. Squares
+ * it updates with each value (Welford 1962) of what differs from the piece's first one, so a large mean costs no
+ * digits. Threads and pieces are combined by their means first, then squares within plus squares between (Chan, Golub
+ * and LeVeque 1979), pieces in double precision.
+ *
+ * In plain order a warp or a block reads a run of a channel's values. Channels-last, a block reads rows of a strip of
+ * columns, and each thread keeps statistics of the 4 or 8 channels that it loads at once. Pieces depend on a group's
+ * shape alone, so batch norm's results do not depend on how many groups a micro-batch has. */
+#include "norm_channels.cuh"
+
+/* ---- moments of pieces ---- */
+
+/* Of W lots of `count` values: sums; means and squares of what differs from those, relative to a shift. */
+template <int W> struct moments {
+  double sum[W]; /* of the values themselves */
+  float mean[W], squares[W], count;
+
+  __device__ inline void clear()
+  {
+    count = 0;
+#pragma unroll
+    for (int k = 0; k < W; k++) sum[k] = 0, mean[k] = squares[k] = 0;
+  }
+  __device__ inline void add(const float *value, const float *shift)
+  {
+    count += 1;
+    const float share = __fdividef(1.0f, count);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      const float d = value[k] - shift[k], before = d - mean[k];
+      sum[k] += (double)value[k];
+      mean[k] += before * share;
+      squares[k] += before * (d - mean[k]);
+    }
+  }
+};
+
+template <typename T, int W, bool WARP>
+static __global__ void __launch_bounds__(CUDA_THREADS) run_moments(piece_sums *to, const T *x, cuda_norm_cut cut)
+{
+  const int64_t total = cut.pieces * cut.channels;
+  for (int64_t i = team_index<WARP>(); i < total; i += team_count<WARP>()) {
+    const int64_t index = cuda_quotient(&cut.by_channels, i), c = i - index * cut.channels;
+    const piece p = piece_at(cut, index);
+    const float first = cuda_load(&x[run_at(cut, p, c, p.from)]);
+    float shift[W], value[W], squares = 0;
+#pragma unroll
+    for (int k = 0; k < W; k++) shift[k] = first;
+    moments<W> m;
+    m.clear();
+#pragma unroll 2
+    for (int64_t r = p.from + team_lane<WARP>() * W; r < p.to; r += team_size<WARP>() * W) {
+      cuda_load_values<W>(x + run_at(cut, p, c, r), value);
+      m.add(value, shift);
+    }
+    double sum = 0;
+#pragma unroll
+    for (int k = 0; k < W; k++) sum += m.sum[k];
+    const double mean = cuda_team_sum<!WARP>(sum) / (double)(p.to - p.from);
+    const float shifted = (float)(mean - (double)first);
+#pragma unroll
+    for (int k = 0; k < W; k++) squares += m.squares[k] + m.count * ((m.mean[k] - shifted) * (m.mean[k] - shifted));
+    squares = cuda_team_sum<!WARP>(squares);
+    if (team_lane<WARP>() == 0) to[c * cut.pieces + index] = {mean, (double)squares};
+  }
+}
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(CUDA_THREADS) column_moments(piece_sums *to, const T *x, cuda_norm_cut cut)
+{
+  for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
+    const column_place at = column_place_of<W>(cut, i);
+    float shift[W] = {}, value[W];
+    moments<W> m;
+    m.clear();
+    if (at.inside) {
+      cuda_load_values<W>(x + column_at(cut, at.p, at.channel, at.p.from), shift);
+#pragma unroll 2
+      for (int64_t r = at.first; r < at.p.to; r += at.rows) {
+        cuda_load_values<W>(x + column_at(cut, at.p, at.channel, r), value);
+        m.add(value, shift);
+      }
+    }
+    column_sums<W>(m.sum, cut.tile_columns);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      m.sum[k] /= (double)(at.p.to - at.p.from);
+      const float mean = (float)(m.sum[k] - (double)shift[k]);
+      m.squares[k] += m.count * ((m.mean[k] - mean) * (m.mean[k] - mean));
+    }
+    column_sums<W>(m.squares, cut.tile_columns);
+    if (!at.inside || at.first != at.p.from) continue;
+#pragma unroll
+    for (int k = 0; k < W; k++) to[(at.channel + k) * cut.pieces + at.index] = {m.sum[k], (double)m.squares[k]};
+  }
+}
+
+/* ---- sets ---- */
+
+typedef struct set_outputs {
+  float *mean, *rstd;
+  float2 *of_group; /* batch norm: mean and unbiased variance; else NULL */
+  double eps;
+} set_outputs;
+
+/* A warp for each set: of pieces [begin, end) of each of its channels. */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    combine_moments(set_outputs out, const piece_sums *sums, cuda_norm_cut cut)
+{
+  const int64_t sets = cut.sets, total = cut.groups * sets;
+  for (int64_t set = team_index<true>(); set < total; set += team_count<true>()) {
+    const int64_t g = set / sets, channel = (set - g * sets) * cut.set_channels;
+    const int64_t length = cuda_norm_group_samples(&cut, g) * cut.places, begin = g * cut.group_pieces;
+    const int64_t pieces = cuda_norm_pieces_of_group(&cut, g), parts = pieces * cut.set_channels;
+    const double values = (double)length * (double)cut.set_channels;
+    const piece_sums *from = sums + channel * cut.pieces + begin;
+    double sum = 0, squares = 0;
+    for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
+      const int64_t c = i / pieces, p = i - c * pieces;
+      sum += from[c * cut.pieces + p].first * (double)cuda_min(cut.piece, length - p * cut.piece);
+    }
+    const double mean = cuda_warp_sum(sum) / values;
+    for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
+      const int64_t c = i / pieces, p = i - c * pieces;
+      const piece_sums s = from[c * cut.pieces + p];
+      squares += s.second + (double)cuda_min(cut.piece, length - p * cut.piece) * ((s.first - mean) * (s.first - mean));
+    }
+    const double variance = cuda_warp_sum(squares) / values;
+    if (team_lane<true>() != 0) continue;
+    out.mean[set] = (float)mean;
+    out.rstd[set] = (float)(1 / sqrt(variance + out.eps));
+    if (out.of_group)
+      out.of_group[set] = {(float)mean, (float)(values > 1 ? variance * values / (values - 1) : variance)};
+  }
+}
+
+/* 32 channels a block: all threads bring 32 groups, then the first warp adds them in order. */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_groups(float *first, float *second, const float2 *of_group, int64_t groups, int64_t channels)
+{
+  __shared__ float2 tile[CUDA_WARP][CUDA_WARP];
+  const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+  const int64_t c = (int64_t)blockIdx.x * CUDA_WARP + lane;
+  const bool adds = warp == 0 && c < channels;
+  float a = adds ? first[c] : 0.0f, b = adds ? second[c] : 0.0f;
+  for (int64_t g = 0; g < groups; g += CUDA_WARP) {
+    const int rows = (int)cuda_min(CUDA_WARP, groups - g);
+    for (int r = warp; r < rows && c < channels; r += CUDA_NORM_WARPS) tile[r][lane] = of_group[(g + r) * channels + c];
+    __syncthreads();
+    for (int r = 0; adds && r < rows; r++) {
+      a += tile[r][lane].x;
+      b += tile[r][lane].y;
+    }
+    __syncthreads();
+  }
+  if (!adds) return;
+  first[c] = a;
+  second[c] = b;
+}
+
+brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *first, float *second,
+                            const float2 *of_group)
+{
+  return cuda_launch(b, add_groups, cuda_rows(cuda_divide_up(cut->channels, CUDA_WARP), CUDA_THREADS), first, second,
+                     of_group, cut->groups, cut->channels);
+}
+
+/* ---- scaling ---- */
+
+typedef struct scaling {
+  const float *mean, *deviation, *weight, *bias; /* mean and deviation of sets; weight and bias of channels */
+  float eps;                                     /* running: rstd is 1 / sqrt(deviation + eps) */
+  bool running, relu;
+} scaling;
+
+typedef struct line {
+  float mean, factor, bias;
+} line;
+
+static __device__ inline line line_of(const scaling &s, int64_t set, int64_t c)
+{
+  const float deviation = s.deviation[set];
+  const float rstd = s.running ? 1.0f / sqrtf(deviation + s.eps) : deviation;
+  return {s.mean[set], rstd * s.weight[c], s.bias[c]};
+}
+
+template <typename T> static __device__ inline float on_line(const line &l, float x, bool relu)
+{
+  const float y = (x - l.mean) * l.factor + l.bias;
+  return relu ? rectified<T>(y) : y;
+}
+
+/* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs(T *y, const T *x, scaling s, cuda_norm_cut cut)
+{
+  constexpr int W = cuda_pack<T>::count;
+  const int64_t count = cut.samples * cut.channels * cut.places;
+  for (int64_t i = cuda_first() * W; i < count; i += cuda_step_width() * W) {
+    const int here = (int)cuda_min(W, count - i);
+    float v[W] = {};
+    load_some<W>(v, x + i, here);
+    plane_walk at = plane_of(cut, i);
+    line l = line_of(s, at.set, at.channel);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      if (at.left == 0 && k < here) {
+        next_plane(&at, cut);
+        l = line_of(s, at.set, at.channel);
+      }
+      at.left--;
+      v[k] = on_line<T>(l, v[k], s.relu);
+    }
+    store_some<W>(y + i, v, here);
+  }
+}
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns(T *y, const T *x, scaling s, cuda_norm_cut cut)
+{
+  for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
+    const column_place at = column_place_of<W>(cut, i);
+    if (!at.inside) continue;
+    line l[W];
+#pragma unroll
+    for (int k = 0; k < W; k++) l[k] = line_of(s, set_of(cut, at.p.group, at.channel + k), at.channel + k);
+#pragma unroll 2
+    for (int64_t r = at.first; r < at.p.to; r += at.rows) {
+      const int64_t place = column_at(cut, at.p, at.channel, r);
+      float v[W];
+      cuda_load_values<W>(x + place, v);
+#pragma unroll
+      for (int k = 0; k < W; k++) v[k] = on_line<T>(l[k], v[k], s.relu);
+      cuda_store_values<W>(y + place, v);
+    }
+  }
+}
+
+/* ---- operations ---- */
+
+template <typename T>
+static brim_status launch_moments(cuda_backend *b, piece_sums *to, const T *x, const cuda_norm_cut *cut)
+{
+  const cuda_geometry g = cuda_norm_pieces(cut);
+  CUDA_WITH_WIDTH(cut->wide, T, W, {
+    if (cut->columns) return cuda_launch(b, column_moments<T, W>, g, to, x, *cut);
+    if (cut->warp) return cuda_launch(b, run_moments<T, W, true>, g, to, x, *cut);
+    return cuda_launch(b, run_moments<T, W, false>, g, to, x, *cut);
+  });
+}
+
+template <typename T>
+static brim_status launch_scale(cuda_backend *b, T *y, const T *x, const scaling &s, const cuda_norm_cut *cut)
+{
+  const int64_t count = cut->samples * cut->channels * cut->places;
+  if (!cut->columns)
+    return cuda_launch(b, scale_runs<T>, cuda_stride(count, cuda_pack<T>::count, b->processors), y, x, s, *cut);
+  CUDA_WITH_WIDTH(cut->wide, T, W, return cuda_launch(b, scale_columns<T, W>, cuda_norm_pieces(cut), y, x, s, *cut));
+}
+
+/* The cut for the statistics: in plain order the channels of a set of group norm lie one after another, as one run. */
+static cuda_norm_cut moments_cut(const brim_node *node)
+{
+  const cuda_norm_cut c = cut_of(node);
+  if (c.set_channels == 1 || (c.columns && c.places > 1)) return c;
+  return cuda_norm_cut_of(c.samples, c.channels / c.set_channels, c.places * c.set_channels, c.group, 1, false,
+                          pack_of(node->in[0]->dtype));
+}
+
+static uint64_t sums_bytes(const cuda_norm_cut *cut)
+{
+  return (uint64_t)(cut->channels * cut->pieces) * sizeof(piece_sums);
+}
+
+static CUDA_PREPARE(norm_prepare)
+{
+  BRIM_TRY(cuda_follow_prepare(self, program, node, need, state));
+  const cuda_norm_cut cut = moments_cut(node);
+  need->workspace_bytes = sums_bytes(&cut);
+  if (node->attr.norm.groups == 0) need->workspace_bytes += (uint64_t)(cut.groups * cut.channels) * sizeof(float2);
+  return BRIM_OK;
+}
+
+static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
+{
+  const brim_node *node = launch->node;
+  const cuda_norm_cut cut = moments_cut(node);
+  const bool batch = node->attr.norm.groups == 0;
+  piece_sums *sums = (piece_sums *)launch->workspace;
+  float2 *of_group = batch ? (float2 *)((char *)launch->workspace + sums_bytes(&cut)) : NULL;
+  const set_outputs out = {(float *)launch->out[1], (float *)launch->out[2], of_group, node->attr.norm.eps};
+  CUDA_WITH_TYPE(node->in[0]->dtype, T, BRIM_TRY(launch_moments(b, sums, (const T *)launch->in[0], &cut)));
+  const int64_t sets = cut.groups * cut.sets;
+  BRIM_TRY(cuda_launch(b, combine_moments, cuda_norm_warps(sets), out, sums, cut));
+  if (!batch) return BRIM_OK;
+  return norm_add_groups(b, &cut, (float *)launch->out[3], (float *)launch->out[4], of_group);
+}
+
+static brim_status scale(cuda_backend *b, const brim_launch *launch, const scaling &s)
+{
+  const cuda_norm_cut cut = cut_of(launch->node);
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T,
+                 return launch_scale(b, (T *)launch->out[0], (const T *)launch->in[0], s, &cut));
+}
+
+static brim_status run_norm(cuda_backend *b, const brim_launch *launch, bool relu)
+{
+  BRIM_TRY(find_statistics(b, launch));
+  const scaling s = {(const float *)launch->out[1],
+                     (const float *)launch->out[2],
+                     (const float *)launch->in[1],
+                     (const float *)launch->in[2],
+                     0,
+                     false,
+                     relu};
+  return scale(b, launch, s);
+}
+
+/* By the running averages, which are one set for each channel, of all samples. */
+static brim_status run_inference(cuda_backend *b, const brim_launch *launch, bool relu)
+{
+  const scaling s = {(const float *)launch->in[3],
+                     (const float *)launch->in[4],
+                     (const float *)launch->in[1],
+                     (const float *)launch->in[2],
+                     (float)launch->node->attr.norm.eps,
+                     true,
+                     relu};
+  return scale(b, launch, s);
+}
+
+static CUDA_RUN(norm_run)
+{
+  return run_norm((cuda_backend *)self, launch, false);
+}
+static CUDA_RUN(norm_relu_run)
+{
+  return run_norm((cuda_backend *)self, launch, true);
+}
+static CUDA_RUN(inference_run)
+{
+  return run_inference((cuda_backend *)self, launch, false);
+}
+static CUDA_RUN(inference_relu_run)
+{
+  return run_inference((cuda_backend *)self, launch, true);
+}
+BRIM_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
+BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+BRIM_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
+BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+BRIM_KERNEL(batch_norm_inference) = {
+    .op = "batch_norm_inference", .prepare = cuda_follow_prepare, .run = inference_run};
+BRIM_KERNEL(batch_norm_inference_relu) = {
+    .op = "batch_norm_inference+relu", .prepare = cuda_follow_prepare, .run = inference_relu_run};

@@ -1,0 +1,297 @@
+/* The gradients of batch norm and group norm; see norm_channels.cu for sets and pieces. With h = (x - mean) * rstd,
+ * g = dy * weight[c], and M values in a set:
+ *
+ *     dx          = rstd * (g - mean of g - h * mean of g*h)       means over the set
+ *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy         over each group of samples, in their order
+ *
+ * x and dy cross the bus twice, dx once. Pieces give the sums of dy and of dy * (x - mean) of each channel, from which
+ * all else is made: a warp adds up the pieces of a group's channel, in double precision, and if sets have several
+ * channels another kernel those of a set. Then an element needs four numbers of its set and channel:
+ *
+ *     dx = rstd * (weight * dy - shift - slope * (x - mean))
+ *          shift = mean of g     slope = rstd^2 * mean of g * (x - mean)
+ *
+ * dy is read where dx may be written, by the same thread before. */
+#include "norm_channels.cuh"
+
+/* ---- sums of pieces ---- */
+
+template <typename T> struct gradient_inputs {
+  const T *x, *dy;
+  const float *mean; /* of sets */
+};
+
+template <typename T, int W, bool WARP>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    run_products(piece_sums *to, gradient_inputs<T> in, cuda_norm_cut cut)
+{
+  const int64_t total = cut.pieces * cut.channels;
+  for (int64_t i = team_index<WARP>(); i < total; i += team_count<WARP>()) {
+    const int64_t index = cuda_quotient(&cut.by_channels, i), c = i - index * cut.channels;
+    const piece p = piece_at(cut, index);
+    const float mean = in.mean[set_of(cut, p.group, c)];
+    float sum = 0, product = 0;
+#pragma unroll 2
+    for (int64_t r = p.from + team_lane<WARP>() * W; r < p.to; r += team_size<WARP>() * W) {
+      const int64_t at = run_at(cut, p, c, r);
+      float x[W], dy[W];
+      cuda_load_values<W>(in.x + at, x);
+      cuda_load_values<W>(in.dy + at, dy);
+#pragma unroll
+      for (int k = 0; k < W; k++) {
+        sum += dy[k];
+        product += dy[k] * (x[k] - mean);
+      }
+    }
+    sum = cuda_team_sum<!WARP>(sum);
+    product = cuda_team_sum<!WARP>(product);
+    if (team_lane<WARP>() == 0) to[c * cut.pieces + index] = {(double)sum, (double)product};
+  }
+}
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    column_products(piece_sums *to, gradient_inputs<T> in, cuda_norm_cut cut)
+{
+  for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
+    const column_place at = column_place_of<W>(cut, i);
+    float mean[W], sum[W] = {}, product[W] = {};
+    if (at.inside) {
+#pragma unroll
+      for (int k = 0; k < W; k++) mean[k] = in.mean[set_of(cut, at.p.group, at.channel + k)];
+#pragma unroll 2
+      for (int64_t r = at.first; r < at.p.to; r += at.rows) {
+        const int64_t place = column_at(cut, at.p, at.channel, r);
+        float x[W], dy[W];
+        cuda_load_values<W>(in.x + place, x);
+        cuda_load_values<W>(in.dy + place, dy);
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+          sum[k] += dy[k];
+          product[k] += dy[k] * (x[k] - mean[k]);
+        }
+      }
+    }
+    column_sums<W>(sum, cut.tile_columns);
+    column_sums<W>(product, cut.tile_columns);
+    if (!at.inside || at.first != at.p.from) continue;
+#pragma unroll
+    for (int k = 0; k < W; k++) to[(at.channel + k) * cut.pieces + at.index] = {(double)sum[k], (double)product[k]};
+  }
+}
+
+/* ---- sets ---- */
+
+typedef struct gradient_sets {
+  const float *rstd, *weight;
+  float2 *of_set;         /* shift, slope */
+  float2 *of_group;       /* [groups][channels]: to dweight, to dbias */
+  piece_sums *of_channel; /* [groups][channels], where sets have several channels */
+} gradient_sets;
+
+/* From the sums over a set of g and of g * (x - mean). */
+static __device__ inline float2 slopes_of(const cuda_norm_cut &cut, int64_t g, double rstd, double first, double second)
+{
+  const double values = (double)(cuda_norm_group_samples(&cut, g) * cut.places) * (double)cut.set_channels;
+  return {(float)(first / values), (float)(second / values * rstd * rstd)};
+}
+
+/* A warp for each group's channel. */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    combine_products(gradient_sets out, const piece_sums *sums, cuda_norm_cut cut)
+{
+  const int64_t total = cut.groups * cut.channels;
+  for (int64_t i = team_index<true>(); i < total; i += team_count<true>()) {
+    const int64_t g = cuda_quotient(&cut.by_channels, i), c = i - g * cut.channels;
+    const int64_t pieces = cuda_norm_pieces_of_group(&cut, g);
+    const piece_sums *from = sums + c * cut.pieces + g * cut.group_pieces;
+    double sum = 0, product = 0;
+    for (int64_t p = team_lane<true>(); p < pieces; p += CUDA_WARP) {
+      sum += from[p].first;
+      product += from[p].second;
+    }
+    sum = cuda_warp_sum(sum);
+    product = cuda_warp_sum(product);
+    if (team_lane<true>() != 0) continue;
+    const int64_t set = set_of(cut, g, c);
+    const double rstd = (double)out.rstd[set], weight = (double)out.weight[c];
+    out.of_group[i] = {(float)(product * rstd), (float)sum};
+    if (out.of_channel)
+      out.of_channel[i] = {weight * sum, weight * product};
+    else
+      out.of_set[set] = slopes_of(cut, g, rstd, weight * sum, weight * product);
+  }
+}
+
+/* A warp for each set. */
+static __global__ void __launch_bounds__(CUDA_THREADS) combine_channels(gradient_sets out, cuda_norm_cut cut)
+{
+  const int64_t sets = cut.sets, total = cut.groups * sets;
+  for (int64_t set = team_index<true>(); set < total; set += team_count<true>()) {
+    const int64_t g = set / sets;
+    const piece_sums *from = out.of_channel + g * cut.channels + (set - g * sets) * cut.set_channels;
+    double sum = 0, product = 0;
+    for (int64_t c = team_lane<true>(); c < cut.set_channels; c += CUDA_WARP) {
+      sum += from[c].first;
+      product += from[c].second;
+    }
+    sum = cuda_warp_sum(sum);
+    product = cuda_warp_sum(product);
+    if (team_lane<true>() == 0) out.of_set[set] = slopes_of(cut, g, (double)out.rstd[set], sum, product);
+  }
+}
+
+/* ---- dx ---- */
+
+template <typename T> struct scaling_grad {
+  const T *x, *dy;
+  T *dx;
+  const float *mean, *rstd, *weight;
+  const float2 *of_set;
+};
+
+typedef struct line {
+  float mean, rstd, weight, shift, slope;
+} line;
+
+template <typename T> static __device__ inline line line_of(const scaling_grad<T> &s, int64_t set, int64_t c)
+{
+  const float2 of_set = s.of_set[set];
+  return {s.mean[set], s.rstd[set], s.weight[c], of_set.x, of_set.y};
+}
+
+/* The product is rounded by itself, never part of a fused multiply-add: where all g of a set are one value, or there is
+ * one alone, its mean has that rounding too, and they must cancel out. */
+static __device__ inline float on_line(const line &l, float x, float dy)
+{
+  return l.rstd * (__fmul_rn(l.weight, dy) - l.shift - l.slope * (x - l.mean));
+}
+
+/* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs_grad(scaling_grad<T> s, cuda_norm_cut cut)
+{
+  constexpr int W = cuda_pack<T>::count;
+  const int64_t count = cut.samples * cut.channels * cut.places;
+  for (int64_t i = cuda_first() * W; i < count; i += cuda_step_width() * W) {
+    const int here = (int)cuda_min(W, count - i);
+    float x[W] = {}, dy[W] = {};
+    load_some<W>(x, s.x + i, here);
+    load_some<W>(dy, s.dy + i, here);
+    plane_walk at = plane_of(cut, i);
+    line l = line_of(s, at.set, at.channel);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      if (at.left == 0 && k < here) {
+        next_plane(&at, cut);
+        l = line_of(s, at.set, at.channel);
+      }
+      at.left--;
+      dy[k] = on_line(l, x[k], dy[k]);
+    }
+    store_some<W>(s.dx + i, dy, here);
+  }
+}
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns_grad(scaling_grad<T> s, cuda_norm_cut cut)
+{
+  for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
+    const column_place at = column_place_of<W>(cut, i);
+    if (!at.inside) continue;
+    line l[W];
+#pragma unroll
+    for (int k = 0; k < W; k++) l[k] = line_of(s, set_of(cut, at.p.group, at.channel + k), at.channel + k);
+    for (int64_t r = at.first; r < at.p.to; r += at.rows) {
+      const int64_t place = column_at(cut, at.p, at.channel, r);
+      float x[W], dy[W];
+      cuda_load_values<W>(s.x + place, x);
+      cuda_load_values<W>(s.dy + place, dy);
+#pragma unroll
+      for (int k = 0; k < W; k++) dy[k] = on_line(l[k], x[k], dy[k]);
+      cuda_store_values<W>(s.dx + place, dy);
+    }
+  }
+}
+
+/* ---- operations ---- */
+
+/* Scratch, in this order. */
+typedef struct gradient_scratch {
+  piece_sums *sums, *of_channel;
+  float2 *of_group, *of_set;
+} gradient_scratch;
+
+/* Returns the bytes; fills in the addresses from `at` on. */
+static uint64_t lay_out(gradient_scratch *s, char *at, const cuda_norm_cut *cut)
+{
+  const uint64_t channels = (uint64_t)(cut->groups * cut->channels), sums = (uint64_t)(cut->channels * cut->pieces);
+  const uint64_t several = cut->set_channels > 1 ? channels : 0;
+  s->sums = (piece_sums *)at;
+  s->of_channel = several ? s->sums + sums : NULL;
+  s->of_group = (float2 *)(s->sums + sums + several);
+  s->of_set = s->of_group + channels;
+  return (sums + several) * sizeof(piece_sums) + (channels + (uint64_t)(cut->groups * cut->sets)) * sizeof(float2);
+}
+
+template <typename T>
+static brim_status launch_products(cuda_backend *b, piece_sums *to, const gradient_inputs<T> &in,
+                                   const cuda_norm_cut *cut)
+{
+  const cuda_geometry g = cuda_norm_pieces(cut);
+  CUDA_WITH_WIDTH(cut->wide, T, W, {
+    if (cut->columns) return cuda_launch(b, column_products<T, W>, g, to, in, *cut);
+    if (cut->warp) return cuda_launch(b, run_products<T, W, true>, g, to, in, *cut);
+    return cuda_launch(b, run_products<T, W, false>, g, to, in, *cut);
+  });
+}
+
+template <typename T>
+static brim_status launch_scale(cuda_backend *b, const scaling_grad<T> &s, const cuda_norm_cut *cut)
+{
+  const int64_t count = cut->samples * cut->channels * cut->places;
+  if (!cut->columns)
+    return cuda_launch(b, scale_runs_grad<T>, cuda_stride(count, cuda_pack<T>::count, b->processors), s, *cut);
+  CUDA_WITH_WIDTH(cut->wide, T, W, return cuda_launch(b, scale_columns_grad<T, W>, cuda_norm_pieces(cut), s, *cut));
+}
+
+static brim_status combine(cuda_backend *b, const brim_launch *launch, const gradient_scratch *scratch,
+                           const cuda_norm_cut *cut)
+{
+  const gradient_sets sets = {(const float *)launch->in[3], (const float *)launch->in[1], scratch->of_set,
+                              scratch->of_group, scratch->of_channel};
+  BRIM_TRY(cuda_launch(b, combine_products, cuda_norm_warps(cut->groups * cut->channels), sets, scratch->sums, *cut));
+  if (cut->set_channels > 1)
+    BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_warps((cut->groups * cut->sets)), sets, *cut));
+  return norm_add_groups(b, cut, (float *)launch->out[1], (float *)launch->out[2], scratch->of_group);
+}
+
+template <typename T> static brim_status run(cuda_backend *b, const brim_launch *launch)
+{
+  const cuda_norm_cut cut = cut_of(launch->node);
+  const T *x = (const T *)launch->in[0], *dy = (const T *)cuda_same_order_input(b, launch, 4);
+  const float *weight = (const float *)launch->in[1];
+  const float *mean = (const float *)launch->in[2], *rstd = (const float *)launch->in[3];
+  if (!dy) return BRIM_EDEVICE;
+  gradient_scratch scratch;
+  lay_out(&scratch, (char *)cuda_scratch_end(launch, false), &cut);
+  BRIM_TRY(launch_products(b, scratch.sums, gradient_inputs<T>{x, dy, mean}, &cut));
+  BRIM_TRY(combine(b, launch, &scratch, &cut));
+  return launch_scale(b, scaling_grad<T>{x, dy, (T *)launch->out[0], mean, rstd, weight, scratch.of_set}, &cut);
+}
+
+static CUDA_PREPARE(grad_prepare)
+{
+  BRIM_TRY(cuda_same_order_prepare(self, program, node, need, state));
+  const cuda_norm_cut cut = cut_of(node);
+  gradient_scratch scratch;
+  need->workspace_bytes += lay_out(&scratch, NULL, &cut);
+  return BRIM_OK;
+}
+
+static CUDA_RUN(grad_run)
+{
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return run<T>((cuda_backend *)self, launch));
+}
+BRIM_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = grad_prepare, .run = grad_run};
+BRIM_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = grad_prepare, .run = grad_run};

@@ -1,0 +1,170 @@
+/* How the normalisations are cut into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a
+ * channel. Cuts depend on shapes alone, not on the device, so sums come out the same on each. */
+#ifndef CUDA_NORM_GEOMETRY_H
+#define CUDA_NORM_GEOMETRY_H
+#include <stdbool.h>
+
+#include "divider.h"
+#include "geometry.h"
+
+#define CUDA_NORM_WARPS (CUDA_THREADS / CUDA_WARP)
+
+/* ---- rows ---- */
+
+#define CUDA_NORM_ROW_THREADS 512
+/* Values of a row that a thread holds in registers: forward; backward, where it holds as many of x, of dy and of the
+ * sums of either gradient; and either way where they are loaded one by one, each from an address of its own. */
+#define CUDA_NORM_HELD 32
+#define CUDA_NORM_GRAD_HELD 16
+#define CUDA_NORM_NARROW_HELD 8
+#define CUDA_NORM_PARTS 264 /* partial sums of a weight's gradient: as many blocks as an H100 holds at a time */
+
+/* Who works on a row. */
+typedef enum cuda_norm_team {
+  CUDA_NORM_WARP,  /* a warp, which holds it */
+  CUDA_NORM_BLOCK, /* a block, which holds it */
+  CUDA_NORM_LONG   /* a block, which reads it again for each pass */
+} cuda_norm_team;
+
+typedef struct cuda_norm_rows {
+  cuda_norm_team team;
+  bool wide; /* loads of 16 bytes: rows begin at multiples of that, and there is one for most lanes of a warp */
+  cuda_geometry geometry;
+} cuda_norm_rows;
+
+/* For rows of `length` values, `pack` of which are 16 bytes, where a thread can hold `held`: CUDA_NORM_HELD, or
+ * backward CUDA_NORM_GRAD_HELD. */
+static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int64_t pack, int64_t held)
+{
+  cuda_norm_rows r = {CUDA_NORM_LONG, length % pack == 0 && length / pack >= CUDA_WARP / 2,
+                      cuda_rows(rows, CUDA_NORM_ROW_THREADS)};
+  if (!r.wide) held = CUDA_NORM_NARROW_HELD;
+  if (length <= CUDA_WARP * held) {
+    r.team = CUDA_NORM_WARP;
+    r.geometry = cuda_rows(cuda_divide_up(rows, CUDA_NORM_WARPS), CUDA_THREADS);
+  } else if (length <= CUDA_NORM_ROW_THREADS * held) {
+    r.team = CUDA_NORM_BLOCK;
+    r.geometry = cuda_rows(rows, cuda_row_threads(length, cuda_min(held, 16), CUDA_NORM_ROW_THREADS));
+  }
+  return r;
+}
+
+/* Backward: the same, but each block has several rows and makes one partial sum for each column; of rows that nobody
+ * holds, another kernel makes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
+static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
+{
+  cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);
+  if (r.team != CUDA_NORM_LONG) r.geometry.blocks[0] = (unsigned)cuda_min(r.geometry.blocks[0], CUDA_NORM_PARTS);
+  return r;
+}
+static inline cuda_geometry cuda_norm_columns_of(int64_t rows, int64_t length, int64_t width)
+{
+  const int64_t strips = cuda_divide_up(length, width * CUDA_THREADS);
+  const int64_t parts = cuda_max(1, cuda_min(rows, 4 * CUDA_NORM_PARTS / strips));
+  cuda_geometry g = {{(unsigned)strips, (unsigned)cuda_min(parts, CUDA_NORM_PARTS), 1}, CUDA_THREADS, 0};
+  return g;
+}
+/* How many partial sums there are of each column. */
+static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t pack)
+{
+  const cuda_norm_rows r = cuda_norm_grad_rows_of(rows, length, pack);
+  if (r.team != CUDA_NORM_LONG) return r.geometry.blocks[0];
+  return cuda_norm_columns_of(rows, length, r.wide ? pack : 1).blocks[1];
+}
+
+/* ---- channels ---- */
+
+/* A channel's values in a group of samples, in their order (sample, place), are cut into pieces of one size; what is
+ * left over is one more. In memory they are runs of `places` values ([N][C][P]), or columns ([N][P][C]), of which a
+ * block takes a strip: tile_columns packs wide, and as many rows at a time as it has threads left. */
+typedef struct cuda_norm_cut {
+  int64_t samples, channels, places;
+  int64_t group, groups; /* samples of a set (the last one also has the rest), how many sets of samples */
+  int64_t set_channels;  /* channels of a set */
+  int64_t sets;          /* of a group of samples */
+  int64_t piece, pieces; /* values of a piece; pieces of a channel, of all groups */
+  int64_t group_pieces;  /* of each group but the last, which has all that remain */
+  int64_t strips;        /* columns: strips side by side */
+  int32_t columns, wide; /* wide: loads of 16 bytes */
+  int32_t warp;          /* runs: 1: a warp works on a piece; 0: a block */
+  int32_t tile_columns;  /* columns: packs, a power of two up to 32 */
+  cuda_divider by_places, by_channels, by_group, by_set_channels, by_group_pieces, by_strips;
+} cuda_norm_cut;
+
+enum {
+  CUDA_NORM_WARP_PIECE = 2048,
+  CUDA_NORM_BLOCK_PIECE = 8192,
+  CUDA_NORM_COLUMN_BLOCKS = 256, /* of a group, about, if columns are long enough for that: */
+  CUDA_NORM_COLUMN_LEAST = 4,    /* values of a column for each thread, at least */
+  CUDA_NORM_COLUMN_MOST = 32
+};
+
+CUDA_ANYWHERE int64_t cuda_norm_group_samples(const cuda_norm_cut *cut, int64_t g)
+{
+  return g == cut->groups - 1 ? cut->samples - g * cut->group : cut->group;
+}
+
+/* Pieces of each channel in group g. */
+CUDA_ANYWHERE int64_t cuda_norm_pieces_of_group(const cuda_norm_cut *cut, int64_t g)
+{
+  return g == cut->groups - 1 ? cut->pieces - g * cut->group_pieces : cut->group_pieces;
+}
+
+static inline void cuda_norm_cut_columns(cuda_norm_cut *cut, int64_t pack)
+{
+  const int64_t packs = cuda_divide_up(cut->channels, cut->wide ? pack : 1);
+  while (cut->tile_columns < packs && cut->tile_columns < CUDA_WARP) cut->tile_columns *= 2;
+  cut->strips = cuda_divide_up(packs, cut->tile_columns);
+  const int64_t rows = CUDA_THREADS / cut->tile_columns, length = cut->group * cut->places;
+  const int64_t each = length * cut->strips / (rows * CUDA_NORM_COLUMN_BLOCKS);
+  cut->piece = rows * cuda_max(CUDA_NORM_COLUMN_LEAST, cuda_min(each, CUDA_NORM_COLUMN_MOST));
+}
+
+/* group: samples of a set; as many as there are if it is more. */
+static inline cuda_norm_cut cuda_norm_cut_of(int64_t samples, int64_t channels, int64_t places, int64_t group,
+                                             int64_t set_channels, bool columns, int64_t pack)
+{
+  cuda_norm_cut cut;
+  cut.samples = samples;
+  cut.channels = channels;
+  cut.places = places;
+  cut.group = cuda_min(group, samples);
+  cut.groups = samples / cut.group;
+  cut.set_channels = set_channels;
+  cut.sets = channels / set_channels;
+  cut.strips = 1;
+  cut.columns = columns;
+  cut.wide = (columns ? channels : places) % pack == 0;
+  cut.warp = 0;
+  cut.tile_columns = 1;
+  if (columns) {
+    cuda_norm_cut_columns(&cut, pack);
+  } else {
+    cut.warp = cut.group * places <= CUDA_NORM_WARP_PIECE;
+    cut.piece = cut.warp ? CUDA_NORM_WARP_PIECE : CUDA_NORM_BLOCK_PIECE;
+  }
+  cut.group_pieces = cuda_divide_up(cut.group * places, cut.piece);
+  cut.pieces = (cut.groups - 1) * cut.group_pieces +
+               cuda_divide_up(cuda_norm_group_samples(&cut, cut.groups - 1) * places, cut.piece);
+  cut.by_places = cuda_divider_of(places);
+  cut.by_channels = cuda_divider_of(channels);
+  cut.by_group = cuda_divider_of(cut.group);
+  cut.by_set_channels = cuda_divider_of(set_channels);
+  cut.by_group_pieces = cuda_divider_of(cut.group_pieces);
+  cut.by_strips = cuda_divider_of(cut.strips);
+  return cut;
+}
+
+/* For kernels whose blocks (columns), or warps or blocks (runs), each take a piece. */
+static inline cuda_geometry cuda_norm_pieces(const cuda_norm_cut *cut)
+{
+  if (cut->columns) return cuda_rows(cut->pieces * cut->strips, CUDA_THREADS);
+  const int64_t pieces = cut->pieces * cut->channels;
+  return cuda_rows(cut->warp ? cuda_divide_up(pieces, CUDA_NORM_WARPS) : pieces, CUDA_THREADS);
+}
+/* For kernels with a warp for each of `count`. */
+static inline cuda_geometry cuda_norm_warps(int64_t count)
+{
+  return cuda_rows(cuda_divide_up(count, CUDA_NORM_WARPS), CUDA_THREADS);
+}
+#endif
