@@ -152,33 +152,70 @@ static void test_losses_are_what_pytorch_computes(void **state)
   BENCH_EACH_ROW (row) check_row(row);
 }
 
-/* A label that names no class is refused, not read; one that is ignored may be any number. */
-static brim_status run_with_label(const bench_row *row, int32_t label)
+/* A label that names no class is refused, not read; one that is ignored may be any number. Asks the first node named
+ * `op`, with the last label replaced. */
+static brim_status run_with_label(const backend *on, const bench_row *row, const char *op, int32_t label)
 {
-  bench *b = bench_create(&(bench_options){.backend = &reference, .row = row, .seed = 1, .batch = 3});
-  const brim_node *n = b->g->node[0];
-  void *in[3], *out[2];
+  bench *b = bench_create(&(bench_options){.backend = on, .row = row, .seed = 1, .batch = 3});
+  size_t node = 0;
+  while (strcmp(b->g->node[node]->op, op) != 0) node++;
+  const brim_node *n = b->g->node[node];
+  void *in[4], *out[2];
   for (uint32_t i = 0; i < n->in_count; i++) {
-    in[i] = b->memory[n->in[i]->id];
-    if (n->in[i]->dtype == BRIM_DTYPE_I32) ((int32_t *)in[i])[brim_shape_count(&n->in[i]->shape) - 1] = label;
+    const brim_tensor *t = n->in[i];
+    void *host = b->memory[t->id];
+    in[i] = b->device_memory[t->id];
+    if (t->dtype == BRIM_DTYPE_I32) ((int32_t *)host)[brim_shape_count(&t->shape) - 1] = label;
+    if (in[i] != host) assert_int_equal(on->ops->upload(on->self, in[i], host, t->bytes), BRIM_OK);
   }
-  for (uint32_t i = 0; i < n->out_count; i++) out[i] = b->memory[n->out[i]->id];
-  const brim_launch launch = {n, NULL, in, out, NULL, &b->step};
-  const brim_status status = b->program.kernel[0]->run(b->o.backend->self, &launch);
+  for (uint32_t i = 0; i < n->out_count; i++) out[i] = b->device_memory[n->out[i]->id];
+  const brim_launch launch = {n, b->program.state[node], in, out, b->device_workspace[node], &b->step};
+  brim_status status = b->program.kernel[node]->run(on->self, &launch);
+  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* of a device that is told later */
   bench_free(b);
   return status;
 }
 
-static void test_labels_out_of_range_are_refused(void **state)
+static void check_labels_are_refused(const char *id, const char *folder)
+{
+  static const struct {
+    const bench_row *row;
+    const char *op;
+  } cases[] = {{&row_plain, "softmax_cross_entropy"},     {&row_plain, "softmax_cross_entropy_grad"},
+               {&row_ignore, "softmax_cross_entropy"},    {&row_ignore, "softmax_cross_entropy_grad"},
+               {&row_linear, "linear_cross_entropy"},     {&row_linear, "linear_cross_entropy_grad"},
+               {&row_linear_all, "linear_cross_entropy"}, {&row_linear_all, "linear_cross_entropy_grad"}};
+  loaded judged;
+  if (!load_plugin_from(&judged, folder, "backend", id, NULL)) {
+    printf("SKIPPED: backend %s was not built\n", id);
+    return;
+  }
+  const backend on = {id, judged.plugin->ops, judged.self};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, 4), BRIM_OK);
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, 5), BRIM_EINVAL);
+    assert_non_null(strstr(brim_error_text(), "sample 2 of the micro-batch has label 5, but there are 5 classes"));
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, -100), BRIM_EINVAL);
+  }
+  unload_plugin(&judged);
+}
+
+static void test_reference_refuses_labels_out_of_range(void **state)
 {
   (void)state;
-  const bench_row *const rows[] = {&row_plain, &row_ignore, &row_linear, &row_linear_all};
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    assert_int_equal(run_with_label(rows[i], 4), BRIM_OK);
-    assert_int_equal(run_with_label(rows[i], 5), BRIM_EINVAL);
-    assert_non_null(strstr(brim_error_text(), "sample 2 of the micro-batch has label 5, but there are 5 classes"));
-    assert_int_equal(run_with_label(rows[i], -100), BRIM_EINVAL);
-  }
+  check_labels_are_refused("reference", "");
+}
+
+static void test_cpu_refuses_labels_out_of_range(void **state)
+{
+  (void)state;
+  check_labels_are_refused("cpu", "");
+}
+
+static void test_cuda_refuses_labels_out_of_range(void **state)
+{
+  (void)state;
+  check_labels_are_refused("cuda", "emulated");
 }
 
 static int set_up(void **state)
@@ -202,7 +239,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_losses_are_what_pytorch_computes),
-      cmocka_unit_test(test_labels_out_of_range_are_refused),
+      cmocka_unit_test(test_reference_refuses_labels_out_of_range),
+      cmocka_unit_test(test_cpu_refuses_labels_out_of_range),
+      cmocka_unit_test(test_cuda_refuses_labels_out_of_range),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -233,13 +233,13 @@ static brim_status check_fault(const cuda_fault *fault)
 {
   if (!fault->set) return BRIM_OK;
   const brim_node *node = (const brim_node *)(uintptr_t)fault->node;
-  if (fault->set == CUDA_FAULT_LABEL)
+  if (fault->set == CUDA_FAULT_LABEL) {
     brim_fail(BRIM_EINVAL, "sample %" PRId64 " of the micro-batch has label %d, but there are %" PRId64 " classes",
               fault->sample, fault->value, fault->limit);
-  else
-    brim_fail(BRIM_EINVAL, "%s '%s': index %d in sample %" PRId64 " of the micro-batch is not in [0, %" PRId64 ")",
-              node->op, node->name, fault->value, fault->sample, fault->limit);
-  return brim_fail_add(BRIM_EINVAL, "in %s '%s'", node->op, node->name);
+    return brim_fail_add(BRIM_EINVAL, "in %s '%s'", node->op, node->name);
+  }
+  return brim_fail(BRIM_EINVAL, "%s '%s': index %d in sample %" PRId64 " of the micro-batch is not in [0, %" PRId64 ")",
+                   node->op, node->name, fault->value, fault->sample, fault->limit);
 }
 
 /* The start of the control block is the step, which nobody reads back. */
