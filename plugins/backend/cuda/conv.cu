@@ -1,8 +1,9 @@
 /* conv2d and its gradients: what is moved, added and applied around a convolution, which cuDNN computes (dnn.h), or
  * what cuDNN refuses kernels of our own (conv_direct.cu).
  *
- * Results are channels-last, the order that tensor cores want and in which everything behind can stay. If the library
- * has nothing for that order, plain is tried; if not for that either, our own kernels take any order.
+ * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. All that is behind
+ * can stay in it. If the library has nothing for that order, the other is tried; if not for that either, our own
+ * kernels take any order.
  *
  * Weights are [K,D,R,S] wherever the program can see them (checkpoints, optimizers, other backends). Convolutions that
  * are channels-last want [K,R,S,D]: a copy in scratch, which moves each weight once, while its windows are used
@@ -68,8 +69,9 @@ static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
                                uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv, type_weight};
-  for (int last = 1; last >= 0; last--) {
-    wanted.conv.x_last = wanted.conv.y_last = last;
+  const bool preferred = cuda_dnn_prefers_last(b, p->conv.dtype);
+  for (int i = 0; i < 2; i++) {
+    wanted.conv.x_last = wanted.conv.y_last = (i == 0) == preferred;
     const brim_status status = cuda_dnn_prepare(b, &wanted, &p->dnn, scratch_bytes);
     if (status == BRIM_ENOTSUP) continue;
     p->conv = wanted.conv;
@@ -105,7 +107,7 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan 
   BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, p->conv.dtype, &bytes));
   if (!p->dnn) {
     p->conv.x_last = cuda_channels_last(node->in[0]);
-    p->conv.y_last = true;
+    p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
   }
   p->weight_bytes = copy_bytes(p);
   need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) + p->weight_bytes + bytes;
@@ -178,7 +180,7 @@ static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, pl
   BRIM_TRY(ask_library(b, p, CUDA_DNN_X, p->conv.dtype, &bytes));
   if (!p->dnn) {
     p->conv.y_last = cuda_channels_last(node->in[0]);
-    p->conv.x_last = true;
+    p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
   }
   p->weight_bytes = copy_bytes(p);
   need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.y_last) + p->weight_bytes + bytes;

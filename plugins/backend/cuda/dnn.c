@@ -11,7 +11,7 @@
 
 #include "library.h"
 
-enum { DESCRIPTORS_MAX = 12, SUGGESTIONS_MAX = 16 };
+enum { DESCRIPTORS_MAX = 12, SUGGESTIONS_MAX = 64 /* in fp32 most are for TF32 */ };
 enum { UID_X = 'x', UID_WEIGHT = 'w', UID_Y = 'y' };
 
 struct cuda_dnn_plan {
@@ -172,25 +172,31 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   if (e == CUDNN_STATUS_SUCCESS)
     e = cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (e == CUDNN_STATUS_SUCCESS) e = cudnnBackendFinalize(heuristics);
-  for (int i = 0; e == CUDNN_STATUS_SUCCESS && i < SUGGESTIONS_MAX; i++)
-    e = cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->configuration[i]);
+  int64_t count = 0;
   if (e == CUDNN_STATUS_SUCCESS)
-    e = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 SUGGESTIONS_MAX, &out->count, out->configuration);
-  out->count = e == CUDNN_STATUS_SUCCESS ? cuda_min(out->count, SUGGESTIONS_MAX) : 0;
+    e = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                                 NULL);
+  count = cuda_min(count, SUGGESTIONS_MAX);
+  for (int64_t i = 0; e == CUDNN_STATUS_SUCCESS && i < count; i++)
+    e = cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->configuration[i]);
+  if (e == CUDNN_STATUS_SUCCESS && count > 0)
+    e = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                 &out->count, out->configuration);
+  out->count = e == CUDNN_STATUS_SUCCESS ? cuda_min(out->count, count) : 0;
   return e;
 }
 
-/* A graph for which there is no suggestion is no error. */
+/* A graph for which there is no suggestion is no error, whatever the library's reason is: another engine, or a kernel
+ * of our own, does the same. */
 static brim_status suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;
   *out = (suggestions){.count = 0};
   BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics),
                           "creating a descriptor"));
-  const brim_status status = cuda_dnn_check(ask(heuristics, graph, mode, out), "asking for engines");
-  (void)cudnnBackendDestroyDescriptor(heuristics);
-  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+  const cudnnStatus_t e = ask(heuristics, graph, mode, out);
+  if (e != CUDNN_STATUS_SUCCESS) brim_log(BRIM_LOG_DEBUG, "cuDNN suggests no engines: %s", cudnnGetErrorString(e));
+  return cuda_dnn_check(cudnnBackendDestroyDescriptor(heuristics), "dropping a descriptor");
 }
 
 /* What the library says of an engine, as bits: 1 << note. */
@@ -295,6 +301,12 @@ static brim_status choose(const cuda_backend *b, cuda_dnn_plan *plan, const cuda
       if (status != BRIM_OK || plan->plan) return status;
     }
   return brim_fail(BRIM_ENOTSUP, "cuDNN has no engine for this convolution");
+}
+
+/* Without tensor cores the library's engines are for plain order; for the other they move all values twice. */
+bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
+{
+  return dtype == BRIM_DTYPE_BF16 || b->params->tf32;
 }
 
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)

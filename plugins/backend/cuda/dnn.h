@@ -19,6 +19,8 @@ typedef struct cuda_dnn_conv {
 
 typedef struct cuda_dnn_plan cuda_dnn_plan;
 
+/* [plan] The order in which the library is fastest for values of this type. */
+bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype);
 #define CUDA_DNN_SCRATCH_MAX ((uint64_t)256 << 20)
 /* [plan] ENOTSUP: the library does not offer that. scratch_bytes: what run needs, not more than
  * CUDA_DNN_SCRATCH_MAX. */

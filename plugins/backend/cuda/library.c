@@ -18,11 +18,10 @@ brim_status cuda_dnn_check(cudnnStatus_t status, const char *what)
   char detail[256] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
   const int category = (int)status / 1000 * 1000; /* of cuDNN 9's codes */
-  const brim_status code =
-      status == CUDNN_STATUS_ALLOC_FAILED || status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
-          ? BRIM_ENOMEM_DEVICE
-      : category == CUDNN_STATUS_NOT_SUPPORTED ? BRIM_ENOTSUP
-                                               : BRIM_EDEVICE;
+  const brim_status code = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED     ? BRIM_ENOMEM_HOST
+                           : status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? BRIM_ENOMEM_DEVICE
+                           : category == CUDNN_STATUS_NOT_SUPPORTED                         ? BRIM_ENOTSUP
+                                                                                            : BRIM_EDEVICE;
   return brim_fail(code, "cuDNN, %s: %s%s%s", what, cudnnGetErrorString(status), detail[0] ? ": " : "", detail);
 }
 

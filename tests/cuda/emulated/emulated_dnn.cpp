@@ -86,6 +86,12 @@ bool refuses(const cuda_conv &v)
 }
 } // namespace
 
+extern "C" bool cuda_dnn_prefers_last(const cuda_backend *, uint32_t)
+{
+  const char *refused = getenv("EMULATED_REFUSES");
+  return !(refused && strstr(refused, "last"));
+}
+
 extern "C" brim_status cuda_dnn_prepare(cuda_backend *, const cuda_dnn_conv *conv, cuda_dnn_plan **plan,
                                         uint64_t *scratch_bytes)
 {
