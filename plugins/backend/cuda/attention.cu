@@ -1,0 +1,195 @@
+/* Attention (Dao: FlashAttention-2, 2023). Query head h uses key head g = h / (heads / kv_heads); D numbers each.
+ *
+ *     score[t,s] = scale * q[t] . k[s]               for the keys s that query t sees
+ *     lse[t]     = log(sum over s of exp(score[t,s]))
+ *     y[t]       = sum over s of exp(score[t,s] - lse[t]) * z[t,s] * v[s]        z: dropout's mask / (1 - p)
+ *
+ * A block has a tile of queries of one head and goes over its keys, tile by tile: scores exist in registers only, so
+ * memory is linear in T and S; q is read once, k and v once for each tile of queries (mostly from the L2 cache, as
+ * blocks next to each other work on the same keys), y and lse are written once. y and the sum of weights are kept
+ * relative to the greatest score so far and shrink when a greater one comes.
+ *
+ * 4 D multiply-adds for each pair of query and key, in fp32 with fp32 multiply-adds: their rate is the limit, so what
+ * counts is that shared memory keeps up (see tile.cuh). Heads of up to 128 numbers are one chunk, padded with zeros to
+ * 32, 64 or 128; larger ones are several: scores are then added up over the chunks, and a block makes one chunk of y.
+ * So any size works, but above 128 scores are computed once for each chunk.
+ *
+ * Tiles on the diagonal, or at the end of the keys, look at each pair; all others do not. */
+#include "attention.cuh"
+
+template <int DEPTH_, int R_, int C_> struct cut {
+  static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
+  static constexpr int BLOCKS = 3; /* on a multiprocessor: at most 168 registers */
+};
+
+/* What a thread keeps of its rows while the tiles of keys go by. */
+template <typename X> struct result {
+  float sum[X::R][X::DEPTH / 8];
+  float greatest[X::R]; /* of the scores so far, or -infinity */
+  float total[X::R];    /* of exp(score - greatest), over the columns of this lane */
+};
+
+/* A tile of queries, and the chunk of y that is made. */
+struct place {
+  int64_t sample, head, first;
+  int chunk;
+};
+
+/* Scores of a tile become weights, which go to shared memory; what was added up before shrinks. */
+template <typename X>
+static __device__ inline void weigh(const attention_sizes &a, const attention_dropout &z, const place &at, int64_t key,
+                                    const tile_range<X::R> &range, float (&score)[X::R][X::C], result<X> *r,
+                                    float *weights)
+{
+  unsigned kept = ~0u;
+  if (a.dropout_p > 0) kept = attention_kept_keys<X::R, X::C>(a, z, at.sample, at.head, at.first, key);
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    float greatest = r->greatest[i];
+#pragma unroll
+    for (int j = 0; j < X::C; j++) {
+      score[i][j] *= a.scale;
+      if (tile_column(j) < range.high[i]) greatest = fmaxf(greatest, score[i][j]);
+    }
+    greatest = tile_row_max(greatest);
+    const float base = greatest == -INFINITY ? 0 : greatest; /* of no score yet */
+    const float shrink = expf(r->greatest[i] - base);
+    r->greatest[i] = greatest;
+    r->total[i] *= shrink;
+#pragma unroll
+    for (int d = 0; d < X::DEPTH / 8; d++) r->sum[i][d] *= shrink;
+#pragma unroll
+    for (int j = 0; j < X::C; j++) {
+      const float weight = tile_column(j) < range.high[i] ? expf(score[i][j] - base) : 0;
+      r->total[i] += weight;
+      score[i][j] = weight * (kept >> (i * X::C + j) & 1 ? z.kept : 0);
+    }
+#pragma unroll
+    for (int j = 0; j < X::C; j += 4)
+      tile_store4(weights + tile_row<X::R>(i) * (X::COLUMNS + TILE_PAD) + tile_column(j), &score[i][j]);
+  }
+}
+
+template <typename T, typename X>
+static __device__ inline void store(const attention_sizes &a, const place &at, const result<X> &r, T *y, float *lse)
+{
+  const int64_t first = (int64_t)at.chunk * X::DEPTH;
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    const float total = tile_row_sum(r.total[i]);
+    const int64_t t = at.first + tile_row<X::R>(i);
+    if (t >= a.queries) continue;
+    const bool sees = attention_seen(a, t) > 0;
+    tile_store(y + attention_query(a, at.sample, at.head, t) + first, r.sum[i], sees ? 1 / total : 0,
+               (int)cuda_min(a.size - first, X::DEPTH), a.vector);
+    if (at.chunk == 0 && tile_lane() == 0)
+      lse[attention_row(a, at.sample, at.head, t)] = sees ? r.greatest[i] + logf(total) : 0;
+  }
+}
+
+/* Scores of the tile of queries against that of keys from `key` on. Chunks come in an order in which the one that is
+ * made is last: its values of v are what is in shared memory then. */
+template <typename T, typename X>
+static __device__ inline void score_tile(const attention_sizes &a, const place &at, int64_t key, const T *q, const T *k,
+                                         const T *v, float *tiles, float (&score)[X::R][X::C])
+{
+  float *q_tile = tiles, *k_tile = q_tile + X::ROWS * (X::DEPTH + TILE_PAD),
+        *v_tile = k_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
+  const int64_t group = at.head / (a.heads / a.kv_heads);
+  q += attention_query(a, at.sample, at.head, at.first);
+  k += attention_key(a, at.sample, group, key);
+  v += attention_key(a, at.sample, group, key);
+  for (int step = 1; step <= a.chunks; step++) {
+    const int chunk = (at.chunk + step) % a.chunks, first = chunk * X::DEPTH;
+    const int width = a.size - first < X::DEPTH ? a.size - first : X::DEPTH;
+    __syncthreads();
+    if (a.chunks > 1 || key == 0)
+      tile_load<T, X::DEPTH, X::ROWS, false>(q_tile, q + first, a.heads * a.size, a.queries - at.first, width,
+                                             a.vector);
+    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, a.keys - key, width, a.vector);
+    if (step == a.chunks)
+      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, a.keys - key, width, a.vector);
+    __syncthreads();
+    tile_dot<X::R, X::C, X::DEPTH>(score, q_tile, k_tile);
+  }
+}
+
+template <typename T, typename X>
+static __device__ inline void attend(const attention_sizes &a, const attention_dropout &z, const place &at, const T *q,
+                                     const T *k, const T *v, T *y, float *lse)
+{
+  float *tiles = static_cast<float *>(cuda_dynamic_shared());
+  float *v_tile = tiles + (X::ROWS + X::COLUMNS) * (X::DEPTH + TILE_PAD);
+  float *weights = v_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
+  const int64_t keys = attention_seen(a, cuda_min(at.first + X::ROWS, a.queries) - 1);
+  const int64_t by_all = attention_seen(a, at.first); /* keys that every row sees */
+  result<X> r = {};
+#pragma unroll
+  for (int i = 0; i < X::R; i++) r.greatest[i] = -INFINITY;
+  for (int64_t key = 0; key < keys; key += X::COLUMNS) {
+    float score[X::R][X::C] = {};
+    tile_range<X::R> range;
+    score_tile<T, X>(a, at, key, q, k, v, tiles, score);
+#pragma unroll
+    for (int i = 0; i < X::R; i++) {
+      range.low[i] = 0;
+      range.high[i] = (int)cuda_min(X::COLUMNS, attention_seen(a, at.first + tile_row<X::R>(i)) - key);
+    }
+    weigh<X>(a, z, at, key, range, score, &r, weights);
+    __syncwarp();
+    if (key + X::COLUMNS > by_all)
+      tile_combine<X::R, X::COLUMNS, X::DEPTH, true>(r.sum, weights, v_tile, range);
+    else
+      tile_combine<X::R, X::COLUMNS, X::DEPTH, false>(r.sum, weights, v_tile, range);
+  }
+  store<T, X>(a, at, r, y, lse);
+}
+
+/* Tiles with the most keys come first, so that the last blocks to start are the short ones. */
+template <typename T, typename X>
+static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
+    attention_kernel(const cuda_control *control, attention_sizes a, const T *__restrict__ q, const T *__restrict__ k,
+                     const T *__restrict__ v, T *__restrict__ y, float *__restrict__ lse, int64_t blocks)
+{
+  const attention_dropout z = attention_dropout_of(control, a);
+  for (int64_t i = blockIdx.x; i < blocks; i += gridDim.x) {
+    const int64_t head = i / a.chunks, rest = head / a.heads / a.samples;
+    place at;
+    at.chunk = (int)(i % a.chunks);
+    at.head = head % a.heads;
+    at.sample = head / a.heads % a.samples;
+    at.first = (cuda_divide_up(a.queries, X::ROWS) - 1 - rest) * X::ROWS;
+    __syncthreads();
+    attend<T, X>(a, z, at, q, k, v, y, lse);
+  }
+}
+
+template <typename T, typename X> static brim_status launch_cut(cuda_backend *b, const brim_launch *l)
+{
+  const attention_sizes a = attention_sizes_of(l->node);
+  const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
+  const int64_t blocks = attention_blocks(c, a.samples, a.heads, a.queries, a.size);
+  const cuda_control *control = cuda_control_of(b, l);
+  if (!control) return BRIM_EDEVICE;
+  return cuda_launch(b, attention_kernel<T, X>, attention_geometry(blocks, attention_shared_bytes(c)), control, a,
+                     (const T *)l->in[0], (const T *)l->in[1], (const T *)l->in[2], (T *)l->out[0], (float *)l->out[1],
+                     blocks);
+}
+
+template <typename T> static brim_status launch_attention(cuda_backend *b, const brim_launch *l)
+{
+  switch (attention_depth(attention_sizes_of(l->node).size)) {
+  case 32:
+    return launch_cut<T, cut<32, 4, 8>>(b, l);
+  case 64:
+    return launch_cut<T, cut<64, 4, 8>>(b, l);
+  default:
+    return launch_cut<T, cut<128, 4, 4>>(b, l); /* 32 keys at a time: two blocks on a multiprocessor */
+  }
+}
+
+static CUDA_RUN(attention_run)
+{
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_attention<T>((cuda_backend *)self, launch));
+}
+BRIM_KERNEL(attention) = {.op = "attention", .run = attention_run};

@@ -1,0 +1,135 @@
+/* What attention and its gradient share: sizes, which keys a query sees, dropout's mask. */
+#ifndef CUDA_ATTENTION_CUH
+#define CUDA_ATTENTION_CUH
+#include "tile.cuh"
+
+/* Sizes; a kernel's argument. q, y, dy, dq [N,T,heads,D], k, v, dk, dv [N,S,kv_heads,D], lse and delta [N,heads,T]. */
+typedef struct attention_sizes {
+  int64_t samples, queries, keys, heads, kv_heads; /* N, T, S */
+  int32_t size, chunks;                            /* D; see tile_geometry.h */
+  float scale;
+  bool causal;
+  bool vector; /* every row of D numbers starts at a multiple of 16 bytes */
+  double dropout_p;
+  uint64_t stream;
+} attention_sizes;
+
+static inline attention_sizes attention_sizes_of(const brim_node *node)
+{
+  const brim_attention_attr *attr = &node->attr.attention;
+  const brim_shape *q = &node->in[0]->shape, *k = &node->in[1]->shape;
+  attention_sizes a = {};
+  a.samples = q->dim[0];
+  a.queries = q->dim[1];
+  a.keys = k->dim[1];
+  a.heads = attr->heads;
+  a.kv_heads = attr->kv_heads;
+  a.size = (int32_t)(q->dim[2] / attr->heads);
+  a.chunks = (int32_t)attention_chunks(a.size);
+  a.scale = (float)attr->scale;
+  a.causal = attr->causal != 0;
+  a.vector = a.size * brim_dtype_bytes(node->in[0]->dtype) % 16 == 0;
+  a.dropout_p = attr->dropout_p;
+  a.stream = attr->stream;
+  return a;
+}
+
+/* How many keys query t sees: the first ones. */
+static __device__ inline int64_t attention_seen(const attention_sizes &a, int64_t t)
+{
+  return a.causal ? cuda_max(0, cuda_min(a.keys, t + a.keys - a.queries + 1)) : a.keys;
+}
+/* The first query that sees key s; all behind it do too. */
+static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
+{
+  return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
+}
+
+/* Where the D numbers of a query and of a key stand; lse and delta of the queries of a head. */
+static __device__ inline int64_t attention_query(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
+{
+  return ((n * a.queries + t) * a.heads + h) * a.size;
+}
+static __device__ inline int64_t attention_key(const attention_sizes &a, int64_t n, int64_t g, int64_t s)
+{
+  return ((n * a.keys + s) * a.kv_heads + g) * a.size;
+}
+static __device__ inline int64_t attention_row(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
+{
+  return (n * a.heads + h) * a.queries + t;
+}
+
+/* ---- dropout ---- */
+
+typedef struct attention_dropout {
+  brim_dropout_key key;
+  int64_t first_sample;
+  float kept; /* what a kept weight is multiplied by; 1: there is no dropout */
+} attention_dropout;
+
+static __device__ inline attention_dropout attention_dropout_of(const cuda_control *control, const attention_sizes &a)
+{
+  attention_dropout z = {};
+  z.kept = 1;
+  if (a.dropout_p == 0) return z;
+  z.key = brim_dropout_key_make(control->step.seed, control->step.step, a.stream, a.dropout_p);
+  z.first_sample = control->step.first_sample;
+  z.kept = (float)(1 / (1 - a.dropout_p));
+  return z;
+}
+
+/* A bit for each of the elements e .. e+3: 1 if it is kept. They are one block of random numbers, or parts of two. */
+static __device__ inline unsigned attention_keep4(const attention_dropout &z, int64_t sample, int64_t e)
+{
+  const int skip = (int)(e & 3);
+  unsigned bits = 0;
+  brim_philox r = brim_dropout_block(&z.key, sample, e >> 2);
+#pragma unroll
+  for (int i = 0; i < 4; i++) bits |= (unsigned)(r.v[i] >= z.key.threshold) << i;
+  if (skip == 0) return bits;
+  r = brim_dropout_block(&z.key, sample, (e >> 2) + 1);
+#pragma unroll
+  for (int i = 0; i < 4; i++) bits |= (unsigned)(r.v[i] >= z.key.threshold) << (4 + i);
+  return bits >> skip & 15;
+}
+
+/* Of rows that are queries: bit i*C + j is the thread's row i, column j. row, column: of the tile's first, in the
+ * sequences. */
+template <int R, int C>
+static __device__ inline unsigned attention_kept_keys(const attention_sizes &a, const attention_dropout &z, int64_t n,
+                                                      int64_t h, int64_t row, int64_t column)
+{
+  unsigned bits = 0;
+#pragma unroll 1
+  for (int four = 0; four < R * C / 4; four++) {
+    const int64_t t = row + tile_row<R>(four / (C / 4)), s = column + tile_column(four % (C / 4) * 4);
+    bits |= attention_keep4(z, z.first_sample + n, (h * a.queries + t) * a.keys + s) << 4 * four;
+  }
+  return bits;
+}
+
+/* Of rows that are keys. Four neighbouring keys are rows of four lanes: each draws for a quarter of the columns, and
+ * they exchange what they have. */
+template <int R, int C>
+static __device__ inline unsigned attention_kept_queries(const attention_sizes &a, const attention_dropout &z,
+                                                         int64_t n, int64_t h, int64_t row, int64_t column)
+{
+  constexpr int SHARE = C / 4;
+  const int lane = (int)threadIdx.x % CUDA_WARP, quarter = lane / 8;
+  const int64_t first = row + tile_row<R>(0) - quarter;
+  unsigned own = 0, bits = 0;
+#pragma unroll 1
+  for (int four = 0; four < R * SHARE; four++) {
+    const int64_t s = first + four / SHARE * 4, t = column + tile_column(quarter * SHARE + four % SHARE);
+    own |= attention_keep4(z, z.first_sample + n, (h * a.queries + t) * a.keys + s) << 4 * four;
+  }
+#pragma unroll
+  for (int from = 0; from < 4; from++) {
+    const unsigned theirs = __shfl_sync(0xFFFFFFFFu, own, from * 8 + lane % 8) >> quarter;
+#pragma unroll
+    for (int four = 0; four < R * SHARE; four++)
+      bits |= (theirs >> 4 * four & 1) << (four / SHARE * C + from * SHARE + four % SHARE);
+  }
+  return bits;
+}
+#endif

@@ -1,0 +1,360 @@
+/* The gradient of attention, from lse. With p and z as in attention.cu:
+ *
+ *     p[t,s]   = exp(scale * q[t] . k[s] - lse[t])
+ *     delta[t] = dy[t] . y[t]
+ *     ds[t,s]  = scale * p[t,s] * (z[t,s] * dy[t] . v[s] - delta[t])
+ *     dq[t]    = sum over s of ds[t,s] * k[s]
+ *     dk[s]    = sum over h, t of ds[t,s] * q[t],   dv[s] = sum over h, t of p[t,s] * z[t,s] * dy[t]
+ *
+ * Three kernels: delta; dq, with blocks over queries that go over the keys; dk and dv, with blocks over keys that go
+ * over the query heads that share them and their queries, in order. So every sum has one order and one owner, and the
+ * same bits come out in every run, without atomics, for the price of computing scores and dy v^T twice: 14 D
+ * multiply-adds for each pair of query and key instead of 10. The last two kernels are one text, read once with queries
+ * as rows and keys as columns, once the other way round.
+ *
+ * In bf16 y is rounded so much that delta would not cancel what it is there to cancel (for a single key, ds is 0).
+ * There the kernel of dq makes delta of its own numbers, by 2 D multiply-adds more:
+ *
+ *     delta[t] = sum over s of p[t,s] * z[t,s] * dy[t] . v[s]
+ *     dq[t]    = scale * (sum over s of p[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of p[t,s] *
+ * k[s])
+ *
+ * Tiles, chunks of large heads, and what of a tile is seen: as in attention.cu. */
+#include "attention.cuh"
+
+/* Rows are queries, with delta known or not, or keys. */
+enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
+template <int DEPTH_, int R_, int C_, enum rows ROLE>
+struct cut {
+  static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
+  static constexpr int BLOCKS = 2; /* on a multiprocessor: at most 255 registers */
+  static constexpr bool KEYS = ROLE == rows::KEYS, MAKES_DELTA = ROLE == QUERIES_MAKE_DELTA;
+};
+
+template <typename T> struct operands {
+  const T *q, *k, *v, *dy;
+  const float *lse;
+  float *delta;
+  T *dq, *dk, *dv;
+};
+
+/* A tile: which head of queries and of keys, where rows and columns begin; the chunk that is made. */
+struct place {
+  int64_t sample, head, group, row, column;
+  int chunk;
+};
+
+/* Shared memory. first: q or k, what scores are made of; second: v or dy. */
+template <typename X> struct tiles {
+  float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
+};
+template <typename X> static __device__ inline tiles<X> tiles_of()
+{
+  tiles<X> m;
+  m.first_rows = static_cast<float *>(cuda_dynamic_shared());
+  m.second_rows = m.first_rows + X::ROWS * (X::DEPTH + TILE_PAD);
+  m.first_columns = m.second_rows + X::ROWS * (X::DEPTH + TILE_PAD);
+  m.second_columns = m.first_columns + X::COLUMNS * (X::DEPTH + TILE_PAD);
+  m.weights = m.second_columns + X::COLUMNS * (X::DEPTH + TILE_PAD);
+  m.lse = m.weights + X::ROWS * (X::COLUMNS + TILE_PAD);
+  m.delta = m.lse + X::COLUMNS;
+  return m;
+}
+
+/* The chunk of queries and of dy from t on, or of keys and of v from s on. */
+template <typename T, int DEPTH, int COUNT, bool COLUMNS>
+static __device__ inline void load_queries(const attention_sizes &a, const place &at, int64_t t, int chunk,
+                                           const operands<T> &o, float *q, float *dy)
+{
+  const int64_t from = attention_query(a, at.sample, at.head, t) + (int64_t)chunk * DEPTH;
+  const int width = (int)cuda_min(a.size - (int64_t)chunk * DEPTH, DEPTH);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(q, o.q + from, a.heads * a.size, a.queries - t, width, a.vector);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(dy, o.dy + from, a.heads * a.size, a.queries - t, width, a.vector);
+}
+template <typename T, int DEPTH, int COUNT, bool COLUMNS>
+static __device__ inline void load_keys(const attention_sizes &a, const place &at, int64_t s, int chunk,
+                                        const operands<T> &o, float *k, float *v)
+{
+  const int64_t from = attention_key(a, at.sample, at.group, s) + (int64_t)chunk * DEPTH;
+  const int width = (int)cuda_min(a.size - (int64_t)chunk * DEPTH, DEPTH);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(k, o.k + from, a.kv_heads * a.size, a.keys - s, width, a.vector);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(v, o.v + from, a.kv_heads * a.size, a.keys - s, width, a.vector);
+}
+
+template <typename T, typename X>
+static __device__ inline void load(const attention_sizes &a, const place &at, int chunk, bool rows,
+                                   const operands<T> &o, const tiles<X> &m)
+{
+  if constexpr (X::KEYS) {
+    if (rows) load_keys<T, X::DEPTH, X::ROWS, false>(a, at, at.row, chunk, o, m.first_rows, m.second_rows);
+    load_queries<T, X::DEPTH, X::COLUMNS, true>(a, at, at.column, chunk, o, m.first_columns, m.second_columns);
+    for (int i = threadIdx.x; i < X::COLUMNS; i += TILE_THREADS) {
+      const bool is = at.column + i < a.queries;
+      const int64_t row = attention_row(a, at.sample, at.head, at.column + i);
+      m.lse[i] = is ? o.lse[row] : 0;
+      m.delta[i] = is ? o.delta[row] : 0;
+    }
+  } else {
+    if (rows) load_queries<T, X::DEPTH, X::ROWS, false>(a, at, at.row, chunk, o, m.first_rows, m.second_rows);
+    load_keys<T, X::DEPTH, X::COLUMNS, true>(a, at, at.column, chunk, o, m.first_columns, m.second_columns);
+  }
+}
+
+template <typename X> static __device__ inline tile_range<X::R> range_of(const attention_sizes &a, const place &at)
+{
+  tile_range<X::R> range;
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    const int64_t row = at.row + tile_row<X::R>(i);
+    const int64_t low = X::KEYS ? attention_first(a, row) : 0, high = X::KEYS ? a.queries : attention_seen(a, row);
+    range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, low - at.column));
+    range.high[i] = (int)cuda_min(X::COLUMNS, high - at.column);
+  }
+  return range;
+}
+
+/* Does each row see each column? */
+template <typename X> static __device__ inline bool is_seen_whole(const attention_sizes &a, const place &at)
+{
+  if (!X::KEYS) return at.column + X::COLUMNS <= attention_seen(a, at.row);
+  return at.column + X::COLUMNS <= a.queries && attention_first(a, at.row + X::ROWS - 1) <= at.column;
+}
+
+/* What belongs to the thread's rows, where those are queries. */
+template <typename X> struct row_values {
+  float lse[X::R], delta[X::R]; /* delta: as far as this lane's columns made it, if it is made here */
+};
+
+/* Scores become p * z, and dy v^T becomes ds; where delta is made, p and p * z * dy v^T. */
+template <typename X>
+static __device__ inline void differentiate(const attention_sizes &a, const attention_dropout &z, const place &at,
+                                            const tile_range<X::R> &range, const tiles<X> &m, row_values<X> *r,
+                                            float (&p)[X::R][X::C], float (&ds)[X::R][X::C])
+{
+  unsigned kept = ~0u;
+  if (a.dropout_p > 0)
+    kept = X::KEYS ? attention_kept_queries<X::R, X::C>(a, z, at.sample, at.head, at.row, at.column)
+                   : attention_kept_keys<X::R, X::C>(a, z, at.sample, at.head, at.row, at.column);
+#pragma unroll
+  for (int i = 0; i < X::R; i++)
+#pragma unroll
+    for (int j = 0; j < X::C; j++) {
+      const int column = tile_column(j);
+      const bool sees = column >= range.low[i] && column < range.high[i];
+      const float mask = kept >> (i * X::C + j) & 1 ? z.kept : 0;
+      const float weight = sees ? expf(a.scale * p[i][j] - (X::KEYS ? m.lse[column] : r->lse[i])) : 0;
+      if (X::MAKES_DELTA) {
+        p[i][j] = weight;
+        ds[i][j] = sees ? weight * mask * ds[i][j] : 0;
+        r->delta[i] += ds[i][j];
+      } else {
+        p[i][j] = weight * mask;
+        ds[i][j] = sees ? a.scale * weight * (mask * ds[i][j] - (X::KEYS ? m.delta[column] : r->delta[i])) : 0;
+      }
+    }
+}
+
+/* sum += weights * columns; the weights go through shared memory, where a row's are of use to its warp alone. */
+template <typename X>
+static __device__ inline void add(float (&sum)[X::R][X::DEPTH / 8], const float (&weight)[X::R][X::C],
+                                  const float *columns, bool whole, const tile_range<X::R> &range, float *weights)
+{
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < X::R; i++)
+#pragma unroll
+    for (int j = 0; j < X::C; j += 4)
+      tile_store4(weights + tile_row<X::R>(i) * (X::COLUMNS + TILE_PAD) + tile_column(j), &weight[i][j]);
+  __syncwarp();
+  if (whole)
+    tile_combine<X::R, X::COLUMNS, X::DEPTH, false>(sum, weights, columns, range);
+  else
+    tile_combine<X::R, X::COLUMNS, X::DEPTH, true>(sum, weights, columns, range);
+}
+
+/* All that one tile adds: to dq, and to the sum of p * k if delta is made; or to dk and dv. Chunks come in an order in
+ * which the one that is made is last, so that its columns are in shared memory when they are wanted. */
+template <typename T, typename X>
+static __device__ inline void add_tile(const attention_sizes &a, const attention_dropout &z, const place &at,
+                                       bool rows_there, const operands<T> &o, row_values<X> *r,
+                                       float (&first)[X::R][X::DEPTH / 8], float (&second)[X::R][X::DEPTH / 8])
+{
+  const tiles<X> m = tiles_of<X>();
+  float p[X::R][X::C] = {}, ds[X::R][X::C] = {};
+  for (int step = 1; step <= a.chunks; step++) {
+    __syncthreads();
+    load<T, X>(a, at, (at.chunk + step) % a.chunks, !rows_there || a.chunks > 1, o, m);
+    __syncthreads();
+    tile_dot<X::R, X::C, X::DEPTH>(p, m.first_rows, m.first_columns);
+    tile_dot<X::R, X::C, X::DEPTH>(ds, m.second_rows, m.second_columns);
+  }
+  const tile_range<X::R> range = range_of<X>(a, at);
+  const bool whole = is_seen_whole<X>(a, at);
+  differentiate<X>(a, z, at, range, m, r, p, ds);
+  if constexpr (X::KEYS) add<X>(second, p, m.second_columns, whole, range, m.weights);
+  if constexpr (X::MAKES_DELTA) add<X>(second, p, m.first_columns, whole, range, m.weights);
+  add<X>(first, ds, m.first_columns, whole, range, m.weights);
+}
+
+template <typename T, typename X>
+static __device__ inline void store(const attention_sizes &a, const place &at, const float (&sum)[X::R][X::DEPTH / 8],
+                                    T *to)
+{
+  const int64_t d = (int64_t)at.chunk * X::DEPTH;
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    const int64_t row = at.row + tile_row<X::R>(i);
+    if (row >= (X::KEYS ? a.keys : a.queries)) continue;
+    const int64_t start =
+        X::KEYS ? attention_key(a, at.sample, at.group, row) : attention_query(a, at.sample, at.head, row);
+    tile_store(to + start + d, sum[i], 1, (int)cuda_min(a.size - d, X::DEPTH), a.vector);
+  }
+}
+
+/* dq of what was added up, and delta. */
+template <typename X>
+static __device__ inline void subtract_delta(const attention_sizes &a, const place &at, row_values<X> *r,
+                                             float (&dq)[X::R][X::DEPTH / 8], const float (&pk)[X::R][X::DEPTH / 8],
+                                             float *delta)
+{
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    const float sum = tile_row_sum(r->delta[i]);
+    const int64_t t = at.row + tile_row<X::R>(i);
+#pragma unroll
+    for (int d = 0; d < X::DEPTH / 8; d++) dq[i][d] = a.scale * (dq[i][d] - sum * pk[i][d]);
+    if (t < a.queries && at.chunk == 0 && tile_lane() == 0) delta[attention_row(a, at.sample, at.head, t)] = sum;
+  }
+}
+
+template <typename T, typename X>
+static __device__ inline void make_queries(const attention_sizes &a, const attention_dropout &z, place at,
+                                           const operands<T> &o)
+{
+  float dq[X::R][X::DEPTH / 8] = {}, pk[X::R][X::DEPTH / 8] = {};
+  row_values<X> r;
+#pragma unroll
+  for (int i = 0; i < X::R; i++) {
+    const int64_t t = at.row + tile_row<X::R>(i), row = attention_row(a, at.sample, at.head, t);
+    r.lse[i] = t < a.queries ? o.lse[row] : 0;
+    r.delta[i] = !X::MAKES_DELTA && t < a.queries ? o.delta[row] : 0;
+  }
+  const int64_t keys = attention_seen(a, cuda_min(at.row + X::ROWS, a.queries) - 1);
+  for (at.column = 0; at.column < keys; at.column += X::COLUMNS) add_tile<T, X>(a, z, at, at.column > 0, o, &r, dq, pk);
+  if constexpr (X::MAKES_DELTA) subtract_delta<X>(a, at, &r, dq, pk, o.delta);
+  store<T, X>(a, at, dq, o.dq);
+}
+
+template <typename T, typename X>
+static __device__ inline void make_keys(const attention_sizes &a, const attention_dropout &z, place at,
+                                        const operands<T> &o)
+{
+  float dk[X::R][X::DEPTH / 8] = {}, dv[X::R][X::DEPTH / 8] = {};
+  row_values<X> none;
+  const int64_t sharing = a.heads / a.kv_heads, first = attention_first(a, at.row);
+  bool rows_there = false;
+  for (at.head = at.group * sharing; at.head < (at.group + 1) * sharing; at.head++)
+    for (at.column = first; at.column < a.queries; at.column += X::COLUMNS) {
+      add_tile<T, X>(a, z, at, rows_there, o, &none, dk, dv);
+      rows_there = true;
+    }
+  store<T, X>(a, at, dk, o.dk);
+  store<T, X>(a, at, dv, o.dv);
+}
+
+/* Blocks with the most to do come first: the last queries, the first keys. */
+template <typename T, typename X>
+static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
+    grad_kernel(const cuda_control *control, attention_sizes a, operands<T> o, int64_t blocks)
+{
+  const attention_dropout z = attention_dropout_of(control, a);
+  const int64_t heads = X::KEYS ? a.kv_heads : a.heads;
+  for (int64_t i = blockIdx.x; i < blocks; i += gridDim.x) {
+    const int64_t head = i / a.chunks % heads, rest = i / a.chunks / heads / a.samples;
+    place at = {};
+    at.chunk = (int)(i % a.chunks);
+    at.sample = i / a.chunks / heads % a.samples;
+    __syncthreads();
+    if constexpr (X::KEYS) {
+      at.group = head;
+      at.row = rest * X::ROWS;
+      make_keys<T, X>(a, z, at, o);
+    } else {
+      at.head = head;
+      at.group = head / (a.heads / a.kv_heads);
+      at.row = (cuda_divide_up(a.queries, X::ROWS) - 1 - rest) * X::ROWS;
+      make_queries<T, X>(a, z, at, o);
+    }
+  }
+}
+
+/* delta: a warp for each query of each head. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS, 4)
+    delta_kernel(attention_sizes a, const T *__restrict__ y, const T *__restrict__ dy, float *__restrict__ delta)
+{
+  const int64_t rows = a.samples * a.queries * a.heads;
+  for (int64_t row = cuda_first() / CUDA_WARP; row < rows; row += cuda_step_width() / CUDA_WARP) {
+    float sum = 0;
+    for (int d = threadIdx.x % CUDA_WARP; d < a.size; d += CUDA_WARP)
+      sum = fmaf(cuda_load(&dy[row * a.size + d]), cuda_load(&y[row * a.size + d]), sum);
+    sum = cuda_warp_sum(sum);
+    const int64_t h = row % a.heads, t = row / a.heads % a.queries, n = row / a.heads / a.queries;
+    if (threadIdx.x % CUDA_WARP == 0) delta[attention_row(a, n, h, t)] = sum;
+  }
+}
+
+template <typename T, typename X>
+static brim_status launch_cut(cuda_backend *b, const cuda_control *control, const attention_sizes &a,
+                              const operands<T> &o)
+{
+  const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
+  const int64_t blocks =
+      attention_blocks(c, a.samples, X::KEYS ? a.kv_heads : a.heads, X::KEYS ? a.keys : a.queries, a.size);
+  return cuda_launch(b, grad_kernel<T, X>, attention_geometry(blocks, attention_grad_shared_bytes(c)), control, a, o,
+                     blocks);
+}
+template <typename T, int DEPTH, int R, int C>
+static brim_status launch_all(cuda_backend *b, const cuda_control *control, const attention_sizes &a,
+                              const operands<T> &o, const T *y)
+{
+  constexpr enum rows ROLE = sizeof(T) < sizeof(float) ? QUERIES_MAKE_DELTA : QUERIES;
+  if (ROLE == QUERIES)
+    BRIM_TRY(cuda_launch(b, delta_kernel<T>, cuda_stride(a.samples * a.queries * a.heads * CUDA_WARP, 1, b->processors),
+                         a, y, o.dy, o.delta));
+  BRIM_TRY((launch_cut<T, cut<DEPTH, R, C, ROLE>>(b, control, a, o)));
+  return launch_cut<T, cut<DEPTH, R, C, KEYS>>(b, control, a, o);
+}
+
+template <typename T> static brim_status launch_grad(cuda_backend *b, const brim_launch *l)
+{
+  const attention_sizes a = attention_sizes_of(l->node);
+  const operands<T> o = {(const T *)l->in[0], (const T *)l->in[1],     (const T *)l->in[2],
+                         (const T *)l->in[5], (const float *)l->in[4], (float *)l->workspace,
+                         (T *)l->out[0],      (T *)l->out[1],          (T *)l->out[2]};
+  const T *y = (const T *)l->in[3];
+  const cuda_control *control = cuda_control_of(b, l);
+  if (!control) return BRIM_EDEVICE;
+  /* What a multiprocessor's registers and shared memory hold two or three blocks of. */
+  switch (attention_depth(a.size)) {
+  case 32:
+    return launch_all<T, 32, 4, 8>(b, control, a, o, y);
+  case 64:
+    return launch_all<T, 64, 4, 4>(b, control, a, o, y);
+  default:
+    return launch_all<T, 128, 2, 4>(b, control, a, o, y);
+  }
+}
+
+static CUDA_PREPARE(attention_grad_prepare)
+{
+  (void)self, (void)program, (void)state;
+  need->workspace_bytes = node->in[4]->bytes; /* delta, of lse's shape */
+  return BRIM_OK;
+}
+
+static CUDA_RUN(attention_grad_run)
+{
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_grad<T>((cuda_backend *)self, launch));
+}
+BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_grad_prepare, .run = attention_grad_run};

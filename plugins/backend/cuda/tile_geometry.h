@@ -1,0 +1,54 @@
+/* Tiles of products (tile.cuh) on the host's side: sizes of blocks and of their shared memory. C and C++. */
+#ifndef CUDA_TILE_GEOMETRY_H
+#define CUDA_TILE_GEOMETRY_H
+#include "geometry.h"
+
+#define TILE_THREADS 128
+#define TILE_PAD 4 /* numbers behind each row */
+
+/* Bytes of `rows` rows of `depth` numbers. */
+static inline size_t tile_bytes(int rows, int depth)
+{
+  return (size_t)rows * (size_t)(depth + TILE_PAD) * sizeof(float);
+}
+
+/* Attention: how a head is cut. Blocks of `rows` queries (or, for dk and dv, keys) go over tiles of `columns` keys
+ * (queries). What comes of it is `size` numbers wide, in chunks of `depth`: a block makes one chunk. */
+typedef struct attention_cut {
+  int rows, columns, depth;
+} attention_cut;
+
+/* The depth for heads of `size`: the least that holds them, and chunks of the greatest where none does. */
+static inline int attention_depth(int64_t size)
+{
+  return size <= 32 ? 32 : size <= 64 ? 64 : 128;
+}
+static inline int64_t attention_chunks(int64_t size)
+{
+  return cuda_divide_up(size, attention_depth(size));
+}
+
+/* Tiles: rows and columns and p. At most 99 KiB, all that a block gets on some devices. */
+static inline size_t attention_shared_bytes(attention_cut cut)
+{
+  return tile_bytes(cut.rows, cut.depth) + 2 * tile_bytes(cut.columns, cut.depth) + tile_bytes(cut.rows, cut.columns);
+}
+/* Backward there are two tiles of rows and two of columns, and lse and delta of the columns. */
+static inline size_t attention_grad_shared_bytes(attention_cut cut)
+{
+  return 2 * tile_bytes(cut.rows, cut.depth) + 2 * tile_bytes(cut.columns, cut.depth) +
+         tile_bytes(cut.rows, cut.columns) + 2 * (size_t)cut.columns * sizeof(float);
+}
+
+/* Blocks: for each sample, head, chunk and `rows` of `length` rows one, or a loop where a grid has not that many. */
+static inline int64_t attention_blocks(attention_cut cut, int64_t samples, int64_t heads, int64_t length, int64_t size)
+{
+  return samples * heads * attention_chunks(size) * cuda_divide_up(length, cut.rows);
+}
+static inline cuda_geometry attention_geometry(int64_t blocks, size_t shared_bytes)
+{
+  cuda_geometry g = cuda_rows(blocks, TILE_THREADS);
+  g.shared_bytes = shared_bytes;
+  return g;
+}
+#endif
