@@ -30,10 +30,12 @@ typedef struct cuda_flags {
   int32_t refused; /* 1: a proof failed (see run_program); runs with a proof have no effect */
   cuda_fault fault;
 } cuda_flags;
+#define CUDA_PARTIALS 16384
 typedef struct cuda_control {
   brim_step step;
   int32_t proved; /* 1: the program that runs has a proof: its updates look at flags.refused */
   cuda_flags flags;
+  double partial[CUDA_PARTIALS]; /* sums, from one launch of an operation to its next */
 } cuda_control;
 
 /* In pinned memory: what a fetch brings. */
@@ -77,6 +79,8 @@ typedef struct cuda_backend {
 /* OK, or what a call of the runtime said: ENOMEM_DEVICE for want of memory, else EDEVICE "<what>: <the runtime's
  * text>"; after an error that leaves the device unusable the text says so. */
 brim_status cuda_check(cudaError_t error, const char *what);
+/* The same of what waited for one operation: "<op> '<name>': <the runtime's text>". */
+brim_status cuda_check_node(cudaError_t error, const brim_node *node);
 /* [step] The control block, for kernels; after launch->step has been copied there if the launch brings one, as it does
  * when a node is run by itself: a program's step is there already. NULL with an error set if that failed. */
 cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch);

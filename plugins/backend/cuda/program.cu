@@ -2,13 +2,20 @@
  * that graph, behind a kernel that writes the step's values to where the graph's kernels read them. So a step costs the
  * host a few microseconds whatever the number of operations.
  *
- * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 nodes are started one by one and waited for. */
+ * An update has hundreds of nodes, one a parameter, that do the same to different memory. When it is recorded, those
+ * of one operation are gathered and given to one launch (update_table.h), which gives the same bits. A parameter's
+ * node may pass those of other operations that stand before it, a batch norm's moving averages between its weights, if
+ * neither writes what the other reads or writes.
+ *
+ * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 nodes are started one by one and waited for, so that an error
+ * names the one it came from. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel.cuh"
 extern "C" {
 #include "device.h"
+#include "update.h"
 }
 
 /* One thread: the step is a kernel argument, so no host memory must outlive the call. */
@@ -32,19 +39,102 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
   return brim_fail_add(status, "in %s '%s'", run->launch[i].node->op, run->launch[i].node->name);
 }
 
-static brim_status run_nodes(cuda_backend *b, const brim_program_run *run)
+/* ---- nodes of one operation in one launch ---- */
+
+typedef struct group {
+  const char *op;
+  brim_status (*run)(cuda_backend *b, const brim_launch *const *launch, size_t count);
+  bool moves; /* works in place and without scratch: where nothing overlaps, its nodes may pass other such nodes */
+} group;
+
+static const group groups[] = {{"adamw", cuda_update_run_all, true},
+                               {"adam", cuda_update_run_all, true},
+                               {"sgd", cuda_update_run_all, true},
+                               {"ema", cuda_update_run_all, true},
+                               {"moving_average", cuda_update_run_all, true},
+                               {"squared_norm", cuda_squared_norm_run_all, false}};
+
+static const group *group_of(const brim_launch *l)
 {
-  for (size_t i = 0; i < run->count; i++) BRIM_TRY(run_node(b, run, i));
+  for (const group &g : groups)
+    if (strcmp(g.op, l->node->op) == 0) return &g;
+  return nullptr;
+}
+
+static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
+{
+  const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+/* Does a write what b reads or writes? */
+static bool writes_into(const brim_launch *a, const brim_launch *b)
+{
+  for (uint32_t i = 0; i < a->node->out_count; i++) {
+    const uint64_t bytes = a->node->out[i]->bytes;
+    for (uint32_t k = 0; k < b->node->in_count; k++)
+      if (overlap(a->out[i], bytes, b->in[k], b->node->in[k]->bytes)) return true;
+    for (uint32_t k = 0; k < b->node->out_count; k++)
+      if (overlap(a->out[i], bytes, b->out[k], b->node->out[k]->bytes)) return true;
+  }
+  return false;
+}
+
+/* May node i run before the nodes from `first` on that stand in front of it? */
+static bool may_move(const brim_program_run *run, size_t first, size_t i)
+{
+  for (size_t k = first; k < i; k++)
+    if (writes_into(&run->launch[k], &run->launch[i]) || writes_into(&run->launch[i], &run->launch[k])) return false;
+  return true;
+}
+
+/* Node `first` and those behind it that can be done with it; marks them as done. Returns how many. */
+static size_t gather(const brim_program_run *run, const group *g, size_t first, const brim_launch **member, bool *done)
+{
+  size_t count = 0;
+  for (size_t i = first; i < run->count; i++) {
+    const group *other = group_of(&run->launch[i]);
+    if (!other || (other != g && (!g->moves || !other->moves))) break;
+    if (other != g || done[i] || (g->moves && !may_move(run, first, i))) continue;
+    member[count++] = &run->launch[i];
+    done[i] = true;
+  }
+  return count;
+}
+
+static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done)
+{
+  for (size_t i = 0; i < run->count; i++) {
+    const group *g = group_of(&run->launch[i]);
+    if (done[i]) continue;
+    if (!g) {
+      BRIM_TRY(run_node(b, run, i));
+      continue;
+    }
+    const brim_status status = g->run(b, member, gather(run, g, i, member, done));
+    if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->op);
+  }
   return BRIM_OK;
 }
+
+static brim_status run_nodes(cuda_backend *b, const brim_program_run *run)
+{
+  const brim_launch **member = static_cast<const brim_launch **>(malloc((run->count + 1) * sizeof *member));
+  bool *done = static_cast<bool *>(calloc(run->count + 1, sizeof *done));
+  const brim_status status = member && done ? run_gathered(b, run, member, done)
+                                            : brim_fail(BRIM_ENOMEM_HOST, "no memory to record a program");
+  free(member);
+  free(done);
+  return status;
+}
+
+/* ---- running ---- */
 
 static brim_status run_one_by_one(cuda_backend *b, const brim_program_run *run)
 {
   for (size_t i = 0; i < run->count; i++) {
     BRIM_TRY(run_node(b, run, i));
-    const brim_status status = cuda_check(cudaStreamSynchronize(b->compute), "waiting for an operation");
-    if (status != BRIM_OK)
-      return brim_fail_add(status, "in %s '%s'", run->launch[i].node->op, run->launch[i].node->name);
+    BRIM_TRY(cuda_check_node(cudaStreamSynchronize(b->compute), run->launch[i].node));
   }
   return BRIM_OK;
 }

@@ -13,13 +13,14 @@
 #include <vector>
 
 #define THREADS_MAX 1024
-#define STACK_BYTES (64 << 10)
+#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
 #define SHARED_BYTES_MAX (227 << 10)
 #define DEVICES_MAX 8
 
 emulated_thread *emulated_self;
 uint3 emulated_block_index;
 dim3 emulated_block_size, emulated_grid_size;
+uint64_t emulated_kernels;
 
 /* ---- fibers ---- */
 
@@ -121,8 +122,31 @@ void run_block(const cuda_geometry &g)
   }
 }
 
+/* With EMULATED_ILLEGAL=<n> the n-th kernel from then on (from 0) accesses an illegal address: as on a device, every
+ * call that waits says so from then on. Without the variable the device is well again. */
+int64_t kernels_until_illegal = -1;
+bool is_broken;
+
+bool is_illegal()
+{
+  const char *after = getenv("EMULATED_ILLEGAL");
+  if (!after) {
+    kernels_until_illegal = -1;
+    is_broken = false;
+    return false;
+  }
+  if (kernels_until_illegal < 0) kernels_until_illegal = strtoll(after, nullptr, 10);
+  if (kernels_until_illegal == 0)
+    is_broken = true;
+  else
+    kernels_until_illegal--;
+  return is_broken;
+}
+
 void run_grid(const cuda_geometry &g, const std::function<void()> &body)
 {
+  emulated_kernels++;
+  if (is_illegal()) return;
   kernel_body = &body;
   emulated_block_size = dim3(g.threads);
   emulated_grid_size = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
@@ -359,7 +383,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
   if (s->capture) return cudaErrorStreamCaptureUnsupported;
   run_until(s, s->added);
-  return cudaSuccess;
+  return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
 {
@@ -379,7 +403,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
   if (e->stream) run_until(e->stream, e->position);
-  return cudaSuccess;
+  return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
@@ -469,12 +493,16 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int room, int)
 }
 const char *cudaGetErrorName(cudaError_t e)
 {
-  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : e == cudaSuccess ? "cudaSuccess" : "cudaError";
+  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+         : e == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress"
+         : e == cudaSuccess             ? "cudaSuccess"
+                                        : "cudaError";
 }
 const char *cudaGetErrorString(cudaError_t e)
 {
   return e == cudaErrorMemoryAllocation ? "out of memory"
          : e == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
+         : e == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
          : e == cudaSuccess             ? "no error"
                                         : "an error of the emulated device";
 }

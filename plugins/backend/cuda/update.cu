@@ -1,0 +1,233 @@
+/* The optimizers' updates and the moving averages, in place. With g the gradient times gradient_scale's factor:
+ *
+ *     adamw   p = p - lr * weight_decay * p         adam   g = g + weight_decay * p
+ *         m = beta1 * m + (1 - beta1) * g
+ *         v = beta2 * v + (1 - beta2) * g^2
+ *         p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
+ *     sgd     d = g + weight_decay * p
+ *         velocity = momentum * velocity + d
+ *         p = p - lr * velocity   or Nesterov's   p - lr * (d + momentum * velocity)
+ *     ema             average = decay * average + (1 - decay) * p
+ *     moving_average  value = value + momentum * (sum / groups - value)
+ *
+ * Bytes an element: 28 for adam (reads p, g, m, v, writes p, m, v), 20 for sgd, 12 for the averages: memory's speed is
+ * the limit. What costs time beside it is the number of launches, as there are hundreds of parameters and most are
+ * tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096 elements. A node that is run by
+ * itself is a table of one. Hyperparameters are computed once a block, in double precision.
+ *
+ * Sums are written with fmaf: what is contracted must not be left to the compiler, or the same element would get other
+ * bits in another launch. */
+#include <string.h>
+
+#include "kernel.cuh"
+extern "C" {
+#include "update.h"
+}
+
+enum kind { ADAM, SGD, EMA, MOVING_AVERAGE };
+enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
+
+/* Entries: tensor[0] is what is read, the gradient, ema's parameter or moving_average's sum; behind it what changes. */
+template <enum kind K> static constexpr int changed_of = K == ADAM ? 3 : K == SGD ? 2 : 1;
+
+/* What elements need of the step. */
+typedef struct hyper {
+  float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
+  float beta1, rest1, beta2, rest2, step_size, root, eps;
+  float momentum;
+  bool first; /* step */
+  float groups;
+} hyper;
+
+static __device__ inline hyper make_hyper(const brim_step *s, const double *scale)
+{
+  hyper h;
+  h.factor = scale ? (float)scale[1] : 1;
+  h.lr = (float)s->lr;
+  h.weight_decay = (float)s->weight_decay;
+  h.kept = (float)(1 - s->lr * s->weight_decay);
+  h.beta1 = (float)s->beta1;
+  h.rest1 = (float)(1 - s->beta1);
+  h.beta2 = (float)s->beta2;
+  h.rest2 = (float)(1 - s->beta2);
+  h.step_size = (float)(s->lr / s->bias_correction1);
+  h.root = (float)(1 / sqrt(s->bias_correction2));
+  h.eps = (float)s->eps;
+  h.momentum = (float)s->momentum;
+  h.first = s->step == 0;
+  h.groups = (float)s->norm_groups;
+  return h;
+}
+
+/* ---- an element ---- */
+
+/* What is the same for all elements of a part. */
+typedef struct choice {
+  float kept, l2; /* p = kept * p; g = g + l2 * p */
+  bool nesterov;
+  float keep, take; /* of averages */
+} choice;
+
+template <enum kind K> static __device__ inline choice choose(const hyper &h, uint32_t flags, double factor)
+{
+  choice c = {1, flags & NO_DECAY ? 0 : h.weight_decay, (flags & NESTEROV) != 0, 0, (float)factor};
+  if (K == ADAM && (flags & DECOUPLED)) {
+    if (!(flags & NO_DECAY)) c.kept = h.kept;
+    c.l2 = 0;
+  }
+  if (K == EMA) {
+    const double decay = h.first ? 0 : factor;
+    c.keep = (float)decay;
+    c.take = (float)(1 - decay);
+  }
+  return c;
+}
+
+/* x: what changes, in the order of the operation's outputs. */
+template <enum kind K> static __device__ inline void update(const hyper &h, const choice &c, float read, float *x)
+{
+  if constexpr (K == ADAM) {
+    float g = h.factor * read;
+    if (c.l2 != 0) g = fmaf(c.l2, x[0], g);
+    x[1] = fmaf(h.beta1, x[1], h.rest1 * g);
+    x[2] = fmaf(h.beta2, x[2], h.rest2 * g * g);
+    x[0] = fmaf(c.kept, x[0], -(h.step_size * x[1] / fmaf(sqrtf(x[2]), h.root, h.eps)));
+  } else if constexpr (K == SGD) {
+    const float d = fmaf(c.l2, x[0], h.factor * read);
+    x[1] = fmaf(h.momentum, x[1], d);
+    x[0] = fmaf(-h.lr, c.nesterov ? fmaf(h.momentum, x[1], d) : x[1], x[0]);
+  } else if constexpr (K == EMA) {
+    x[0] = fmaf(c.keep, x[0], c.take * read);
+  } else {
+    x[0] += c.take * (read / h.groups - x[0]); /* to the letter as moving_average.cu, which runs a single node */
+  }
+}
+
+/* ---- the kernel ---- */
+
+template <enum kind K>
+static __device__ inline void update_piece(const hyper &h, const cuda_table_entry &e, int64_t start)
+{
+  constexpr int CHANGED = changed_of<K>, P = cuda_pack<float>::count;
+  const choice c = choose<K>(h, e.flags, e.factor);
+  const float *read = static_cast<const float *>(e.tensor[0]);
+  const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE), whole = end / P * P;
+  for (int64_t i = start + P * threadIdx.x; i < whole; i += P * CUDA_THREADS) {
+    cuda_pack<float> r, x[CHANGED];
+    r.load(read + i);
+#pragma unroll
+    for (int t = 0; t < CHANGED; t++) x[t].load(static_cast<const float *>(e.tensor[1 + t]) + i);
+#pragma unroll
+    for (int k = 0; k < P; k++) {
+      float value[CHANGED];
+#pragma unroll
+      for (int t = 0; t < CHANGED; t++) value[t] = x[t].v[k];
+      update<K>(h, c, r.v[k], value);
+#pragma unroll
+      for (int t = 0; t < CHANGED; t++) x[t].v[k] = value[t];
+    }
+#pragma unroll
+    for (int t = 0; t < CHANGED; t++) x[t].store(static_cast<float *>(e.tensor[1 + t]) + i);
+  }
+  const int64_t i = whole + threadIdx.x; /* fewer than P are left */
+  if (i < end) {
+    float value[CHANGED];
+#pragma unroll
+    for (int t = 0; t < CHANGED; t++) value[t] = static_cast<const float *>(e.tensor[1 + t])[i];
+    update<K>(h, c, read[i], value);
+#pragma unroll
+    for (int t = 0; t < CHANGED; t++) static_cast<float *>(e.tensor[1 + t])[i] = value[t];
+  }
+}
+
+template <enum kind K, typename TABLE>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    update_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
+{
+  __shared__ hyper h;
+  if (cuda_refused(control)) return;
+  if (threadIdx.x == 0) h = make_hyper(&control->step, table.head.scale);
+  __syncthreads();
+  for (uint32_t part = blockIdx.x; part < table.head.parts; part += gridDim.x) {
+    const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
+    update_piece<K>(h, e, (int64_t)(part - e.first) * CUDA_UPDATE_PIECE);
+  }
+}
+
+/* ---- launching ---- */
+
+template <enum kind K>
+static brim_status launch_table(cuda_backend *b, const cuda_table *table, const cuda_control *control)
+{
+  if (table->head.entries == 0) return BRIM_OK;
+  const cuda_geometry g = cuda_stride((int64_t)table->head.parts * CUDA_THREADS, 1, b->processors);
+  if (table->head.entries > CUDA_TABLE_FEW) return cuda_launch(b, update_kernel<K, cuda_table>, g, *table, control);
+  cuda_table_few few;
+  memcpy(&few, table, sizeof few);
+  return cuda_launch(b, update_kernel<K, cuda_table_few>, g, few, control);
+}
+
+/* What is read, and what changes: the rest of the inputs, which are the outputs. */
+template <enum kind K> static brim_status make_entry(const brim_launch *launch, cuda_table_entry *e)
+{
+  constexpr uint32_t READ = K == EMA ? 0 : 1;
+  const brim_node *n = launch->node;
+  *e = {};
+  e->count = brim_shape_count(&n->in[0]->shape);
+  e->tensor[0] = launch->in[READ];
+  for (uint32_t t = 0, i = 0; t < changed_of<K>; t++, i++) {
+    if (i == READ) i++;
+    e->tensor[1 + t] = launch->out[t];
+    if (launch->in[i] != launch->out[t]) return brim_fail(BRIM_EINTERNAL, "%s '%s' is not in place", n->op, n->name);
+  }
+  if (K == EMA) e->factor = n->attr.ema.decay;
+  if (K == MOVING_AVERAGE) e->factor = n->attr.moving_average.momentum;
+  if (K == ADAM || K == SGD)
+    e->flags = (n->attr.update.no_decay ? NO_DECAY : 0) | (n->attr.update.nesterov ? NESTEROV : 0) |
+               (strcmp(n->op, "adamw") == 0 ? DECOUPLED : 0);
+  return BRIM_OK;
+}
+
+template <enum kind K> static const double *scale_of(const brim_launch *launch)
+{
+  const brim_node *n = launch->node;
+  const bool scaled = (K == ADAM || K == SGD) && n->attr.update.scaled;
+  return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
+}
+
+template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  cuda_table table;
+  const cuda_control *control = cuda_control_of(b, launch[0]);
+  if (!control) return BRIM_EDEVICE;
+  cuda_table_clear(&table, scale_of<K>(launch[0]));
+  for (size_t i = 0; i < count; i++) {
+    cuda_table_entry e;
+    BRIM_TRY(make_entry<K>(launch[i], &e));
+    const double *scale = scale_of<K>(launch[i]);
+    const int64_t parts = cuda_update_parts(e.count);
+    if (scale == table.head.scale && cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX)) continue;
+    BRIM_TRY(launch_table<K>(b, &table, control));
+    cuda_table_clear(&table, scale);
+    cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX);
+  }
+  return launch_table<K>(b, &table, control);
+}
+
+extern "C" brim_status cuda_update_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  const char *op = launch[0]->node->op;
+  if (strcmp(op, "ema") == 0) return run_all<EMA>(b, launch, count);
+  if (strcmp(op, "moving_average") == 0) return run_all<MOVING_AVERAGE>(b, launch, count);
+  if (strcmp(op, "sgd") == 0) return run_all<SGD>(b, launch, count);
+  return run_all<ADAM>(b, launch, count);
+}
+
+static CUDA_RUN(run)
+{
+  return cuda_update_run_all(static_cast<cuda_backend *>(self), &launch, 1);
+}
+BRIM_KERNEL(adamw) = {.op = "adamw", .run = run};
+BRIM_KERNEL(adam) = {.op = "adam", .run = run};
+BRIM_KERNEL(sgd) = {.op = "sgd", .run = run};
+BRIM_KERNEL(ema) = {.op = "ema", .run = run};

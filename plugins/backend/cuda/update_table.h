@@ -1,0 +1,93 @@
+/* Tables of tensors for kernels that go through many of them in one launch. A model has hundreds of parameters, most of
+ * them tiny: a launch for each would cost more than the work.
+ *
+ * Each tensor is cut into parts, and a table's parts are numbered through. A block takes parts, and finds the tensor of
+ * each by binary search in `first`; so blocks have equal work whatever the tensors' sizes. A table is a kernel's
+ * argument: no device memory, no copy, and a recorded launch keeps it. */
+#ifndef CUDA_UPDATE_TABLE_H
+#define CUDA_UPDATE_TABLE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "geometry.h"
+
+#define CUDA_PARAMETER_BYTES 32764 /* all of a kernel's arguments; since CUDA 12.1, compute capability 7.0 */
+
+typedef struct cuda_table_entry {
+  void *tensor[4]; /* what they are is the kernel's matter; NULL: none */
+  int64_t count;   /* elements */
+  double factor;
+  uint32_t first; /* number of its first part */
+  uint32_t flags;
+} cuda_table_entry;
+
+typedef struct cuda_table_head {
+  const double *scale; /* on the device; NULL: none */
+  uint32_t entries, parts;
+} cuda_table_head;
+
+/* The room that the table's head and the kernel's other arguments leave. */
+#define CUDA_TABLE_ENTRIES ((CUDA_PARAMETER_BYTES - 64 - sizeof(cuda_table_head)) / sizeof(cuda_table_entry))
+#define CUDA_TABLE_PARTS_MAX 0x7FFFFFFF
+
+typedef struct cuda_table {
+  cuda_table_head head;
+  cuda_table_entry entry[CUDA_TABLE_ENTRIES];
+} cuda_table;
+
+/* The same for few: as an argument it is copied at each launch. */
+#define CUDA_TABLE_FEW 8
+typedef struct cuda_table_few {
+  cuda_table_head head;
+  cuda_table_entry entry[CUDA_TABLE_FEW];
+} cuda_table_few;
+
+static inline void cuda_table_clear(cuda_table *table, const double *scale)
+{
+  table->head.scale = scale;
+  table->head.entries = table->head.parts = 0;
+}
+
+/* Adds a tensor in `parts` parts (none: it gets no entry). False if the table has no room for it, or would then have
+ * more than parts_max parts; one tensor always goes into an empty table. */
+static inline bool cuda_table_add(cuda_table *table, const cuda_table_entry *entry, int64_t parts, int64_t parts_max)
+{
+  cuda_table_head *head = &table->head;
+  if (parts == 0) return true;
+  if (head->entries == CUDA_TABLE_ENTRIES) return false;
+  if (head->entries > 0 && head->parts + parts > parts_max) return false;
+  table->entry[head->entries] = *entry;
+  table->entry[head->entries++].first = head->parts;
+  head->parts += (uint32_t)parts;
+  return true;
+}
+
+/* The entry that a part belongs to: the last whose first part is not behind it. */
+CUDA_ANYWHERE uint32_t cuda_table_find(const cuda_table_entry *entry, uint32_t entries, uint32_t part)
+{
+  uint32_t low = 0, high = entries; /* entry[low].first <= part, and part < entry[high].first if there is one */
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (entry[middle].first <= part)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* ---- how tensors are cut ---- */
+
+#define CUDA_UPDATE_PIECE 4096 /* elements a part of an update */
+#define CUDA_NORM_PIECE 16384  /* elements whose squares a block adds up at a time */
+#define CUDA_NORM_PARTS 4096   /* of a tensor, at most; a part has pieces of that distance */
+
+static inline int64_t cuda_update_parts(int64_t count)
+{
+  return cuda_divide_up(count, CUDA_UPDATE_PIECE);
+}
+CUDA_ANYWHERE int64_t cuda_norm_parts(int64_t count)
+{
+  return cuda_max(1, cuda_min(cuda_divide_up(count, CUDA_NORM_PIECE), CUDA_NORM_PARTS)); /* its sum is written anyway */
+}
+#endif

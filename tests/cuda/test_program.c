@@ -1,0 +1,174 @@
+/* Programs of the cuda backend, run whole on the emulated device: the same bits as node by node, however often and with
+ * whatever step; updates of many parameters in few launches; nothing changes what a proof refuses. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cuda/machine.h"
+
+/* ---- updates ---- */
+
+/* Whole, node by node through debug_launches, and by each node's run. */
+static void check_update(const char *op, int64_t parameters, double max_norm, double ema_decay, uint64_t kernels)
+{
+  machine whole, debugged, single;
+  open_machine(&whole, update_graph(op, parameters, max_norm, ema_decay), NULL, 0);
+  open_machine(&debugged, update_graph(op, parameters, max_norm, ema_decay), "{debug_launches: true}", 0);
+  open_machine(&single, update_graph(op, parameters, max_norm, ema_decay), NULL, 0);
+  for (uint64_t step = 0; step < 3; step++) {
+    const uint64_t before = kernels_run();
+    run_program(&whole, make_step(step), NULL);
+    OK(whole.ops->synchronize(whole.self));
+    assert_int_equal(kernels_run() - before, kernels);
+    run_program(&debugged, make_step(step), NULL);
+    run_nodes(&single, make_step(step));
+    check_same(&whole, &single);
+    check_same(&debugged, &single);
+  }
+  close_machine(&whole);
+  close_machine(&debugged);
+  close_machine(&single);
+}
+
+/* The kernels: what begins a program; updates; averages; buffers. */
+static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
+{
+  (void)state;
+  check_update("adamw", 20, 0, 0, 3);
+  check_update("adam", 20, 0, 0.9, 4);
+  check_update("sgd", 20, 0, 0, 3);
+  check_update("adamw", 1, 0, 0, 2);
+}
+
+/* And two for the norm, one for the factor. */
+static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void **state)
+{
+  (void)state;
+  check_update("adamw", 20, 0.5, 0, 6);
+  check_update("sgd", 20, 0.5, 0.75, 7);
+}
+
+/* 450 trained and 150 buffers: the averages of all need two tables. */
+static void test_what_does_not_fit_one_table_goes_on_in_the_next(void **state)
+{
+  (void)state;
+  check_update("sgd", 600, 0, 0.5, 5);
+}
+
+/* The same parameter twice, and its average between: in one launch the second would not see the first. */
+static brim_graph *twice_graph(void)
+{
+  const brim_shape shape = {1, {5000}};
+  brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
+  brim_tensor *p = brim_graph_parameter(g, "p", &shape, (brim_init){BRIM_INIT_UNIFORM, 1});
+  brim_tensor *q = brim_graph_parameter(g, "q", &shape, (brim_init){BRIM_INIT_UNIFORM, 1});
+  brim_tensor *velocity = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F32, &shape, "velocity");
+  brim_tensor *other = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F32, &shape, "other");
+  brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F32, &shape, "average");
+  const brim_attr plain = {0}, half = {.ema = {0.5}};
+  brim_tensor *const p_in[] = {p, g->parameter[0].gradient, velocity}, *p_out[] = {p, velocity};
+  brim_tensor *const q_in[] = {q, g->parameter[1].gradient, other}, *q_out[] = {q, other};
+  brim_tensor *const ema_in[] = {p, average};
+  brim_graph_node_into(g, "sgd", "p", p_in, 3, p_out, 2, &plain);
+  brim_graph_node_into(g, "ema", "p", ema_in, 2, &average, 1, &half);
+  brim_graph_node_into(g, "sgd", "p", p_in, 3, p_out, 2, &plain);
+  brim_graph_node_into(g, "sgd", "q", q_in, 3, q_out, 2, &plain);
+  brim_graph_node_into(g, "ema", "p", ema_in, 2, &average, 1, &half);
+  return g;
+}
+
+static void test_updates_that_depend_on_each_other_keep_their_order(void **state)
+{
+  machine whole, single;
+  (void)state;
+  open_machine(&whole, twice_graph(), NULL, 0);
+  open_machine(&single, twice_graph(), NULL, 0);
+  const uint64_t before = kernels_run();
+  run_program(&whole, make_step(3), NULL);
+  OK(whole.ops->synchronize(whole.self));
+  assert_int_equal(kernels_run() - before, 1 + 4); /* p and q together, ema, p, ema */
+  run_nodes(&single, make_step(3));
+  check_same(&whole, &single);
+  close_machine(&whole);
+  close_machine(&single);
+}
+
+/* ---- proofs ---- */
+
+static void check_parameters(machine *m, bool changed)
+{
+  for (size_t i = 0; i < m->g->parameter_count; i++) {
+    const brim_tensor *t = m->g->parameter[i].value;
+    float *now = read_tensor(m, t);
+    bool same = true;
+    for (uint64_t k = 0; k < t->bytes / 4; k++) same = same && now[k] == value_of(t, k);
+    if (same == changed) fail_msg("'%s' %s", t->name, changed ? "was not changed" : "was changed");
+    free(now);
+  }
+}
+
+static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **state)
+{
+  machine m, untouched;
+  const double bad[] = {INFINITY, -INFINITY, NAN}, good = 1;
+  (void)state;
+  brim_graph *const graph[2] = {update_graph("adamw", 20, 0, 0.5), update_graph("adamw", 20, 0, 0.5)};
+  for (int i = 0; i < 2; i++)
+    brim_graph_tensor(graph[i], BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {1}}, "proof");
+  open_machine(&m, graph[0], NULL, 0);
+  open_machine(&untouched, graph[1], NULL, 0);
+  const brim_tensor *proof = m.g->tensor[m.g->tensor_count - 1];
+  const double *on_device = m.memory[proof->id];
+  for (int i = 0; i < 3; i++) {
+    write_tensor(&m, proof, &bad[i]);
+    run_program(&m, make_step(1), on_device);
+    write_tensor(&m, proof, &good); /* behind the program; the next ones have no effect all the same */
+    run_program(&m, make_step(2), on_device);
+    run_program(&m, make_step(3), on_device);
+    OK(m.ops->upload(m.self, m.memory[proof->id], &(double){0}, sizeof(double)));
+    check_same(&m, &untouched); /* reading is not synchronize */
+    OK(m.ops->synchronize(m.self));
+    check_parameters(&m, false);
+  }
+  write_tensor(&m, proof, &bad[0]);
+  run_program(&m, make_step(1), on_device);
+  OK(m.ops->synchronize(m.self));
+  write_tensor(&m, proof, &good);
+  run_program(&m, make_step(1), on_device);
+  check_parameters(&m, true);
+  close_machine(&m);
+  close_machine(&untouched);
+}
+
+static void test_a_program_without_a_proof_runs_after_a_failed_one(void **state)
+{
+  machine m;
+  const double bad = NAN;
+  (void)state;
+  brim_graph *g = update_graph("sgd", 5, 0, 0);
+  const brim_tensor *proof = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {1}}, "proof");
+  open_machine(&m, g, NULL, 0);
+  write_tensor(&m, proof, &bad);
+  run_program(&m, make_step(1), m.memory[proof->id]);
+  check_parameters(&m, false);
+  run_program(&m, make_step(1), NULL);
+  check_parameters(&m, true);
+  close_machine(&m);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_an_update_of_many_parameters_is_few_launches_of_the_same_bits),
+      cmocka_unit_test(test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits),
+      cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
+      cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),
+      cmocka_unit_test(test_a_failed_proof_keeps_everything_until_it_was_waited_for),
+      cmocka_unit_test(test_a_program_without_a_proof_runs_after_a_failed_one),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
