@@ -249,6 +249,28 @@ static brim_tensor *make_large_mean(bench *b)
 }
 BENCH_ROW(large_mean) = {"mean, large", make_large_mean, .by_sample = true, .large = true};
 
+/* So many terms that a backend may cut a sum into parts: beside each other, in columns, and in several stretches. */
+static brim_tensor *make_long_sum(bench *b)
+{
+  static const int32_t axes[2] = {1, 2};
+  return brim_sum(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, 230, 211}}, "x"), 2, axes, 0);
+}
+BENCH_ROW(long_sum) = {"sum, long", make_long_sum, .by_sample = true, .large = true};
+
+static brim_tensor *make_long_columns(bench *b)
+{
+  static const int32_t axes[2] = {1, 2};
+  return brim_mean(b->g, bench_input(b, &(brim_shape){4, {b->o.batch, 90, 61, 7}}, "x"), 2, axes, 1);
+}
+BENCH_ROW(long_columns) = {"mean, long columns", make_long_columns, .by_sample = true, .large = true};
+
+static brim_tensor *make_long_stretches(bench *b)
+{
+  static const int32_t axes[2] = {1, 3};
+  return brim_mean(b->g, bench_input(b, &(brim_shape){4, {b->o.batch, 6, 5, 9000}}, "x"), 2, axes, 0);
+}
+BENCH_ROW(long_stretches) = {"mean, long stretches", make_long_stretches, .by_sample = true, .large = true};
+
 static brim_tensor *make_large_softmax(bench *b)
 {
   return brim_softmax(b->g, bench_input2(b, 20011));
