@@ -1,0 +1,33 @@
+/* What LSTM and its gradient share. */
+#ifndef CUDA_LSTM_CUH
+#define CUDA_LSTM_CUH
+#include "lstm_geometry.h"
+#include "tile.cuh"
+
+typedef struct lstm_sizes {
+  int64_t samples, steps, features, hidden; /* N, T, F (0 where it does not matter), H */
+  bool reverse;
+} lstm_sizes;
+
+static inline lstm_sizes lstm_sizes_of(const brim_node *node, const brim_tensor *y, int64_t features)
+{
+  const int64_t *dim = y->shape.dim;
+  return lstm_sizes{dim[0], dim[1], features, dim[2], node->attr.lstm.reverse != 0};
+}
+
+/* The element of sample n that step s works on; the one of the step before is at s - 1. */
+static __device__ inline int64_t lstm_at(const lstm_sizes &q, int64_t n, int64_t s)
+{
+  return n * q.steps + (q.reverse ? q.steps - 1 - s : s);
+}
+
+static __device__ inline float lstm_sigmoid(float a)
+{
+  return 1 / (1 + expf(-a));
+}
+/* Of what goes into gate j of i, f, g, o. */
+static __device__ inline float lstm_activate(int gate, float a)
+{
+  return gate == 2 ? tanhf(a) : lstm_sigmoid(a);
+}
+#endif
