@@ -108,6 +108,18 @@ static brim_tensor *make_transpose(bench *b)
 }
 BENCH_ROW(transpose) = {"transpose", make_transpose, .by_sample = true};
 
+/* Several of whatever tiles a kernel works in; with few rows, few columns, or many. */
+static brim_tensor *make_permute_large(bench *b)
+{
+  static const int64_t some[] = {3, 12, 70, 150};
+  static const int32_t order[][4] = {{0, 2, 3, 1}, {0, 3, 1, 2}, {0, 1, 3, 2}, {0, 2, 1, 3}, {0, 3, 2, 1}};
+  const int64_t c = some[bench_pick(b, 0, 3)], h = bench_pick(b, 1, 9), w = some[bench_pick(b, 0, 3)];
+  brim_tensor *x = bench_input4(b, c, h, w);
+  if (bench_pick(b, 0, 1)) x = brim_permute(b->g, x, order[bench_pick(b, 0, 4)]);
+  return brim_permute(b->g, x, order[bench_pick(b, 0, 4)]);
+}
+BENCH_ROW(permute_large) = {"permute, large", make_permute_large, .by_sample = true, .large = true};
+
 /* The inputs differ along the axis; of rank 4 their channels may be blocks, or not. */
 static brim_tensor *make_concat(bench *b)
 {
@@ -180,6 +192,15 @@ static brim_tensor *make_gather(bench *b)
 }
 BENCH_ROW(gather) = {"gather", make_gather, .by_sample = true};
 
+/* Along the last dimension, every value several times. */
+static brim_tensor *make_gather_large(bench *b)
+{
+  const brim_shape shape = {3, {b->o.batch, 20, 100}};
+  brim_tensor *index = bench_indices(b, &shape, 40, "index");
+  return brim_gather(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, 20, 40}}, "x"), 2, index);
+}
+BENCH_ROW(gather_large) = {"gather, large", make_gather_large, .by_sample = true, .skips = true, .large = true};
+
 /* Fewer rows than indices, so that some come several times; of a slice, concatenation or transpose of the indices, so
  * that integers are moved as well. */
 static brim_tensor *make_embedding(bench *b)
@@ -199,3 +220,23 @@ static brim_tensor *make_embedding(bench *b)
   return brim_embedding_with(g, index, weight);
 }
 BENCH_ROW(embedding) = {"embedding", make_embedding, .by_sample = true, .skips = true};
+
+/* Words of a large vocabulary, each about once; and of a small one, each hundreds of times. */
+static brim_tensor *embed_many(bench *b, int64_t count)
+{
+  const brim_shape shape = {2, {b->o.batch, 3000}};
+  brim_tensor *weight = bench_parameter(b, "w", &(brim_shape){2, {count, bench_pick(b, 1, 8)}}, 1);
+  return brim_embedding_with(b->g, bench_indices(b, &shape, count, "index"), weight);
+}
+static brim_tensor *make_embedding_large(bench *b)
+{
+  return embed_many(b, 70000);
+}
+static brim_tensor *make_embedding_frequent(bench *b)
+{
+  return embed_many(b, bench_pick(b, 2, 20));
+}
+BENCH_ROW(embedding_large) = {"embedding, large", make_embedding_large, .by_sample = true, .skips = true,
+                              .large = true};
+BENCH_ROW(embedding_frequent) = {"embedding, frequent", make_embedding_frequent, .by_sample = true, .skips = true,
+                                 .large = true};

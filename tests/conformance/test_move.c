@@ -37,18 +37,25 @@ static void check_refused(const backend *on, brim_tensor *(*make)(bench *b), con
   size_t i = 0;
   while (strcmp(b->g->node[i]->op, op) != 0) i++;
   const brim_node *n = b->g->node[i];
-  for (uint32_t k = 0; k < 2; k++) in[k] = b->memory[n->in[k]->id];
-  out[0] = b->memory[n->out[0]->id];
-  const brim_launch launch = {n, b->program.state[i], in, out, b->workspace[i], &b->step};
-  assert_int_equal(b->program.kernel[i]->run(on->self, &launch), BRIM_EINVAL);
+  for (uint32_t k = 0; k < 2; k++) {
+    const brim_tensor *t = n->in[k];
+    in[k] = b->device_memory[t->id];
+    if (in[k] != b->memory[t->id])
+      assert_int_equal(on->ops->upload(on->self, in[k], b->memory[t->id], t->bytes), BRIM_OK);
+  }
+  out[0] = b->device_memory[n->out[0]->id];
+  const brim_launch launch = {n, b->program.state[i], in, out, b->device_workspace[i], &b->step};
+  brim_status status = b->program.kernel[i]->run(on->self, &launch);
+  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* of a device that is told later */
+  assert_int_equal(status, BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
   bench_free(b);
 }
 
-static void check_backend(const char *id)
+static void check_backend(const char *id, const char *folder)
 {
   loaded plugin;
-  if (!load_plugin(&plugin, "backend", id, NULL)) {
+  if (!load_plugin_from(&plugin, folder, "backend", id, NULL)) {
     printf("SKIPPED: backend %s was not built\n", id);
     return;
   }
@@ -67,13 +74,19 @@ static void check_backend(const char *id)
 static void test_reference_refuses_an_index_out_of_range(void **state)
 {
   (void)state;
-  check_backend("reference");
+  check_backend("reference", "");
 }
 
 static void test_cpu_refuses_an_index_out_of_range(void **state)
 {
   (void)state;
-  check_backend("cpu");
+  check_backend("cpu", "");
+}
+
+static void test_cuda_refuses_an_index_out_of_range(void **state)
+{
+  (void)state;
+  check_backend("cuda", "emulated");
 }
 
 /* ---- what authors read ---- */
@@ -209,6 +222,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reference_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cpu_refuses_an_index_out_of_range),
+      cmocka_unit_test(test_cuda_refuses_an_index_out_of_range),
       cmocka_unit_test(test_authors_read_what_does_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

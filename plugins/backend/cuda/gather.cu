@@ -1,0 +1,172 @@
+/* Taking values by index along an axis, and adding gradients up where they came from:
+ *
+ *     gather       y[o,j,i]  = x[o, index[o,j,i], i]
+ *     gather_grad  dx[o, index[o,j,i], i] += dy[o,j,i]
+ *
+ * with o and i for all dimensions before and behind the axis. The first reads index and what it names, and writes y.
+ * The second zeroes dx and goes through index and dy once: a column (o,·,i) of dx belongs to one thread, or, where few
+ * columns are neighbours in memory, to one warp, so nothing is added by two at once, and sums are in the order of j.
+ * bf16 gradients are added up in fp32 scratch. */
+#include "divider.h"
+#include "words.cuh"
+
+/* Where a column is in index, dy and y, [outer][along][inner], and in x, [outer][x_along][inner]. */
+typedef struct columns {
+  int64_t outer, x_along, along, inner;
+  cuda_divider by_inner, by_along, by_sample; /* by_sample: indices of one */
+  cuda_control *control;
+  uint64_t node; /* for cuda_report */
+} columns;
+
+static columns columns_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *index)
+{
+  const int32_t axis = launch->node->attr.move.axis;
+  columns c = {};
+  c.outer = c.inner = 1;
+  for (int32_t d = 0; d < axis; d++) c.outer *= x->shape.dim[d];
+  for (int32_t d = axis + 1; d < x->shape.rank; d++) c.inner *= x->shape.dim[d];
+  c.x_along = x->shape.dim[axis];
+  c.along = index->shape.dim[axis];
+  c.by_inner = cuda_divider_of(c.inner);
+  c.by_along = cuda_divider_of(c.along);
+  c.by_sample = cuda_divider_of(brim_shape_count(&index->shape) / index->shape.dim[0]);
+  c.node = (uint64_t)(uintptr_t)launch->node;
+  return c;
+}
+
+/* Is index[at], which is `value`, one of x? If not, says so. */
+static __device__ inline bool is_inside(const columns &c, int64_t at, int32_t value)
+{
+  if (value >= 0 && value < c.x_along) return true;
+  cuda_report(c.control, c.node, cuda_quotient(&c.by_sample, at), value, c.x_along);
+  return false;
+}
+
+/* ---- gather ---- */
+
+template <typename U>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    gather_kernel(U *__restrict__ y, const U *__restrict__ x, const int32_t *__restrict__ index, const columns c)
+{
+  const int64_t count = c.outer * c.along * c.inner;
+  for (int64_t at = cuda_first(); at < count; at += cuda_step_width()) {
+    int64_t o = at;
+    const int64_t i = cuda_take(&c.by_inner, &o);
+    o = cuda_quotient(&c.by_along, o);
+    const int32_t value = index[at];
+    if (is_inside(c, at, value)) y[at] = x[(o * c.x_along + value) * c.inner + i];
+  }
+}
+
+static CUDA_RUN(gather_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_node *node = launch->node;
+  columns c = columns_of(launch, node->in[0], node->in[1]);
+  const void *x = cuda_plain_input(b, launch, 0), *index = cuda_plain_input(b, launch, 1);
+  c.control = cuda_control_of(b, launch);
+  if (!x || !index || !c.control) return BRIM_EDEVICE;
+  const cuda_geometry g = cuda_stride(c.outer * c.along * c.inner, 1, b->processors);
+  CUDA_WITH_WORD(
+      brim_dtype_bytes(node->out[0]->dtype), U,
+      return cuda_launch(b, gather_kernel<U>, g, (U *)launch->out[0], (const U *)x, (const int32_t *)index, c));
+}
+BRIM_KERNEL(gather) = {.op = "gather", .prepare = cuda_plain_prepare, .run = gather_run};
+
+/* ---- gather_grad ---- */
+
+/* A thread for each column: neighbours in a warp read and write neighbours in memory. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_by_thread_kernel(float *dx, const T *dy, const int32_t *index, const columns c)
+{
+  for (int64_t column = cuda_first(); column < c.outer * c.inner; column += cuda_step_width()) {
+    int64_t o = column;
+    const int64_t i = cuda_take(&c.by_inner, &o);
+    for (int64_t j = 0; j < c.along; j++) {
+      const int64_t at = (o * c.along + j) * c.inner + i;
+      const int32_t value = index[at];
+      if (is_inside(c, at, value)) dx[(o * c.x_along + value) * c.inner + i] += cuda_load(&dy[at]);
+    }
+  }
+}
+
+/* A warp for each column, 32 places of it at a time: of the lanes that have the same index the first adds up what all
+ * of them have, in the order of j. Whole warps come here. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_by_warp_kernel(float *dx, const T *dy, const int32_t *index, const columns c)
+{
+  const int lane = threadIdx.x % CUDA_WARP;
+  for (int64_t column = cuda_first() / CUDA_WARP; column < c.outer * c.inner; column += cuda_step_width() / CUDA_WARP) {
+    int64_t o = column;
+    const int64_t i = cuda_take(&c.by_inner, &o);
+    for (int64_t first = 0; first < c.along; first += CUDA_WARP) {
+      const int64_t at = (o * c.along + first + lane) * c.inner + i;
+      int32_t value = -1;
+      float given = 0;
+      if (first + lane < c.along) {
+        value = index[at];
+        given = cuda_load(&dy[at]);
+        if (!is_inside(c, at, value)) value = -1;
+      }
+      float *to = &dx[(o * c.x_along + (value < 0 ? 0 : value)) * c.inner + i];
+      float sum = value < 0 ? 0 : *to;
+      bool is_first = value >= 0;
+      for (int k = 0; k < CUDA_WARP; k++) {
+        const int32_t other = __shfl_sync(0xFFFFFFFFu, value, k);
+        const float added = __shfl_sync(0xFFFFFFFFu, given, k);
+        if (other != value) continue;
+        sum += added;
+        is_first = is_first && k >= lane;
+      }
+      __syncwarp();
+      if (is_first) *to = sum;
+      __syncwarp(); /* the next 32 see it */
+    }
+  }
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    store_bf16_kernel(cuda_bf16 *__restrict__ to, const float *__restrict__ from, int64_t count)
+{
+  for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) cuda_store(&to[i], from[i]);
+}
+
+template <typename T>
+static brim_status add_columns(cuda_backend *b, float *dx, const void *dy, const void *index, const columns &c)
+{
+  /* What is chosen depends on no number of samples, as the bits of a sample's result must not. */
+  if (c.inner >= CUDA_WARP || c.along <= 4)
+    return cuda_launch(b, add_by_thread_kernel<T>, cuda_stride(c.outer * c.inner, 1, b->processors), dx, (const T *)dy,
+                       (const int32_t *)index, c);
+  return cuda_launch(b, add_by_warp_kernel<T>, cuda_stride(c.outer * c.inner * CUDA_WARP, 1, b->processors), dx,
+                     (const T *)dy, (const int32_t *)index, c);
+}
+
+static CUDA_PREPARE(gather_grad_prepare)
+{
+  BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
+  const brim_tensor *dx = node->out[0];
+  if (dx->dtype == BRIM_DTYPE_BF16) need->workspace_bytes += (uint64_t)brim_shape_count(&dx->shape) * sizeof(float);
+  return BRIM_OK;
+}
+
+static CUDA_RUN(gather_grad_run)
+{
+  cuda_backend *b = (cuda_backend *)self;
+  const brim_tensor *dx = launch->node->out[0];
+  const int64_t count = brim_shape_count(&dx->shape);
+  const bool is_bf16 = dx->dtype == BRIM_DTYPE_BF16;
+  float *sums = (float *)(is_bf16 ? cuda_scratch_end(launch, true) : launch->out[0]);
+  columns c = columns_of(launch, dx, launch->node->in[0]);
+  const void *index = cuda_plain_input(b, launch, 0), *dy = cuda_plain_input(b, launch, 1);
+  c.control = cuda_control_of(b, launch);
+  if (!index || !dy || !c.control) return BRIM_EDEVICE;
+  BRIM_TRY(cuda_check(cudaMemsetAsync(sums, 0, (size_t)count * sizeof(float), b->compute), "zeroing a gradient"));
+  if (!is_bf16) return add_columns<float>(b, sums, dy, index, c);
+  BRIM_TRY(add_columns<cuda_bf16>(b, sums, dy, index, c));
+  return cuda_launch(b, store_bf16_kernel, cuda_stride(count, 1, b->processors), (cuda_bf16 *)launch->out[0], sums,
+                     count);
+}
+BRIM_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = gather_grad_prepare, .run = gather_grad_run};

@@ -1,0 +1,136 @@
+/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
+ * position t is turned by the angle t * base^(-2i/dims), the rest of the head stays:
+ *
+ *     y[a] = x[a] * cos - x[b] * sin
+ *     y[b] = x[b] * cos + x[a] * sin
+ *
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. Reads x and
+ * writes y, once; y may be x, as a thread reads its pairs before it writes them.
+ *
+ * An angle of thousands of turns has lost all its digits in fp32, and the functions of doubles are slow: so a block has
+ * one position, of all samples and heads or some, and computes cosines and sines of its pairs once. */
+#include "divider.h"
+#include "words.cuh"
+
+enum { PAIRS = 512 }; /* of a block, at most: 4 KiB of shared memory */
+
+typedef struct rotary {
+  int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
+  double base, direction;
+  int32_t interleaved;
+  int64_t samples_each;  /* of a block */
+  cuda_divider packs[2]; /* of a head's pairs in a block, V together; in the last block of a position */
+  cuda_divider rest;     /* numbers of a head that stay */
+  cuda_divider by_heads;
+} rotary;
+
+/* The pairs from `first` on, V of them, of one head. */
+template <typename T, int V>
+static __device__ inline void turn(T *y, const T *x, const rotary &r, int64_t first, const float *cosine,
+                                   const float *sine)
+{
+  float u[V], w[V], turned_u[V], turned_w[V];
+  const int64_t at = r.interleaved ? 2 * first : first, other = r.interleaved ? at + V : at + r.dims / 2;
+  cuda_load_values(u, x + at);
+  cuda_load_values(w, x + other);
+#pragma unroll
+  for (int k = 0; k < V; k++) { /* halves: pair k is u[k], w[k]; interleaved: u and then w hold pair after pair */
+    const int a = 2 * k % V;
+    const bool in_u = 2 * k < V;
+    const float xa = r.interleaved && V > 1 ? (in_u ? u[a] : w[a]) : u[k];
+    const float xb = r.interleaved && V > 1 ? (in_u ? u[(a + 1) % V] : w[(a + 1) % V]) : w[k];
+    const float ya = xa * cosine[k] - xb * sine[k], yb = xb * cosine[k] + xa * sine[k];
+    if (!r.interleaved || V == 1) {
+      turned_u[k] = ya;
+      turned_w[k] = yb;
+    } else if (in_u) {
+      turned_u[a] = ya;
+      turned_u[(a + 1) % V] = yb;
+    } else {
+      turned_w[a] = ya;
+      turned_w[(a + 1) % V] = yb;
+    }
+  }
+  cuda_store_values(y + at, turned_u);
+  cuda_store_values(y + other, turned_w);
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(CUDA_THREADS) rotary_kernel(T *y, const T *x, const rotary r)
+{
+  __shared__ float cosine[PAIRS], sine[PAIRS];
+  const int64_t first_pair = (int64_t)blockIdx.z * PAIRS, pairs = cuda_min(PAIRS, r.dims / 2 - first_pair);
+  const int64_t first = blockIdx.y * r.samples_each, samples = cuda_min(r.samples_each, r.samples - first);
+  const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
+  for (int64_t t = blockIdx.x; t < r.positions; t += gridDim.x) {
+    for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
+      const double angle = (double)t * pow(r.base, -2 * (double)(first_pair + i) / (double)r.dims);
+      double s, c;
+      sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
+      cosine[i] = (float)c;
+      sine[i] = (float)(r.direction * s);
+    }
+    __syncthreads();
+    for (int64_t e = threadIdx.x; e < samples * r.heads * packs.by; e += blockDim.x) {
+      int64_t head = e;
+      const int64_t pair = cuda_take(&packs, &head) * V, h = cuda_take(&r.by_heads, &head);
+      const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size;
+      turn<T, V>(y + at, x + at, r, first_pair + pair, &cosine[pair], &sine[pair]);
+    }
+    if (blockIdx.z == 0 && r.size > r.dims && x != y)
+      for (int64_t e = threadIdx.x; e < samples * r.heads * r.rest.by; e += blockDim.x) {
+        int64_t head = e;
+        const int64_t d = r.dims + cuda_take(&r.rest, &head), h = cuda_take(&r.by_heads, &head);
+        const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size + d;
+        y[at] = x[at];
+      }
+    __syncthreads();
+  }
+}
+
+template <typename T, int V> static brim_status turn_all(cuda_backend *b, const brim_launch *launch, rotary r)
+{
+  const int64_t pairs = r.dims / 2, chunks = cuda_divide_up(pairs, PAIRS);
+  const int64_t wanted = cuda_divide_up((int64_t)b->processors * 4, r.positions); /* blocks of a position */
+  r.samples_each = cuda_divide_up(r.samples, cuda_max(1, cuda_min(cuda_min(wanted, r.samples), 65535)));
+  r.packs[0] = cuda_divider_of(PAIRS / V);
+  r.packs[1] = cuda_divider_of((pairs - (chunks - 1) * PAIRS) / V);
+  const cuda_geometry g = {{(unsigned)cuda_min(r.positions, 0x7FFFFFFF),
+                            (unsigned)cuda_divide_up(r.samples, r.samples_each), (unsigned)chunks},
+                           CUDA_THREADS,
+                           0};
+  return cuda_launch(b, rotary_kernel<T, V>, g, (T *)launch->out[0], (const T *)launch->in[0], r);
+}
+
+static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double direction)
+{
+  const brim_shape *x = &launch->node->in[0]->shape;
+  const brim_rotary_attr *a = &launch->node->attr.rotary;
+  rotary r = {};
+  r.samples = x->dim[0];
+  r.positions = x->dim[1];
+  r.heads = a->heads;
+  r.size = x->dim[2] / a->heads;
+  r.dims = a->dims;
+  r.base = a->base;
+  r.direction = direction;
+  r.interleaved = a->interleaved;
+  r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));
+  r.by_heads = cuda_divider_of(r.heads);
+  const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* so that pairs and heads begin at whole packs */
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
+    if (is_by_4) return turn_all<T, 4>(b, launch, r);
+    return turn_all<T, 1>(b, launch, r);
+  });
+}
+
+static CUDA_RUN(rotary_run)
+{
+  return turn_by((cuda_backend *)self, launch, 1);
+}
+static CUDA_RUN(rotary_grad_run)
+{
+  return turn_by((cuda_backend *)self, launch, -1);
+}
+BRIM_KERNEL(rotary) = {.op = "rotary", .run = rotary_run};
+BRIM_KERNEL(rotary_grad) = {.op = "rotary_grad", .run = rotary_grad_run};
