@@ -113,8 +113,10 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- gradient ---- */
 
+/* At least 4 blocks on a multiprocessor, so at most 64 registers: of itself the compiler aims at more blocks, and
+ * spills. */
 template <typename T, int V>
-static __global__ void __launch_bounds__(CUDA_THREADS)
+static __global__ void __launch_bounds__(CUDA_THREADS, 4)
     grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const cuda_pool p, int64_t count)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
@@ -123,6 +125,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     double sum[V] = {};
     float result[V];
     for (int64_t row = rows.from; row < rows.to; row++)
+#pragma unroll 1 /* most elements are in one window or few; more at once would not all stay in registers */
       for (int64_t column = columns.from; column < columns.to; column++) {
         const float share = share_of(p, row, column);
         float given[V];
