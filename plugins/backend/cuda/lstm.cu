@@ -27,7 +27,8 @@ static __global__ void __launch_bounds__(TILE_THREADS, 3)
                  const T *__restrict__ bias_hh, T *__restrict__ gates, int64_t rows, int64_t features, int64_t columns,
                  int64_t tiles)
 {
-  __shared__ float left[INPUT_ROWS * (INPUT_DEPTH + TILE_PAD)], right[INPUT_COLUMNS * (INPUT_DEPTH + TILE_PAD)];
+  __shared__ __align__(16) float left[INPUT_ROWS * (INPUT_DEPTH + TILE_PAD)];
+  __shared__ __align__(16) float right[INPUT_COLUMNS * (INPUT_DEPTH + TILE_PAD)];
   const int64_t column_tiles = cuda_divide_up(columns, INPUT_COLUMNS);
   const bool vector = features % cuda_pack<T>::count == 0;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -65,38 +66,51 @@ template <typename T> static brim_status launch_input(cuda_backend *b, const bri
 
 /* ---- all steps at once, weights in shared memory ---- */
 
-/* A block takes S samples through all steps; thread j has gate j % H of unit... of the 4H in the order of the weights.
- */
+/* What the input gives to gate j of S samples at step s. */
+template <typename T, int S>
+static __device__ inline void load_input(const lstm_sizes &q, const T *gates, int64_t first, int64_t s, int j,
+                                         float (&a)[S])
+{
+#pragma unroll
+  for (int n = 0; n < S; n++)
+    a[n] = first + n < q.samples && s < q.steps && j < 4 * q.hidden
+               ? cuda_load(&gates[lstm_at(q, first + n, s) * 4 * q.hidden + j])
+               : 0;
+}
+
+/* A block takes S samples through all steps; thread j has gate j of the 4H, in the order of the weights. What the input
+ * gives to the next step is on its way from memory while this one is computed. */
 template <typename T, int S>
 static __global__ void __launch_bounds__(512)
     resident_kernel(const lstm_sizes q, const T *__restrict__ weight_hh, T *y, T *gates, T *cell)
 {
   const int H = (int)q.hidden, j = threadIdx.x;
-  float *weight = static_cast<float *>(cuda_dynamic_shared());      /* [H][4H]: of h[k], to all gates */
-  float *h = weight + 4 * H * H, *c = h + H * S, *gate = c + H * S; /* [H][S], [H][S], [4H][S] */
+  float *weight = static_cast<float *>(cuda_dynamic_shared());             /* [H][4H]: of h[k], to all gates */
+  float *h = weight + 4 * H * H, *gate = h + H * S, *c = gate + 4 * H * S; /* [H][S], [4H][S], [H][S] */
   for (int i = threadIdx.x; i < 4 * H * H; i += blockDim.x)
     weight[i] = cuda_load(&weight_hh[i % (4 * H) * H + i / (4 * H)]);
   for (int64_t first = (int64_t)blockIdx.x * S; first < q.samples; first += (int64_t)gridDim.x * S) {
+    float a[S], next[S];
     for (int i = threadIdx.x; i < H * S; i += blockDim.x) h[i] = c[i] = 0;
+    load_input(q, gates, first, 0, j, next);
     __syncthreads();
     for (int64_t s = 0; s < q.steps; s++) {
-      if (j < 4 * H) {
-        float a[S];
 #pragma unroll
-        for (int n = 0; n < S; n++)
-          a[n] = first + n < q.samples ? cuda_load(&gates[lstm_at(q, first + n, s) * 4 * H + j]) : 0;
+      for (int n = 0; n < S; n++) a[n] = next[n];
+      load_input(q, gates, first, s + 1, j, next);
 #pragma unroll 4
-        for (int k = 0; k < H; k++) {
-          const float w = weight[k * 4 * H + j];
+      for (int k = 0; k < H && j < 4 * H; k++) {
+        const float w = weight[k * 4 * H + j];
+        float state[S];
+        lstm_load_samples(h + k * S, state);
 #pragma unroll
-          for (int n = 0; n < S; n++) a[n] = fmaf(w, h[k * S + n], a[n]);
-        }
+        for (int n = 0; n < S; n++) a[n] = fmaf(w, state[n], a[n]);
+      }
 #pragma unroll
-        for (int n = 0; n < S; n++) {
-          a[n] = lstm_activate(j / H, a[n]);
-          gate[j * S + n] = a[n];
-          if (first + n < q.samples) cuda_store(&gates[lstm_at(q, first + n, s) * 4 * H + j], a[n]);
-        }
+      for (int n = 0; n < S && j < 4 * H; n++) {
+        a[n] = lstm_activate(j / H, a[n]);
+        gate[j * S + n] = a[n];
+        if (first + n < q.samples) cuda_store(&gates[lstm_at(q, first + n, s) * 4 * H + j], a[n]);
       }
       __syncthreads();
       for (int i = threadIdx.x; i < H * S; i += blockDim.x) {

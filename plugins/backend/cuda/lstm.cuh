@@ -30,4 +30,19 @@ static __device__ inline float lstm_activate(int gate, float a)
 {
   return gate == 2 ? tanhf(a) : lstm_sigmoid(a);
 }
+
+/* S numbers side by side in shared memory, of the samples that a block takes together. */
+template <int S> static __device__ inline void lstm_load_samples(const float *p, float (&v)[S])
+{
+  static_assert(S == 1 || S == 4, "one number, or 16 bytes");
+  if constexpr (S == 1) {
+    v[0] = *p;
+  } else {
+    const float4 four = *reinterpret_cast<const float4 *>(p);
+    v[0] = four.x;
+    v[1] = four.y;
+    v[2] = four.z;
+    v[3] = four.w;
+  }
+}
 #endif

@@ -11,70 +11,86 @@
  * gradients, so dgates may be the memory of gates. */
 #include "lstm.cuh"
 
-/* Gradients at the gates of one sample and unit; *dc is what the step behind sent, and becomes what this one sends. */
-static __device__ inline void cell_back(float dh, const float (&gate)[4], float cell, float before, float *dc,
-                                        float (&da)[4])
+/* What one sample and unit left at a step, and what comes back to it from y. */
+typedef struct cell_values {
+  float gate[4], cell, before, dy;
+} cell_values;
+
+template <typename T>
+static __device__ inline cell_values load_cell(const lstm_sizes &q, int64_t n, int64_t u, int64_t s, const T *dy,
+                                               const T *gates, const T *cell)
 {
-  const float i = gate[0], f = gate[1], g = gate[2], o = gate[3], squashed = tanhf(cell);
+  const int64_t t = lstm_at(q, n, s), before = lstm_at(q, n, s - 1);
+  cell_values v;
+#pragma unroll
+  for (int j = 0; j < 4; j++) v.gate[j] = cuda_load(&gates[(t * 4 + j) * q.hidden + u]);
+  v.cell = cuda_load(&cell[t * q.hidden + u]);
+  v.before = s > 0 ? cuda_load(&cell[before * q.hidden + u]) : 0;
+  v.dy = cuda_load(&dy[t * q.hidden + u]);
+  return v;
+}
+
+/* dh: what comes through w_hh; *dc is what the step behind sent, and becomes what this one sends. da: at the gates. */
+static __device__ inline void cell_back(const cell_values &v, float dh, float *dc, float (&da)[4])
+{
+  const float i = v.gate[0], f = v.gate[1], g = v.gate[2], o = v.gate[3], squashed = tanhf(v.cell);
+  dh += v.dy;
   const float d = dh * o * (1 - squashed * squashed) + *dc;
   da[0] = d * g * i * (1 - i);
-  da[1] = d * before * f * (1 - f);
+  da[1] = d * v.before * f * (1 - f);
   da[2] = d * i * (1 - g * g);
   da[3] = dh * squashed * o * (1 - o);
   *dc = d * f;
 }
 
-/* The same in memory: of unit u of sample n at step s. */
 template <typename T>
-static __device__ inline void step_back(const lstm_sizes &q, int64_t n, int64_t u, int64_t s, float dh, const T *dy,
-                                        const T *gates, const T *cell, float *dc, T *dgates, float (&da)[4])
+static __device__ inline void store_cell(const lstm_sizes &q, int64_t n, int64_t u, int64_t s, const float (&da)[4],
+                                         T *dgates)
 {
-  const int64_t t = lstm_at(q, n, s), before = lstm_at(q, n, s - 1);
-  float gate[4];
 #pragma unroll
-  for (int j = 0; j < 4; j++) gate[j] = cuda_load(&gates[(t * 4 + j) * q.hidden + u]);
-  cell_back(dh + cuda_load(&dy[t * q.hidden + u]), gate, cuda_load(&cell[t * q.hidden + u]),
-            s > 0 ? cuda_load(&cell[before * q.hidden + u]) : 0, dc, da);
-#pragma unroll
-  for (int j = 0; j < 4; j++) cuda_store(&dgates[(t * 4 + j) * q.hidden + u], da[j]);
+  for (int j = 0; j < 4; j++) cuda_store(&dgates[(lstm_at(q, n, s) * 4 + j) * q.hidden + u], da[j]);
 }
 
 /* ---- all steps at once, weights in shared memory ---- */
 
-/* A block takes S samples through all steps. Thread j sums over the gates of one kind, j / H, for unit j % H. */
+/* A block takes S samples through all steps. Thread j sums over the gates of one kind, j / H, for unit j % H; then the
+ * first H S threads have a sample and unit each, whose values come from memory while the sums are made. */
 template <typename T, int S>
 static __global__ void __launch_bounds__(512) resident_kernel(const lstm_sizes q, const T *dy, const T *gates,
                                                               const T *cell, const T *__restrict__ weight_hh, T *dgates)
 {
-  const int H = (int)q.hidden, j = threadIdx.x;
-  float *weight = static_cast<float *>(cuda_dynamic_shared());                    /* [4H][H] */
-  float *da = weight + 4 * H * H, *part = da + 4 * H * S, *dc = part + 4 * H * S; /* [4H][S], [4H][S], [H][S] */
+  const int H = (int)q.hidden, j = threadIdx.x, n = j / H, u = j % H, kind = H * S;
+  float *weight = static_cast<float *>(cuda_dynamic_shared()); /* [4H][H] */
+  float *da = weight + 4 * H * H, *part = da + 4 * H * S;      /* [4H][S], [4H][S] */
   for (int i = threadIdx.x; i < 4 * H * H; i += blockDim.x) weight[i] = cuda_load(&weight_hh[i]);
   for (int64_t first = (int64_t)blockIdx.x * S; first < q.samples; first += (int64_t)gridDim.x * S) {
+    const bool has_cell = n < S && first + n < q.samples;
+    float dc = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < H * S; i += blockDim.x) dc[i] = 0;
     for (int i = threadIdx.x; i < 4 * H * S; i += blockDim.x) da[i] = 0;
     __syncthreads();
     for (int64_t s = q.steps - 1; s >= 0; s--) {
+      cell_values v = {};
+      if (has_cell) v = load_cell(q, first + n, u, s, dy, gates, cell);
       if (j < 4 * H) {
         float sum[S] = {};
-        const int kind = j / H * H, unit = j % H;
 #pragma unroll 4
-        for (int k = kind; k < kind + H; k++) {
-          const float w = weight[k * H + unit];
+        for (int k = n * H; k < (n + 1) * H; k++) {
+          const float w = weight[k * H + u];
+          float back[S];
+          lstm_load_samples(da + k * S, back);
 #pragma unroll
-          for (int n = 0; n < S; n++) sum[n] = fmaf(w, da[k * S + n], sum[n]);
+          for (int i = 0; i < S; i++) sum[i] = fmaf(w, back[i], sum[i]);
         }
 #pragma unroll
-        for (int n = 0; n < S; n++) part[j * S + n] = sum[n];
+        for (int i = 0; i < S; i++) part[j * S + i] = sum[i];
       }
       __syncthreads();
-      for (int i = threadIdx.x; i < H * S; i += blockDim.x) {
-        const int n = i / H, u = i % H, at = u * S + n, kind = H * S;
-        float back[4] = {};
-        if (first + n < q.samples)
-          step_back(q, first + n, u, s, part[at] + part[kind + at] + part[2 * kind + at] + part[3 * kind + at], dy,
-                    gates, cell, &dc[at], dgates, back);
+      if (has_cell) {
+        const int at = u * S + n;
+        float back[4];
+        cell_back(v, part[at] + part[kind + at] + part[2 * kind + at] + part[3 * kind + at], &dc, back);
+        store_cell(q, first + n, u, s, back, dgates);
 #pragma unroll
         for (int gate = 0; gate < 4; gate++) da[gate * kind + at] = back[gate];
       }
@@ -119,7 +135,8 @@ static __global__ void __launch_bounds__(TILE_THREADS, 3)
         const int64_t u = unit + tile_column(d);
         if (n >= q.samples || u >= H) continue;
         float back[4], sent = last ? 0 : dc[n * H + u];
-        step_back(q, n, u, s, sum[i][d], dy, gates, cell, &sent, dgates, back);
+        cell_back(load_cell(q, n, u, s, dy, gates, cell), sum[i][d], &sent, back);
+        store_cell(q, n, u, s, back, dgates);
         dc[n * H + u] = sent;
       }
     }
