@@ -14,6 +14,8 @@ extern "C" {
 typedef struct cuda_params {
   bool tf32;
   bool debug_launches;
+  const char *profile; /* path; "": none. See profile.h */
+  bool tune;
 } cuda_params;
 
 /* What kernels read of the step, and what they have to say: on the device, at an address that is known when a program
@@ -49,6 +51,7 @@ typedef struct cuda_fetch {
 
 struct cublasLtContext;
 struct cudnnContext;
+struct cuda_tuning;
 
 /* An instance. All of its functions are called by one thread at a time. */
 typedef struct cuda_backend {
@@ -60,6 +63,7 @@ typedef struct cuda_backend {
   cuda_control *control; /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
+  struct cuda_tuning *tuning; /* library.h; NULL: the libraries' first suggestions */
   /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
   uint8_t *stage, *pinned;
   uint64_t stage_bytes, fed; /* of one stage; feeds so far */

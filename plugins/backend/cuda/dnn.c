@@ -1,5 +1,6 @@
 /* Convolutions by cuDNN's graphs: tensors, a convolution and an operation are described, the library suggests engines
- * for the graph of this one operation, and the first suggestion that is allowed and works becomes an execution plan.
+ * for the graph of this one operation, and of those that are allowed and work the first, or the one that the device
+ * profile names, becomes an execution plan.
  *
  * Not allowed is what would give other numbers than a convolution in the type that was asked for, or not the same ones
  * at every run: sums whose order is left to chance; transforms (Winograd, FFT), which lose digits and spread a NaN over
@@ -7,148 +8,15 @@
  * when they are planned are taken only where there are no others: a plan for every batch size would take minutes. */
 #include "dnn.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "dnn_graph.h"
 #include "library.h"
 
-enum { DESCRIPTORS_MAX = 12, SUGGESTIONS_MAX = 64 /* in fp32 most are for TF32 */ };
-enum { UID_X = 'x', UID_WEIGHT = 'w', UID_Y = 'y' };
-
-struct cuda_dnn_plan {
-  cudnnBackendDescriptor_t plan; /* among: */
-  cudnnBackendDescriptor_t made[DESCRIPTORS_MAX];
-  int count;
-  int64_t scratch_bytes;
-};
-
-/* ---- descriptors ---- */
-
-/* A descriptor that lives as long as the plan does. */
-static brim_status make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
-{
-  BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(type, out), "creating a descriptor"));
-  plan->made[plan->count++] = *out;
-  return BRIM_OK;
-}
-
-static brim_status set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                       int64_t count, const void *values)
-{
-  return cuda_dnn_check(cudnnBackendSetAttribute(of, name, type, count, values), "describing a convolution");
-}
-
-static brim_status set_integers(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, int64_t count,
-                                const int64_t *values)
-{
-  return set(of, name, CUDNN_TYPE_INT64, count, values);
-}
-
-static brim_status set_descriptor(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
-                                  cudnnBackendDescriptor_t value)
-{
-  return set(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static brim_status finalize(cudnnBackendDescriptor_t descriptor, const char *what)
-{
-  return cuda_dnn_check(cudnnBackendFinalize(descriptor), what);
-}
-
-/* ---- the operation ---- */
-
-static cudnnDataType_t type_of(uint32_t dtype)
-{
-  return dtype == BRIM_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-/* Sizes always come in the order N, C, H, W; their order in memory is in the strides. */
-static brim_status describe_tensor(cuda_dnn_plan *plan, int64_t uid, uint32_t dtype, const int64_t size[4], bool last,
-                                   cudnnBackendDescriptor_t *out)
-{
-  const int64_t alignment = CUDA_ALIGNMENT, c = size[1], h = size[2], w = size[3];
-  const int64_t plain[4] = {c * h * w, h * w, w, 1}, channels_last[4] = {h * w * c, 1, w * c, c};
-  const cudnnDataType_t type = type_of(dtype);
-  BRIM_TRY(make(plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid));
-  BRIM_TRY(set(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, size));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_TENSOR_STRIDES, 4, last ? channels_last : plain));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment));
-  return finalize(*out, "describing a tensor");
-}
-
-static brim_status describe_window(cuda_dnn_plan *plan, const cuda_conv *v, cudnnBackendDescriptor_t *out)
-{
-  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  const int64_t dimensions = 2;
-  BRIM_TRY(make(plan, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &dimensions));
-  BRIM_TRY(set(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-  BRIM_TRY(set(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, v->dilation));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, v->stride));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, v->padding));
-  BRIM_TRY(set_integers(*out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, v->padding));
-  return finalize(*out, "describing a convolution");
-}
-
-/* The three directions, by the names that the library has for the same things. */
-typedef struct direction {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
-} direction;
-
-static const direction directions[] = {
-    [CUDA_DNN_Y] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [CUDA_DNN_X] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [CUDA_DNN_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
-};
-
-/* How many groups there are follows from the channels of x and those of a filter. */
-static brim_status describe_operation(cuda_dnn_plan *plan, const cuda_dnn_conv *conv, cudnnBackendDescriptor_t *out)
-{
-  const cuda_conv *v = &conv->conv;
-  const direction *d = &directions[conv->result];
-  const int64_t size_x[4] = {v->N, v->C, v->H, v->W}, size_weight[4] = {v->K, v->D, v->R, v->S};
-  const int64_t size_y[4] = {v->N, v->K, v->P, v->Q};
-  const float one = 1, zero = 0;
-  cudnnBackendDescriptor_t x, weight, y, window;
-  BRIM_TRY(describe_tensor(plan, UID_X, v->dtype, size_x, v->x_last, &x));
-  BRIM_TRY(describe_tensor(plan, UID_WEIGHT, conv->type_weight, size_weight, v->x_last, &weight));
-  BRIM_TRY(describe_tensor(plan, UID_Y, v->dtype, size_y, v->x_last, &y));
-  BRIM_TRY(describe_window(plan, v, &window));
-  BRIM_TRY(make(plan, d->type, out));
-  BRIM_TRY(set_descriptor(*out, d->window, window));
-  BRIM_TRY(set_descriptor(*out, d->x, x));
-  BRIM_TRY(set_descriptor(*out, d->weight, weight));
-  BRIM_TRY(set_descriptor(*out, d->y, y));
-  BRIM_TRY(set(*out, d->alpha, CUDNN_TYPE_FLOAT, 1, &one));
-  BRIM_TRY(set(*out, d->beta, CUDNN_TYPE_FLOAT, 1, &zero));
-  return finalize(*out, "describing the operation");
-}
-
-static brim_status describe_graph(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
-                                  cudnnBackendDescriptor_t *out)
-{
-  cudnnBackendDescriptor_t operation;
-  BRIM_TRY(describe_operation(plan, conv, &operation));
-  BRIM_TRY(make(plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out));
-  BRIM_TRY(set(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn));
-  BRIM_TRY(set_descriptor(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
-  return finalize(*out, "describing the graph");
-}
+enum { SUGGESTIONS_MAX = 64 /* in fp32 most are for TF32 */, MEASURED_MAX = 8 };
 
 /* ---- suggestions ---- */
 
@@ -246,7 +114,71 @@ static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const n
   return !(n->numerical & refused) && (n->behavior >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1) == compiled;
 }
 
+/* ---- names of configurations, for the device profile ---- */
+
+static bool get(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                int64_t room, int64_t *count, void *values)
+{
+  return cudnnBackendGetAttribute(of, name, type, room, count, values) == CUDNN_STATUS_SUCCESS;
+}
+
+/* " 3=16": one of an engine's settings. */
+static bool name_knob(cudnnBackendDescriptor_t knob, char *text, size_t room)
+{
+  cudnnBackendKnobType_t type;
+  int64_t count = 0, value = 0;
+  if (!get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count, &type) ||
+      !get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &value))
+    return false;
+  return (size_t)snprintf(text, room, " %d=%" PRId64, (int)type, value) < room;
+}
+
+static bool name_knobs(cudnnBackendDescriptor_t configuration, char *text, size_t room)
+{
+  cudnnBackendDescriptor_t knob[CUDNN_KNOB_TYPE_COUNTS] = {NULL};
+  int64_t count = 0;
+  bool fine = true;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS && fine; i++)
+    fine = cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]) == CUDNN_STATUS_SUCCESS;
+  fine = fine && get(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                     CUDNN_KNOB_TYPE_COUNTS, &count, knob);
+  for (int64_t i = 0; i < count && fine; i++) {
+    const size_t used = strlen(text);
+    fine = name_knob(knob[i], text + used, room - used);
+  }
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
+    if (knob[i]) (void)cudnnBackendDestroyDescriptor(knob[i]);
+  return fine;
+}
+
+/* "engine 67 3=16 5=2" */
+static bool name_configuration(cudnnBackendDescriptor_t configuration, char text[CUDA_PROFILE_CHOICE_MAX])
+{
+  cudnnBackendDescriptor_t engine;
+  int64_t count = 0, index = 0;
+  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
+  const bool fine =
+      get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) &&
+      get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index);
+  (void)cudnnBackendDestroyDescriptor(engine);
+  snprintf(text, CUDA_PROFILE_CHOICE_MAX, "engine %" PRId64, index);
+  return fine && name_knobs(configuration, text, CUDA_PROFILE_CHOICE_MAX);
+}
+
 /* ---- plans ---- */
+
+/* Of all suggestions that are allowed: the first that works; or the one of that name; or the fastest. */
+typedef struct search {
+  cuda_backend *b;
+  const cuda_dnn_conv *conv;
+  cuda_dnn_plan *plan; /* with a plan in it the search is over */
+  const char *name;    /* NULL: any */
+  bool measures;       /* try them all, remember which is fastest: */
+  void *operand[4];    /* x, weight, y, scratch of trials */
+  int measured;
+  float least;
+  char fastest[CUDA_PROFILE_CHOICE_MAX];
+} search;
 
 /* Which of the library's suggestions does not work, or takes too much, is told by trying. */
 static bool is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t configuration,
@@ -258,49 +190,121 @@ static bool is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudn
          cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                   &configuration) == CUDNN_STATUS_SUCCESS &&
          cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
-         cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                  scratch_bytes) == CUDNN_STATUS_SUCCESS &&
+         get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, scratch_bytes) &&
          (uint64_t)*scratch_bytes <= CUDA_DNN_SCRATCH_MAX;
 }
 
-/* Takes a configuration over from the suggestions if it works. */
-static brim_status try(const cuda_backend *b, cuda_dnn_plan *plan, cudnnBackendDescriptor_t *configuration)
+static brim_status run_search(cuda_backend *b, void *of)
 {
+  const search *s = of;
+  return cuda_dnn_run(b, s->plan, s->operand[0], s->operand[1], s->operand[2], s->operand[3]);
+}
+
+/* A plan that is measured is dropped again; what does not run is none. */
+static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBackendDescriptor_t configuration)
+{
+  char name[CUDA_PROFILE_CHOICE_MAX];
+  float now = 0;
+  s->plan->plan = tried;
+  const brim_status status = cuda_library_time(s->b, run_search, s, &now);
+  s->plan->plan = NULL;
+  if (status != BRIM_OK || !name_configuration(configuration, name)) return status;
+  if (s->measured++ > 0 && now >= s->least) return BRIM_OK;
+  s->least = now;
+  memcpy(s->fastest, name, sizeof name);
+  return BRIM_OK;
+}
+
+/* Takes a configuration over from the suggestions if it works and is what is looked for. */
+static brim_status try(search *s, cudnnBackendDescriptor_t *configuration)
+{
+  char name[CUDA_PROFILE_CHOICE_MAX];
   cudnnBackendDescriptor_t tried;
+  if (s->name && (!name_configuration(*configuration, name) || strcmp(name, s->name) != 0)) return BRIM_OK;
   BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &tried),
                           "creating a descriptor"));
-  if (!is_usable(b, tried, *configuration, &plan->scratch_bytes))
-    return cuda_dnn_check(cudnnBackendDestroyDescriptor(tried), "dropping a plan");
-  plan->made[plan->count++] = *configuration;
-  plan->made[plan->count++] = plan->plan = tried;
+  const bool usable = is_usable(s->b, tried, *configuration, &s->plan->scratch_bytes);
+  const brim_status status = usable && s->measures ? measure(s, tried, *configuration) : BRIM_OK;
+  if (!usable || s->measures) {
+    (void)cudnnBackendDestroyDescriptor(tried);
+    return status;
+  }
+  s->plan->made[s->plan->count++] = *configuration;
+  s->plan->made[s->plan->count++] = s->plan->plan = tried;
   *configuration = NULL;
   return BRIM_OK;
 }
 
-static brim_status try_suggestions(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
-                                   suggestions *s, bool compiled)
+static brim_status try_suggestions(search *s, suggestions *of, bool compiled)
 {
-  for (int64_t i = 0; i < s->count && !plan->plan; i++) {
+  for (int64_t i = 0; i < of->count && !s->plan->plan && s->measured < MEASURED_MAX; i++) {
     notes n;
-    BRIM_TRY(notes_of(s->configuration[i], &n));
-    if (is_allowed(b, conv, &n, compiled)) BRIM_TRY(try(b, plan, &s->configuration[i]));
+    BRIM_TRY(notes_of(of->configuration[i], &n));
+    if (is_allowed(s->b, s->conv, &n, compiled)) BRIM_TRY(try(s, &of->configuration[i]));
   }
   return BRIM_OK;
 }
 
-static brim_status choose(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
-                          cudnnBackendDescriptor_t graph)
+static brim_status look(search *s, cudnnBackendDescriptor_t graph)
 {
   static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-  for (int compiled = 0; compiled < 2; compiled++)
+  for (int compiled = 0; compiled < 2; compiled++) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-      suggestions s;
-      brim_status status = suggest(graph, modes[i], &s);
-      if (status == BRIM_OK) status = try_suggestions(b, plan, conv, &s, compiled);
-      drop_suggestions(&s);
-      if (status != BRIM_OK || plan->plan) return status;
+      suggestions found;
+      brim_status status = suggest(graph, modes[i], &found);
+      if (status == BRIM_OK) status = try_suggestions(s, &found, compiled);
+      drop_suggestions(&found);
+      if (status != BRIM_OK || s->plan->plan) return status;
     }
+    if (s->measured > 0) return BRIM_OK;
+  }
   return brim_fail(BRIM_ENOTSUP, "cuDNN has no engine for this convolution");
+}
+
+/* ---- the device profile ---- */
+
+static void *search_memory(search *s)
+{
+  const cuda_conv *v = &s->conv->conv;
+  const uint64_t size = brim_dtype_bytes(v->dtype);
+  const uint64_t bytes[] = {(uint64_t)(v->N * v->C * v->H * v->W) * size,
+                            (uint64_t)cuda_conv_weights(v) * brim_dtype_bytes(s->conv->type_weight),
+                            (uint64_t)(v->N * v->K * v->P * v->Q) * size, CUDA_DNN_SCRATCH_MAX};
+  return cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, s->operand);
+}
+
+/* Looks for the fastest, and writes down which it was. */
+static brim_status tune(search *s, cudnnBackendDescriptor_t graph, const char *key)
+{
+  cuda_tuning *t = s->b->tuning;
+  void *memory = search_memory(s);
+  if (!memory) {
+    brim_log(BRIM_LOG_WARN, "no device memory to measure convolutions in: the library's suggestion is used");
+    return BRIM_OK;
+  }
+  s->measures = true;
+  const brim_status status = look(s, graph);
+  s->measures = false;
+  (void)cudaFree(memory);
+  BRIM_TRY(status);
+  s->name = s->fastest;
+  s->measured = 0;
+  return cuda_profile_add(&t->profile, t->device, t->dnn, key, s->fastest);
+}
+
+static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
+                          cudnnBackendDescriptor_t graph)
+{
+  search s = {.b = b, .conv = conv, .plan = plan};
+  char key[CUDA_PROFILE_KEY_MAX];
+  cuda_dnn_key(key, conv, b->params->tf32);
+  if (b->tuning) s.name = cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->dnn, key);
+  if (b->tuning && b->params->tune && !s.name) BRIM_TRY(tune(&s, graph, key));
+  const brim_status status = look(&s, graph);
+  if (status != BRIM_ENOTSUP || !s.name) return status;
+  brim_log(BRIM_LOG_WARN, "%s: what it has for '%s' does not work", b->tuning->profile.path, key);
+  s.name = NULL;
+  return look(&s, graph);
 }
 
 /* Without tensor cores the library's engines are for plain order; for the other they move all values twice. */
@@ -314,7 +318,7 @@ brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dn
   cudnnBackendDescriptor_t graph;
   cuda_dnn_plan *made = calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of a convolution");
-  brim_status status = describe_graph(b, made, conv, &graph);
+  brim_status status = cuda_dnn_describe(b, made, conv, &graph);
   if (status == BRIM_OK) status = choose(b, made, conv, graph);
   if (status != BRIM_OK) {
     cuda_dnn_release(made);
@@ -328,12 +332,12 @@ brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dn
 static brim_status execute(cuda_backend *b, const cuda_dnn_plan *plan, cudnnBackendDescriptor_t pack, void *x,
                            void *weight, void *y, void *scratch)
 {
-  static const int64_t uids[] = {UID_X, UID_WEIGHT, UID_Y};
+  static const int64_t uids[] = {CUDA_DNN_UID_X, CUDA_DNN_UID_WEIGHT, CUDA_DNN_UID_Y};
   void *const pointers[] = {x, weight, y};
-  BRIM_TRY(set_integers(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, uids));
-  BRIM_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers));
-  BRIM_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
-  BRIM_TRY(finalize(pack, "describing a convolution's values"));
+  BRIM_TRY(cuda_dnn_set_integers(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, uids));
+  BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers));
+  BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
+  BRIM_TRY(cuda_dnn_finalize(pack, "describing a convolution's values"));
   return cuda_dnn_check(cudnnBackendExecute(b->dnn, plan->plan, pack), "a convolution");
 }
 

@@ -1,5 +1,9 @@
-/* The libraries' handles. They are made before the arena is sized, as both take device memory. */
+/* The libraries' handles, made before the arena is sized, as both take device memory; and what it takes to choose among
+ * their algorithms: the device profile, and a clock. */
 #include "library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "device.h"
 
@@ -25,15 +29,105 @@ brim_status cuda_dnn_check(cudnnStatus_t status, const char *what)
   return brim_fail(code, "cuDNN, %s: %s%s%s", what, cudnnGetErrorString(status), detail[0] ? ": " : "", detail);
 }
 
+/* ---- the device profile ---- */
+
+static brim_status name_device(cuda_tuning *t, int device)
+{
+  struct cudaDeviceProp properties;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  snprintf(t->device, sizeof t->device, "%.200s", properties.name);
+  return BRIM_OK;
+}
+
+static brim_status open_tuning(cuda_backend *b)
+{
+  if (!b->params->profile[0]) return BRIM_OK;
+  cuda_tuning *t = b->tuning = calloc(1, sizeof *t);
+  if (!t) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
+  BRIM_TRY(name_device(t, b->device));
+  const size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
+  snprintf(t->blas, sizeof t->blas, "cuBLASLt %zu.%zu.%zu", blas / 10000, blas / 100 % 100, blas % 100);
+  snprintf(t->dnn, sizeof t->dnn, "cuDNN %zu.%zu.%zu", dnn / 10000, dnn / 100 % 100, dnn % 100);
+  return cuda_profile_read(&t->profile, b->params->profile, b->params->tune);
+}
+
+static void close_tuning(cuda_backend *b)
+{
+  if (b->tuning) cuda_profile_release(&b->tuning->profile);
+  free(b->tuning);
+  b->tuning = NULL;
+}
+
+/* ---- measuring ---- */
+
+enum { TIMES = 5, RUNS = 4 }; /* how often it is measured, and how much each time */
+
+static brim_status time_once(cuda_backend *b, cuda_timed_run *run, void *of, const cudaEvent_t event[2],
+                             float *milliseconds)
+{
+  BRIM_TRY(cuda_check(cudaEventRecord(event[0], b->compute), "recording an event"));
+  for (int i = 0; i < RUNS; i++) BRIM_TRY(run(b, of));
+  BRIM_TRY(cuda_check(cudaEventRecord(event[1], b->compute), "recording an event"));
+  BRIM_TRY(cuda_check(cudaEventSynchronize(event[1]), "trying an algorithm"));
+  BRIM_TRY(cuda_check(cudaEventElapsedTime(milliseconds, event[0], event[1]), "measuring time"));
+  *milliseconds /= RUNS;
+  return BRIM_OK;
+}
+
+static brim_status time_with(cuda_backend *b, cuda_timed_run *run, void *of, const cudaEvent_t event[2],
+                             float *milliseconds)
+{
+  BRIM_TRY(run(b, of));
+  for (int i = 0; i < TIMES; i++) {
+    float now;
+    BRIM_TRY(time_once(b, run, of, event, &now));
+    if (i == 0 || now < *milliseconds) *milliseconds = now;
+  }
+  return BRIM_OK;
+}
+
+brim_status cuda_library_time(cuda_backend *b, cuda_timed_run *run, void *of, float *milliseconds)
+{
+  cudaEvent_t event[2] = {NULL, NULL};
+  brim_status status = cuda_check(cudaEventCreate(&event[0]), "creating an event");
+  if (status == BRIM_OK) status = cuda_check(cudaEventCreate(&event[1]), "creating an event");
+  if (status == BRIM_OK) status = time_with(b, run, of, event, milliseconds);
+  for (int i = 0; i < 2; i++)
+    if (event[i]) (void)cudaEventDestroy(event[i]);
+  return status;
+}
+
+/* A pattern that is a small number in either type; of zeros some devices are faster than of numbers. */
+enum { PATTERN = 0x3C };
+
+void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)
+{
+  uint64_t total = 0;
+  void *memory = NULL;
+  for (size_t i = 0; i < parts; i++) total += cuda_round_up(bytes[i], CUDA_ALIGNMENT);
+  if (cudaMalloc(&memory, total ? total : 1) != cudaSuccess || cudaMemset(memory, PATTERN, total) != cudaSuccess) {
+    (void)cudaGetLastError();
+    (void)cudaFree(memory);
+    return NULL;
+  }
+  total = 0;
+  for (size_t i = 0; i < parts; total += cuda_round_up(bytes[i++], CUDA_ALIGNMENT)) part[i] = (char *)memory + total;
+  return memory;
+}
+
+/* ---- handles ---- */
+
 brim_status cuda_library_open(cuda_backend *b)
 {
   BRIM_TRY(cuda_blas_check(cublasLtCreate(&b->blas), "creating a handle"));
   BRIM_TRY(cuda_dnn_check(cudnnCreate(&b->dnn), "creating a handle"));
-  return cuda_dnn_check(cudnnSetStream(b->dnn, b->compute), "setting the stream");
+  BRIM_TRY(cuda_dnn_check(cudnnSetStream(b->dnn, b->compute), "setting the stream"));
+  return open_tuning(b);
 }
 
 void cuda_library_close(cuda_backend *b)
 {
+  close_tuning(b);
   if (b->dnn) (void)cudnnDestroy(b->dnn);
   if (b->blas) (void)cublasLtDestroy(b->blas);
 }

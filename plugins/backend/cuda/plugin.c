@@ -11,6 +11,11 @@ static const brim_param params[] = {
                "products and convolutions of fp32 may round their inputs to TF32 (10 bits of mantissa)"),
     BRIM_PARAM(BOOL, cuda_params, debug_launches, "false", NULL,
                "wait after every operation, so that an error names the one it came from; slow"),
+    BRIM_PARAM(
+        PATH, cuda_params, profile, "", NULL,
+        "file of the libraries' algorithms to use for products and convolutions; empty: those that they suggest"),
+    BRIM_PARAM(BOOL, cuda_params, tune, "false", NULL,
+               "measure what the profile does not have yet, and add the fastest to it"),
     BRIM_PARAMS_END};
 
 static void destroy(void *self)
@@ -23,7 +28,12 @@ static void destroy(void *self)
 
 static brim_status create(const void *filled, void **self)
 {
+  const cuda_params *p = filled;
   int count = 0;
+  if (p->tune && !p->profile[0])
+    return brim_fail(BRIM_EINVAL,
+                     "backend.tune needs backend.profile: what is measured goes there, or the next run would "
+                     "choose otherwise and have other last bits");
   /* Modules that are loaded when first used would take device memory after the arena was sized. */
   if (setenv("CUDA_MODULE_LOADING", "EAGER", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
   BRIM_TRY(cuda_device_find(&count));

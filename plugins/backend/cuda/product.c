@@ -4,14 +4,17 @@
  *
  * The same bits at every run: partial sums, where an algorithm splits k, go through scratch in the type of the
  * computation and are added in order (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE); all other ways to add them are not
- * allowed. Of what is left the library's first suggestion is taken, which for one version of it and one kind of device
- * is always the same. */
+ * allowed. Of what is left the device profile's choice is taken, or where it has none the library's first suggestion,
+ * which for one version of it and one kind of device is always the same. */
 #include "product.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "library.h"
+
+enum { CANDIDATES_MAX = 8 }; /* to be measured */
 
 struct cuda_product_plan {
   cublasLtMatmulDesc_t operation;
@@ -137,24 +140,139 @@ static brim_status no_algorithm(const cuda_product *p)
                    cuda_max(1, p->batch), p->m, p->k, p->k, p->n, (int)epilogue_of(p));
 }
 
-static brim_status choose(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
-                          cublasLtMatmulPreference_t preference)
+/* The library's suggestions, best first; at least one. */
+static brim_status suggest(const cuda_backend *b, const cuda_product_plan *plan, const cuda_product *p,
+                           cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *result,
+                           int *count)
 {
-  cublasLtMatmulHeuristicResult_t result;
-  int count = 0;
   BRIM_TRY(describe_wishes(preference, p));
-  const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(b->blas, plan->operation, plan->first, plan->second,
-                                                          plan->result, plan->result, preference, 1, &result, &count);
+  const cublasStatus_t e =
+      cublasLtMatmulAlgoGetHeuristic(b->blas, plan->operation, plan->first, plan->second, plan->result, plan->result,
+                                     preference, wanted, result, count);
   /* Of what it does not know some versions say that the description is wrong. */
   if (e == CUBLAS_STATUS_NOT_SUPPORTED || e == CUBLAS_STATUS_INVALID_VALUE) return no_algorithm(p);
   BRIM_TRY(cuda_blas_check(e, "choosing an algorithm"));
-  if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return no_algorithm(p);
-  plan->algorithm = result.algo;
+  int kept = 0;
+  for (int i = 0; i < *count; i++)
+    if (result[i].state == CUBLAS_STATUS_SUCCESS) result[kept++] = result[i];
+  *count = kept;
+  return kept > 0 ? BRIM_OK : no_algorithm(p);
+}
+
+static void take(cuda_product_plan *plan, const cublasLtMatmulHeuristicResult_t *result)
+{
+  plan->algorithm = result->algo;
+  plan->scratch_bytes = result->workspaceSize;
+}
+
+/* ---- the device profile ---- */
+
+/* An algorithm may be kept for the same version of the library as the words that it consists of. */
+#define WORDS (sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t))
+
+static void write_choice(const cublasLtMatmulAlgo_t *algorithm, char text[CUDA_PROFILE_CHOICE_MAX])
+{
+  for (size_t i = 0; i < WORDS; i++) text += snprintf(text, 18, "%s%016" PRIx64, i ? " " : "", algorithm->data[i]);
+}
+
+static bool read_choice(const char *text, cublasLtMatmulAlgo_t *out)
+{
+  int length = 0;
+  for (size_t i = 0; i < WORDS; i++, text += length)
+    if (sscanf(text, "%16" SCNx64 "%n", &out->data[i], &length) != 1) return false;
+  return *text == '\0';
+}
+
+/* Takes what the profile has, if the library still knows it. */
+static bool take_choice(const cuda_backend *b, cuda_product_plan *plan, const char *text)
+{
+  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulHeuristicResult_t result;
+  if (!read_choice(text, &algorithm) ||
+      cublasLtMatmulAlgoCheck(b->blas, plan->operation, plan->first, plan->second, plan->result, plan->result,
+                              &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > CUDA_PRODUCT_SCRATCH_MAX)
+    return false;
+  plan->algorithm = algorithm;
   plan->scratch_bytes = result.workspaceSize;
+  return true;
+}
+
+typedef struct trial {
+  const cuda_product_plan *plan;
+  cuda_operands operands;
+} trial;
+
+static brim_status try(cuda_backend *b, void *of)
+{
+  const trial *t = of;
+  return cuda_product_run(b, t->plan, &t->operands);
+}
+
+/* Memory for a trial; NULL if there is not so much. */
+static void *trial_memory(const cuda_product *p, cuda_operands *o)
+{
+  const int64_t more = cuda_max(1, p->batch) - 1;
+  const uint64_t size = brim_dtype_bytes(p->type), size_d = brim_dtype_bytes(p->type_d);
+  const uint64_t d = (uint64_t)(more * p->stride_d + p->m * p->ldd) * size_d;
+  const uint64_t bytes[] = {(uint64_t)(more * p->stride_a + (p->transpose_a ? p->k : p->m) * p->lda) * size,
+                            (uint64_t)(more * p->stride_b + (p->transpose_b ? p->n : p->k) * p->ldb) * size,
+                            (uint64_t)p->n * size_d,
+                            d,
+                            p->keep ? d : 0,
+                            CUDA_PRODUCT_SCRATCH_MAX};
+  void *part[sizeof bytes / sizeof *bytes];
+  void *memory = cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, part);
+  if (memory) *o = (cuda_operands){part[0], part[1], part[2], part[3], part[4], part[5]};
+  return memory;
+}
+
+/* Takes the fastest of them. */
+static brim_status measure(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
+                           const cublasLtMatmulHeuristicResult_t *result, int count)
+{
+  trial t = {.plan = plan};
+  brim_status status = BRIM_OK;
+  float least = 0;
+  int best = 0;
+  void *memory = trial_memory(p, &t.operands);
+  if (!memory) brim_log(BRIM_LOG_WARN, "no device memory to measure products in: the library's suggestion is used");
+  for (int i = 0; memory && i < count && status == BRIM_OK; i++) {
+    float now = 0;
+    take(plan, &result[i]);
+    status = cuda_library_time(b, try, &t, &now);
+    if (i > 0 && now >= least) continue;
+    least = now;
+    best = i;
+  }
+  (void)cudaFree(memory);
+  take(plan, &result[best]);
+  if (!memory || status != BRIM_OK) return status;
+  char key[CUDA_PROFILE_KEY_MAX], choice[CUDA_PROFILE_CHOICE_MAX];
+  cuda_product_key(key, p, b->params->tf32);
+  write_choice(&plan->algorithm, choice);
+  return cuda_profile_add(&b->tuning->profile, b->tuning->device, b->tuning->blas, key, choice);
+}
+
+static brim_status choose(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
+                          cublasLtMatmulPreference_t preference)
+{
+  cublasLtMatmulHeuristicResult_t result[CANDIDATES_MAX];
+  char key[CUDA_PROFILE_KEY_MAX];
+  int count = 0;
+  cuda_product_key(key, p, b->params->tf32);
+  const char *choice =
+      b->tuning ? cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->blas, key) : NULL;
+  if (choice && take_choice(b, plan, choice)) return BRIM_OK;
+  if (choice) brim_log(BRIM_LOG_WARN, "%s: what it has for '%s' does not work", b->tuning->profile.path, key);
+  const bool tune = b->params->tune && b->tuning;
+  BRIM_TRY(suggest(b, plan, p, preference, tune ? CANDIDATES_MAX : 1, result, &count));
+  if (tune) return measure(b, plan, p, result, count);
+  take(plan, &result[0]);
   return BRIM_OK;
 }
 
-static brim_status describe_and_choose(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
+static brim_status describe_and_choose(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
 {
   cublasLtMatmulPreference_t preference = NULL;
   BRIM_TRY(describe(b, plan, p));

@@ -1,10 +1,16 @@
-/* Plain loops in place of the libraries that the backend calls. */
+/* In place of the libraries' handles; what they compute is in emulated_product.cpp and emulated_dnn.cpp. The device
+ * profile is read, but there is nothing to choose. */
 #include "kernel.cuh"
+#include "profile.h"
 extern "C" {
 #include "device.h"
 
-brim_status cuda_library_open(cuda_backend *)
+brim_status cuda_library_open(cuda_backend *b)
 {
+  cuda_profile profile;
+  if (!b->params->profile[0]) return BRIM_OK;
+  BRIM_TRY(cuda_profile_read(&profile, b->params->profile, b->params->tune));
+  cuda_profile_release(&profile);
   return BRIM_OK;
 }
 void cuda_library_close(cuda_backend *) {}
