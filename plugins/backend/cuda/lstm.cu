@@ -7,7 +7,7 @@
  * gates will be. Then the steps, in one of two ways:
  *
  * Samples do not need each other, so a block may take some samples through all steps, with no wait but its own
- * barriers. Each step needs all of w_hh, 16 H^2 bytes. In shared memory (up to H = 113 on an H100) a step takes the
+ * barriers. Each step needs all of w_hh, 16 H^2 bytes. In shared memory (up to H = 116 on an H100) a step takes the
  * time of H reads of it, some hundred nanoseconds; that is what small states get. Read again from the L2 cache, at
  * about 64 bytes a clock, 16 H^2 bytes are 2 us at H = 128 and 30 us at H = 512, as long as no other multiprocessor
  * wants the same: there a launch for each step is faster, in which every block reads the weights of a few units once,

@@ -13,11 +13,11 @@ static inline size_t lstm_shared_most(int capability)
   return 99 * 1024;
 }
 
-/* A block with weights in shared memory that takes `samples` at once: [H][4H] weights, and for each sample the state h
- * (or what comes from the step behind), c, and 4H numbers that threads exchange. */
+/* A block with weights in shared memory, [H][4H], that takes `samples` at once. For each of these, forward h, the gates
+ * and c; backward the gates' gradients and four parts of each sum: 8H numbers at most. */
 static inline size_t lstm_resident_bytes(int64_t hidden, int samples)
 {
-  return ((size_t)(4 * hidden * hidden) + (size_t)(9 * hidden * samples)) * sizeof(float);
+  return ((size_t)(4 * hidden * hidden) + (size_t)(8 * hidden * samples)) * sizeof(float);
 }
 /* A thread for each of the 4H gates. */
 static inline unsigned lstm_resident_threads(int64_t hidden)
