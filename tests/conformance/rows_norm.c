@@ -150,6 +150,68 @@ static brim_tensor *make_group_norm(bench *b)
 }
 BENCH_ROW(group_norm) = {"group_norm", make_group_norm, .by_sample = true};
 
+/* ---- as large as in earnest: kernels cut long rows and long channels in several ways ---- */
+
+static brim_tensor *rows_of(bench *b, int64_t features)
+{
+  return bench_input(b, &(brim_shape){3, {b->o.batch, 5, features}}, "x");
+}
+#define LONG_ROWS(length)                                                                                              \
+  static brim_tensor *make_layer_norm_##length(bench *b)                                                               \
+  {                                                                                                                    \
+    return brim_layer_norm(b->g, "norm", rows_of(b, length), 1e-5);                                                    \
+  }                                                                                                                    \
+  static brim_tensor *make_rms_norm_##length(bench *b)                                                                 \
+  {                                                                                                                    \
+    return brim_rms_norm(b->g, "norm", rows_of(b, length), 1e-5);                                                      \
+  }                                                                                                                    \
+  BENCH_ROW(layer_norm_##length) = {"layer_norm of " #length, make_layer_norm_##length, .by_sample = true,             \
+                                    .large = true};                                                                    \
+  BENCH_ROW(rms_norm_##length) = {"rms_norm of " #length, make_rms_norm_##length, .by_sample = true, .large = true}
+LONG_ROWS(768);
+LONG_ROWS(2001); /* rows begin anywhere */
+LONG_ROWS(6144);
+LONG_ROWS(10001);
+LONG_ROWS(20000);
+
+/* Behind a convolution channels may come last. Without a bias, whose gradient batch norm makes 0. */
+static brim_tensor *image(bench *b, int64_t width, bool convolve)
+{
+  brim_tensor *x = bench_input4(b, convolve ? 2 : 24, 50, width);
+  return convolve ? brim_conv2d(b->g, "conv", x, 24, (brim_conv2d_options){.kernel = {1, 1}, .no_bias = 1}) : x;
+}
+#define LARGE_IMAGES(width)                                                                                            \
+  static brim_tensor *make_batch_norm_##width(bench *b)                                                                \
+  {                                                                                                                    \
+    return brim_batch_norm(b->g, "norm", image(b, width, false), 1e-5, 0.1);                                           \
+  }                                                                                                                    \
+  static brim_tensor *make_conv_batch_norm_##width(bench *b)                                                           \
+  {                                                                                                                    \
+    return brim_batch_norm(b->g, "norm", image(b, width, true), 1e-5, 0.1);                                            \
+  }                                                                                                                    \
+  static brim_tensor *make_group_norm_##width(bench *b)                                                                \
+  {                                                                                                                    \
+    return brim_group_norm(b->g, "norm", image(b, width, false), 4, 1e-5);                                             \
+  }                                                                                                                    \
+  static brim_tensor *make_conv_group_norm_##width(bench *b)                                                           \
+  {                                                                                                                    \
+    return brim_group_norm(b->g, "norm", image(b, width, true), 4, 1e-5);                                              \
+  }                                                                                                                    \
+  BENCH_ROW(batch_norm_##width) = {"batch_norm of 50x" #width, make_batch_norm_##width, .by_sample = true,             \
+                                   .large = true, .norm_group = 2};                                                    \
+  BENCH_ROW(conv_batch_norm_##width) = {"batch_norm of 50x" #width " behind conv",                                     \
+                                        make_conv_batch_norm_##width,                                                  \
+                                        .composite = true,                                                             \
+                                        .by_sample = true,                                                             \
+                                        .large = true,                                                                 \
+                                        .norm_group = 2};                                                              \
+  BENCH_ROW(group_norm_##width) = {"group_norm of 50x" #width, make_group_norm_##width, .by_sample = true,             \
+                                   .large = true};                                                                     \
+  BENCH_ROW(conv_group_norm_##width) = {"group_norm of 50x" #width " behind conv", make_conv_group_norm_##width,       \
+                                        .composite = true, .by_sample = true, .large = true}
+LARGE_IMAGES(60);
+LARGE_IMAGES(33);
+
 /* As it stands in models: between convolutions, relu behind it. */
 static brim_tensor *make_block(bench *b)
 {
