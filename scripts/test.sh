@@ -7,6 +7,7 @@
 # with a status that is not 0 if any failed.
 #
 # TEST_PRESETS picks some of the three: TEST_PRESETS=release scripts/test.sh
+# BRIM_WERROR=ON makes warnings errors in release too, those of device code and spilled registers among them.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh test || exit
@@ -22,7 +23,7 @@ suite() {
   local preset=$1 report=build/$1/tests.xml
   shift
   echo "== $preset: building"
-  if ! scripts/build.sh --configure "$preset" -DBRIM_TESTS=ON; then
+  if ! scripts/build.sh --configure "$preset" -DBRIM_TESTS=ON ${BRIM_WERROR:+"-DBRIM_WERROR=$BRIM_WERROR"}; then
     echo "== $preset: the build failed"
     broken=$((broken + 1))
     return
