@@ -292,7 +292,7 @@ void emulated_enqueue(cudaStream_t s, work w)
   s->added++;
 }
 
-brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, std::function<void()> body)
+brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body)
 {
   if (g.threads == 0 || g.threads > THREADS_MAX || g.shared_bytes > SHARED_BYTES_MAX || g.blocks[0] == 0 ||
       g.blocks[1] == 0 || g.blocks[1] > 65535 || g.blocks[2] == 0 || g.blocks[2] > 65535)

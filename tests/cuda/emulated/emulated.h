@@ -54,7 +54,7 @@ extern dim3 emulated_block_size, emulated_grid_size;
 extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 
 /* Puts a kernel into a stream. `body` runs one thread. */
-brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, std::function<void()> body);
+brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body);
 /* Puts other work into a stream. */
 void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
 void *cuda_dynamic_shared();
