@@ -212,7 +212,7 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
 {
   if (!brim_graph_accepts(g, op, name, x)) return false;
-  if (x->dtype != g->real)
+  if (x->dtype == BRIM_DTYPE_I32 || x->dtype == BRIM_DTYPE_U8)
     brim_graph_fail(g, op, name, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
   return g->status == BRIM_OK;
 }

@@ -4,4 +4,8 @@
 BRIM_OP(accumulate) = {
     .name = "accumulate", .signature = "x -> gradient", .in_count = 1, .out_count = 1, .accumulates = BRIM_OP_FROM(0)};
 /* The buffers of batch norm (Ioffe and Szegedy, 2015), once per commit. */
-BRIM_OP(moving_average) = {.name = "moving_average", .signature = "value, sum -> value", .in_count = 2, .out_count = 1};
+BRIM_OP(moving_average) = {.name = "moving_average",
+                           .wide_in = BRIM_OP_FROM(0),
+                           .signature = "value, sum -> value",
+                           .in_count = 2,
+                           .out_count = 1};

@@ -9,11 +9,16 @@ static void cost_squared_norm(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(squared_norm) = {.name = "squared_norm",
+                         .wide_in = BRIM_OP_FROM(0),
                          .signature = "x, [sum] -> sum",
                          .in_count = 2,
                          .optional = 1,
                          .out_count = 1,
                          .inplace = BRIM_OP_INPLACE(1),
                          .cost = cost_squared_norm};
-BRIM_OP(gradient_scale) = {
-    .name = "gradient_scale", .signature = "[sum] -> norm and factor", .in_count = 1, .optional = 1, .out_count = 1};
+BRIM_OP(gradient_scale) = {.name = "gradient_scale",
+                           .wide_in = BRIM_OP_FROM(0),
+                           .signature = "[sum] -> norm and factor",
+                           .in_count = 1,
+                           .optional = 1,
+                           .out_count = 1};

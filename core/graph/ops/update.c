@@ -14,18 +14,21 @@ static void cost_sgd(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(adamw) = {.name = "adamw",
+                  .wide_in = BRIM_OP_FROM(0),
                   .signature = "value, gradient, m, v, [scale] -> value, m, v",
                   .in_count = 5,
                   .optional = 1,
                   .out_count = 3,
                   .cost = cost_adam};
 BRIM_OP(adam) = {.name = "adam",
+                 .wide_in = BRIM_OP_FROM(0),
                  .signature = "value, gradient, m, v, [scale] -> value, m, v",
                  .in_count = 5,
                  .optional = 1,
                  .out_count = 3,
                  .cost = cost_adam};
 BRIM_OP(sgd) = {.name = "sgd",
+                .wide_in = BRIM_OP_FROM(0),
                 .signature = "value, gradient, velocity, [scale] -> value, velocity",
                 .in_count = 4,
                 .optional = 1,
@@ -37,5 +40,9 @@ static void cost_ema(const brim_node *n, brim_cost *out)
   out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 /* Polyak averaging: the exponential moving average of a parameter. */
-BRIM_OP(ema) = {
-    .name = "ema", .signature = "value, average -> average", .in_count = 2, .out_count = 1, .cost = cost_ema};
+BRIM_OP(ema) = {.name = "ema",
+                .wide_in = BRIM_OP_FROM(0),
+                .signature = "value, average -> average",
+                .in_count = 2,
+                .out_count = 1,
+                .cost = cost_ema};

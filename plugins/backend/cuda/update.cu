@@ -99,7 +99,7 @@ template <enum kind K> static __device__ inline void update(const hyper &h, cons
   } else if constexpr (K == EMA) {
     x[0] = fmaf(c.keep, x[0], c.take * read);
   } else {
-    x[0] += c.take * (read / h.groups - x[0]); /* to the letter as moving_average.cu, which runs a single node */
+    x[0] = fmaf(c.take, read / h.groups - x[0], x[0]);
   }
 }
 
@@ -231,3 +231,4 @@ BRIM_KERNEL(adamw) = {.op = "adamw", .run = run};
 BRIM_KERNEL(adam) = {.op = "adam", .run = run};
 BRIM_KERNEL(sgd) = {.op = "sgd", .run = run};
 BRIM_KERNEL(ema) = {.op = "ema", .run = run};
+BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = run};
