@@ -14,7 +14,7 @@
 
 #include "library.h"
 
-enum { CANDIDATES_MAX = 8 }; /* to be measured */
+enum { CANDIDATES_MAX = 8 /* to be measured */, KEPT_MULTIPLE = 8 /* of CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD */ };
 
 struct cuda_product_plan {
   cublasLtMatmulDesc_t operation;
@@ -88,6 +88,8 @@ static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *p
     return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
   if (p->keep && p->function != CUDA_FUNCTION_GELU_TANH)
     return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps what gelu is applied to, nothing else");
+  if (p->keep && (p->ldd % KEPT_MULTIPLE != 0 || p->stride_d % KEPT_MULTIPLE != 0))
+    return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps rows of a multiple of %d values", KEPT_MULTIPLE);
   BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
   if (p->bias) BRIM_TRY(set_bias(plan, b->control));
   if (!p->keep) return BRIM_OK;

@@ -79,10 +79,12 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
   if (result == CUDA_DNN_Y) y.store(y_at);
 }
 
-bool refuses(const cuda_conv &v)
+/* Gradients of weights come in the type of what they are computed from, as with cuDNN 9. */
+bool refuses(const cuda_dnn_conv &wanted)
 {
   const char *refused = getenv("EMULATED_REFUSES");
-  return refused && (strstr(refused, "convolutions") || (v.x_last && strstr(refused, "last")));
+  if (wanted.type_weight != wanted.conv.dtype) return true;
+  return refused && (strstr(refused, "convolutions") || (wanted.conv.x_last && strstr(refused, "last")));
 }
 } // namespace
 
@@ -95,7 +97,7 @@ extern "C" bool cuda_dnn_prefers_last(const cuda_backend *, uint32_t)
 extern "C" brim_status cuda_dnn_prepare(cuda_backend *, const cuda_dnn_conv *conv, cuda_dnn_plan **plan,
                                         uint64_t *scratch_bytes)
 {
-  if (refuses(conv->conv)) return brim_fail(BRIM_ENOTSUP, "the emulated library was told to refuse");
+  if (refuses(*conv)) return brim_fail(BRIM_ENOTSUP, "the emulated library refuses this convolution");
   *plan = new cuda_dnn_plan{*conv};
   *scratch_bytes = SCRATCH_BYTES;
   return BRIM_OK;
