@@ -83,7 +83,12 @@ typedef struct bench_options {
   bool gradients_at_zero; /* else they start at random numbers, to be added to */
   bool shared_memory;     /* memory as the planner lays it out */
   uint32_t activations;   /* the type they are kept in, BRIM_DTYPE_BF16; 0: that of parameters */
-  bool evaluate;          /* the forward pass alone, as a program for evaluation */
+  /* Of a backend in double precision: a bench of the same nodes that has run. Each node gets the activations that it
+   * had there, and its results are rounded where they were. So what is compared is each operation's arithmetic; else,
+   * with 8 bits, a maximum that is found elsewhere for a rounding alone would make a network's gradients differ by
+   * percents. */
+  const bench *follows;
+  bool evaluate; /* the forward pass alone, as a program for evaluation */
   /* In place of what the row makes: a whole model's graph, with loss, metrics and fusion. Batch, type and whether it
    * is for training are the bench's. */
   const brim_graph_options *model;
