@@ -26,7 +26,7 @@ pack() {
   cp "$build/tests/test_conformance" "$to/tests/"
   cp -r "$build"/lib/brim/plugins/{model,dataset} "$to/lib/brim/plugins/"
   cp "$build"/lib/brim/plugins/backend/{cuda,reference}.so "$to/lib/brim/plugins/backend/"
-  [[ ! -d $build/lib/brim/cuda ]] || cp -r "$build/lib/brim/cuda" "$to/lib/brim/"
+  cp -r "$build/lib/brim/plugins/backend/cuda" "$to/lib/brim/plugins/backend/"
   cp -rL configs "$to/share/brim/configs"
   # the libraries that a bare machine lacks
   for file in $(ldd "$to/tests/test_conformance" "$to/lib/libbrim.so" | awk '$1 ~ /^lib(yaml|jansson|cmocka|z)/ {print $3}' |

@@ -13,7 +13,7 @@
 
 #include "../../plugins/backend/cuda/dnn.h"
 #include "../../plugins/backend/cuda/product.h"
-#include "../../plugins/backend/cuda/profile.h"
+#include "../../plugins/backend/cuda/libraries/profile.h"
 
 static char path[512];
 

@@ -8,38 +8,6 @@
 
 #include "nvml.h"
 
-/* ---- errors ---- */
-
-#define UNUSABLE "this process cannot use the device any more; what was committed is in the last checkpoint"
-
-/* After these no call of the process to the device can succeed any more. */
-static bool is_sticky(cudaError_t e)
-{
-  return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorIllegalInstruction ||
-         e == cudaErrorMisalignedAddress || e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
-         e == cudaErrorHardwareStackError || e == cudaErrorAssert || e == cudaErrorLaunchTimeout ||
-         e == cudaErrorECCUncorrectable || e == cudaErrorContained;
-}
-
-brim_status cuda_check(cudaError_t error, const char *what)
-{
-  if (error == cudaSuccess) return BRIM_OK;
-  (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
-  if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
-  brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
-  if (is_sticky(error))
-    return brim_fail_add(BRIM_EDEVICE, UNUSABLE "\nbackend.debug_launches=true names the operation that failed");
-  return BRIM_EDEVICE;
-}
-
-brim_status cuda_check_node(cudaError_t error, const brim_node *node)
-{
-  if (error == cudaSuccess) return BRIM_OK;
-  (void)cudaGetLastError();
-  brim_fail(BRIM_EDEVICE, "%s '%s': %s (%s)", node->op, node->name, cudaGetErrorString(error), cudaGetErrorName(error));
-  return is_sticky(error) ? brim_fail_add(BRIM_EDEVICE, UNUSABLE) : BRIM_EDEVICE;
-}
-
 /* ---- which devices ---- */
 
 brim_status cuda_device_find(int *count)

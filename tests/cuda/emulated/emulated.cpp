@@ -1,10 +1,8 @@
-/* The emulated device: fibers, streams, and the calls of CUDA's runtime that the backend makes. */
+/* The emulated device: streams, and the calls of CUDA's runtime that the backend makes. */
 #include "emulated.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <deque>
@@ -12,116 +10,12 @@
 #include <memory>
 #include <vector>
 
-#define THREADS_MAX 1024
-#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
-#define SHARED_BYTES_MAX (227 << 10)
 #define DEVICES_MAX 8
 
-emulated_thread *emulated_self;
-uint3 emulated_block_index;
-dim3 emulated_block_size, emulated_grid_size;
 uint64_t emulated_kernels;
 
-/* ---- fibers ---- */
-
-/* swapcontext makes a system call each time; it starts a fiber, and jumps do the rest. */
 namespace
 {
-struct fiber {
-  emulated_thread thread;
-  ucontext_t context;
-  jmp_buf at;
-  bool started;
-  char *stack;
-};
-fiber fibers[THREADS_MAX];
-jmp_buf scheduler;
-ucontext_t scheduler_context;
-const std::function<void()> *kernel_body;
-unsigned alive, at_barrier;
-alignas(16) char dynamic_shared[SHARED_BYTES_MAX];
-
-[[noreturn]] void fault(const char *what)
-{
-  fprintf(stderr, "emulated device: %s (block %u,%u,%u, thread %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
-          emulated_self ? threadIdx.x : 0);
-  abort();
-}
-
-void to_scheduler()
-{
-  fiber *self = reinterpret_cast<fiber *>(emulated_self);
-  if (_setjmp(self->at) == 0) _longjmp(scheduler, 1);
-}
-
-/* A fiber's whole life: one kernel thread after another. */
-void fiber_main()
-{
-  for (;;) {
-    (*kernel_body)();
-    emulated_self->state = EMULATED_DONE;
-    alive--;
-    to_scheduler();
-  }
-}
-
-void enter(fiber *f)
-{
-  emulated_self = &f->thread;
-  if (_setjmp(scheduler) != 0) return;
-  if (f->started) _longjmp(f->at, 1);
-  f->started = true;
-  f->stack = static_cast<char *>(malloc(STACK_BYTES));
-  getcontext(&f->context);
-  f->context.uc_stack.ss_sp = f->stack;
-  f->context.uc_stack.ss_size = STACK_BYTES;
-  f->context.uc_link = nullptr;
-  makecontext(&f->context, fiber_main, 0);
-  setcontext(&f->context);
-}
-
-/* The order in which threads get their turn. */
-void make_order(std::vector<unsigned> &order, unsigned threads)
-{
-  static uint64_t state = getenv("EMULATED_ORDER") ? strtoull(getenv("EMULATED_ORDER"), nullptr, 10) : 0;
-  order.resize(threads);
-  for (unsigned i = 0; i < threads; i++) order[i] = i;
-  if (state == 0) return;
-  for (unsigned i = threads; i > 1; i--) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    std::swap(order[i - 1], order[(state >> 33) % i]);
-  }
-}
-
-void run_block(const cuda_geometry &g)
-{
-  static std::vector<unsigned> order;
-  make_order(order, g.threads);
-  memset(dynamic_shared, 0xFF, g.shared_bytes);
-  for (unsigned i = 0; i < g.threads; i++) {
-    fibers[i].thread = emulated_thread{};
-    fibers[i].thread.index = uint3{i, 0, 0};
-  }
-  alive = g.threads;
-  at_barrier = 0;
-  while (alive > 0) {
-    bool progress = false;
-    for (unsigned i : order)
-      if (fibers[i].thread.state == EMULATED_READY) {
-        enter(&fibers[i]);
-        progress = true;
-      }
-    if (at_barrier > 0 && at_barrier == alive) {
-      at_barrier = 0;
-      for (unsigned i = 0; i < g.threads; i++)
-        if (fibers[i].thread.state == EMULATED_AT_BARRIER) fibers[i].thread.state = EMULATED_READY;
-      progress = true;
-    }
-    if (!progress)
-      fault("threads wait for each other: a barrier that not all reach, or lanes of a warp that do not come");
-  }
-}
-
 /* With EMULATED_ILLEGAL=<n> the n-th kernel from then on (from 0) accesses an illegal address: as on a device, every
  * call that waits says so from then on. Without the variable the device is well again. */
 int64_t kernels_until_illegal = -1;
@@ -142,64 +36,7 @@ bool is_illegal()
     kernels_until_illegal--;
   return is_broken;
 }
-
-void run_grid(const cuda_geometry &g, const std::function<void()> &body)
-{
-  emulated_kernels++;
-  if (is_illegal()) return;
-  kernel_body = &body;
-  emulated_block_size = dim3(g.threads);
-  emulated_grid_size = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
-  for (unsigned z = 0; z < g.blocks[2]; z++)
-    for (unsigned y = 0; y < g.blocks[1]; y++)
-      for (unsigned x = 0; x < g.blocks[0]; x++) {
-        emulated_block_index = uint3{x, y, z};
-        run_block(g);
-      }
-  emulated_self = nullptr;
-}
 } // namespace
-
-void *cuda_dynamic_shared()
-{
-  return dynamic_shared;
-}
-
-void __syncthreads()
-{
-  emulated_self->state = EMULATED_AT_BARRIER;
-  at_barrier++;
-  to_scheduler();
-}
-
-uint64_t emulated_exchange(unsigned mask, uint64_t given, int source)
-{
-  const unsigned first = threadIdx.x / CUDA_WARP * CUDA_WARP;
-  if (!(mask >> emulated_lane() & 1)) fault("a lane exchanges under a mask without itself");
-  emulated_self->mask = mask;
-  emulated_self->given = given;
-  emulated_self->source = source;
-  emulated_self->state = EMULATED_AT_WARP;
-  bool all = true;
-  uint64_t votes = 0;
-  for (unsigned lane = 0; lane < CUDA_WARP; lane++) {
-    if (!(mask >> lane & 1)) continue;
-    const emulated_thread *t = &fibers[first + lane].thread;
-    if (first + lane >= blockDim.x || t->state == EMULATED_DONE) fault("a lane of an exchange's mask has ended");
-    if (t->state != EMULATED_AT_WARP || t->mask != mask) all = false;
-    votes |= (t->given & 1) << lane;
-  }
-  if (all)
-    for (unsigned lane = 0; lane < CUDA_WARP; lane++) {
-      if (!(mask >> lane & 1)) continue;
-      emulated_thread *t = &fibers[first + lane].thread;
-      if (t->source >= 0 && !(mask >> t->source & 1)) fault("a lane takes from one that is not in the mask");
-      t->taken = t->source < 0 ? votes : fibers[first + (unsigned)t->source].thread.given;
-      t->state = EMULATED_READY;
-    }
-  if (!all) to_scheduler();
-  return emulated_self->taken;
-}
 
 /* ---- streams ---- */
 
@@ -294,11 +131,14 @@ void emulated_enqueue(cudaStream_t s, work w)
 
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body)
 {
-  if (g.threads == 0 || g.threads > THREADS_MAX || g.shared_bytes > SHARED_BYTES_MAX || g.blocks[0] == 0 ||
-      g.blocks[1] == 0 || g.blocks[1] > 65535 || g.blocks[2] == 0 || g.blocks[2] > 65535)
+  if (g.threads == 0 || g.threads > EMULATED_THREADS_MAX || g.shared_bytes > EMULATED_SHARED_BYTES_MAX ||
+      g.blocks[0] == 0 || g.blocks[1] == 0 || g.blocks[1] > 65535 || g.blocks[2] == 0 || g.blocks[2] > 65535)
     return brim_fail(BRIM_EDEVICE, "launching a kernel: invalid configuration: %u x %u x %u blocks of %u threads",
                      g.blocks[0], g.blocks[1], g.blocks[2], g.threads);
-  emulated_enqueue(stream, [=] { run_grid(g, body); });
+  emulated_enqueue(stream, [=] {
+    emulated_kernels++;
+    if (!is_illegal()) emulated_run_grid(g, body);
+  });
   return BRIM_OK;
 }
 
@@ -325,7 +165,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
   out->totalGlobalMem = device_bytes_total;
   out->multiProcessorCount = 4;
   out->major = 9;
-  out->sharedMemPerBlockOptin = SHARED_BYTES_MAX;
+  out->sharedMemPerBlockOptin = EMULATED_SHARED_BYTES_MAX;
   out->pciBusID = visible[(size_t)device] + 1;
   for (int i = 0; i < 16; i++) out->uuid.bytes[i] = (char)uuid_byte(visible[(size_t)device], i);
   return cudaSuccess;

@@ -1,8 +1,9 @@
 /* CUDA's device side on the host, for tests without a GPU: enough of the language for brim's kernels to be compiled as
  * C++ and run, with every thread of a block as a fiber.
  *
- * Threads of a block run one after another, each until it waits at a barrier or for the other lanes of its warp; the
- * order is ascending, or with EMULATED_ORDER=<seed> a shuffled one, so that what lacks a barrier gives other numbers.
+ * Threads of a block run one after another, each until it waits at a barrier or for the other lanes of its warp, and a
+ * warp's until all of them are at a barrier; the order is ascending, or with EMULATED_ORDER=<seed> a shuffled one, so
+ * that what lacks a barrier gives other numbers.
  * A barrier that not all threads reach, or lanes that wait for one that has ended, end the program with a message.
  * What work streams hold is done as late as their order and events allow (emulated.cpp). Not emulated: caches, memory
  * consistency, speed. */
@@ -33,14 +34,21 @@
 #undef __restrict__
 #define __restrict__ __restrict
 
+#define EMULATED_THREADS_MAX 1024 /* of a block */
+#define EMULATED_SHARED_BYTES_MAX (227 << 10)
+
 enum emulated_state { EMULATED_READY, EMULATED_AT_BARRIER, EMULATED_AT_WARP, EMULATED_DONE };
 typedef struct emulated_thread {
   uint3 index;
+#define EMULATED_THREADS_MAX 1024 /* of a block */
+#define EMULATED_SHARED_BYTES_MAX (227 << 10)
+
   enum emulated_state state;
   /* at a warp's exchange: */
   unsigned mask;
   int source; /* lane whose value is wanted; -1: a vote */
   uint64_t given, taken;
+  struct emulated_fiber *fiber; /* since it began */
 } emulated_thread;
 extern emulated_thread *emulated_self;
 extern uint3 emulated_block_index;
@@ -57,6 +65,8 @@ extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body);
 /* Puts other work into a stream. */
 void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
+/* Runs a kernel now (emulated_threads.cpp). */
+void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body);
 void *cuda_dynamic_shared();
 void __syncthreads();
 /* Each lane of the mask gives a value and takes that of lane `source` (a vote: a bit of each lane's value). */

@@ -1,7 +1,7 @@
 /* In place of the libraries' handles; what they compute is in emulated_product.cpp and emulated_dnn.cpp. The device
  * profile is read, but there is nothing to choose. */
 #include "kernel.cuh"
-#include "profile.h"
+#include "libraries/profile.h"
 extern "C" {
 #include "device.h"
 

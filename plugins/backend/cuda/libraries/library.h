@@ -4,7 +4,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "cuda.h"
+#include "../cuda.h"
 #include "profile.h"
 #ifdef __cplusplus
 extern "C" {

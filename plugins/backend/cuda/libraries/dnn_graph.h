@@ -3,7 +3,7 @@
 #define CUDA_DNN_GRAPH_H
 #include <cudnn.h>
 
-#include "dnn.h"
+#include "../dnn.h"
 
 enum { DESCRIPTORS_MAX = 12 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };

@@ -6,7 +6,7 @@
  * computation and are added in order (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE); all other ways to add them are not
  * allowed. Of what is left the device profile's choice is taken, or where it has none the library's first suggestion,
  * which for one version of it and one kind of device is always the same. */
-#include "product.h"
+#include "../product.h"
 
 #include <inttypes.h>
 #include <stdio.h>

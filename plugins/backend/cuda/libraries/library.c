@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device.h"
+#include "../device.h"
 
 brim_status cuda_blas_check(cublasStatus_t status, const char *what)
 {

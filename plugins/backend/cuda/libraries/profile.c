@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dnn.h"
-#include "product.h"
+#include "../dnn.h"
+#include "../product.h"
 
 enum { FIELDS = 4 };
 

@@ -6,7 +6,7 @@
  * at every run: sums whose order is left to chance; transforms (Winograd, FFT), which lose digits and spread a NaN over
  * places that it has no part in; and in fp32, unless TF32 is allowed, tensor cores. Engines that compile their kernels
  * when they are planned are taken only where there are no others: a plan for every batch size would take minutes. */
-#include "dnn.h"
+#include "../dnn.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,0 +1,80 @@
+/* Loads libraries.so.1, which lies in the folder `cuda` beside this plugin, and passes calls on to it. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device.h"
+#include "libraries/libraries.h"
+
+static const cuda_libraries *table; /* once loaded, until the process exits */
+
+/* "<folder of this plugin>/cuda/libraries.so.1" */
+static brim_status find_file(char *path, size_t room)
+{
+  static const char file[] = "cuda/libraries.so.1";
+  Dl_info own;
+  if (dladdr(&table, &own) == 0 || !own.dli_fname) return brim_fail(BRIM_EINTERNAL, "the plugin cannot find itself");
+  const char *slash = strrchr(own.dli_fname, '/');
+  const int folder = slash ? (int)(slash - own.dli_fname + 1) : 0;
+  const int length = snprintf(path, room, "%.*s%s", folder, own.dli_fname, file);
+  if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_ELOAD, "the path of %s is too long", file);
+  return BRIM_OK;
+}
+
+static brim_status load(void)
+{
+  char path[PATH_MAX];
+  if (table) return BRIM_OK;
+  BRIM_TRY(find_file(path, sizeof path));
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    return brim_fail(BRIM_ELOAD,
+                     "cuBLASLt and cuDNN cannot be loaded: %s\nthey are part of the CUDA toolkit and of "
+                     "NVIDIA's packages; LD_LIBRARY_PATH says where else to look",
+                     dlerror());
+  const cuda_libraries *found = dlsym(handle, CUDA_LIBRARIES_SYMBOL);
+  if (!found || found->size != sizeof *found)
+    return brim_fail(BRIM_ELOAD, "%s is of another build of brim than the plugin beside it", path);
+  table = found;
+  return BRIM_OK;
+}
+
+brim_status cuda_library_open(cuda_backend *b)
+{
+  BRIM_TRY(load());
+  return table->open(b);
+}
+void cuda_library_close(cuda_backend *b)
+{
+  if (table) table->close(b);
+}
+brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
+                                 uint64_t *scratch_bytes)
+{
+  return table->product_prepare(b, product, plan, scratch_bytes);
+}
+brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands)
+{
+  return table->product_run(b, plan, operands);
+}
+void cuda_product_release(cuda_product_plan *plan)
+{
+  if (table) table->product_release(plan);
+}
+bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
+{
+  return table->dnn_prefers_last(b, dtype);
+}
+brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
+{
+  return table->dnn_prepare(b, conv, plan, scratch_bytes);
+}
+brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch)
+{
+  return table->dnn_run(b, plan, x, weight, y, scratch);
+}
+void cuda_dnn_release(cuda_dnn_plan *plan)
+{
+  if (table) table->dnn_release(plan);
+}

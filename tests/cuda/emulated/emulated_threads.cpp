@@ -1,0 +1,302 @@
+/* The emulated device: a block's threads, their barriers and exchanges. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "emulated.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define STACK_BYTES (1 << 20) /* its frames are larger */
+#else
+#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
+#define ASAN_POISON_MEMORY_REGION(p, bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(p, bytes)
+#endif
+
+#define WARPS_MAX (EMULATED_THREADS_MAX / CUDA_WARP)
+
+emulated_thread *emulated_self;
+uint3 emulated_block_index;
+dim3 emulated_block_size, emulated_grid_size;
+
+/* A stack, and where to go on with it. A thread that waits has one of its own until it ends; threads that never wait
+ * run one after another on the same one. */
+typedef void *jump[5];
+struct emulated_fiber {
+  jump at;
+  char *stack;
+  size_t bytes;
+  bool started;
+  void *frames; /* AddressSanitizer's */
+};
+
+namespace
+{
+emulated_thread threads[EMULATED_THREADS_MAX];
+emulated_fiber fibers[EMULATED_THREADS_MAX], scheduler, *running;
+std::vector<emulated_fiber *> idle; /* those without a thread */
+const std::function<void()> *kernel_body;
+unsigned alive, at_barrier;
+alignas(16) char dynamic_shared[EMULATED_SHARED_BYTES_MAX];
+
+/* Warps get their turn one after another, each until all of its threads are at a barrier or have ended. */
+struct warp {
+  unsigned order[CUDA_WARP], lanes, started; /* numbers of its threads; how many there are; how many have begun */
+  unsigned waiting;                          /* for each other: a bit for each lane */
+} warps[WARPS_MAX];
+unsigned warp_order[WARPS_MAX], warp_count;
+warp *current;
+
+[[noreturn]] void fault(const char *what)
+{
+  fprintf(stderr, "emulated device: %s (block %u,%u,%u, thread %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
+          emulated_self ? threadIdx.x : 0);
+  abort();
+}
+
+/* ---- fibers ---- */
+
+void fiber_main();
+
+/* Comes back when somebody goes to `from`. What C has for this makes a system call (swapcontext) or guards against
+ * jumps that are none of a program's own (longjmp); the compiler's jumps are a few instructions. */
+[[gnu::noinline, gnu::no_sanitize("address")]] void jump_to(emulated_fiber *from, emulated_fiber *to)
+{
+  if (__builtin_setjmp(from->at) != 0) return;
+  if (to->started) __builtin_longjmp(to->at, 1);
+  ucontext_t context;
+  to->started = true;
+  getcontext(&context);
+  context.uc_stack.ss_sp = to->stack;
+  context.uc_stack.ss_size = to->bytes;
+  context.uc_link = nullptr;
+  makecontext(&context, fiber_main, 0);
+  setcontext(&context);
+}
+
+/* AddressSanitizer must know which stack is in use. */
+void leave(emulated_fiber *from, const emulated_fiber *to)
+{
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&from->frames, to->stack, to->bytes);
+#endif
+  (void)from, (void)to;
+}
+void arrive(emulated_fiber *at)
+{
+#ifdef __SANITIZE_ADDRESS__
+  const void *from = nullptr;
+  size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(at->frames, &from, &bytes);
+  if (at == &scheduler) return;
+  scheduler.stack = static_cast<char *>(const_cast<void *>(from));
+  scheduler.bytes = bytes;
+#endif
+  (void)at;
+}
+
+void to_scheduler()
+{
+  emulated_fiber *self = running;
+  emulated_thread *thread = emulated_self;
+  leave(self, &scheduler);
+  jump_to(self, &scheduler);
+  arrive(self);
+  emulated_self = thread;
+}
+
+void enter(emulated_fiber *f)
+{
+  running = f;
+  leave(&scheduler, f);
+  jump_to(&scheduler, f);
+  arrive(&scheduler);
+}
+
+/* A fiber's whole life: one thread after another, as long as the warp has some that have not begun. */
+void fiber_main()
+{
+  emulated_fiber *self = running;
+  arrive(self);
+  for (;;) {
+    while (current->started < current->lanes) {
+      emulated_self = &threads[current->order[current->started++]];
+      emulated_self->fiber = self;
+      (*kernel_body)();
+      emulated_self->state = EMULATED_DONE;
+      alive--;
+    }
+    idle.push_back(self);
+    to_scheduler();
+  }
+}
+
+/* Between two stacks lies a little more than their size: with a power of two, places of the same depth would all be
+ * kept in the same few lines of the cache. */
+void make_fibers()
+{
+  const size_t distance = STACK_BYTES + 9 * 64;
+  if (scheduler.started) return;
+  scheduler.started = true;
+  char *stacks = static_cast<char *>(malloc(EMULATED_THREADS_MAX * distance));
+  for (size_t i = EMULATED_THREADS_MAX; i-- > 0;) {
+    fibers[i].stack = stacks + i * distance;
+    fibers[i].bytes = STACK_BYTES;
+    idle.push_back(&fibers[i]);
+  }
+}
+
+/* ---- blocks ---- */
+
+void shuffle(unsigned *number, unsigned count)
+{
+  static uint64_t state = getenv("EMULATED_ORDER") ? strtoull(getenv("EMULATED_ORDER"), nullptr, 10) : 0;
+  for (unsigned i = count; state && i > 1; i--) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::swap(number[i - 1], number[(state >> 33) % i]);
+  }
+}
+
+/* The order in which warps, and threads of a warp, get their turn. */
+void make_order(unsigned count)
+{
+  warp_count = (count + CUDA_WARP - 1) / CUDA_WARP;
+  for (unsigned w = 0; w < warp_count; w++) {
+    const unsigned first = w * CUDA_WARP;
+    warps[w] = warp{};
+    warps[w].lanes = std::min<unsigned>(CUDA_WARP, count - first);
+    for (unsigned i = 0; i < warps[w].lanes; i++) {
+      warps[w].order[i] = first + i;
+      threads[first + i].index = uint3{first + i, 0, 0};
+      threads[first + i].state = EMULATED_READY;
+    }
+    shuffle(warps[w].order, warps[w].lanes);
+    warp_order[w] = w;
+  }
+  shuffle(warp_order, warp_count);
+}
+
+/* Until all of its threads wait at a barrier, or for lanes that do not come, or have ended. */
+bool run_warp(warp *w)
+{
+  bool progress = false, again = true;
+  current = w;
+  for (; w->started < w->lanes; progress = true) {
+    emulated_fiber *f = idle.back();
+    idle.pop_back();
+    enter(f);
+  }
+  while (again) {
+    again = false;
+    for (unsigned i = 0; i < w->lanes; i++) {
+      const emulated_thread *t = &threads[w->order[i]];
+      if (t->state != EMULATED_READY) continue;
+      enter(t->fiber);
+      again = progress = true;
+    }
+  }
+  return progress;
+}
+
+void open_barrier()
+{
+  at_barrier = 0;
+  for (unsigned i = 0; i < blockDim.x; i++)
+    if (threads[i].state == EMULATED_AT_BARRIER) threads[i].state = EMULATED_READY;
+}
+
+void run_block(const cuda_geometry &g)
+{
+  make_order(g.threads);
+  memset(dynamic_shared, 0xFF, g.shared_bytes);
+  alive = g.threads;
+  at_barrier = 0;
+  while (alive > 0) {
+    bool progress = false;
+    for (unsigned w = 0; w < warp_count; w++) progress |= run_warp(&warps[warp_order[w]]);
+    if (alive > 0 && at_barrier == alive)
+      open_barrier();
+    else if (!progress)
+      fault("threads wait for each other: a barrier that not all reach, or lanes of a warp that do not come");
+  }
+}
+} // namespace
+
+void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body)
+{
+  make_fibers();
+  kernel_body = &body;
+  emulated_block_size = dim3(g.threads);
+  emulated_grid_size = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
+  ASAN_POISON_MEMORY_REGION(dynamic_shared + g.shared_bytes, sizeof dynamic_shared - g.shared_bytes);
+  for (unsigned z = 0; z < g.blocks[2]; z++)
+    for (unsigned y = 0; y < g.blocks[1]; y++)
+      for (unsigned x = 0; x < g.blocks[0]; x++) {
+        emulated_block_index = uint3{x, y, z};
+        run_block(g);
+      }
+  ASAN_UNPOISON_MEMORY_REGION(dynamic_shared, sizeof dynamic_shared);
+  emulated_self = nullptr;
+}
+
+/* ---- what threads do together ---- */
+
+void *cuda_dynamic_shared()
+{
+  return dynamic_shared;
+}
+
+void __syncthreads()
+{
+  emulated_self->state = EMULATED_AT_BARRIER;
+  at_barrier++;
+  to_scheduler();
+}
+
+/* Have all lanes of the mask come, and to the same exchange? */
+static bool is_complete(const emulated_thread *lane, unsigned waiting, unsigned mask)
+{
+  if ((waiting & mask) != mask) return false;
+  for (unsigned rest = mask; rest; rest &= rest - 1)
+    if (lane[__builtin_ctz(rest)].mask != mask) return false;
+  return true;
+}
+
+static void exchange(emulated_thread *lane, unsigned mask)
+{
+  unsigned votes = 0;
+  for (unsigned rest = mask; rest; rest &= rest - 1) {
+    const int i = __builtin_ctz(rest);
+    votes |= (unsigned)(lane[i].given & 1) << i;
+  }
+  for (unsigned rest = mask; rest; rest &= rest - 1) {
+    emulated_thread *t = &lane[__builtin_ctz(rest)];
+    if (t->source >= 0 && !(mask >> t->source & 1)) fault("a lane takes from one that is not in the mask");
+    t->taken = t->source < 0 ? votes : lane[t->source].given;
+    t->state = EMULATED_READY;
+  }
+}
+
+uint64_t emulated_exchange(unsigned mask, uint64_t given, int source)
+{
+  const unsigned first = threadIdx.x / CUDA_WARP * CUDA_WARP, lanes = std::min<unsigned>(CUDA_WARP, blockDim.x - first);
+  warp *w = &warps[threadIdx.x / CUDA_WARP];
+  if (!(mask >> emulated_lane() & 1)) fault("a lane exchanges under a mask without itself");
+  if (lanes < CUDA_WARP && mask >> lanes) fault("a lane of an exchange's mask does not exist");
+  emulated_self->mask = mask;
+  emulated_self->given = given;
+  emulated_self->source = source;
+  emulated_self->state = EMULATED_AT_WARP;
+  w->waiting |= 1u << emulated_lane();
+  if (is_complete(&threads[first], w->waiting, mask)) {
+    w->waiting &= ~mask;
+    exchange(&threads[first], mask);
+  } else {
+    to_scheduler();
+  }
+  return emulated_self->taken;
+}
