@@ -99,6 +99,40 @@ brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
   return status;
 }
 
+static brim_status copy_fd(int from, const char *from_path, int to, const char *to_path)
+{
+  char buffer[READ_BYTES];
+  for (;;) {
+    const ssize_t n = read(from, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", from_path, strerror(errno));
+    if (n == 0) return BRIM_OK;
+    BRIM_TRY(brim_file_write_all(to, to_path, buffer, (size_t)n));
+  }
+}
+
+static brim_status copy_from(int from, const char *from_path, const char *to_path)
+{
+  int to;
+  BRIM_TRY(brim_file_create(to_path, &to));
+  brim_status status = copy_fd(from, from_path, to, to_path);
+  if (status == BRIM_OK)
+    status = brim_file_finish(to, to_path);
+  else
+    close(to);
+  if (status != BRIM_OK) brim_file_discard(to_path);
+  return status;
+}
+
+brim_status brim_file_copy(const char *from_path, const char *to_path)
+{
+  const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+  if (from < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", from_path, strerror(errno));
+  const brim_status status = copy_from(from, from_path, to_path);
+  close(from);
+  return status;
+}
+
 void brim_file_discard(const char *path)
 {
   struct stat info;

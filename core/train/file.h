@@ -20,6 +20,8 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
 brim_status brim_file_finish(int fd, const char *path);
 /* A whole file, synced; removed again on failure. */
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
+/* A copy of a file, whole or not at all. ELOAD if it cannot be read, EIO if not written. */
+brim_status brim_file_copy(const char *from, const char *to);
 /* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes what a failed write left at `path`; leaves devices and the like alone, and the error text. */

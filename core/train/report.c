@@ -1,8 +1,10 @@
 /* Figures of a run and the files that hold them. */
 #include "train/report.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,10 +164,29 @@ static json_t *describe_plugins(const brim_config *c)
   return all;
 }
 
-brim_status brim_report_write_inputs(const char *dir, const brim_config *config, const brim_session *session,
+/* Files that a backend's choices are in, such as its profile: the run goes on with what it began with, so it gets a
+ * copy and the kept configuration names that. "backend.profile" is copied to "profile". The strings live in `arena`. */
+static brim_status keep_files(const char *dir, const brim_config *config, brim_arena *arena)
+{
+  const brim_config_choice *backend = brim_config_choice_of(config, "backend");
+  for (const brim_param *row = backend->plugin->params; row && row->key; row++) {
+    char key[128], path[BRIM_PATH_MAX], folder[PATH_MAX];
+    snprintf(key, sizeof key, "backend.%s", row->key);
+    brim_yaml *node = brim_yaml_get_path(config->root, key);
+    if (row->type != BRIM_PATH || !node || node->kind != BRIM_YAML_SCALAR || !node->scalar[0]) continue;
+    if (!realpath(dir, folder)) return brim_fail(BRIM_EIO, "cannot find '%s': %s", dir, strerror(errno));
+    BRIM_TRY(brim_path_join(path, folder, row->key));
+    BRIM_TRY(brim_file_copy(node->scalar, path));
+    node->scalar = brim_arena_string(arena, path);
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, const brim_session *session,
                                      const brim_plan *plan)
 {
   brim_text text = {0};
+  BRIM_TRY(keep_files(dir, config, &config->arena));
   brim_config_print(config, &text, true);
   brim_status status = write_text(dir, "sources.yaml", &text);
   brim_text_clear(&text);

@@ -31,8 +31,8 @@ double brim_report_rate(const brim_report *report);
 /* One record of events.jsonl: time, event, step, detail (may be NULL). An event that cannot be written is only a
  * warning: it must not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
-/* The files that say what the run was made of. */
-brim_status brim_report_write_inputs(const char *dir, const brim_config *config, const brim_session *session,
+/* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, const brim_session *session,
                                      const brim_plan *plan);
 /* Frees what the report holds. `error`: "" unless the run failed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,

@@ -17,7 +17,7 @@
 
 typedef struct run {
   const brim_run_options *options;
-  const brim_config *config;
+  brim_config *config;
   const brim_settings *settings;
   brim_session *session;
   brim_trainer *trainer;
@@ -267,7 +267,7 @@ static brim_status finish(run *r)
 
 static brim_status open_new(run *r)
 {
-  const brim_config *c = r->config;
+  brim_config *c = r->config;
   char name[256];
   snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
            brim_config_choice_of(c, "dataset")->plugin->id);

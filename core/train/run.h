@@ -4,10 +4,10 @@
 #include "config/config.h"
 
 typedef struct brim_run_options {
-  const brim_config *config;
-  const char *resume; /* folder of the run to go on with; NULL: a new run */
-  bool quiet;         /* no progress */
-  double start;       /* brim_now() when the process began */
+  brim_config *config; /* files of the backend are copied to the run, and named there */
+  const char *resume;  /* folder of the run to go on with; NULL: a new run */
+  bool quiet;          /* no progress */
+  double start;        /* brim_now() when the process began */
 } brim_run_options;
 
 /* Trains to the end, evaluates, and writes the summary. EINTERRUPTED after SIGINT or SIGTERM, when a checkpoint of the
