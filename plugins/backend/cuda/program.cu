@@ -1,6 +1,8 @@
-/* Running programs. The first run of a program records its launches as a CUDA graph; every run is then one launch of
- * that graph, behind a kernel that writes the step's values to where the graph's kernels read them. So a step costs the
- * host a few microseconds whatever the number of operations.
+/* Running programs. The first run of a program starts its launches one behind the other: what the libraries and the
+ * runtime do at a kernel's first launch, such as loading it and making room for its local memory, is not allowed while
+ * a stream is captured. Then the same launches are recorded as a CUDA graph; every later run is one launch of that
+ * graph, behind a kernel that writes the step's values to where the graph's kernels read them. So a step costs the host
+ * a few microseconds whatever the number of operations.
  *
  * An update has hundreds of nodes, one a parameter, that do the same to different memory. When it is recorded, those
  * of one operation are gathered and given to one launch (update_table.h), which gives the same bits. A parameter's
@@ -149,8 +151,9 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK) status = cuda_check(cudaGraphInstantiate(&exec, graph, 0), "making a graph of a program");
   if (graph) (void)cudaGraphDestroy(graph);
-  if (status == BRIM_OK) *run->record = exec;
-  return status;
+  if (status != BRIM_OK) return status;
+  *run->record = exec;
+  return cuda_check(cudaGraphUpload(exec, b->compute), "moving a graph to the device"); /* it takes memory there */
 }
 
 extern "C" cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch)
@@ -172,8 +175,11 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
     BRIM_TRY(begin(b, run->step, run->proof));
     return run_one_by_one(b, run);
   }
-  if (!*run->record) BRIM_TRY(record(b, run));
   BRIM_TRY(begin(b, run->step, run->proof));
+  if (!*run->record) {
+    BRIM_TRY(run_nodes(b, run));
+    return record(b, run);
+  }
   return cuda_check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(*run->record), b->compute), "launching a program");
 }
 
