@@ -6,6 +6,7 @@
  *     y[n,k,p,q] = sum over c,r,s of x[n,first+c,h,w] * weight[k,c,r,s],   h = p*stride - padding + r*dilation */
 #include "conv.h"
 
+#include "divider.h"
 #include "kernel.cuh"
 #include "product.h"
 
@@ -203,30 +204,36 @@ extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_
 /* Of plain values; where channels come last it is a sum of columns. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    grad_bias_kernel(const T *__restrict__ dy, int64_t samples, int64_t pixels, double *__restrict__ part)
+    grad_bias_kernel(const T *__restrict__ dy, int64_t samples, const cuda_divider pixels, double *__restrict__ part)
 {
-  const int64_t channel = blockIdx.x, channels = gridDim.x, places = samples * pixels;
+  const int64_t channel = blockIdx.x, channels = gridDim.x, places = samples * pixels.by;
   const int64_t each = cuda_divide_up(places, gridDim.y), to = cuda_min(places, (blockIdx.y + 1) * each);
   double sum = 0;
-  for (int64_t i = blockIdx.y * each + threadIdx.x; i < to; i += blockDim.x)
-    sum += cuda_load(&dy[(i / pixels * channels + channel) * pixels + i % pixels]);
+#pragma unroll 4
+  for (int64_t i = blockIdx.y * each + threadIdx.x; i < to; i += blockDim.x) {
+    int64_t sample = i;
+    const int64_t pixel = cuda_take(&pixels, &sample);
+    sum += cuda_load(&dy[(sample * channels + channel) * pixels.by + pixel]);
+  }
   sum = cuda_block_sum(sum);
   if (threadIdx.x == 0) part[blockIdx.y * channels + channel] = sum;
 }
 
 extern "C" uint64_t cuda_conv_bias_bytes(const cuda_conv *v)
 {
-  return v->y_last ? cuda_column_sum_bytes(v->N * v->P * v->Q, v->K) : part_bytes(v, v->K);
+  return v->y_last ? cuda_column_sum_bytes(v->dtype, v->N * v->P * v->Q, v->K) : part_bytes(v, v->K);
 }
 
 extern "C" brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias,
                                            void *scratch)
 {
-  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, v->K, dbias, scratch);
+  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, dbias, scratch);
   const int64_t parts = parts_of(v, v->K);
   const cuda_geometry g = {{(unsigned)v->K, (unsigned)parts, 1}, CUDA_THREADS, 0};
   double *part = (double *)scratch;
-  CUDA_WITH_TYPE(v->dtype, T, BRIM_TRY(cuda_launch(b, grad_bias_kernel<T>, g, (const T *)dy, v->N, v->P * v->Q, part)));
+  CUDA_WITH_TYPE(
+      v->dtype, T,
+      BRIM_TRY(cuda_launch(b, grad_bias_kernel<T>, g, (const T *)dy, v->N, cuda_divider_of(v->P * v->Q), part)));
   return cuda_launch(b, add_parts_kernel, cuda_stride(v->K, 1, b->processors), (const double *)part, parts, v->K,
                      dbias);
 }

@@ -19,64 +19,100 @@
 #include "behind.h"
 #include "kernel.cuh"
 #include "product.h"
+#include "values.cuh"
 
 /* ---- column sums ---- */
 
-/* A block adds up a part of the rows of 32 columns: lanes are columns, so that a warp reads along a row, and warps take
- * turns at rows. What rows add to is double: there may be millions. */
-enum { SUM_WARPS = 8, SUM_PARTS_MAX = 256, SUM_BLOCKS = 1024, SUM_ROWS = 64 };
+/* A block adds up a part of the rows of a tile of columns. A thread has the columns of 16 bytes, neighbours go along a
+ * row, and what a row leaves of the block takes the next rows: so warps read whole lines of memory whatever the number
+ * of columns is. What rows add to is double: there may be millions. Parts are added by a warp for each column. */
+enum { SUM_THREADS = 256, SUM_PARTS_MAX = 1024, SUM_BLOCKS = 1024, SUM_EACH = 4 /* rows of a thread, at least */ };
 
-static int64_t sum_parts(int64_t rows, int64_t columns)
+/* How values are cut: by type, rows and columns alone. */
+typedef struct sum_cut {
+  int pack, lanes; /* columns of a thread; threads of a block along a row, a power of two */
+  int64_t tiles, parts;
+} sum_cut;
+
+static sum_cut sum_cut_of(uint32_t dtype, int64_t rows, int64_t columns)
 {
-  const int64_t tiles = cuda_divide_up(columns, CUDA_WARP), wanted = cuda_divide_up(SUM_BLOCKS, tiles);
-  return cuda_max(1, cuda_min(cuda_min(wanted, SUM_PARTS_MAX), cuda_divide_up(rows, SUM_ROWS)));
+  const int most = (int)(16 / brim_dtype_bytes(dtype));
+  sum_cut c = {columns % most == 0 ? most : 1, 1, 0, 0};
+  while (c.lanes < CUDA_WARP && c.lanes * c.pack < columns) c.lanes *= 2;
+  c.tiles = cuda_divide_up(columns, c.lanes * c.pack);
+  const int64_t enough = cuda_divide_up(rows, SUM_THREADS / c.lanes * SUM_EACH);
+  c.parts = cuda_max(1, cuda_min(cuda_min(cuda_divide_up(SUM_BLOCKS, c.tiles), SUM_PARTS_MAX), enough));
+  return c;
 }
 
-extern "C" uint64_t cuda_column_sum_bytes(int64_t rows, int64_t columns)
+extern "C" uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns)
 {
-  return cuda_round_up((uint64_t)(sum_parts(rows, columns) * columns) * sizeof(double), CUDA_ALIGNMENT);
+  return cuda_round_up((uint64_t)(sum_cut_of(dtype, rows, columns).parts * columns) * sizeof(double), CUDA_ALIGNMENT);
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(SUM_WARPS *CUDA_WARP)
-    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, double *__restrict__ part)
+template <typename T, int V>
+static __global__ void __launch_bounds__(SUM_THREADS)
+    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int lanes, double *__restrict__ part)
 {
-  __shared__ double sums[SUM_WARPS][CUDA_WARP];
-  const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
-  const int64_t column = (int64_t)blockIdx.x * CUDA_WARP + lane;
+  __shared__ double sums[V][SUM_THREADS];
+  const int t = threadIdx.x, row = t / lanes, each_time = SUM_THREADS / lanes;
+  const int64_t column = ((int64_t)blockIdx.x * lanes + t % lanes) * V;
   const int64_t each = cuda_divide_up(rows, gridDim.y), from = blockIdx.y * each, to = cuda_min(rows, from + each);
-  double sum = 0;
+  double sum[V] = {};
   if (column < columns) {
 #pragma unroll 4
-    for (int64_t r = from + warp; r < to; r += SUM_WARPS) sum += cuda_load(&x[r * ld + column]);
+    for (int64_t r = from + row; r < to; r += each_time) {
+      float v[V];
+      cuda_load_values<V>(&x[r * columns + column], v);
+#pragma unroll
+      for (int k = 0; k < V; k++) sum[k] += (double)v[k];
+    }
   }
-  sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp > 0 || column >= columns) return;
-  for (int i = 1; i < SUM_WARPS; i++) sum += sums[i][lane];
-  part[blockIdx.y * columns + column] = sum;
+#pragma unroll
+  for (int k = 0; k < V; k++) sums[k][t] = sum[k];
+  for (int half = each_time / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (row >= half) continue;
+#pragma unroll
+    for (int k = 0; k < V; k++) sums[k][t] += sums[k][t + half * lanes];
+  }
+  if (row > 0 || column >= columns) return;
+#pragma unroll
+  for (int k = 0; k < V; k++) part[blockIdx.y * columns + column + k] = sums[k][t];
 }
 
+/* A warp for each column: one thread would wait for memory once for every few parts. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t columns, float *__restrict__ sum)
 {
-  for (int64_t c = cuda_first(); c < columns; c += cuda_step_width()) {
+  const int lane = threadIdx.x % CUDA_WARP;
+  for (int64_t c = cuda_first() / CUDA_WARP; c < columns; c += cuda_step_width() / CUDA_WARP) {
     double total = 0;
-    for (int64_t p = 0; p < parts; p++) total += part[p * columns + c];
-    sum[c] = (float)(sum[c] + total);
+#pragma unroll 4
+    for (int64_t p = lane; p < parts; p += CUDA_WARP) total += part[p * columns + c];
+    total = cuda_warp_sum(total);
+    if (lane == 0) sum[c] = (float)(sum[c] + total);
   }
 }
 
-extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
-                                       int64_t ld, float *sum, void *scratch)
+template <typename T>
+static brim_status sum_columns(cuda_backend *b, const sum_cut *c, const T *x, int64_t rows, int64_t columns,
+                               double *part)
 {
-  const int64_t parts = sum_parts(rows, columns);
-  const cuda_geometry g = {
-      {(unsigned)cuda_divide_up(columns, CUDA_WARP), (unsigned)parts, 1}, SUM_WARPS * CUDA_WARP, 0};
+  constexpr int P = cuda_pack<T>::count;
+  const cuda_geometry g = {{(unsigned)c->tiles, (unsigned)c->parts, 1}, SUM_THREADS, 0};
+  if (c->pack > 1) return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, c->lanes, part);
+  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, c->lanes, part);
+}
+
+extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
+                                       float *sum, void *scratch)
+{
+  const sum_cut c = sum_cut_of(dtype, rows, columns);
   double *part = (double *)scratch;
-  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(cuda_launch(b, column_sum_kernel<T>, g, (const T *)x, rows, columns, ld, part)));
-  return cuda_launch(b, add_parts_kernel, cuda_stride(columns, 1, b->processors), (const double *)part, parts, columns,
-                     sum);
+  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(sum_columns<T>(b, &c, (const T *)x, rows, columns, part)));
+  return cuda_launch(b, add_parts_kernel, cuda_stride(columns * CUDA_WARP, 1, b->processors), (const double *)part,
+                     c.parts, columns, sum);
 }
 
 /* ---- plans ---- */
@@ -278,7 +314,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   const uint64_t before = need->workspace_bytes;
   const brim_status status = prepare_product((cuda_backend *)self, &p, plan, need);
   /* the sums of columns come first, and what they used is free again */
-  const uint64_t sums = node->out_count > 1 ? cuda_column_sum_bytes(p.k, p.m) : 0;
+  const uint64_t sums = node->out_count > 1 ? cuda_column_sum_bytes(node->in[1]->dtype, p.k, p.m) : 0;
   need->workspace_bytes = (uint64_t)cuda_max((int64_t)need->workspace_bytes, (int64_t)(before + sums));
   return finish(status, plan, state);
 }
@@ -295,7 +331,7 @@ static CUDA_RUN(grad_weight_run)
   o.d = launch->out[0];
   o.scratch = cuda_scratch_end(launch, true);
   if (node->out_count > 1)
-    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, outputs, (float *)launch->out[1], o.scratch));
+    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, (float *)launch->out[1], o.scratch));
   return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
 }
 BRIM_KERNEL(linear_grad_weight) = {

@@ -53,12 +53,12 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
 /* [init] NULL: nothing. */
 void cuda_product_release(cuda_product_plan *plan);
 
-/* linear.cu. [step] sum[c] += over rows r of x[r][c], for a parameter's gradient: x [rows,columns] of dtype, rows `ld`
- * elements apart; sum F32. Parts of the rows are added by themselves and then together, cut by rows and columns alone.
- * scratch: as many bytes as cuda_column_sum_bytes says [plan]. */
-uint64_t cuda_column_sum_bytes(int64_t rows, int64_t columns);
-brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, int64_t ld,
-                            float *sum, void *scratch);
+/* linear.cu. [step] sum[c] += over rows r of x[r][c], for a parameter's gradient: x [rows,columns] of dtype, which
+ * starts at a multiple of 16 bytes; sum F32. Parts of the rows are added by themselves and then together, cut by type,
+ * rows and columns alone. scratch: as many bytes as cuda_column_sum_bytes says [plan]. */
+uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns);
+brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, float *sum,
+                            void *scratch);
 
 #ifdef __cplusplus
 }
