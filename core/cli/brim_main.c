@@ -86,9 +86,11 @@ const brim_command brim_commands[] = {
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
     {"devices", "list what there is to compute on", brim_command_devices,
-     "usage: brim devices [--json]\n"
+     "usage: brim devices [--json] [overrides]\n"
      "\n"
-     "  brim devices           each backend's devices, with memory free and in all; of GPUs, who uses them\n"
+     "  brim devices           each backend's devices, with memory free and in all, and who uses them\n"
+     "  brim devices backend=cpu backend.devices=2 backend.memory_mb=4096\n"
+     "                         the same, of the backend that a run with these words would have\n"
      "  brim devices --json    the same in bytes, for programs\n"
      "\n"
      "A backend that cannot be used here is a line with the reason.\n"},

@@ -7,12 +7,14 @@
 #include "brim/backend.h"
 #include "cli/cli.h"
 #include "config/instance.h"
+#include "memory/board.h"
 
 #define DEVICE_COLUMNS 7
 #define USER_COLUMNS 4
 #define USERS_MAX 256 /* shown of a device */
 
 typedef struct devices {
+  brim_config *config; /* NULL: the command line says nothing of a backend */
   brim_arena *arena;
   bool json;
   brim_table table, users;
@@ -48,12 +50,13 @@ static void add_user(devices *d, json_t *list, const char *device, const brim_de
   brim_table_add(&d->users, user->name[0] ? user->name : "-");
 }
 
-/* Who uses a device; null if that cannot be known. */
-static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, int index, const char *device)
+/* Who uses a device; null if that cannot be known, or means nothing, as the host's memory is everybody's. */
+static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, int index, const char *device,
+                         bool shared)
 {
   brim_device_user *user = BRIM_ARENA_NEW(d->arena, brim_device_user, USERS_MAX);
   size_t count = 0;
-  if (!BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
+  if (!shared || !BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
   if (ops->users(self, index, user, USERS_MAX, &count) != BRIM_OK) {
     brim_text_printf(&d->failures, "who uses %s is not known: %s\n", device, brim_error_text());
     return json_null();
@@ -99,18 +102,28 @@ static void add_failure(devices *d, const char *backend, const char *reason)
   brim_text_add(&d->failures, "\n");
 }
 
+/* With the parameters that the command line gives the backend, if it names it; else with their defaults. */
+static brim_status make_instance(devices *d, const brim_plugin *plugin, void **self)
+{
+  const brim_config_choice *choice = d->config ? brim_config_choice_of(d->config, "backend") : NULL;
+  if (!choice || choice->plugin != plugin) return brim_instance_default(plugin, d->arena, self);
+  *self = choice->params;
+  return plugin->create ? plugin->create(choice->params, self) : BRIM_OK;
+}
+
 static brim_status list_devices(devices *d, const brim_plugin *plugin)
 {
   const brim_backend_ops *ops = plugin->ops;
   void *self = NULL;
-  BRIM_TRY(brim_instance_default(plugin, d->arena, &self));
+  BRIM_TRY(make_instance(d, plugin, &self));
   brim_status status = BRIM_OK;
   const int count = ops->device_count(self);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     brim_device_info info = {0};
     status = ops->describe(self, i, &info);
     if (status != BRIM_OK) break;
-    json_t *users = add_users(d, ops, self, i, brim_arena_printf(d->arena, "%s:%d", plugin->id, i));
+    const char *name = brim_arena_printf(d->arena, "%s:%d", plugin->id, i);
+    json_t *users = add_users(d, ops, self, i, name, !info.on_host || info.limited);
     add_device(d, plugin->id, i, &info, users);
     json_decref(users);
   }
@@ -170,8 +183,10 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
-  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim devices takes no words");
+  if (status == BRIM_OK && operands.count > 0)
+    status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &d.config);
   if (status == BRIM_OK) {
+    if (d.config) brim_shared_folder_set(d.config->settings.claims.dir);
     d.arena = &operands.arena;
     d.table = (brim_table){.arena = d.arena, .columns = DEVICE_COLUMNS};
     d.users = (brim_table){.arena = d.arena, .columns = USER_COLUMNS};
@@ -181,5 +196,6 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
   json_decref(d.device);
   json_decref(d.failure);
   brim_text_release(&d.failures);
+  brim_config_free(d.config);
   return brim_cli_end(status, &operands);
 }

@@ -12,6 +12,10 @@
 /* Keys of the core and of backends that may be edited in a run that is gone on with. The plan, the folders and the
  * records may then differ; what is trained does not. */
 static const char *const free_keys[] = {"device",
+                                        "auto_device",
+                                        "min_gpu_memory_mb",
+                                        "claims.dir",
+                                        "backend.devices",
                                         "dataset.path",
                                         "run.name",
                                         "run.dir",

@@ -17,20 +17,17 @@
     section, {key, BRIM_LIST, 0, 0, "[]", NULL, help}, NULL, true                                                      \
   }
 
-/* Every value of the first seven means the same here: this build takes the first GPU or else the CPU at once, waiting
- * for nothing; and it never shrinks or repeats a step, because a plan that does not fit is refused before anything is
+/* Every value of the first five means the same here: this build takes a device that has room, or none, at once; and it
+ * never shrinks or repeats a step, because a plan that does not fit is refused before anything is
  * placed. brim_later_unused() names those that were written.
  *
  * The defaults of the keys of federated training say that there is none; its configuration will set others. */
 const brim_later_key brim_later_keys[] = {
-    LATER("", BOOL, "auto_device", "true", NULL, "*", "with device=auto, take the GPU with the most free memory"),
     LATER("", BOOL, "wait_for_gpu", "false", NULL, "*", "wait for a GPU that is full to have room"),
-    LATER("", BYTES, "min_gpu_memory_mb", "0", NULL, "*", "free memory that a GPU must have to be taken"),
     LATER("", SECONDS, "gpu_wait_timeout_minutes", "60", "[0,inf)", "*", "longest wait for a GPU"),
     LATER("", SECONDS, "gpu_check_interval_seconds", "30", "(0,inf)", "*", "time between two looks for a GPU"),
     LATER("", I64, "min_batch_size", "1", "[1,1048576]", "*", "micro-batches are not made smaller than this"),
     LATER("", I64, "max_retries", "3", "[0,1000]", "*", "times that a step is tried again after it ran out of memory"),
-    LATER("claims", PATH, "dir", "", NULL, NULL, "folder of the tickets with which runs queue for a device"),
     LATER("memory", ENUM, "recompute", "none", "none|blocks|full|auto", NULL,
           "what the backward pass computes again rather than keeps"),
     LATER("memory", BYTES, "headroom_mb", "0", NULL, NULL, "memory of the device that plans leave to others"),
@@ -40,7 +37,6 @@ const brim_later_key brim_later_keys[] = {
           "samples in a step; 0: batch_size times gradient_accumulation_steps"),
     LATER("training", I64, "clear_cache_every_n_rounds", "0", "[0,inf)", NULL,
           "rounds (evaluation intervals) between cleanings of caches; 0: never"),
-    LATER("backend", I64, "devices", "1", "[1,1024]", NULL, "devices that the host is split into"),
     LATER("dist", I64, "ranks", "1", "[1,65536]", NULL, "processes that share the training"),
     LATER_NAMES("", "policy", "what decides about device, plan and out-of-memory, each before the next"),
     LATER("", STR, "comm", "", NULL, NULL, "how ranks talk: mpi or nccl"),

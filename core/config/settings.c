@@ -7,7 +7,12 @@ static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
     BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
                "what activations are kept in; parameters and what is added up to them stay in fp32"),
-    BRIM_PARAM(STR, brim_settings, device, "auto", NULL, "where to train: auto, or cpu"),
+    BRIM_PARAM(STR, brim_settings, device, "auto", NULL,
+               "where to train: auto, a backend, or one of its devices: cpu:1"),
+    BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
+               "device=auto takes the device with the most free memory; false: the first"),
+    BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
+               "free memory that a GPU, or a device with a limit, must have for device=auto to take it"),
     BRIM_PARAMS_END,
 };
 
@@ -73,6 +78,12 @@ static const brim_param memory_table[] = {
     BRIM_PARAMS_END,
 };
 
+static const brim_param claims_table[] = {
+    BRIM_PARAM(PATH, brim_claims_settings, dir, "", NULL,
+               "folder in which processes share what they have of devices; empty: $BRIM_CLAIMS_DIR, or /dev/shm/brim"),
+    BRIM_PARAMS_END,
+};
+
 static const brim_param observe_table[] = {
     BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
     BRIM_PARAM(I64, brim_observe_settings, top_k, "5", "[0,1000]",
@@ -85,15 +96,11 @@ static const brim_param observe_table[] = {
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
   }
 const brim_section brim_settings_sections[] = {
-    {"", top_table, 0, sizeof(brim_settings)},
-    SECTION("run", run_table, run),
-    SECTION("training", training_table, training),
-    SECTION("dataset", dataset_table, dataset),
-    SECTION("augment", augment_table, augment),
-    SECTION("graph", graph_table, graph),
-    SECTION("memory", memory_table, memory),
-    SECTION("observe", observe_table, observe),
-    {NULL, NULL, 0, 0},
+    {"", top_table, 0, sizeof(brim_settings)},     SECTION("run", run_table, run),
+    SECTION("training", training_table, training), SECTION("dataset", dataset_table, dataset),
+    SECTION("augment", augment_table, augment),    SECTION("graph", graph_table, graph),
+    SECTION("memory", memory_table, memory),       SECTION("claims", claims_table, claims),
+    SECTION("observe", observe_table, observe),    {NULL, NULL, 0, 0},
 };
 
 const brim_group brim_config_groups[] = {

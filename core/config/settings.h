@@ -24,6 +24,9 @@ typedef struct brim_augment_settings {
 typedef struct brim_graph_settings {
   uint64_t fuse; /* of enum brim_fusion */
 } brim_graph_settings;
+typedef struct brim_claims_settings {
+  const char *dir;
+} brim_claims_settings;
 typedef struct brim_memory_settings {
   uint64_t limit_mb;
 } brim_memory_settings;
@@ -38,6 +41,8 @@ enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_F
 typedef struct brim_settings {
   int64_t seed; /* section "" */
   const char *device;
+  bool auto_device;
+  uint64_t min_gpu_memory_mb;
   int32_t precision; /* enum brim_precision */
   brim_run_settings run;
   brim_training_settings training;
@@ -45,6 +50,7 @@ typedef struct brim_settings {
   brim_augment_settings augment;
   brim_graph_settings graph;
   brim_memory_settings memory;
+  brim_claims_settings claims;
   brim_observe_settings observe;
 } brim_settings;
 

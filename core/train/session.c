@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/board.h"
+#include "memory/choose.h"
+
 static brim_status make_instance(const brim_config_choice *choice, void **self)
 {
   *self = choice->params;
@@ -23,23 +26,11 @@ static void drop_instance(const brim_config *config, const char *group, void *se
   if (self && choice->plugin->destroy) choice->plugin->destroy(self);
 }
 
-/* device=auto | <backend> | <backend>:<index> */
 static brim_status find_device(brim_session *s)
 {
-  const char *device = s->settings->device, *id = brim_config_choice_of(s->config, "backend")->plugin->id;
-  const int count = s->backend_ops->device_count(s->backend);
-  if (strcmp(device, "auto") != 0) {
-    const size_t n = strlen(id);
-    char *end = NULL;
-    const bool named = strncmp(device, id, n) == 0 && (device[n] == '\0' || device[n] == ':');
-    const long index = named && device[n] == ':' ? strtol(device + n + 1, &end, 10) : 0;
-    if (!named || (end && (end == device + n + 1 || *end)) || index < 0 || index >= count)
-      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes the first",
-                       device, id, count, id, count > 1 ? " ..." : "");
-    s->device = (int)index;
-  }
-  if (BRIM_HAS(brim_backend_ops, s->backend_ops, select)) BRIM_TRY(s->backend_ops->select(s->backend, s->device));
-  return s->backend_ops->describe(s->backend, s->device, &s->device_info);
+  const brim_device_wish wish = {s->settings->device, s->settings->auto_device, s->settings->min_gpu_memory_mb << 20};
+  return brim_device_choose(brim_config_choice_of(s->config, "backend")->plugin->id, s->backend_ops, s->backend, &wish,
+                            &s->device, &s->device_info);
 }
 
 /* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
@@ -196,6 +187,7 @@ static brim_status open_session(brim_session *s, bool read_data)
   s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
   BRIM_TRY(check_precision(s));
+  brim_shared_folder_set(s->settings->claims.dir);
   BRIM_TRY(make_instance(brim_config_choice_of(c, "backend"), &s->backend));
   BRIM_TRY(find_device(s));
   BRIM_TRY(make_instance(dataset, &s->dataset));

@@ -62,7 +62,7 @@ class Case(unittest.TestCase):
 
     def start(self, *argv, env=None, ignoring=None):
         """Starts brim and does not wait. `ignoring`: a signal that it finds ignored."""
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"), **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    preexec_fn=ignoring and (lambda: signal.signal(ignoring, signal.SIG_IGN)))

@@ -57,8 +57,9 @@ class Devices(Case):
         failures = json.loads(self.brim("--plugin-path", "plugins", "devices", "--json").out)["failures"]
         self.assertEqual([failure["backend"] for failure in failures], ["cuda"])
 
-    def test_words_are_refused(self):
-        self.assert_error(self.brim("devices", "cpu", status=USAGE), "'cpu' is too much: brim devices takes no words")
+    def test_words_are_those_of_a_run(self):
+        self.assert_error(self.brim("devices", "cpu", status=USAGE), "'cpu'")
+        self.assert_error(self.brim("devices", "backend.nothing=1", status=USAGE), "backend.nothing")
 
 
 if __name__ == "__main__":

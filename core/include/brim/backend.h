@@ -25,6 +25,7 @@ typedef struct brim_device_info {
   uint64_t free_bytes;  /* what place() may get now; for hosts, of the cgroup's limit */
   int32_t threads;      /* host threads that kernels use; 0 where that means nothing */
   int32_t on_host;      /* 1: arena pointers can be dereferenced by the core */
+  int32_t limited;      /* 1: a share of a host, with a ledger (brim/ledger.h) that says who has how much of it */
   /* of GPUs; 0 and empty for others */
   int32_t capability_major, capability_minor; /* compute capability 9.0 */
   char uuid[64];                              /* "GPU-8a5f2b1c-..." */

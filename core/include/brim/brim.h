@@ -3,6 +3,7 @@
 #define BRIM_BRIM_H
 #include "brim/backend.h"
 #include "brim/dataset.h"
+#include "brim/ledger.h"
 #include "brim/model.h"
 #include "brim/ops.h"
 #include "brim/plugin.h"

@@ -12,7 +12,7 @@
 #include "simd_activation.h"
 
 typedef struct cpu_params {
-  int64_t threads;
+  int64_t threads, devices;
   uint64_t memory_mb;
   int32_t isa;
 } cpu_params;
@@ -28,9 +28,11 @@ typedef struct cpu_backend {
   int32_t isa;   /* of x86-64's levels, 0: v2, 1: v3, 2: v4: which of a family's three tables of functions to take */
   int64_t block; /* channel block that oneDNN prefers on this processor: 8 or 16 */
   dnnl_engine_t engine;
-  dnnl_stream_t *streams; /* one per thread */
-  struct cpu_conv *convs; /* every convolution primitive so far, by shape */
-  uint64_t placed_bytes;
+  dnnl_stream_t *streams;     /* one per thread */
+  struct cpu_conv *convs;     /* every convolution primitive so far, by shape */
+  struct brim_ledger *ledger; /* of devices with a limit; NULL: the one device is the host */
+  uint64_t device_bytes;      /* the limit of each */
+  struct cpu_placed *placed;  /* arenas on them */
 } cpu_backend;
 
 /* Scratch areas start at multiples of this, as tensors do. */
@@ -59,6 +61,10 @@ static inline int64_t cpu_rows(const brim_tensor *t)
 }
 
 /* device.c */
+brim_status cpu_device_open(cpu_backend *b); /* the ledger, if there are limits */
+void cpu_device_close(cpu_backend *b);
+int cpu_device_count(void *self);
+brim_status cpu_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 brim_status cpu_device_describe(void *self, int device, brim_device_info *out);
 brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base);
 void cpu_device_unplace(void *self, void *base, uint64_t bytes);

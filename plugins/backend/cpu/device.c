@@ -1,6 +1,7 @@
-/* The one device: this host's processors and memory, within the limits of its control groups and of the
- * parameters. Its arena is one mapping, populated when it is placed: Linux promises more memory than there is,
- * and later kills instead of refusing, so the headroom is checked first. */
+/* This host's processors and memory, within the limits of its control groups, as one device or, by the parameters, as
+ * several with a limit each: what is placed on those is in a ledger that all processes share, as a GPU's memory is. An
+ * arena is one mapping, populated when it is placed: Linux promises more memory than there is, and later kills instead
+ * of refusing, so the headroom is checked first. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "brim/ledger.h"
 #include "cgroup.h"
 #include "cpu.h"
 
@@ -62,34 +64,81 @@ static uint64_t smaller(uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
+/* ---- devices with a limit ---- */
+
+/* An arena on such a device, and its entry in the ledger. */
+typedef struct cpu_placed {
+  struct cpu_placed *next;
+  void *base;
+  int32_t entry;
+} cpu_placed;
+
+brim_status cpu_device_open(cpu_backend *b)
+{
+  const uint64_t devices = (uint64_t)b->params->devices;
+  if (devices == 1 && b->params->memory_mb == 0) return BRIM_OK;
+  const cpu_cgroup c = limits();
+  b->device_bytes = b->params->memory_mb > 0 ? b->params->memory_mb * MIB
+                                             : smaller(meminfo("MemTotal"), c.memory_limit) / devices / MIB * MIB;
+  return brim_ledger_open("cpu", (int)devices, b->device_bytes, &b->ledger);
+}
+
+void cpu_device_close(cpu_backend *b)
+{
+  brim_ledger_close(b->ledger);
+  b->ledger = NULL;
+  while (b->placed) {
+    cpu_placed *gone = b->placed;
+    b->placed = gone->next;
+    free(gone);
+  }
+}
+
+int cpu_device_count(void *self)
+{
+  return (int)((const cpu_backend *)self)->params->devices;
+}
+
+static brim_status check_device(const cpu_backend *b, int device)
+{
+  const int64_t devices = b->params->devices;
+  if (device >= 0 && device < devices) return BRIM_OK;
+  return brim_fail(BRIM_ENODEVICE, "there is no device %d: backend.devices=%" PRId64 " has number%s 0%s", device,
+                   devices, devices > 1 ? "s" : "", devices > 1 ? " and up" : " alone");
+}
+
 brim_status cpu_device_describe(void *self, int device, brim_device_info *out)
 {
   const cpu_backend *b = self;
-  if (device != 0) return brim_fail(BRIM_ENODEVICE, "the cpu backend has one device, number 0; there is no %d", device);
+  BRIM_TRY(check_device(b, device));
   memset(out, 0, sizeof *out);
   if (!find_line("/proc/cpuinfo", "model name", out->name, sizeof out->name))
     snprintf(out->name, sizeof out->name, "CPU");
   const cpu_cgroup c = limits();
   out->total_bytes = smaller(meminfo("MemTotal"), c.memory_limit);
   out->free_bytes = smaller(meminfo("MemAvailable"), c.memory_headroom);
-  if (b->params->memory_mb > 0) {
-    const uint64_t own = b->params->memory_mb * MIB;
-    out->total_bytes = smaller(out->total_bytes, own);
-    out->free_bytes = smaller(out->free_bytes, own > b->placed_bytes ? own - b->placed_bytes : 0);
-  }
   out->threads = b->threads;
   out->on_host = 1;
+  if (!b->ledger) return BRIM_OK;
+  out->limited = 1;
+  uint64_t used;
+  BRIM_TRY(brim_ledger_used(b->ledger, device, &used));
+  out->total_bytes = smaller(out->total_bytes, b->device_bytes);
+  out->free_bytes = smaller(out->free_bytes, b->device_bytes - used);
   return BRIM_OK;
 }
 
-static brim_status check_room(const cpu_backend *b, uint64_t bytes)
+brim_status cpu_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
 {
-  const uint64_t own = b->params->memory_mb * MIB;
-  if (own > 0 && (bytes > own || b->placed_bytes > own - bytes))
-    return brim_fail(BRIM_ENOMEM_DEVICE,
-                     "the plan needs %" PRIu64 " bytes, but backend.memory_mb=%" PRIu64 " leaves %" PRIu64
-                     "\nraise backend.memory_mb, or choose a smaller micro-batch",
-                     bytes, b->params->memory_mb, own > b->placed_bytes ? own - b->placed_bytes : 0);
+  const cpu_backend *b = self;
+  BRIM_TRY(check_device(b, device));
+  *count = 0;
+  return b->ledger ? brim_ledger_users(b->ledger, device, out, room, count) : BRIM_OK;
+}
+
+/* Of the host, whatever the devices allow. */
+static brim_status check_room(uint64_t bytes)
+{
   const cpu_cgroup c = limits();
   const uint64_t available = meminfo("MemAvailable"), room = smaller(available, c.memory_headroom);
   if (bytes <= room) return BRIM_OK;
@@ -98,6 +147,42 @@ static brim_status check_room(const cpu_backend *b, uint64_t bytes)
       "the plan needs %" PRIu64 " MiB, but %s leaves %" PRIu64 " MiB\nchoose a smaller micro-batch, or free memory",
       bytes / MIB, c.memory_headroom < available ? "the control group's memory limit" : "this host", room / MIB);
 }
+
+/* Takes the bytes of a device's limit before anything is mapped. */
+static brim_status take(cpu_backend *b, int device, uint64_t bytes, cpu_placed **out)
+{
+  *out = NULL;
+  if (!b->ledger) return BRIM_OK;
+  cpu_placed *p = calloc(1, sizeof *p);
+  if (!p) return brim_fail(BRIM_ENOMEM_HOST, "no memory for an entry of the ledger");
+  const brim_status status = brim_ledger_take(b->ledger, device, bytes, &p->entry);
+  if (status != BRIM_OK) {
+    free(p);
+    if (status != BRIM_ENOMEM_DEVICE || b->params->memory_mb == 0) return status;
+    return brim_fail_add(status, "backend.memory_mb=%" PRIu64 " is all that a device has, for all processes together",
+                         b->params->memory_mb);
+  }
+  *out = p;
+  return BRIM_OK;
+}
+
+static void give(cpu_backend *b, cpu_placed *p)
+{
+  if (!p) return;
+  brim_ledger_give(b->ledger, p->entry);
+  free(p);
+}
+
+static cpu_placed *unlist(cpu_backend *b, const void *base)
+{
+  cpu_placed **at = &b->placed;
+  while (*at && (*at)->base != base) at = &(*at)->next;
+  cpu_placed *found = *at;
+  if (found) *at = found->next;
+  return found;
+}
+
+/* ---- arenas ---- */
 
 static uint64_t rounded(uint64_t bytes)
 {
@@ -153,15 +238,13 @@ static int populate(const cpu_backend *b, char *at, uint64_t bytes)
   return atomic_load(&p.error);
 }
 
-brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base)
+/* Maps and populates. */
+static brim_status place(cpu_backend *b, uint64_t bytes, void **base)
 {
-  cpu_backend *b = self;
-  *base = NULL;
-  if (device != 0) return brim_fail(BRIM_ENODEVICE, "the cpu backend has one device, number 0; there is no %d", device);
   const uint64_t whole = rounded(bytes > 0 ? bytes : 1);
   if (whole < bytes || whole > (uint64_t)1 << 62)
     return brim_fail(BRIM_ENOMEM_DEVICE, "an arena of %" PRIu64 " bytes cannot be addressed", bytes);
-  BRIM_TRY(check_room(b, bytes));
+  BRIM_TRY(check_room(bytes));
   char *at = map(whole);
   if (!at)
     return brim_fail(BRIM_ENOMEM_DEVICE, "an arena of %" PRIu64 " MiB could not be mapped: %s", bytes / MIB,
@@ -172,8 +255,26 @@ brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base
     return brim_fail(BRIM_ENOMEM_DEVICE, "an arena of %" PRIu64 " MiB could not be populated: %s", bytes / MIB,
                      strerror(error));
   }
-  b->placed_bytes += bytes;
   *base = at;
+  return BRIM_OK;
+}
+
+brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base)
+{
+  cpu_backend *b = self;
+  cpu_placed *placed;
+  *base = NULL;
+  BRIM_TRY(check_device(b, device));
+  BRIM_TRY(take(b, device, bytes, &placed));
+  const brim_status status = place(b, bytes, base);
+  if (status != BRIM_OK) {
+    give(b, placed);
+    return status;
+  }
+  if (!placed) return BRIM_OK;
+  placed->base = *base;
+  placed->next = b->placed;
+  b->placed = placed;
   return BRIM_OK;
 }
 
@@ -182,7 +283,7 @@ void cpu_device_unplace(void *self, void *base, uint64_t bytes)
   cpu_backend *b = self;
   if (!base) return;
   munmap(base, rounded(bytes > 0 ? bytes : 1));
-  b->placed_bytes -= bytes;
+  give(b, unlist(b, base));
 }
 
 brim_status cpu_device_upload(void *self, void *to, const void *from, uint64_t bytes)

@@ -12,7 +12,10 @@ enum { ISA_AUTO, ISA_V2, ISA_V3, ISA_V4 };
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]", "threads to compute with; 0: all that this process may use"),
-    BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL, "most memory to use, in MiB; 0: what the host has"),
+    BRIM_PARAM(I64, cpu_params, devices, "1", "[1,1024]",
+               "devices that the host is split into, each with memory of its own that all processes share"),
+    BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL,
+               "memory of each device in MiB, for all processes together; 0: what the host has, in equal parts"),
     BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
                "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor"),
     BRIM_PARAMS_END};
@@ -54,6 +57,7 @@ static void destroy(void *self)
 {
   cpu_backend *b = self;
   if (!b) return;
+  cpu_device_close(b);
   cpu_conv_free_all(b);
   for (int32_t i = 0; b->streams && i < b->threads; i++) dnnl_stream_destroy(b->streams[i]);
   free(b->streams);
@@ -65,6 +69,7 @@ static void destroy(void *self)
 static brim_status start(cpu_backend *b)
 {
   b->threads = b->params->threads > 0 ? (int32_t)b->params->threads : cpu_device_threads();
+  BRIM_TRY(cpu_device_open(b));
   cpu_pool_single_openmp();
   BRIM_TRY(choose_isa(b));
   dnnl_status_t status = dnnl_engine_create(&b->engine, dnnl_cpu, 0);
@@ -92,19 +97,13 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
-static int device_count(void *self)
-{
-  (void)self;
-  return 1;
-}
-
 static const brim_backend_ops ops = {
     .size = sizeof(brim_backend_ops),
     .real = BRIM_DTYPE_F32,
     .kernels = BRIM_KERNELS,
     .kernels_end = BRIM_KERNELS_END,
     .alignment = CPU_ALIGNMENT,
-    .device_count = device_count,
+    .device_count = cpu_device_count,
     .describe = cpu_device_describe,
     .place = cpu_device_place,
     .unplace = cpu_device_unplace,
@@ -112,6 +111,7 @@ static const brim_backend_ops ops = {
     .download = cpu_device_download,
     .zero = cpu_device_zero,
     .synchronize = cpu_device_synchronize,
+    .users = cpu_device_users,
 };
 
 static const brim_plugin backend = {

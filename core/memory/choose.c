@@ -1,0 +1,110 @@
+#include "memory/choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "brim/plugin.h"
+
+#define DEVICES_TOLD 16
+
+/* A number and nothing else; -1 for anything else. */
+static long number_of(const char *text)
+{
+  char *end = NULL;
+  const long value = strtol(text, &end, 10);
+  return end == text || *end || value < 0 ? -1 : value;
+}
+
+static brim_status find_named(const char *id, const char *device, int count, int *out)
+{
+  const size_t n = strlen(id);
+  const bool named = strncmp(device, id, n) == 0 && (device[n] == '\0' || device[n] == ':');
+  const long index = !named ? -1 : device[n] ? number_of(device + n + 1) : 0;
+  if (index < 0 || index >= count)
+    return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes one of them",
+                     device, id, count, id, count > 1 ? " and up" : "");
+  *out = (int)index;
+  return BRIM_OK;
+}
+
+/* A host without limits has room or not, which placing finds out; what is shared has its own free memory. */
+static bool is_shared(const brim_device_info *info)
+{
+  return !info->on_host || info->limited;
+}
+
+static brim_status find_by_environment(const char *id, const char *text, int count, int *out)
+{
+  const long index = number_of(text);
+  if (index < 0 || index >= count)
+    return brim_fail(BRIM_ENODEVICE, "GPU_DEVICE_ID is '%s', but backend '%s' has %d device%s, numbered from 0", text,
+                     id, count, count == 1 ? "" : "s");
+  *out = (int)index;
+  brim_log(BRIM_LOG_INFO, "device=auto takes %s:%ld, as GPU_DEVICE_ID says", id, index);
+  return BRIM_OK;
+}
+
+/* The first of those with the most free memory, or simply the first, among those with enough; -1: none. */
+static brim_status find_free(const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int count, int *out)
+{
+  uint64_t most = 0;
+  *out = -1;
+  for (int i = 0; i < count; i++) {
+    brim_device_info info = {0};
+    BRIM_TRY(ops->describe(self, i, &info));
+    if (is_shared(&info) && info.free_bytes < wish->min_bytes) continue;
+    if (*out >= 0 && (!wish->most_free || info.free_bytes <= most)) continue;
+    most = info.free_bytes;
+    *out = i;
+  }
+  return BRIM_OK;
+}
+
+static brim_status fail_full(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                             int count)
+{
+  char a[32], b[32];
+  brim_text text = {0};
+  brim_text_printf(&text, "no device of backend '%s' has the %s free that min_gpu_memory_mb asks for", id,
+                   brim_format_bytes(a, sizeof a, wish->min_bytes));
+  for (int i = 0; i < count && i < DEVICES_TOLD; i++) {
+    brim_device_info info = {0};
+    if (ops->describe(self, i, &info) != BRIM_OK) continue;
+    brim_text_printf(&text, "\n  %s:%d has %s of %s", id, i, brim_format_bytes(a, sizeof a, info.free_bytes),
+                     brim_format_bytes(b, sizeof b, info.total_bytes));
+  }
+  const brim_status status = brim_fail(BRIM_ENODEVICE, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return status;
+}
+
+static brim_status choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                          int *device)
+{
+  const int count = ops->device_count(self);
+  const char *environment = getenv("GPU_DEVICE_ID");
+  brim_device_info first = {0};
+  if (strcmp(wish->device, "auto") != 0) return find_named(id, wish->device, count, device);
+  if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", id);
+  BRIM_TRY(ops->describe(self, 0, &first));
+  if (environment && environment[0] && is_shared(&first)) return find_by_environment(id, environment, count, device);
+  BRIM_TRY(find_free(ops, self, wish, count, device));
+  if (*device < 0) return fail_full(id, ops, self, wish, count);
+  return BRIM_OK;
+}
+
+brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                               int *device, brim_device_info *info)
+{
+  char a[32], b[32];
+  BRIM_TRY(choose(id, ops, self, wish, device));
+  if (BRIM_HAS(brim_backend_ops, ops, select)) BRIM_TRY(ops->select(self, *device));
+  BRIM_TRY(ops->describe(self, *device, info));
+  if (ops->device_count(self) > 1 && strcmp(wish->device, "auto") == 0 && wish->most_free)
+    brim_log(BRIM_LOG_INFO, "device=auto takes %s:%d of %d, which has the most free memory: %s of %s", id, *device,
+             ops->device_count(self), brim_format_bytes(a, sizeof a, info->free_bytes),
+             brim_format_bytes(b, sizeof b, info->total_bytes));
+  return BRIM_OK;
+}
