@@ -52,6 +52,31 @@ static void resolve(brim_exec *exec, const brim_program *p)
   exec->program[index_of(exec, p)].launch = launch;
 }
 
+static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                 const double *proof)
+{
+  placed_program *placed = &exec->program[index_of(exec, program)];
+  const brim_program_run run = {.launch = placed->launch,
+                                .kernel = program->kernel,
+                                .count = program->graph->node_count,
+                                .step = step,
+                                .proof = proof,
+                                .record = &placed->record};
+  return exec->backend->run_program(exec->self, &run);
+}
+
+/* What kernels and recorded programs make a device take for themselves, at their first run, they take before the first
+ * step: every program runs once, on zeros, which are in range of whatever they are an index of. */
+static brim_status warm_up(brim_exec *exec)
+{
+  const brim_step step = {.loss_scale = 1};
+  for (size_t i = 0; i < exec->plan->program_count; i++) {
+    BRIM_TRY(exec->backend->zero(exec->self, exec->base, exec->plan->peak_bytes));
+    BRIM_TRY(start_program(exec, &exec->plan->program[i], &step, NULL));
+  }
+  return exec->backend->synchronize(exec->self);
+}
+
 static brim_status open_exec(brim_exec *exec, int device)
 {
   const brim_plan *plan = exec->plan;
@@ -65,6 +90,10 @@ static brim_status open_exec(brim_exec *exec, int device)
   exec->base = base;
   if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
+  if (brim_exec_is_asynchronous(exec)) {
+    const brim_status status = warm_up(exec);
+    if (status != BRIM_OK) return brim_fail_add(status, "when the programs were run for the first time, on zeros");
+  }
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
 
@@ -120,19 +149,6 @@ static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node,
 bool brim_exec_is_asynchronous(const brim_exec *exec)
 {
   return BRIM_HAS(brim_backend_ops, exec->backend, run_program);
-}
-
-static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
-                                 const double *proof)
-{
-  placed_program *placed = &exec->program[index_of(exec, program)];
-  const brim_program_run run = {.launch = placed->launch,
-                                .kernel = program->kernel,
-                                .count = program->graph->node_count,
-                                .step = step,
-                                .proof = proof,
-                                .record = &placed->record};
-  return exec->backend->run_program(exec->self, &run);
 }
 
 static const double *metrics_of(const brim_exec *exec)
