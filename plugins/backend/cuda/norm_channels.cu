@@ -113,7 +113,8 @@ typedef struct set_outputs {
   double eps;
 } set_outputs;
 
-/* A warp for each set: of pieces [begin, end) of each of its channels. */
+/* A warp for each set: of pieces [begin, end) of each of its channels. There may be few warps and many pieces, so a
+ * lane has several loads under way, and divides only where sets have several channels. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_moments(set_outputs out, const piece_sums *sums, cuda_norm_cut cut)
 {
@@ -125,13 +126,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const double values = (double)length * (double)cut.set_channels;
     const piece_sums *from = sums + channel * cut.pieces + begin;
     double sum = 0, squares = 0;
+#pragma unroll 4
     for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
-      const int64_t c = i / pieces, p = i - c * pieces;
+      const int64_t c = cut.set_channels > 1 ? i / pieces : 0, p = i - c * pieces;
       sum += from[c * cut.pieces + p].first * (double)cuda_min(cut.piece, length - p * cut.piece);
     }
     const double mean = cuda_warp_sum(sum) / values;
+#pragma unroll 4
     for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
-      const int64_t c = i / pieces, p = i - c * pieces;
+      const int64_t c = cut.set_channels > 1 ? i / pieces : 0, p = i - c * pieces;
       const piece_sums s = from[c * cut.pieces + p];
       squares += s.second + (double)cuda_min(cut.piece, length - p * cut.piece) * ((s.first - mean) * (s.first - mean));
     }
@@ -144,19 +147,23 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* 32 channels a block: all threads bring 32 groups, then the first warp adds them in order. */
+/* 32 channels a block: all threads bring GROUPS groups, then the first warp adds them in order. Group norm has as many
+ * groups as samples and often 32 channels or 64, so nothing else hides what that takes: hence large tiles. */
+enum { GROUPS = 128 };
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_groups(float *first, float *second, const float2 *of_group, int64_t groups, int64_t channels)
 {
-  __shared__ float2 tile[CUDA_WARP][CUDA_WARP];
+  __shared__ float2 tile[GROUPS][CUDA_WARP];
   const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
   const int64_t c = (int64_t)blockIdx.x * CUDA_WARP + lane;
   const bool adds = warp == 0 && c < channels;
   float a = adds ? first[c] : 0.0f, b = adds ? second[c] : 0.0f;
-  for (int64_t g = 0; g < groups; g += CUDA_WARP) {
-    const int rows = (int)cuda_min(CUDA_WARP, groups - g);
+  for (int64_t g = 0; g < groups; g += GROUPS) {
+    const int rows = (int)cuda_min(GROUPS, groups - g);
+#pragma unroll 8
     for (int r = warp; r < rows && c < channels; r += CUDA_NORM_WARPS) tile[r][lane] = of_group[(g + r) * channels + c];
     __syncthreads();
+#pragma unroll 8
     for (int r = 0; adds && r < rows; r++) {
       a += tile[r][lane].x;
       b += tile[r][lane].y;

@@ -106,6 +106,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const int64_t pieces = cuda_norm_pieces_of_group(&cut, g);
     const piece_sums *from = sums + c * cut.pieces + g * cut.group_pieces;
     double sum = 0, product = 0;
+#pragma unroll 4
     for (int64_t p = team_lane<true>(); p < pieces; p += CUDA_WARP) {
       sum += from[p].first;
       product += from[p].second;
