@@ -17,7 +17,9 @@
 #define CUDA_NORM_HELD 32
 #define CUDA_NORM_GRAD_HELD 16
 #define CUDA_NORM_NARROW_HELD 8
-#define CUDA_NORM_PARTS 264 /* partial sums of a weight's gradient: as many blocks as an H100 holds at a time */
+/* Partial sums of a weight's gradient: as many blocks as an H100 holds at a time, two of CUDA_THREADS or more on each
+ * multiprocessor, or of small blocks up to four times that. */
+#define CUDA_NORM_PARTS 264
 
 /* Who works on a row. */
 typedef enum cuda_norm_team {
@@ -54,7 +56,8 @@ static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int
 static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
 {
   cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);
-  if (r.team != CUDA_NORM_LONG) r.geometry.blocks[0] = (unsigned)cuda_min(r.geometry.blocks[0], CUDA_NORM_PARTS);
+  const int64_t parts = CUDA_NORM_PARTS * cuda_max(1, CUDA_THREADS / (int64_t)r.geometry.threads);
+  if (r.team != CUDA_NORM_LONG) r.geometry.blocks[0] = (unsigned)cuda_min(r.geometry.blocks[0], parts);
   return r;
 }
 static inline cuda_geometry cuda_norm_columns_of(int64_t rows, int64_t length, int64_t width)

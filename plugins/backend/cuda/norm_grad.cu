@@ -6,8 +6,8 @@
  * x and dy are read once and dx is written once: a warp or a block holds a row of both, as in norm.cu. Beside it each
  * thread keeps the sums of its columns over all rows that its team has, so the parameters' gradients cost no second
  * reading. Every block leaves one sum for each column in scratch; a second kernel adds those up, in double precision
- * and a fixed order, and adds the result to the gradient. There are at most CUDA_NORM_PARTS of them: a few percent of
- * what the rows are.
+ * and a fixed order, and adds the result to the gradient. Their number is that of the blocks an H100 holds at a time,
+ * some percent of what the rows are.
  *
  * Rows too long to be held are read twice for dx, and columns are added up by a kernel of their own, before dx is
  * written to where dy may lie. */
@@ -173,21 +173,23 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREA
 
 /* ---- adding up what the blocks left ---- */
 
-/* 32 columns a block; each warp adds every 8th part, then the warps' sums are added. blockIdx.y: dweight or dbias. */
-static __global__ void __launch_bounds__(CUDA_THREADS)
+/* 32 columns a block; each warp adds every PART_WARPS-th part, then the warps' sums are added. blockIdx.y: dweight or
+ * dbias. There are few blocks, so each is as large as it may be. */
+enum { PART_WARPS = 32 };
+static __global__ void __launch_bounds__(PART_WARPS *CUDA_WARP)
     add_parts(float *dweight, float *dbias, const float *part, int64_t parts, int64_t length)
 {
-  __shared__ double of_warp[CUDA_NORM_WARPS][CUDA_WARP];
+  __shared__ double of_warp[PART_WARPS][CUDA_WARP];
   const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
   const int64_t column = (int64_t)blockIdx.x * CUDA_WARP + lane;
   double sum = 0;
   if (column < length)
 #pragma unroll 8
-    for (int64_t p = warp; p < parts; p += CUDA_NORM_WARPS) sum += (double)part[(p * 2 + blockIdx.y) * length + column];
+    for (int64_t p = warp; p < parts; p += PART_WARPS) sum += (double)part[(p * 2 + blockIdx.y) * length + column];
   of_warp[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || column >= length) return;
-  for (int w = 1; w < CUDA_NORM_WARPS; w++) sum += of_warp[w][lane];
+  for (int w = 1; w < PART_WARPS; w++) sum += of_warp[w][lane];
   float *gradient = blockIdx.y ? dbias : dweight;
   gradient[column] += (float)sum;
 }
@@ -229,7 +231,7 @@ static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred)
   const int64_t pack = pack_of(x->dtype);
   const cuda_norm_rows r = cuda_norm_grad_rows_of(v.rows, v.length, pack);
   BRIM_TRY(launch_typed(b, x->dtype, &r, v));
-  cuda_geometry g = cuda_rows(cuda_divide_up(v.length, CUDA_WARP), CUDA_THREADS);
+  cuda_geometry g = cuda_rows(cuda_divide_up(v.length, CUDA_WARP), PART_WARPS * CUDA_WARP);
   g.blocks[1] = centred ? 2 : 1;
   return cuda_launch(b, add_parts, g, (float *)launch->out[1], centred ? (float *)launch->out[2] : NULL, v.part,
                      cuda_norm_parts_of(v.rows, v.length, pack), v.length);
