@@ -5,26 +5,42 @@
  * Either direction is N transpositions of a matrix, [C][HW] to [HW][C] or back: 2 times the tensor's bytes. A block
  * moves tiles of 32 x 32 through shared memory, so that reads and writes both go along rows; a column more keeps the
  * columns in different banks. */
+#include "divider.h"
 #include "kernel.cuh"
 
 enum { TILE = 32, TILE_ROWS = 8 };
 
-/* to[n][column][row] = from[n][row][column] */
+typedef struct transposition {
+  int64_t rows, columns, tiles; /* of a matrix; of all of them */
+  cuda_divider row_tiles, column_tiles;
+} transposition;
+
+/* to[n][column][row] = from[n][row][column]. A thread has TILE / TILE_ROWS loads under way, of few bytes each: one
+ * after another they would not keep memory busy. */
 template <typename T>
 static __global__ void __launch_bounds__(TILE *TILE_ROWS)
-    transpose_kernel(T *__restrict__ to, const T *__restrict__ from, int64_t rows, int64_t columns, int64_t tiles)
+    transpose_kernel(T *__restrict__ to, const T *__restrict__ from, const __grid_constant__ transposition m)
 {
   __shared__ T tile[TILE][TILE + 1];
-  const int64_t row_tiles = cuda_divide_up(rows, TILE), column_tiles = cuda_divide_up(columns, TILE);
   const int x = threadIdx.x % TILE, y = threadIdx.x / TILE;
-  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const int64_t sample = t / (row_tiles * column_tiles) * rows * columns;
-    const int64_t row = t / column_tiles % row_tiles * TILE, column = t % column_tiles * TILE;
-    for (int i = y; i < TILE; i += TILE_ROWS)
-      if (row + i < rows && column + x < columns) tile[i][x] = from[sample + (row + i) * columns + column + x];
+  for (int64_t t = blockIdx.x; t < m.tiles; t += gridDim.x) {
+    int64_t n = t;
+    const int64_t column = cuda_take(&m.column_tiles, &n) * TILE, row = cuda_take(&m.row_tiles, &n) * TILE;
+    const int64_t sample = n * m.rows * m.columns;
+    T v[TILE / TILE_ROWS] = {};
+#pragma unroll
+    for (int k = 0; k < TILE / TILE_ROWS; k++) {
+      const int64_t i = row + y + k * TILE_ROWS;
+      if (i < m.rows && column + x < m.columns) v[k] = from[sample + i * m.columns + column + x];
+    }
+#pragma unroll
+    for (int k = 0; k < TILE / TILE_ROWS; k++) tile[y + k * TILE_ROWS][x] = v[k];
     __syncthreads();
-    for (int i = y; i < TILE; i += TILE_ROWS)
-      if (column + i < columns && row + x < rows) to[sample + (column + i) * rows + row + x] = tile[x][i];
+#pragma unroll
+    for (int k = 0; k < TILE / TILE_ROWS; k++) {
+      const int64_t i = column + y + k * TILE_ROWS;
+      if (i < m.columns && row + x < m.rows) to[sample + i * m.rows + row + x] = tile[x][y + k * TILE_ROWS];
+    }
     __syncthreads();
   }
 }
@@ -32,9 +48,10 @@ static __global__ void __launch_bounds__(TILE *TILE_ROWS)
 template <typename T>
 static brim_status transpose(cuda_backend *b, T *to, const T *from, int64_t matrices, int64_t rows, int64_t columns)
 {
-  const int64_t tiles = matrices * cuda_divide_up(rows, TILE) * cuda_divide_up(columns, TILE);
-  return cuda_launch(b, transpose_kernel<T>, cuda_rows(cuda_min(tiles, 1 << 20), TILE * TILE_ROWS), to, from, rows,
-                     columns, tiles);
+  const int64_t row_tiles = cuda_divide_up(rows, TILE), column_tiles = cuda_divide_up(columns, TILE);
+  const transposition m = {rows, columns, matrices * row_tiles * column_tiles, cuda_divider_of(row_tiles),
+                           cuda_divider_of(column_tiles)};
+  return cuda_launch(b, transpose_kernel<T>, cuda_rows(cuda_min(m.tiles, 1 << 20), TILE * TILE_ROWS), to, from, m);
 }
 
 extern "C" brim_status cuda_layout_convert(cuda_backend *b, const brim_shape *shape, uint32_t dtype, const void *from,
