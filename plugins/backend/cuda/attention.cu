@@ -48,7 +48,7 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     float greatest = r->greatest[i];
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      score[i][j] *= a.scale;
+      score[i][j] = __fmul_rn(score[i][j], a.scale); /* the number that lse is made of, backward too */
       if (tile_column(j) < range.high[i]) greatest = fmaxf(greatest, score[i][j]);
     }
     greatest = tile_row_max(greatest);

@@ -125,7 +125,8 @@ template <typename X> struct row_values {
   float lse[X::R], delta[X::R]; /* delta: as far as this lane's columns made it, if it is made here */
 };
 
-/* Scores become p * z, and dy v^T becomes ds; where delta is made, p and p * z * dy v^T. */
+/* Scores become p * z, and dy v^T becomes ds; where delta is made, p and p * z * dy v^T. What lse is taken from is the
+ * product as the forward pass rounded it, so that a query's only key has the weight 1. */
 template <typename X>
 static __device__ inline void differentiate(const attention_sizes &a, const attention_dropout &z, const place &at,
                                             const tile_range<X::R> &range, const tiles<X> &m, row_values<X> *r,
@@ -142,7 +143,7 @@ static __device__ inline void differentiate(const attention_sizes &a, const atte
       const int column = tile_column(j);
       const bool sees = column >= range.low[i] && column < range.high[i];
       const float mask = kept >> (i * X::C + j) & 1 ? z.kept : 0;
-      const float weight = sees ? expf(a.scale * p[i][j] - (X::KEYS ? m.lse[column] : r->lse[i])) : 0;
+      const float weight = sees ? expf(__fmul_rn(a.scale, p[i][j]) - (X::KEYS ? m.lse[column] : r->lse[i])) : 0;
       if (X::MAKES_DELTA) {
         p[i][j] = weight;
         ds[i][j] = sees ? weight * mask * ds[i][j] : 0;
@@ -211,7 +212,8 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
   }
 }
 
-/* dq of what was added up, and delta. */
+/* dq of what was added up, and delta. The product is rounded by itself, never part of a fused multiply-add: for a
+ * single key it is dq, and they must cancel out. */
 template <typename X>
 static __device__ inline void subtract_delta(const attention_sizes &a, const place &at, row_values<X> *r,
                                              float (&dq)[X::R][X::DEPTH / 8], const float (&pk)[X::R][X::DEPTH / 8],
@@ -222,7 +224,7 @@ static __device__ inline void subtract_delta(const attention_sizes &a, const pla
     const float sum = tile_row_sum(r->delta[i]);
     const int64_t t = at.row + tile_row<X::R>(i);
 #pragma unroll
-    for (int d = 0; d < X::DEPTH / 8; d++) dq[i][d] = a.scale * (dq[i][d] - sum * pk[i][d]);
+    for (int d = 0; d < X::DEPTH / 8; d++) dq[i][d] = a.scale * (dq[i][d] - __fmul_rn(sum, pk[i][d]));
     if (t < a.queries && at.chunk == 0 && tile_lane() == 0) delta[attention_row(a, at.sample, at.head, t)] = sum;
   }
 }
