@@ -78,6 +78,10 @@ static __device__ inline void load_input(const lstm_sizes &q, const T *gates, in
                : 0;
 }
 
+/* Weights are turned round on the way to shared memory. As many numbers of a row as memory brings at a time are read
+ * side by side: with a row for each lane, a block would wait longer for its weights than for many a step. */
+enum { LOADED = 8 };
+
 /* A block takes S samples through all steps; thread j has gate j of the 4H, in the order of the weights. What the input
  * gives to the next step is on its way from memory while this one is computed. */
 template <typename T, int S>
@@ -87,8 +91,11 @@ static __global__ void __launch_bounds__(512)
   const int H = (int)q.hidden, j = threadIdx.x;
   float *weight = static_cast<float *>(cuda_dynamic_shared());             /* [H][4H]: of h[k], to all gates */
   float *h = weight + 4 * H * H, *gate = h + H * S, *c = gate + 4 * H * S; /* [H][S], [4H][S], [H][S] */
-  for (int i = threadIdx.x; i < 4 * H * H; i += blockDim.x)
-    weight[i] = cuda_load(&weight_hh[i % (4 * H) * H + i / (4 * H)]);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < 4 * H * (int)cuda_divide_up(H, LOADED) * LOADED; i += blockDim.x) {
+    const int gate_row = i / LOADED % (4 * H), k = i / LOADED / (4 * H) * LOADED + i % LOADED;
+    if (k < H) weight[k * 4 * H + gate_row] = cuda_load(&weight_hh[gate_row * H + k]);
+  }
   for (int64_t first = (int64_t)blockIdx.x * S; first < q.samples; first += (int64_t)gridDim.x * S) {
     float a[S], next[S];
     for (int i = threadIdx.x; i < H * S; i += blockDim.x) h[i] = c[i] = 0;
