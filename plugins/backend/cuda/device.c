@@ -290,20 +290,16 @@ brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count)
 {
   cuda_backend *b = self;
   const uint64_t slot = b->fetches_started % BRIM_FETCHES;
-  cuda_fetch *to = &b->fetch[slot];
   uint64_t bytes = 0;
   if (b->fetches_started - b->fetches_collected >= BRIM_FETCHES || count > CUDA_FETCH_PARTS)
     return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
   for (size_t i = 0; i < count; bytes += copy[i++].bytes) {
     if (bytes + copy[i].bytes > BRIM_FETCH_BYTES)
       return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
-    BRIM_TRY(
-        cuda_check(cudaMemcpyAsync(to->bytes + bytes, copy[i].from, copy[i].bytes, cudaMemcpyDeviceToHost, b->compute),
-                   "copying from the device"));
     b->fetch_copy[slot][i] = copy[i];
   }
   b->fetch_parts[slot] = count;
-  BRIM_TRY(copy_flags(b, to));
+  BRIM_TRY(cuda_program_fetch(b, copy, count, &b->fetch[slot]));
   BRIM_TRY(cuda_check(cudaEventRecord(b->fetched[slot], b->compute), "recording an event"));
   b->fetches_started++;
   return BRIM_OK;

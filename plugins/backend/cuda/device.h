@@ -29,6 +29,9 @@ void cuda_library_close(cuda_backend *b);
 /* program.cu */
 brim_status cuda_program_run(void *self, const brim_program_run *run);
 void cuda_program_drop(void *self, void *record);
+/* [step] Starts to copy these, at most CUDA_FETCH_PARTS and together BRIM_FETCH_BYTES, and the flags to pinned memory.
+ */
+brim_status cuda_program_fetch(cuda_backend *b, const brim_copy *copy, size_t count, cuda_fetch *to);
 /* [init] Starts a kernel and waits for it, so that what the runtime loads late is loaded. */
 brim_status cuda_program_warm_up(cuda_backend *b);
 #endif

@@ -34,6 +34,36 @@ static brim_status begin(cuda_backend *b, const brim_step *step, const double *p
   return cuda_launch(b, begin_program, one, b->control, *step, proof);
 }
 
+/* ---- results that are read later ---- */
+
+typedef struct fetch_parts {
+  const uint8_t *from[CUDA_FETCH_PARTS];
+  uint64_t bytes[CUDA_FETCH_PARTS]; /* 0: none */
+} fetch_parts;
+
+/* Into pinned memory, which the device writes as its own: one launch takes less of the stream's time than a copy, let
+ * alone one for each part. */
+static __global__ void fetch_results(cuda_fetch *to, const fetch_parts part, const cuda_flags *flags)
+{
+  uint64_t at = 0;
+  for (int p = 0; p < CUDA_FETCH_PARTS; at += part.bytes[p++])
+    if (threadIdx.x < part.bytes[p]) to->bytes[at + threadIdx.x] = part.from[p][threadIdx.x];
+  if (threadIdx.x == 0) to->flags = *flags;
+}
+
+extern "C" brim_status cuda_program_fetch(cuda_backend *b, const brim_copy *copy, size_t count, cuda_fetch *to)
+{
+  const cuda_geometry g = {{1, 1, 1}, BRIM_FETCH_BYTES, 0};
+  fetch_parts part = {};
+  for (size_t i = 0; i < count; i++) {
+    part.from[i] = static_cast<const uint8_t *>(copy[i].from);
+    part.bytes[i] = copy[i].bytes;
+  }
+  return cuda_launch(b, fetch_results, g, to, part, &b->control->flags);
+}
+
+/* ---- nodes ---- */
+
 static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t i)
 {
   const brim_status status = run->kernel[i]->run(b, &run->launch[i]);
