@@ -208,6 +208,7 @@ static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBacke
   s->plan->plan = tried;
   const brim_status status = cuda_library_time(s->b, run_search, s, &now);
   s->plan->plan = NULL;
+  if (status == BRIM_ENOTSUP) return BRIM_OK;
   if (status != BRIM_OK || !name_configuration(configuration, name)) return status;
   if (s->measured++ > 0 && now >= s->least) return BRIM_OK;
   s->least = now;
