@@ -6,7 +6,7 @@
  *
  * x crosses the bus twice, y once (the second time much of x is still in the L2 cache where tensors are of some tens of
  * megabytes). Three kernels: moments of pieces of a channel, so that there is work for all multiprocessors with few
- * channels or few samples; those of a set combined by a warp; then every element scaled.
+ * channels or few samples; those of a set combined by a warp or a block; then every element scaled.
  *
  * A thread adds its values up in double precision, so the mean is right even if it is small beside the values. Squares
  * it updates with each value (Welford 1962) of what differs from the piece's first one, so a large mean costs no
@@ -113,13 +113,14 @@ typedef struct set_outputs {
   double eps;
 } set_outputs;
 
-/* A warp for each set: of pieces [begin, end) of each of its channels. There may be few warps and many pieces, so a
- * lane has several loads under way, and divides only where sets have several channels. */
+/* A warp for each set, or a block where sets have many pieces: of pieces [begin, end) of each of its channels. There
+ * may be few sets, so a thread has several loads under way, and divides only where sets have several channels. */
+template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_moments(set_outputs out, const piece_sums *sums, cuda_norm_cut cut)
 {
   const int64_t sets = cut.sets, total = cut.groups * sets;
-  for (int64_t set = team_index<true>(); set < total; set += team_count<true>()) {
+  for (int64_t set = team_index<WARP>(); set < total; set += team_count<WARP>()) {
     const int64_t g = set / sets, channel = (set - g * sets) * cut.set_channels;
     const int64_t length = cuda_norm_group_samples(&cut, g) * cut.places, begin = g * cut.group_pieces;
     const int64_t pieces = cuda_norm_pieces_of_group(&cut, g), parts = pieces * cut.set_channels;
@@ -127,19 +128,19 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const piece_sums *from = sums + channel * cut.pieces + begin;
     double sum = 0, squares = 0;
 #pragma unroll 4
-    for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
+    for (int64_t i = team_lane<WARP>(); i < parts; i += team_size<WARP>()) {
       const int64_t c = cut.set_channels > 1 ? i / pieces : 0, p = i - c * pieces;
       sum += from[c * cut.pieces + p].first * (double)cuda_min(cut.piece, length - p * cut.piece);
     }
-    const double mean = cuda_warp_sum(sum) / values;
+    const double mean = cuda_team_sum<!WARP>(sum) / values;
 #pragma unroll 4
-    for (int64_t i = team_lane<true>(); i < parts; i += CUDA_WARP) {
+    for (int64_t i = team_lane<WARP>(); i < parts; i += team_size<WARP>()) {
       const int64_t c = cut.set_channels > 1 ? i / pieces : 0, p = i - c * pieces;
       const piece_sums s = from[c * cut.pieces + p];
       squares += s.second + (double)cuda_min(cut.piece, length - p * cut.piece) * ((s.first - mean) * (s.first - mean));
     }
-    const double variance = cuda_warp_sum(squares) / values;
-    if (team_lane<true>() != 0) continue;
+    const double variance = cuda_team_sum<!WARP>(squares) / values;
+    if (team_lane<WARP>() != 0) continue;
     out.mean[set] = (float)mean;
     out.rstd[set] = (float)(1 / sqrt(variance + out.eps));
     if (out.of_group)
@@ -308,7 +309,9 @@ static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
   const set_outputs out = {(float *)launch->out[1], (float *)launch->out[2], of_group, node->attr.norm.eps};
   CUDA_WITH_TYPE(node->in[0]->dtype, T, BRIM_TRY(launch_moments(b, sums, (const T *)launch->in[0], &cut)));
   const int64_t sets = cut.groups * cut.sets;
-  BRIM_TRY(cuda_launch(b, combine_moments, cuda_norm_warps(sets), out, sums, cut));
+  const bool warp = cuda_norm_is_for_warp(cut.group_pieces * cut.set_channels);
+  BRIM_TRY(cuda_launch(b, warp ? combine_moments<true> : combine_moments<false>, cuda_norm_teams(sets, warp), out, sums,
+                       cut));
   if (!batch) return BRIM_OK;
   return norm_add_groups(b, &cut, (float *)launch->out[3], (float *)launch->out[4], of_group);
 }

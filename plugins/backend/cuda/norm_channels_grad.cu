@@ -5,8 +5,8 @@
  *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy         over each group of samples, in their order
  *
  * x and dy cross the bus twice, dx once. Pieces give the sums of dy and of dy * (x - mean) of each channel, from which
- * all else is made: a warp adds up the pieces of a group's channel, in double precision, and if sets have several
- * channels another kernel those of a set. Then an element needs four numbers of its set and channel:
+ * all else is made: a warp or a block adds up the pieces of a group's channel, in double precision, and if sets have
+ * several channels another kernel those of a set. Then an element needs four numbers of its set and channel:
  *
  *     dx = rstd * (weight * dy - shift - slope * (x - mean))
  *          shift = mean of g     slope = rstd^2 * mean of g * (x - mean)
@@ -96,24 +96,25 @@ static __device__ inline float2 slopes_of(const cuda_norm_cut &cut, int64_t g, d
   return {(float)(first / values), (float)(second / values * rstd * rstd)};
 }
 
-/* A warp for each group's channel. */
+/* A warp for each group's channel, or a block where it has many pieces. */
+template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_products(gradient_sets out, const piece_sums *sums, cuda_norm_cut cut)
 {
   const int64_t total = cut.groups * cut.channels;
-  for (int64_t i = team_index<true>(); i < total; i += team_count<true>()) {
+  for (int64_t i = team_index<WARP>(); i < total; i += team_count<WARP>()) {
     const int64_t g = cuda_quotient(&cut.by_channels, i), c = i - g * cut.channels;
     const int64_t pieces = cuda_norm_pieces_of_group(&cut, g);
     const piece_sums *from = sums + c * cut.pieces + g * cut.group_pieces;
     double sum = 0, product = 0;
 #pragma unroll 4
-    for (int64_t p = team_lane<true>(); p < pieces; p += CUDA_WARP) {
+    for (int64_t p = team_lane<WARP>(); p < pieces; p += team_size<WARP>()) {
       sum += from[p].first;
       product += from[p].second;
     }
-    sum = cuda_warp_sum(sum);
-    product = cuda_warp_sum(product);
-    if (team_lane<true>() != 0) continue;
+    sum = cuda_team_sum<!WARP>(sum);
+    product = cuda_team_sum<!WARP>(product);
+    if (team_lane<WARP>() != 0) continue;
     const int64_t set = set_of(cut, g, c);
     const double rstd = (double)out.rstd[set], weight = (double)out.weight[c];
     out.of_group[i] = {(float)(product * rstd), (float)sum};
@@ -261,9 +262,11 @@ static brim_status combine(cuda_backend *b, const brim_launch *launch, const gra
 {
   const gradient_sets sets = {(const float *)launch->in[3], (const float *)launch->in[1], scratch->of_set,
                               scratch->of_group, scratch->of_channel};
-  BRIM_TRY(cuda_launch(b, combine_products, cuda_norm_warps(cut->groups * cut->channels), sets, scratch->sums, *cut));
+  const bool warp = cuda_norm_is_for_warp(cut->group_pieces);
+  BRIM_TRY(cuda_launch(b, warp ? combine_products<true> : combine_products<false>,
+                       cuda_norm_teams(cut->groups * cut->channels, warp), sets, scratch->sums, *cut));
   if (cut->set_channels > 1)
-    BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_warps((cut->groups * cut->sets)), sets, *cut));
+    BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_teams(cut->groups * cut->sets, true), sets, *cut));
   return norm_add_groups(b, cut, (float *)launch->out[1], (float *)launch->out[2], scratch->of_group);
 }
 

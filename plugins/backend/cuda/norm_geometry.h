@@ -165,9 +165,15 @@ static inline cuda_geometry cuda_norm_pieces(const cuda_norm_cut *cut)
   const int64_t pieces = cut->pieces * cut->channels;
   return cuda_rows(cut->warp ? cuda_divide_up(pieces, CUDA_NORM_WARPS) : pieces, CUDA_THREADS);
 }
-/* For kernels with a warp for each of `count`. */
-static inline cuda_geometry cuda_norm_warps(int64_t count)
+/* Are the sums of `pieces` pieces added up by a warp, rather than by a block? Large images have thousands of pieces and
+ * as few as 64 channels. By a group's shape alone, as the pieces themselves. */
+static inline bool cuda_norm_is_for_warp(int64_t pieces)
 {
-  return cuda_rows(cuda_divide_up(count, CUDA_NORM_WARPS), CUDA_THREADS);
+  return pieces <= CUDA_WARP;
+}
+/* For kernels with a warp, or a block, for each of `count`. */
+static inline cuda_geometry cuda_norm_teams(int64_t count, bool warp)
+{
+  return cuda_rows(warp ? cuda_divide_up(count, CUDA_NORM_WARPS) : count, CUDA_THREADS);
 }
 #endif
