@@ -144,6 +144,12 @@ class NoDevice(CudaCase):
                 self.assert_error(result, f"no device '{device}': backend 'cuda' has 1 (cuda:0)")
 
 
+class NoRoom(CudaCase):
+    def test_what_a_device_wants_beside_the_arena_is_missing_before_the_first_step(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_LATE="1", status=NO_FIT)
+        self.assert_error(result, "out of device memory", "when the programs were run for the first time")
+
+
 class Auto(CudaCase):
     def backend(self, *words, **how):
         text = self.cuda("config", *RUN, *words, **how).out
