@@ -2,24 +2,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/table.h"
 #include "brim/backend.h"
 #include "cli/cli.h"
 #include "config/instance.h"
 #include "memory/board.h"
+#include "memory/claims.h"
 
 #define DEVICE_COLUMNS 7
 #define USER_COLUMNS 4
+#define TICKET_COLUMNS 8
 #define USERS_MAX 256 /* shown of a device */
 
 typedef struct devices {
   brim_config *config; /* NULL: the command line says nothing of a backend */
   brim_arena *arena;
   bool json;
-  brim_table table, users;
-  json_t *device, *failure; /* with --json */
-  brim_text failures;       /* a line each, without */
+  brim_table table, users, tickets;
+  json_t *device, *queue, *failure; /* with --json */
+  brim_text failures;               /* a line each, without */
 } devices;
 
 /* "-" or null where it means nothing. */
@@ -163,14 +166,66 @@ static void collect(devices *d, const brim_registry *registry)
   }
 }
 
+static const char *hour_of(devices *d, double since)
+{
+  const time_t at = (time_t)since;
+  struct tm local;
+  char text[16];
+  localtime_r(&at, &local);
+  strftime(text, sizeof text, "%H:%M", &local);
+  return brim_arena_string(d->arena, text);
+}
+
+static void add_ticket(devices *d, const brim_ticket *t, size_t place)
+{
+  char bytes[32];
+  const char *claimed = t->device < 0 ? "" : brim_arena_printf(d->arena, "%s:%d", t->backend, t->device);
+  if (d->json) {
+    json_array_append_new(d->queue,
+                          json_pack("{s:s, s:s, s:o, s:I, s:I, s:f, s:o}", "backend", t->backend, "wish", t->wish,
+                                    "claimed", json_text(claimed), "pid", (json_int_t)t->pid, "need_bytes",
+                                    (json_int_t)t->need_bytes, "since", t->since, "name", json_text(t->process)));
+    return;
+  }
+  brim_table_add(&d->tickets, brim_arena_printf(d->arena, "%zu", place));
+  brim_table_add(&d->tickets, t->backend);
+  brim_table_add(&d->tickets, t->wish);
+  brim_table_add(&d->tickets, claimed[0] ? claimed : "waits");
+  brim_table_add(&d->tickets, brim_format_bytes(bytes, sizeof bytes, t->need_bytes));
+  brim_table_add(&d->tickets, hour_of(d, t->since));
+  brim_table_add(&d->tickets, brim_arena_printf(d->arena, "%" PRId64, t->pid));
+  brim_table_add(&d->tickets, t->process[0] ? t->process : "-");
+}
+
+/* Who is in line for a device, and who has claimed one that it has not placed anything on yet. */
+static void collect_queue(devices *d)
+{
+  static const char *const head[TICKET_COLUMNS] = {"queue", "backend", "device", "claimed",
+                                                   "needs", "since",   "pid",    "process"};
+  brim_ticket *ticket;
+  size_t count;
+  for (size_t i = 0; i < TICKET_COLUMNS; i++) brim_table_add(&d->tickets, head[i]);
+  if (brim_claims_list(d->arena, &ticket, &count) != BRIM_OK) {
+    brim_text_printf(&d->failures, "who waits for devices is not known: %s\n", brim_error_text());
+    return;
+  }
+  for (size_t i = 0; i < count; i++) add_ticket(d, &ticket[i], i + 1);
+}
+
 static brim_status print(const devices *d)
 {
-  if (d->json) return brim_cli_print_json(json_pack("{s:O, s:O}", "devices", d->device, "failures", d->failure));
+  if (d->json)
+    return brim_cli_print_json(
+        json_pack("{s:O, s:O, s:O}", "devices", d->device, "queue", d->queue, "failures", d->failure));
   brim_text out = {0};
   brim_table_print(&d->table, &out);
   if (d->users.count > USER_COLUMNS) {
     brim_text_add(&out, "\n");
     brim_table_print(&d->users, &out);
+  }
+  if (d->tickets.count > TICKET_COLUMNS) {
+    brim_text_add(&out, "\n");
+    brim_table_print(&d->tickets, &out);
   }
   printf("%s%s", brim_text_str(&out), brim_text_str(&d->failures));
   brim_text_release(&out);
@@ -179,7 +234,7 @@ static brim_status print(const devices *d)
 
 int brim_command_devices(brim_cli *cli, int argc, char **argv)
 {
-  devices d = {.device = json_array(), .failure = json_array()};
+  devices d = {.device = json_array(), .queue = json_array(), .failure = json_array()};
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
@@ -190,10 +245,13 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
     d.arena = &operands.arena;
     d.table = (brim_table){.arena = d.arena, .columns = DEVICE_COLUMNS};
     d.users = (brim_table){.arena = d.arena, .columns = USER_COLUMNS};
+    d.tickets = (brim_table){.arena = d.arena, .columns = TICKET_COLUMNS};
     collect(&d, cli->registry);
+    collect_queue(&d);
     status = print(&d);
   }
   json_decref(d.device);
+  json_decref(d.queue);
   json_decref(d.failure);
   brim_text_release(&d.failures);
   brim_config_free(d.config);

@@ -54,9 +54,7 @@ static void tell_unused(const brim_config *config)
   brim_text names = {0};
   const size_t count = brim_later_unused(config->root, &names);
   if (count > 0)
-    brim_log(BRIM_LOG_INFO,
-             "%s change%s nothing in this build: a device is taken at once or not at all, and a plan that does not fit is "
-             "refused before it starts",
+    brim_log(BRIM_LOG_INFO, "%s change%s nothing in this build: a plan that does not fit is refused before it starts",
              brim_text_str(&names), count == 1 ? "s" : "");
   brim_text_release(&names);
 }

@@ -17,15 +17,11 @@
     section, {key, BRIM_LIST, 0, 0, "[]", NULL, help}, NULL, true                                                      \
   }
 
-/* Every value of the first five means the same here: this build takes a device that has room, or none, at once; and it
- * never shrinks or repeats a step, because a plan that does not fit is refused before anything is
- * placed. brim_later_unused() names those that were written.
+/* Every value of the first two means the same here: this build never shrinks or repeats a step, because a plan that
+ * does not fit is refused before anything is placed. brim_later_unused() names those that were written.
  *
  * The defaults of the keys of federated training say that there is none; its configuration will set others. */
 const brim_later_key brim_later_keys[] = {
-    LATER("", BOOL, "wait_for_gpu", "false", NULL, "*", "wait for a GPU that is full to have room"),
-    LATER("", SECONDS, "gpu_wait_timeout_minutes", "60", "[0,inf)", "*", "longest wait for a GPU"),
-    LATER("", SECONDS, "gpu_check_interval_seconds", "30", "(0,inf)", "*", "time between two looks for a GPU"),
     LATER("", I64, "min_batch_size", "1", "[1,1048576]", "*", "micro-batches are not made smaller than this"),
     LATER("", I64, "max_retries", "3", "[0,1000]", "*", "times that a step is tried again after it ran out of memory"),
     LATER("memory", ENUM, "recompute", "none", "none|blocks|full|auto", NULL,

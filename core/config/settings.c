@@ -13,6 +13,11 @@ static const brim_param top_table[] = {
                "device=auto takes the device with the most free memory; false: the first"),
     BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
                "free memory that a GPU, or a device with a limit, must have for device=auto to take it"),
+    BRIM_PARAM(BOOL, brim_settings, wait_for_gpu, "false", NULL,
+               "wait in line for a GPU, or a device with a limit, until there is room for the run"),
+    BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
+    BRIM_PARAM(SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
+               "longest time between two looks for a device"),
     BRIM_PARAMS_END,
 };
 

@@ -29,8 +29,7 @@ static brim_status find_named(const char *id, const char *device, int count, int
   return BRIM_OK;
 }
 
-/* A host without limits has room or not, which placing finds out; what is shared has its own free memory. */
-static bool is_shared(const brim_device_info *info)
+bool brim_device_is_shared(const brim_device_info *info)
 {
   return !info->on_host || info->limited;
 }
@@ -42,7 +41,6 @@ static brim_status find_by_environment(const char *id, const char *text, int cou
     return brim_fail(BRIM_ENODEVICE, "GPU_DEVICE_ID is '%s', but backend '%s' has %d device%s, numbered from 0", text,
                      id, count, count == 1 ? "" : "s");
   *out = (int)index;
-  brim_log(BRIM_LOG_INFO, "device=auto takes %s:%ld, as GPU_DEVICE_ID says", id, index);
   return BRIM_OK;
 }
 
@@ -54,7 +52,7 @@ static brim_status find_free(const brim_backend_ops *ops, void *self, const brim
   for (int i = 0; i < count; i++) {
     brim_device_info info = {0};
     BRIM_TRY(ops->describe(self, i, &info));
-    if (is_shared(&info) && info.free_bytes < wish->min_bytes) continue;
+    if (brim_device_is_shared(&info) && info.free_bytes < wish->min_bytes) continue;
     if (*out >= 0 && (!wish->most_free || info.free_bytes <= most)) continue;
     most = info.free_bytes;
     *out = i;
@@ -80,16 +78,27 @@ static brim_status fail_full(const char *id, const brim_backend_ops *ops, void *
   return status;
 }
 
-static brim_status choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
-                          int *device)
+brim_status brim_device_named(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                              int *device)
 {
   const int count = ops->device_count(self);
   const char *environment = getenv("GPU_DEVICE_ID");
   brim_device_info first = {0};
+  *device = -1;
   if (strcmp(wish->device, "auto") != 0) return find_named(id, wish->device, count, device);
   if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", id);
   BRIM_TRY(ops->describe(self, 0, &first));
-  if (environment && environment[0] && is_shared(&first)) return find_by_environment(id, environment, count, device);
+  if (environment && environment[0] && brim_device_is_shared(&first))
+    return find_by_environment(id, environment, count, device);
+  return BRIM_OK;
+}
+
+static brim_status choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                          int *device)
+{
+  const int count = ops->device_count(self);
+  BRIM_TRY(brim_device_named(id, ops, self, wish, device));
+  if (*device >= 0) return BRIM_OK;
   BRIM_TRY(find_free(ops, self, wish, count, device));
   if (*device < 0) return fail_full(id, ops, self, wish, count);
   return BRIM_OK;
@@ -98,13 +107,23 @@ static brim_status choose(const char *id, const brim_backend_ops *ops, void *sel
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info)
 {
-  char a[32], b[32];
   BRIM_TRY(choose(id, ops, self, wish, device));
   if (BRIM_HAS(brim_backend_ops, ops, select)) BRIM_TRY(ops->select(self, *device));
   BRIM_TRY(ops->describe(self, *device, info));
-  if (ops->device_count(self) > 1 && strcmp(wish->device, "auto") == 0 && wish->most_free)
-    brim_log(BRIM_LOG_INFO, "device=auto takes %s:%d of %d, which has the most free memory: %s of %s", id, *device,
-             ops->device_count(self), brim_format_bytes(a, sizeof a, info->free_bytes),
-             brim_format_bytes(b, sizeof b, info->total_bytes));
   return BRIM_OK;
+}
+
+void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device,
+                      const brim_device_info *info)
+{
+  char a[32], b[32];
+  int named;
+  const int count = ops->device_count(self);
+  if (count < 2 || strcmp(wish->device, "auto") != 0) return;
+  if (brim_device_named(id, ops, self, wish, &named) != BRIM_OK) return;
+  brim_log(BRIM_LOG_INFO, "device=auto takes %s:%d of %d%s: %s of %s free", id, device, count,
+           named >= 0        ? ", as GPU_DEVICE_ID says"
+           : wish->most_free ? ", which has the most free memory"
+                             : ", the first with room",
+           brim_format_bytes(a, sizeof a, info->free_bytes), brim_format_bytes(b, sizeof b, info->total_bytes));
 }

@@ -11,9 +11,18 @@ typedef struct brim_device_wish {
   uint64_t min_bytes; /* auto: of GPUs and devices with a limit, only those with so much free */
 } brim_device_wish;
 
-/* [init] The number of the device and what it is. With "auto", $GPU_DEVICE_ID names the device where there are GPUs or
- * devices with a limit. Says at level info which of several was taken and why. ENODEVICE if there is no such one, or
- * none with so much free memory: with what each has. */
+/* Is its memory shared with processes that can be waited for: a GPU's, or that of a device with a limit? A host without
+ * limits has room or not, which placing finds out. */
+bool brim_device_is_shared(const brim_device_info *info);
+/* [init] The number of the device that is asked for, by name, or with "auto" by $GPU_DEVICE_ID where devices are
+ * shared; -1: any will do. ENODEVICE if there is no such one. */
+brim_status brim_device_named(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                              int *device);
+/* [init] The number of the device and what it is, selected. ENODEVICE if there is no such one, or none with so much
+ * free memory: with what each has. */
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info);
+/* [init] Says at level info which of several devices was taken and why. */
+void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device,
+                      const brim_device_info *info);
 #endif

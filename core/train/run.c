@@ -332,6 +332,7 @@ static void announce(const run *r)
 static brim_status start(run *r)
 {
   BRIM_TRY(brim_session_open(r->config, true, &r->session));
+  r->session->stop = &stop_signal;
   BRIM_TRY(brim_trainer_open(r->session, &r->trainer));
   r->state = brim_trainer_state(r->trainer);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));

@@ -26,11 +26,53 @@ static void drop_instance(const brim_config *config, const char *group, void *se
   if (self && choice->plugin->destroy) choice->plugin->destroy(self);
 }
 
+static const char *backend_id(const brim_session *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+static brim_device_wish wish_of(const brim_session *s)
+{
+  return (brim_device_wish){s->settings->device, s->settings->auto_device, s->settings->min_gpu_memory_mb << 20};
+}
+
+/* One to plan for. If the run may wait, it need not have room yet: see brim_session_claim. */
 static brim_status find_device(brim_session *s)
 {
-  const brim_device_wish wish = {s->settings->device, s->settings->auto_device, s->settings->min_gpu_memory_mb << 20};
-  return brim_device_choose(brim_config_choice_of(s->config, "backend")->plugin->id, s->backend_ops, s->backend, &wish,
-                            &s->device, &s->device_info);
+  brim_device_wish wish = wish_of(s);
+  if (s->settings->wait_for_gpu) wish.min_bytes = 0;
+  return brim_device_choose(backend_id(s), s->backend_ops, s->backend, &wish, &s->device, &s->device_info);
+}
+
+brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
+{
+  const brim_device_wish wish = wish_of(s);
+  const brim_claim_request request = {.backend = backend_id(s),
+                                      .ops = s->backend_ops,
+                                      .self = s->backend,
+                                      .wish = wish,
+                                      .need_bytes =
+                                          plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
+                                      .wait = s->settings->wait_for_gpu,
+                                      .timeout_seconds = 60 * s->settings->gpu_wait_timeout_minutes,
+                                      .interval_seconds = s->settings->gpu_check_interval_seconds,
+                                      .stop = s->stop};
+  *claim = NULL;
+  *device = s->device;
+  return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
+}
+
+brim_status brim_session_move(brim_session *s, int device)
+{
+  s->device = device;
+  if (BRIM_HAS(brim_backend_ops, s->backend_ops, select)) BRIM_TRY(s->backend_ops->select(s->backend, device));
+  return s->backend_ops->describe(s->backend, device, &s->device_info);
+}
+
+void brim_session_tell_device(const brim_session *s)
+{
+  const brim_device_wish wish = wish_of(s);
+  brim_device_tell(backend_id(s), s->backend_ops, s->backend, &wish, s->device, &s->device_info);
 }
 
 /* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
@@ -347,7 +389,9 @@ static void suggest_evaluation(const brim_session *s, uint64_t room, brim_text *
 
 brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
 {
-  const uint64_t limit = s->settings->memory.limit_mb << 20, free_bytes = s->device_info.free_bytes;
+  const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
+  const uint64_t limit = s->settings->memory.limit_mb << 20;
+  const uint64_t free_bytes = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
   const bool over_limit = limit && plan->peak_bytes > limit;
   if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -356,8 +400,10 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
   brim_text text = {0};
   brim_text_printf(&text, "the %s needs %s", evaluating ? "evaluation" : "run",
                    brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
-  brim_text_printf(&text,
-                   ", but %s %s\nat its peak, in %s: ", over_limit ? "memory.limit_mb allows" : "the device has free",
+  brim_text_printf(&text, ", but %s %s\nat its peak, in %s: ",
+                   over_limit ? "memory.limit_mb allows"
+                   : waits    ? "the device has"
+                              : "the device has free",
                    brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes), plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),

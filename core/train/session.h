@@ -4,6 +4,7 @@
 #define BRIM_TRAIN_SESSION_H
 #include "config/config.h"
 #include "graph/plan.h"
+#include "memory/claims.h"
 #include "train/builtin.h"
 #include "train/data.h"
 #include "train/order.h"
@@ -24,7 +25,8 @@ typedef struct brim_session {
   int device;
   brim_device_info device_info;
   brim_data data;
-  bool opening; /* the data is being read by a thread */
+  bool opening;             /* the data is being read by a thread */
+  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
   brim_order order;
   int64_t grain, eval_batch; /* resolved */
   int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
@@ -46,7 +48,16 @@ brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_p
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
                                          brim_plan **out);
-/* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free: with the peak by
- * class, and the largest micro-batch, or for a plan of evaluation the largest batch, that would fit. */
+/* A device for a plan: the one it was made for, or another like it, which has room for it and which nobody who came
+ * before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed; NULL where nobody
+ * shares the device. For another device than the session's, brim_session_move and a new plan. ENODEVICE, ENOMEM_DEVICE,
+ * EINTERRUPTED: see brim_claim_take. */
+brim_status brim_session_claim(const brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
+/* Plans of before must be freed: they are of another device. */
+brim_status brim_session_move(brim_session *session, int device);
+void brim_session_tell_device(const brim_session *session); /* which of several, and why */
+/* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
+ * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
+ * that would fit. */
 brim_status brim_session_check_budget(const brim_session *session, const brim_plan *plan);
 #endif

@@ -11,7 +11,7 @@ ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4
           "gpu_check_interval_seconds": "30", "min_batch_size": "4", "max_retries": "3"}
 
 # Of these, what this build does.
-HERE = ["auto_device", "min_gpu_memory_mb"]
+HERE = ["auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes", "gpu_check_interval_seconds"]
 
 # Declared, with the value that means what this build does anyway, and one that does not.
 LATER = [("memory.headroom_mb", "0", "512"), ("memory.warn_percent", "0", "85"), ("memory.critical_percent", "0", "90"),
@@ -88,7 +88,7 @@ class Later(Case):
 
     def test_nobody_sees_them_who_does_not_write_them(self):
         text = self.brim("config", *SMALL).out
-        for key in ("wait_for_gpu", "dist", "headroom_mb", "total_clients"):
+        for key in ("max_retries", "dist", "headroom_mb", "total_clients"):
             self.assertNotIn(key, text)
 
 

@@ -1,0 +1,310 @@
+#include "memory/claims.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "memory/board.h"
+
+#define MAGIC UINT64_C(0x31584B544D495242) /* "BRIMTKX1" */
+#define DEVICES_MAX 1024
+#define LOOK_SECONDS_MIN 0.05
+#define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
+#define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
+
+typedef struct ticket {
+  int64_t number, pid;
+  uint64_t need_bytes;
+  double since;
+  int32_t device; /* claimed; -1: waiting */
+  int32_t named;  /* the device asked for; -1: any of `mask` */
+  uint64_t mask[DEVICES_MAX / 64];
+  char backend[32], process[32];
+} ticket;
+
+struct brim_claim {
+  brim_board board;
+  ticket own;
+  size_t slot;
+};
+
+/* What a look at the queue finds. */
+typedef struct view {
+  int device;   /* to be had now; -1: none */
+  size_t ahead; /* waiting tickets in front that would take one of the devices */
+  bool placing; /* a device that would do is claimed, and being placed on */
+  int best;     /* the device with the most free memory among those wished for */
+  brim_device_info best_info;
+  bool large; /* one of them is large enough, were it empty */
+} view;
+
+static double wall_seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool accepts(const ticket *t, int device)
+{
+  return device < DEVICES_MAX && t->mask[device / 64] >> (device % 64) & 1;
+}
+
+/* ---- the queue, under its lock ---- */
+
+static brim_status read_tickets(brim_board *board, ticket *out, size_t *count)
+{
+  *count = 0;
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    bool alive;
+    BRIM_TRY(brim_board_read(board, i, &out[*count], &alive));
+    *count += alive;
+  }
+  return BRIM_OK;
+}
+
+static brim_status enter(brim_claim *claim)
+{
+  size_t free_slot = BRIM_BOARD_SLOTS;
+  claim->own.number = 1;
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    ticket t;
+    bool alive;
+    BRIM_TRY(brim_board_read(&claim->board, i, &t, &alive));
+    if (!alive && free_slot == BRIM_BOARD_SLOTS) free_slot = i;
+    if (alive && t.number >= claim->own.number) claim->own.number = t.number + 1;
+  }
+  if (free_slot == BRIM_BOARD_SLOTS)
+    return brim_fail(BRIM_ENODEVICE, "%d processes wait for devices already, and no more can", BRIM_BOARD_SLOTS);
+  claim->slot = free_slot;
+  return brim_board_write(&claim->board, free_slot, &claim->own);
+}
+
+/* May `own` have this device, as far as the others go? Whoever waits for it and came before has it first. */
+static bool is_free_of_others(const ticket *own, int device, const ticket *all, size_t count, view *v)
+{
+  bool is_free = true;
+  for (size_t i = 0; i < count; i++) {
+    const ticket *t = &all[i];
+    if (t->number == own->number || strcmp(t->backend, own->backend) != 0) continue;
+    if (t->device == device) v->placing = true;
+    if (t->device == device || (t->device < 0 && t->number < own->number && accepts(t, device))) is_free = false;
+  }
+  return is_free;
+}
+
+static size_t count_ahead(const ticket *own, const ticket *all, size_t count)
+{
+  size_t ahead = 0;
+  for (size_t i = 0; i < count; i++) {
+    bool meets = false;
+    for (size_t k = 0; k < DEVICES_MAX / 64; k++) meets = meets || (all[i].mask[k] & own->mask[k]);
+    ahead += meets && all[i].device < 0 && all[i].number < own->number && strcmp(all[i].backend, own->backend) == 0;
+  }
+  return ahead;
+}
+
+static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *all, view *v)
+{
+  size_t count;
+  uint64_t most = 0;
+  *v = (view){.device = -1, .best = -1};
+  BRIM_TRY(read_tickets(&claim->board, all, &count));
+  v->ahead = count_ahead(&claim->own, all, count);
+  const int devices = r->ops->device_count(r->self);
+  for (int i = 0; i < devices; i++) {
+    brim_device_info info = {0};
+    if (!accepts(&claim->own, i)) continue;
+    BRIM_TRY(r->ops->describe(r->self, i, &info));
+    v->large = v->large || info.total_bytes >= r->need_bytes;
+    if (v->best < 0 || info.free_bytes > v->best_info.free_bytes) {
+      v->best = i;
+      v->best_info = info;
+    }
+    if (!is_free_of_others(&claim->own, i, all, count, v) || info.free_bytes < r->need_bytes) continue;
+    if (v->device >= 0 && (!r->wish.most_free || info.free_bytes <= most)) continue;
+    v->device = i;
+    most = info.free_bytes;
+  }
+  if (v->device < 0) return BRIM_OK;
+  claim->own.device = v->device;
+  return brim_board_write(&claim->board, claim->slot, &claim->own);
+}
+
+static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, view *v)
+{
+  ticket *all = malloc(BRIM_BOARD_SLOTS * sizeof *all);
+  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the queue's tickets");
+  brim_status status = brim_board_lock(&claim->board);
+  if (status == BRIM_OK) {
+    status = look(claim, r, all, v);
+    brim_board_unlock(&claim->board);
+  }
+  free(all);
+  return status;
+}
+
+/* ---- waiting ---- */
+
+static const char *ordinal(char *out, size_t room, size_t n)
+{
+  const char *ending = n % 100 / 10 == 1 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : n % 10 == 3 ? "rd" : "th";
+  snprintf(out, room, "%zu%s", n, ending);
+  return out;
+}
+
+/* "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10" */
+static const char *describe_wait(char *out, size_t room, const brim_claim *claim, const brim_claim_request *r,
+                                 const view *v)
+{
+  char place[32], a[32], b[32], since[16];
+  const time_t start = (time_t)claim->own.since;
+  struct tm local;
+  localtime_r(&start, &local);
+  strftime(since, sizeof since, "%H:%M", &local);
+  snprintf(out, room, "%s in line, %s of %s free on %s:%d, since %s", ordinal(place, sizeof place, v->ahead + 1),
+           brim_format_bytes(a, sizeof a, v->best_info.free_bytes),
+           brim_format_bytes(b, sizeof b, v->best_info.total_bytes), r->backend, v->best, since);
+  return out;
+}
+
+static bool is_stopped(const brim_claim_request *r)
+{
+  return r->stop && *r->stop;
+}
+
+static void sleep_for(const brim_claim_request *r, double seconds)
+{
+  for (; seconds > 0 && !is_stopped(r); seconds -= SLICE_SECONDS) {
+    const double slice = seconds < SLICE_SECONDS ? seconds : SLICE_SECONDS;
+    nanosleep(&(struct timespec){0, (long)(slice * 1e9)}, NULL);
+  }
+}
+
+static brim_status refuse(const brim_claim *claim, const brim_claim_request *r, const view *v)
+{
+  char a[32], b[32], text[256];
+  if (!v->large)
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s are needed, and %s:%d has %s in all",
+                     brim_format_bytes(a, sizeof a, r->need_bytes), r->backend, v->best,
+                     brim_format_bytes(b, sizeof b, v->best_info.total_bytes));
+  if (v->ahead > 0)
+    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device%s: wait_for_gpu=true joins the queue", v->ahead,
+                     v->ahead == 1 ? " waits" : "s wait", claim->own.named < 0 ? "s" : "");
+  return brim_fail(BRIM_ENOMEM_DEVICE,
+                   "no device has the %s free that are needed: %s\nwait_for_gpu=true waits for them",
+                   brim_format_bytes(a, sizeof a, r->need_bytes), describe_wait(text, sizeof text, claim, r, v));
+}
+
+static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r, int *device)
+{
+  char text[256], told[256] = "";
+  const double start = brim_now(), patience = r->wait ? r->timeout_seconds : PLACING_SECONDS_MAX;
+  double told_at = 0, pause = LOOK_SECONDS_MIN;
+  for (;;) {
+    view v;
+    BRIM_TRY(look_alone(claim, r, &v));
+    *device = v.device;
+    if (v.device >= 0) return BRIM_OK;
+    const double waited = brim_now() - start;
+    describe_wait(text, sizeof text, claim, r, &v);
+    if (is_stopped(r)) return brim_fail(BRIM_EINTERRUPTED, "interrupted while waiting for a device: %s", text);
+    if ((!r->wait && !v.placing) || !v.large) return refuse(claim, r, &v);
+    if (waited >= patience)
+      return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes): %s",
+                       patience / 60, text);
+    if (r->wait && strcmp(text, told) != 0 && (!told[0] || brim_now() - told_at >= r->interval_seconds)) {
+      brim_log(BRIM_LOG_INFO, "waiting: %s", text);
+      memcpy(told, text, sizeof told);
+      told_at = brim_now();
+    }
+    sleep_for(r, pause < patience - waited ? pause : patience - waited);
+    pause = pause * 2 < r->interval_seconds ? pause * 2 : r->interval_seconds;
+  }
+}
+
+/* ---- tickets ---- */
+
+static void fill_ticket(ticket *t, const brim_claim_request *r, int named)
+{
+  *t = (ticket){.pid = getpid(), .need_bytes = r->need_bytes, .since = wall_seconds(), .device = -1, .named = named};
+  const int devices = r->ops->device_count(r->self);
+  for (int i = 0; i < devices && i < DEVICES_MAX; i++)
+    if (named < 0 || i == named) t->mask[i / 64] |= UINT64_C(1) << (i % 64);
+  snprintf(t->backend, sizeof t->backend, "%s", r->backend);
+  FILE *file = fopen("/proc/self/comm", "r");
+  if (file && fgets(t->process, sizeof t->process, file)) t->process[strcspn(t->process, "\n")] = '\0';
+  if (file) fclose(file);
+}
+
+static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device)
+{
+  int named;
+  BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
+  fill_ticket(&claim->own, r, named);
+  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_lock(&claim->board));
+  const brim_status status = enter(claim);
+  brim_board_unlock(&claim->board);
+  return status == BRIM_OK ? wait_for_turn(claim, r, device) : status;
+}
+
+brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *device)
+{
+  brim_claim *claim = brim_xcalloc(1, sizeof *claim);
+  claim->board.fd = -1;
+  const brim_status status = take(claim, r, device);
+  if (status != BRIM_OK) {
+    brim_claim_release(claim);
+    return status;
+  }
+  *out = claim;
+  return BRIM_OK;
+}
+
+void brim_claim_release(brim_claim *claim)
+{
+  if (!claim) return;
+  brim_board_close(&claim->board);
+  free(claim);
+}
+
+static int by_number(const void *a, const void *b)
+{
+  const ticket *x = a, *y = b;
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+static void describe_ticket(brim_arena *arena, const ticket *t, brim_ticket *out)
+{
+  const char *backend = brim_arena_string(arena, t->backend);
+  *out = (brim_ticket){.pid = t->pid,
+                       .need_bytes = t->need_bytes,
+                       .since = t->since,
+                       .device = t->device,
+                       .process = brim_arena_string(arena, t->process),
+                       .backend = backend,
+                       .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};
+}
+
+brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count)
+{
+  brim_board board;
+  ticket *all = BRIM_ARENA_NEW(arena, ticket, BRIM_BOARD_SLOTS);
+  *out = BRIM_ARENA_NEW(arena, brim_ticket, BRIM_BOARD_SLOTS);
+  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket)));
+  brim_status status = brim_board_lock(&board);
+  if (status == BRIM_OK) {
+    status = read_tickets(&board, all, count);
+    brim_board_unlock(&board);
+  }
+  brim_board_close(&board);
+  if (status != BRIM_OK) return status;
+  qsort(all, *count, sizeof *all, by_number);
+  for (size_t i = 0; i < *count; i++) describe_ticket(arena, &all[i], &(*out)[i]);
+  return BRIM_OK;
+}

@@ -1,0 +1,40 @@
+/* The queue of those who want memory of a device that is shared: first come, first served, for jobs that name a device
+ * and jobs that take any of several. A ticket is held from the wish to the placed arena; then what was placed speaks
+ * for itself (as a GPU's used memory, or in a ledger). Tickets of processes that end are gone at once. */
+#ifndef BRIM_MEMORY_CLAIMS_H
+#define BRIM_MEMORY_CLAIMS_H
+#include "base/arena.h"
+#include "memory/choose.h"
+
+typedef struct brim_claim brim_claim;
+
+typedef struct brim_claim_request {
+  const char *backend; /* id */
+  const brim_backend_ops *ops;
+  void *self;
+  brim_device_wish wish; /* min_bytes: see need_bytes */
+  uint64_t need_bytes;   /* free memory that the device must have: the plan's, or wish.min_bytes if that is more */
+  bool wait;
+  double timeout_seconds, interval_seconds; /* of waiting: in all; the longest between two looks */
+  const volatile int *stop;                 /* waiting ends when it becomes nonzero; NULL: never */
+} brim_claim_request;
+
+/* [init] Takes a ticket, and waits for its turn if it may. *claim: to be released when the arena is placed, or will not
+ * be. ENODEVICE: it may not wait and others do, or waited too long, with what the devices have; ENOMEM_DEVICE: it may
+ * not wait, and no device has so much free, or none has so much at all; EINTERRUPTED. Says at level info what it waits
+ * for. */
+brim_status brim_claim_take(const brim_claim_request *request, brim_claim **claim, int *device);
+void brim_claim_release(brim_claim *claim); /* NULL: nothing */
+
+/* A ticket, for `brim devices`. */
+typedef struct brim_ticket {
+  int64_t pid;
+  uint64_t need_bytes;
+  double since;               /* seconds since 1970 */
+  int device;                 /* that it has claimed; -1: it waits */
+  const char *process;        /* name */
+  const char *backend, *wish; /* "cpu", "cpu:1" or "any" */
+} brim_ticket;
+/* [init] All tickets in the order of their numbers. */
+brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count);
+#endif

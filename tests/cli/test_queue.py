@@ -1,0 +1,169 @@
+"""Waiting for a device: first come, first served, whoever dies meanwhile."""
+
+import json
+import os
+import signal
+import time
+
+from support import INTERRUPTED, NO_FIT, Case, main
+
+# 535 KiB of memory, 485 KiB with micro-batches of 32, and some tenths of a second of work
+JOB = ["model=mlp", "model.hidden=[64]", "dataset=synthetic", "dataset.shape=[1,16,16]", "dataset.train_count=2048",
+       "dataset.test_count=64", "training.batch_size=64", "training.epochs=3", "backend=cpu", "backend.threads=1"]
+WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+
+
+def devices_of(mebibytes, count=2):
+    return [f"backend.devices={count}", f"backend.memory_mb={mebibytes}"]
+
+
+class Queue(Case):
+    def look(self, *words):
+        found = json.loads(self.brim("devices", "--json", "backend=cpu", *words_of_devices(words)).out)
+        return [device for device in found["devices"] if device["backend"] == "cpu"], found["queue"]
+
+    def until(self, condition, what):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.01)
+
+    def started(self, run):
+        return (self.folder / run / "events.jsonl").exists()
+
+    def job(self, run, *words):
+        return self.start("train", f"run.dir={run}", *JOB, *words)
+
+    def hold(self, run, *words):
+        """A job that has its device, and keeps it."""
+        process = self.job(run, *words, "training.epochs=1000000", "training.eval_every_steps=1000000",
+                           "training.checkpoint_every_steps=1000000")
+        self.until(lambda: self.started(run), "it did not begin")
+        return process
+
+    def queue_up(self, run, place, *words):
+        """A job that waits, as the place-th in line."""
+        process = self.job(run, *words)
+        self.until(lambda: len(self.look(*words)[1]) >= place or process.poll() is not None,
+                   "it does not wait")
+        self.assertIsNone(process.poll())
+        return process
+
+    def test_eight_jobs_on_two_devices_that_hold_two_each_are_served_in_order_of_arrival(self):
+        two = [*devices_of(1), "training.batch_size=32"]
+        for turn in range(ROUNDS):
+            with self.subTest(turn):
+                self.eight(f"turn{turn}", two)
+
+    def eight(self, prefix, two):
+        jobs = [self.job(f"{prefix}-{i}", *two, *WAIT) for i in range(4)]
+        for i in range(4):  # the devices are full, each in its turn
+            self.until(lambda i=i: self.started(f"{prefix}-{i}") or jobs[i].poll() is not None, i)
+        for i in range(4, 8):
+            before = {ticket["pid"] for ticket in self.look(*two)[1]}
+            jobs.append(self.job(f"{prefix}-{i}", *two, *WAIT))
+            pid = jobs[i].pid
+            self.until(lambda i=i, pid=pid: self.started(f"{prefix}-{i}") or
+                       pid in {t["pid"] for t in self.look(*two)[1]} - before, i)
+        killed = []
+        holding = next((i for i, job in enumerate(jobs) if job.poll() is None and self.started(f"{prefix}-{i}")), None)
+        waiting = [t["pid"] for t in self.look(*two)[1] if t["claimed"] is None]
+        for i, job in enumerate(jobs):
+            if i == holding or (waiting and job.pid == waiting[-1]):
+                job.send_signal(signal.SIGKILL)
+                killed.append(i)
+        before = []
+        while any(job.poll() is None for job in jobs):
+            devices, queue = self.look(*two)
+            for device in devices:
+                used = sum(user["bytes"] for user in device["users"])
+                self.assertLessEqual(used, device["total_bytes"])
+                self.assertEqual(device["free_bytes"], device["total_bytes"] - used)
+            # Who left the line, or has claimed a device, leaves nobody behind who came before.
+            line = [ticket["pid"] for ticket in queue if ticket["claimed"] is None]
+            served = [place for place, pid in enumerate(before) if pid not in line
+                      and pid not in [jobs[i].pid for i in killed]]
+            if served:
+                self.assertFalse(set(before[:max(served)]) & set(line), (before, line))
+            before = line
+            time.sleep(0.01)
+        for i, job in enumerate(jobs):
+            self.finish(job, None if i in killed else 0)
+            self.assertTrue(self.started(f"{prefix}-{i}") or i in killed)
+        devices, queue = self.look(*two)
+        self.assertEqual(queue, [])
+        self.assertEqual([device["users"] for device in devices], [[], []])
+
+    def test_who_waits_is_told_where_he_stands(self):
+        two = devices_of(1, 1)
+        holder = self.hold("one", *two)
+        process = self.queue_up("two", 1, *two, *WAIT)
+        _, queue = self.look(*two)
+        self.assertEqual([(t["pid"], t["wish"], t["claimed"], t["backend"]) for t in queue],
+                         [(process.pid, "any", None, "cpu")])
+        self.assertEqual(queue[0]["need_bytes"], self.json("one", "plan.json")["peak_bytes"])
+        self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out, rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
+        holder.kill()
+        result = self.finish(process, 0)
+        self.assertRegex(result.err, r"waiting: 1st in line, 489\.4 KiB of 1\.0 MiB free on cpu:0, since \d\d:\d\d")
+
+    def test_a_job_for_another_device_is_not_held_up(self):
+        two = devices_of(1)
+        self.hold("one", *two, "device=cpu:0")
+        self.queue_up("two", 1, *two, *WAIT, "device=cpu:0")
+        self.train("three", *JOB, *two, *WAIT, "device=cpu:1")
+
+    def test_a_job_that_takes_any_comes_before_a_later_one_that_names_a_device(self):
+        two = devices_of(1)
+        first, second = self.hold("one", *two, "device=cpu:0"), self.hold("two", *two, "device=cpu:1")
+        any_device = self.queue_up("any", 1, *two, *WAIT)
+        named = self.queue_up("named", 2, *two, *WAIT, "device=cpu:0")
+        first.kill()
+        self.until(lambda: self.started("any"), "it does not begin")
+        self.finish(any_device, 0)
+        self.finish(named, 0)
+        second.kill()
+        times = [self.records(run, "events.jsonl")[0]["time"] for run in ("any", "named")]
+        self.assertLess(*times)
+
+    def test_who_does_not_wait_does_not_push_in(self):
+        two = [*devices_of(1, 1), "training.batch_size=32"]
+        self.hold("one", *two)
+        self.queue_up("large", 1, *two, *WAIT, "training.batch_size=128")
+        result = self.train("small", *JOB, *two, status=NO_FIT)
+        self.assert_error(result, "1 run waits for the same devices: wait_for_gpu=true joins the queue")
+
+    def test_waiting_ends(self):
+        two = devices_of(1, 1)
+        self.hold("one", *two)
+        result = self.train("two", *JOB, *two, *WAIT, "gpu_wait_timeout_minutes=0.5s", status=NO_FIT)
+        self.assert_error(result, "no device came free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
+        self.assertFalse((self.folder / "two").exists())
+
+    def test_what_never_fits_is_not_waited_for(self):
+        two = devices_of(1, 1)
+        result = self.train("run", *JOB, *two, *WAIT, "training.batch_size=2048", status=NO_FIT)
+        self.assert_error(result, "but the device has 1.0 MiB", "would fit")
+        result = self.train("run", *JOB, *two, *WAIT, "min_gpu_memory_mb=2", status=NO_FIT)
+        self.assert_error(result, "2.0 MiB are needed, and cpu:0 has 1.0 MiB in all")
+
+    def test_a_signal_ends_waiting(self):
+        two = devices_of(1, 1)
+        self.hold("one", *two)
+        process = self.queue_up("two", 1, *two, *WAIT)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("interrupted while waiting for a device: 1st in line", self.finish(process, INTERRUPTED).err)
+        self.assertEqual(self.look(*two)[1], [])
+
+    def test_a_host_without_limits_is_not_queued_for(self):
+        self.train("run", *JOB, *WAIT)
+        self.assertEqual(list((self.folder / "claims").glob("queue")), [])
+
+
+def words_of_devices(words):
+    return [word for word in words if word.startswith("backend.")]
+
+
+if __name__ == "__main__":
+    main()
