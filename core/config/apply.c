@@ -121,11 +121,29 @@ static void discard(const brim_composition *c, const char *path)
 
 /* ---- problems ---- */
 
+/* Of a key of a group: what the chosen option has, as another option may be the one that has the key. */
+static void hint_keys_of_group(const target *t, const char *path)
+{
+  const size_t length = strcspn(path, ".");
+  brim_text text = {0};
+  const char *id = NULL;
+  if (path[length] == '\0') return;
+  for (size_t i = 0; i < t->schema->count; i++) {
+    const brim_schema_row *row = &t->schema->row[i];
+    if (!row->plugin || strncmp(row->path, path, length + 1) != 0) continue;
+    id = row->plugin->id;
+    brim_text_printf(&text, " %s", row->path + length + 1);
+  }
+  if (id) brim_problem_hint(&t->c->problems, "%.*s '%s' has:%s", (int)length, path, id, brim_text_str(&text));
+  brim_text_release(&text);
+}
+
 static void unknown_key(const target *t, const char *path)
 {
   const brim_override *o = t->override;
   const char *meant = brim_schema_suggest(t->schema, path);
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
+  if (!meant) hint_keys_of_group(t, path);
   const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
   const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);
   if (o->mode != BRIM_OVERRIDE_SET || o->append) {

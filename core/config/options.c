@@ -112,6 +112,8 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, option) : NULL;
   if (!failure) {
     brim_problem_at(&c->problems, told, "no option '%s' in group '%s'", option, group);
+    if (kind == BRIM_BACKEND && strcmp(option, "cuda") == 0)
+      brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
     brim_compose_hint_available(c, group);
     return;
   }
@@ -157,6 +159,7 @@ static const char *choose_backend(brim_composition *c)
   const char *device = wanted_device(c);
   const char *named = brim_arena_string_n(c->arena, device, strcspn(device, ":"));
   if (strcmp(named, "auto") != 0 && brim_registry_find(c->registry, BRIM_BACKEND, named)) return named;
+  if (strcmp(named, "cuda") == 0) return named; /* if it cannot be loaded or was not built, that is what is told */
   const brim_registry_entry *gpu = brim_registry_find(c->registry, BRIM_BACKEND, "cuda");
   const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cuda");
   if (gpu && has_device(c, gpu->plugin)) return "cuda";

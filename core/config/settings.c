@@ -5,8 +5,6 @@
 
 static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
-    BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-               "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAM(STR, brim_settings, device, "auto", NULL,
                "where to train: auto, a backend, or one of its devices: cpu:1"),
     BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
@@ -18,6 +16,8 @@ static const brim_param top_table[] = {
     BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
     BRIM_PARAM(SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
                "longest time between two looks for a device"),
+    BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
+               "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAMS_END,
 };
 

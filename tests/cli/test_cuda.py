@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import signal
+import time
 
-from support import NO_FIT, SMALL, USAGE, Case, main
+from support import BINARY, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
@@ -191,6 +193,97 @@ class Auto(CudaCase):
         self.assertNotIn("backend=auto", result.err)
         self.assertIn("\nbackend:\n  id: cuda\n", self.read("run/config.yaml"))
         self.assertEqual(self.summary("run")["steps"], 2)
+
+
+class Messages(CudaCase):
+    def test_keys_of_other_backends_are_answered_with_its_own(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "backend.threads=2", status=USAGE)
+        self.assert_error(result, "unknown key 'backend.threads'", "backend 'cuda' has: ", "debug_launches", "tf32")
+
+    def test_a_build_without_it_says_what_it_lacks(self):
+        if (pathlib.Path(BINARY).parent.parent / "lib/brim/plugins/backend/cuda.so").exists():
+            self.skipTest("this build has the backend")
+        for words in (["backend=cuda"], ["device=cuda"], ["device=cuda:0"]):
+            with self.subTest(words):
+                result = self.brim("train", *RUN, *words, status=USAGE)
+                self.assert_error(result, "no option 'cuda' in group 'backend'", "brim was built without it")
+
+    def test_precision_is_of_backends_that_have_it(self):
+        result = self.cuda("train", *RUN, "backend=reference", "precision=bf16", status=USAGE)
+        self.assert_error(result, "backend 'reference' keeps activations in double precision only",
+                          "take precision=fp32, or a backend that keeps them in bf16: cuda does")
+        for word in ("precision=fp16", "fp16=true"):
+            self.assert_error(self.cuda("train", *RUN, "backend=cuda", word, status=USAGE),
+                              "'precision=fp16' is not available in this build")
+
+    def test_what_the_device_has_no_room_for_is_refused_with_what_it_has_room_for(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",
+                           "training.batch_size=4096", "run.dir=run", status=NO_FIT)
+        self.assert_error(result, "MiB free", "training.batch_size=", "would fit")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_a_profile_that_is_not_there(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "backend.profile=none.tsv", status=LOAD)
+        self.assert_error(result, "opening the device profile none.tsv: No such file", "backend.tune=true makes one")
+
+
+class Training(CudaCase):
+    EVERYTHING = ["backend=cuda", "training.batch_size=16", "training.gradient_accumulation_steps=2",
+                  "training.clip_norm=0.5",
+                  "training.ema_decay=0.9", "observe.log_every_steps=1", "training.eval_every_steps=23",
+                  "training.checkpoint_every_steps=1000", "training.steps=120"]
+
+    def interrupt_after(self, run, records, *words):
+        """Ctrl-C when the run has written so many records."""
+        process = self.start("--plugin-path", EMULATED, "train", *RUN, *words, f"run.dir={run}",
+                             env={"EMULATED_DEVICES": "1"})
+        file, deadline = self.folder / run / "metrics.jsonl", time.monotonic() + 60
+        while process.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") >= records):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        return self.finish(process, status=INTERRUPTED)
+
+    def test_a_step_begun_ahead_of_its_time_leaves_no_trace_when_interrupted(self):
+        for precision in ("fp32", "bf16"):
+            words = [*self.EVERYTHING, f"precision={precision}"]
+            self.cuda("train", *RUN, *words, f"run.dir=whole-{precision}")
+            for records in (1, 30, 70):
+                with self.subTest(precision=precision, records=records):
+                    part = f"part-{precision}-{records}"
+                    self.interrupt_after(part, records, *words)
+                    self.cuda("train", "--resume", part)
+                    self.assert_same_checkpoint(f"whole-{precision}", part, 120)
+                    self.assert_same_records(f"whole-{precision}", part)
+
+    def test_a_loss_that_is_no_number_names_step_and_operation_and_keeps_checkpoints(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e6", "schedule=constant",
+                           "training.batch_size=32", "training.steps=40", "training.checkpoint_every_steps=1",
+                           "training.keep_checkpoints=100", "run.dir=run", status=FAILED)
+        self.assert_error(result, "the loss of step ", "first made by ", "the step was not committed")
+        step = int(result.err.split("the loss of step ")[1].split()[0])
+        names = sorted(path.name for path in (self.folder / "run/checkpoints").glob("step-*"))
+        self.assertEqual(names, [f"step-{i:08d}" for i in range(1, step)])
+
+    def test_losses_are_those_of_the_reference(self):
+        words = [*RUN, "training.batch_size=32", "training.steps=20", "observe.log_every_steps=1"]
+        self.cuda("train", *words, "backend=reference", "run.dir=reference")
+        for precision, most in (("fp32", 1e-5), ("bf16", 2e-2)):
+            self.cuda("train", *words, "backend=cuda", f"precision={precision}", f"run.dir={precision}")
+            pairs = list(zip(self.records("reference"), self.records(precision)))
+            self.assertGreaterEqual(len(pairs), 21)
+            for expected, got in pairs:
+                self.assertAlmostEqual(got["loss"], expected["loss"], delta=most * expected["loss"])
+
+    def test_what_was_trained_in_bf16_is_evaluated_in_either_precision(self):
+        self.cuda("train", *RUN, "backend=cuda", "precision=bf16", "run.dir=run")
+        small = json.loads(self.cuda("eval", "run", "--json").out)["loss"]
+        self.assertAlmostEqual(small, self.summary("run")["test_loss"], places=6)
+        wide = json.loads(self.cuda("eval", "run", "precision=fp32", "--json").out)["loss"]
+        host = json.loads(self.cuda("eval", "run", "backend=reference", "precision=fp32", "--json").out)["loss"]
+        self.assertAlmostEqual(wide, host, places=5)
+        self.assertAlmostEqual(small, host, delta=2e-2 * host)
+        self.assert_error(self.cuda("eval", "run", "backend=reference", status=USAGE), "take precision=fp32")
 
 
 class DebugLaunches(CudaCase):
