@@ -2,51 +2,81 @@
 # What can be shown on a GPU only: gpu_check.sh [conformance|sanitize|bench|all]
 #
 #   conformance  every operation against the reference backend in fp32 and bf16; training curves against the reference's;
-#                resume; the same bits in every run and with one launch at a time; plan = bytes allocated
+#                resume and interruption; the same bits in every run and with one launch at a time; plan = bytes allocated
 #   sanitize     compute-sanitizer over every kernel; a line says so where the host refuses it
 #   bench        training beside PyTorch, eager and compiled, on the same GPU
 #
 # Each takes less than 9 minutes on one GPU, and needs the CUDA toolkit's libraries, Python, PyTorch for the comparison,
-# and a build. OUT (default build/gpu_check) gets gpu_check.json and gpu_check.md; what is there of other stages is kept.
-# Exit status 0 if everything that ran was as it must be.
+# and a build. OUT (default build/gpu_check) gets gpu_check.json and gpu_check.md, after every check. What is there of
+# other stages is kept, and so is what was found good by a stage that was cut off: the same command goes on with it.
+# Exit status: 0 everything was as it must be, 1 something was not, 2 nothing could be run, 3 the time was up.
 #
-#   gpu_check.sh pack [BUILD]   makes build/gpu: what is needed of a build (default build/release), for a machine that
-#                               has no compiler or libraries; found there by itself. BUILD=folder names another one.
-#   gpu_check.sh record [BUILD] trains the curves on the reference backend and writes them to tests/golden
+#   gpu_check.sh pack [BUILD [TO]]  makes build/gpu: what is needed of a build (default build/release), for a machine that
+#                                   has no compiler or libraries; found there by itself. BUILD=folder names another one.
+#   gpu_check.sh record [BUILD]     trains the curves on the reference backend and writes them to tests/golden
 set -euo pipefail
+from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stage=${1:-all}
 
+# A path as the caller meant it.
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }
+
+stop() {
+  echo "gpu_check: $1" >&2
+  exit 2
+}
+
+usage() {
+  sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+
 pack() {
-  local build=$1 to=build/gpu file
+  local build=$1 to=$2 file backends=lib/brim/plugins/backend
+  for file in bin/brim tests/test_conformance $backends/{cuda,reference}.so; do
+    [[ -f $build/$file ]] || stop "there is no $file in $build: build it, with the CUDA toolkit and with tests"
+  done
+  [[ ! -e $to || -x $to/bin/brim ]] || stop "$to is there, and is no pack"
   rm -rf "$to"
-  mkdir -p "$to"/{bin,lib/brim/plugins/backend,share/brim,tests}
+  mkdir -p "$to"/{bin,$backends,share/brim,tests}
   cp "$build/bin/brim" "$to/bin/"
   cp -a "$build"/lib/libbrim.so* "$to/lib/"
   cp "$build/tests/test_conformance" "$to/tests/"
   cp -r "$build"/lib/brim/plugins/{model,dataset} "$to/lib/brim/plugins/"
-  cp "$build"/lib/brim/plugins/backend/{cuda,reference}.so "$to/lib/brim/plugins/backend/"
-  cp -r "$build/lib/brim/plugins/backend/cuda" "$to/lib/brim/plugins/backend/"
+  cp "$build"/$backends/{cuda,reference}.so "$to/$backends/"
+  # what calls cuBLASLt and cuDNN; a backend that needs none has none
+  [[ ! -d $build/$backends/cuda ]] || cp -r "$build/$backends/cuda" "$to/$backends/"
   cp -rL configs "$to/share/brim/configs"
   # the libraries that a bare machine lacks
-  for file in $(ldd "$to/tests/test_conformance" "$to/lib/libbrim.so" | awk '$1 ~ /^lib(yaml|jansson|cmocka|z)/ {print $3}' |
-    sort -u); do
-    cp -L "$file" "$to/lib/"
-  done
-  find "$to" -name '*.so*' -type f -exec strip --strip-unneeded {} +
+  find "$to" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null |
+    awk '$1 ~ /^lib(yaml|jansson|cmocka|z)[-.]/ && $3 ~ /^\// {print $3}' | sort -u |
+    while read -r file; do cp -L "$file" "$to/lib/"; done
+  find "$to" -type f \( -name '*.so*' -o -perm -u+x \) -exec strip --strip-unneeded {} +
   du -sh "$to" | cut -f 1 | sed "s|\$| in $to|"
 }
 
 case $stage in
-pack) pack "${2:-build/release}" ;;
-record) exec python3 scripts/gpu_check.py --build "${2:-build/release}" record ;;
+pack)
+  build=build/release to=build/gpu
+  [[ -z ${2:-} ]] || build=$(absolute "$2")
+  [[ -z ${3:-} ]] || to=$(absolute "$3")
+  pack "$build" "$to"
+  ;;
+record)
+  build=build/release
+  [[ -z ${2:-} ]] || build=$(absolute "$2")
+  exec python3 scripts/gpu_check.py --build "$build" record
+  ;;
 conformance | sanitize | bench | all)
-  build=${BUILD:-}
-  [[ -n $build ]] || for build in build/gpu build/release; do [[ ! -x $build/bin/brim ]] || break; done
-  exec python3 scripts/gpu_check.py --build "$build" --out "${OUT:-build/gpu_check}" "$stage"
+  if [[ -n ${BUILD:-} ]]; then
+    build=$(absolute "$BUILD")
+  else
+    for build in build/gpu build/release; do [[ ! -x $build/bin/brim ]] || break; done
+  fi
+  out=build/gpu_check
+  [[ -z ${OUT:-} ]] || out=$(absolute "$OUT")
+  exec python3 scripts/gpu_check.py --build "$build" --out "$out" "$stage"
   ;;
-*)
-  sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
-  exit 2
-  ;;
+*) usage ;;
 esac
