@@ -143,7 +143,9 @@ static brim_status check_precision(const brim_session *s)
   const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
   const uint32_t dtype = activations_of(s);
   if (dtype == 0 || (has_field && ops->stores & BRIM_STORES(dtype))) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "precision=bf16: backend '%s' keeps activations in %s only",
+  return brim_fail(BRIM_ECONFIG,
+                   "precision=bf16: backend '%s' keeps activations in %s only\n"
+                   "take precision=fp32, or a backend that keeps them in bf16: cuda does",
                    brim_config_choice_of(s->config, "backend")->plugin->id,
                    ops->real == BRIM_DTYPE_F64 ? "double precision" : "fp32");
 }
@@ -400,11 +402,10 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
   brim_text text = {0};
   brim_text_printf(&text, "the %s needs %s", evaluating ? "evaluation" : "run",
                    brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
-  brim_text_printf(&text, ", but %s %s\nat its peak, in %s: ",
-                   over_limit ? "memory.limit_mb allows"
-                   : waits    ? "the device has"
-                              : "the device has free",
-                   brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes), plan->peak_op);
+  brim_text_printf(&text,
+                   ", but %s %s%s\nat its peak, in %s: ", over_limit ? "memory.limit_mb allows" : "the device has",
+                   brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes),
+                   over_limit || waits ? "" : " free", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));

@@ -75,7 +75,7 @@ class Limits(Case):
         while not (self.folder / "one/events.jsonl").exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
-        self.assert_error(self.train("two", *cnn, "training.steps=1", status=NO_FIT), "but the device has free 19",
+        self.assert_error(self.train("two", *cnn, "training.steps=1", status=NO_FIT), "but the device has 19",
                           "training.batch_size=2 training.gradient_accumulation_steps=32 would fit")
         process.kill()
         process.wait()

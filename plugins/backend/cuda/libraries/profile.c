@@ -80,7 +80,8 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   FILE *file = fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
   brim_status status = file ? read_lines(profile, file)
-                            : brim_fail(BRIM_EIO, "opening the device profile %s: %s", path, strerror(errno));
+                            : brim_fail(BRIM_ELOAD, "opening the device profile %s: %s\nbackend.tune=true makes one",
+                                        path, strerror(errno));
   if (file) fclose(file);
   if (status != BRIM_OK) cuda_profile_release(profile);
   return status;
