@@ -79,7 +79,9 @@ static const brim_param graph_table[] = {
 
 static const brim_param memory_table[] = {
     BRIM_PARAM(BYTES, brim_memory_settings, limit_mb, "0", NULL,
-               "most memory the plan may take on the device; 0: what the device has"),
+               "most memory that the process may take of the device, libraries included; 0: what the device has"),
+    BRIM_PARAM(F64, brim_memory_settings, limit, "0", "[0,1]",
+               "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
     BRIM_PARAMS_END,
 };
 

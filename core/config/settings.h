@@ -29,6 +29,7 @@ typedef struct brim_claims_settings {
 } brim_claims_settings;
 typedef struct brim_memory_settings {
   uint64_t limit_mb;
+  double limit;
 } brim_memory_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;

@@ -220,6 +220,20 @@ int64_t brim_session_norm_groups(const brim_session *s, int64_t samples)
   return s->norm_group == 0 || samples < s->norm_group ? 1 : samples / s->norm_group;
 }
 
+/* What other programs are limited by holds for brim too, where devices are shared and the configuration has no share of
+ * its own. */
+static brim_status read_fraction(brim_session *s)
+{
+  const char *text = getenv("TF_GPU_MEMORY_FRACTION");
+  char *end = NULL;
+  if (!text || !text[0] || s->settings->memory.limit > 0 || !brim_device_is_shared(&s->device_info)) return BRIM_OK;
+  s->fraction = strtod(text, &end);
+  if (*end || !(s->fraction > 0 && s->fraction <= 1))
+    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s', which is no share in (0,1]", text);
+  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s is taken as memory.limit=%s", text, text);
+  return BRIM_OK;
+}
+
 static brim_status open_session(brim_session *s, bool read_data)
 {
   const brim_config *c = s->config;
@@ -234,6 +248,7 @@ static brim_status open_session(brim_session *s, bool read_data)
   brim_shared_folder_set(s->settings->claims.dir);
   BRIM_TRY(make_instance(brim_config_choice_of(c, "backend"), &s->backend));
   BRIM_TRY(find_device(s));
+  BRIM_TRY(read_fraction(s));
   BRIM_TRY(make_instance(dataset, &s->dataset));
   BRIM_TRY(make_instance(brim_config_choice_of(c, "model"), &s->model));
   brim_status (*const open_data)(brim_data *, const brim_plugin *, void *, const brim_settings *) =
@@ -389,23 +404,59 @@ static void suggest_evaluation(const brim_session *s, uint64_t room, brim_text *
   brim_text_add(text, "\nno smaller training.eval_batch_size fits");
 }
 
-brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+/* The least of what limits the process on its device, and what it is called; 0: nothing does. */
+static uint64_t limit_of(const brim_session *s, char *name, size_t room)
+{
+  const brim_memory_settings *m = &s->settings->memory;
+  const double share = m->limit > 0 ? m->limit : s->fraction;
+  uint64_t limit = m->limit_mb << 20;
+  snprintf(name, room, "memory.limit_mb");
+  if (share <= 0) return limit;
+  const uint64_t of_share = (uint64_t)(share * (double)s->device_info.total_bytes);
+  if (limit > 0 && limit <= of_share) return limit;
+  snprintf(name, room, "%s=%.4g", m->limit > 0 ? "memory.limit" : "TF_GPU_MEMORY_FRACTION", share);
+  return of_share;
+}
+
+/* What is left of it for arenas: it counts what the process has of the device already. */
+static uint64_t left_of(uint64_t limit, const brim_session *s)
+{
+  const uint64_t taken = s->device_info.taken_bytes;
+  return limit > taken ? limit - taken : 0;
+}
+
+/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB, of which the driver and libraries have 1.0 MiB" */
+static void tell_excess(const brim_session *s, const brim_plan *plan, const char *limit_name, uint64_t limit,
+                        bool evaluating, brim_text *text)
 {
   const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
-  const uint64_t limit = s->settings->memory.limit_mb << 20;
+  char bytes[32];
+  brim_text_printf(text, "the %s needs %s, but ", evaluating ? "evaluation" : "run",
+                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
+  if (limit == 0) {
+    const uint64_t room = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room), waits ? "" : " free");
+    return;
+  }
+  brim_text_printf(text, "%s allows %s", limit_name, brim_format_bytes(bytes, sizeof bytes, limit));
+  if (s->device_info.taken_bytes > 0)
+    brim_text_printf(text, ", of which the driver and the libraries have %s",
+                     brim_format_bytes(bytes, sizeof bytes, s->device_info.taken_bytes));
+}
+
+brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+{
+  char name[64], bytes[32];
+  const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
+  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s);
   const uint64_t free_bytes = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
-  const bool over_limit = limit && plan->peak_bytes > limit;
+  const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
   if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
-  const uint64_t room = over_limit && limit < free_bytes ? limit : free_bytes;
-  char bytes[32];
+  const uint64_t room = over_limit && allowed < free_bytes ? allowed : free_bytes;
   brim_text text = {0};
-  brim_text_printf(&text, "the %s needs %s", evaluating ? "evaluation" : "run",
-                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
-  brim_text_printf(&text,
-                   ", but %s %s%s\nat its peak, in %s: ", over_limit ? "memory.limit_mb allows" : "the device has",
-                   brim_format_bytes(bytes, sizeof bytes, over_limit ? limit : free_bytes),
-                   over_limit || waits ? "" : " free", plan->peak_op);
+  tell_excess(s, plan, name, over_limit ? limit : 0, evaluating, &text);
+  brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));

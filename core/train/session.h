@@ -24,6 +24,7 @@ typedef struct brim_session {
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
   int device;
   brim_device_info device_info;
+  double fraction; /* of the device's memory, from the environment; 0: none */
   brim_data data;
   bool opening;             /* the data is being read by a thread */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */

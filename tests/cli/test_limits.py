@@ -93,6 +93,32 @@ class Limits(Case):
         self.train("fits", *SMALL, *TWO, "min_gpu_memory_mb=64", "training.steps=1")
         self.train("host", *SMALL, "min_gpu_memory_mb=1TB", "training.steps=1")
 
+    def test_a_share_of_the_device_is_a_limit(self):
+        cnn = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", *TWO,
+               "training.batch_size=64", "training.steps=1"]  # takes 45 MiB of 64
+        result = self.train("half", *cnn, "memory.limit=0.5", status=NO_FIT)
+        self.assert_error(result, "the run needs 44.6 MiB, but memory.limit=0.5 allows 32.0 MiB", "would fit")
+        self.train("most", *cnn, "memory.limit=0.75")
+        result = self.train("less", *cnn, "memory.limit=0.75", "memory.limit_mb=40", status=NO_FIT)
+        self.assert_error(result, "memory.limit_mb allows 40.0 MiB")
+        result = self.train("least", *cnn, "memory.limit=0.5", "memory.limit_mb=40", status=NO_FIT)
+        self.assert_error(result, "memory.limit=0.5 allows 32.0 MiB")
+        self.assert_error(self.train("wrong", *cnn, "memory.limit=1.5", status=USAGE), "'memory.limit' must be in [0,1]")
+
+    def test_the_environments_share_is_honoured_where_devices_are_shared(self):
+        half = {"TF_GPU_MEMORY_FRACTION": "0.5"}
+        cnn = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64",
+               "training.batch_size=64", "training.steps=1"]
+        result = self.train("half", *cnn, *TWO, env=half, status=NO_FIT)
+        self.assert_error(result, "TF_GPU_MEMORY_FRACTION=0.5 allows 32.0 MiB")
+        self.assertIn("TF_GPU_MEMORY_FRACTION=0.5 is taken as memory.limit=0.5\n", result.err)
+        self.assertNotIn("TF_GPU", self.train("own", *cnn, *TWO, "memory.limit=0.75", env=half).err)
+        self.assertNotIn("TF_GPU", self.train("host", *cnn, env=half).err)
+        for value in ("0", "1.1", "half", "0.5x"):
+            with self.subTest(value):
+                result = self.train("bad", *cnn, *TWO, env={"TF_GPU_MEMORY_FRACTION": value}, status=USAGE)
+                self.assert_error(result, f"TF_GPU_MEMORY_FRACTION is '{value}', which is no share in (0,1]")
+
     def test_gpu_device_id_names_the_device(self):
         result = self.train("run", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": "1"})
         self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)

@@ -321,7 +321,7 @@ static const config_case config_cases[] = {
      "dataset.std=[0.5, 0.25, 0.5]\n"},
     {"in a map without quotes", NULL, {"+m={a: ${seed}, b: x-${seed}}"}, "+m.a=1\n+m.b=\"x-1\"\n"},
     {"a whole map", NULL, {"+m={a: 1, b: [2, '${..a}']}", "+n=${m}"}, "+n.a=1\n+n.b=[2, 1]\n"},
-    {"a section", NULL, {"+copy=${memory}"}, "+copy.limit_mb=0\n"},
+    {"a section", NULL, {"+copy=${memory}"}, "+copy.limit_mb=0\n+copy.limit=0\n"},
     {"the environment", NULL, {"run.name=${oc.env:BRIM_TEST_SET}"}, "run.name=\"a b\"\n"},
     {"the environment, by declared type", NULL, {"seed=${oc.env:BRIM_TEST_NUMBER}"}, "seed=42\n"},
     {"the environment, in a free map", NULL, {"+n=${oc.env:BRIM_TEST_NUMBER}"}, "+n=\"42\"\n"},

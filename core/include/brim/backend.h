@@ -26,6 +26,9 @@ typedef struct brim_device_info {
   int32_t threads;      /* host threads that kernels use; 0 where that means nothing */
   int32_t on_host;      /* 1: arena pointers can be dereferenced by the core */
   int32_t limited;      /* 1: a share of a host, with a ledger (brim/ledger.h) that says who has how much of it */
+  /* What this process has of the device besides arenas: a GPU's context, and its libraries' memory. 0: nothing, or not
+   * known */
+  uint64_t taken_bytes;
   /* of GPUs; 0 and empty for others */
   int32_t capability_major, capability_minor; /* compute capability 9.0 */
   char uuid[64];                              /* "GPU-8a5f2b1c-..." */

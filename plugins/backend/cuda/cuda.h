@@ -56,9 +56,10 @@ struct cuda_tuning;
 /* An instance. All of its functions are called by one thread at a time. */
 typedef struct cuda_backend {
   const cuda_params *params;
-  int device;     /* the runtime's number; -1: none selected */
-  int processors; /* multiprocessors */
-  int capability; /* 90: compute capability 9.0 */
+  int device;           /* the runtime's number; -1: none selected */
+  int processors;       /* multiprocessors */
+  int capability;       /* 90: compute capability 9.0 */
+  uint64_t taken_bytes; /* of the device, by context, modules and libraries */
   cudaStream_t compute, copies;
   cuda_control *control; /* on the device */
   struct cublasLtContext *blas;

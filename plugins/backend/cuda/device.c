@@ -74,6 +74,8 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
                             .capability_major = properties.major,
                             .capability_minor = properties.minor};
+  const cuda_backend *b = self;
+  if (b->device == device) out->taken_bytes = b->taken_bytes;
   snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
   cuda_nvml_uuid(&key, out->uuid);
   return free_bytes_of(self, device, &key, out);
@@ -127,8 +129,14 @@ brim_status cuda_device_select(void *self, int device)
   cuda_backend *b = self;
   if (b->device == device) return BRIM_OK;
   cuda_device_release(b);
-  const brim_status status = take(b, device);
+  brim_device_info before = {0}, after = {0};
+  BRIM_TRY(cuda_device_describe(b, device, &before));
+  brim_status status = take(b, device);
+  if (status == BRIM_OK) status = cuda_device_describe(b, device, &after);
   if (status != BRIM_OK) cuda_device_release(b);
+  /* Others may have taken or given back meanwhile: it is as near as can be known without asking the driver who has
+   * what, which it does not tell inside of containers. */
+  if (status == BRIM_OK && before.free_bytes > after.free_bytes) b->taken_bytes = before.free_bytes - after.free_bytes;
   return status;
 }
 
