@@ -527,6 +527,7 @@ def main():
     options = parser.parse_args()
     if not (pathlib.Path(options.build) / "bin/brim").exists():
         stop(f"there is no brim in {options.build}: build it (scripts/build.sh release), or pack it")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # so that what was started ends too
     if options.stage == "record":
         record(options)
         return

@@ -222,6 +222,10 @@ class Messages(CudaCase):
         self.assert_error(result, "MiB free", "training.batch_size=", "would fit")
         self.assertFalse((self.folder / "run").exists())
 
+    def test_a_device_full_of_others_points_to_them(self):
+        result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_FULL="1", status=NO_FIT)
+        self.assert_error(result, "out of device memory", "`brim devices` shows who uses it")
+
     def test_a_profile_that_is_not_there(self):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.profile=none.tsv", status=LOAD)
         self.assert_error(result, "opening the device profile none.tsv: No such file", "backend.tune=true makes one")

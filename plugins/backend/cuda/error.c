@@ -16,7 +16,8 @@ brim_status cuda_check(cudaError_t error, const char *what)
 {
   if (error == cudaSuccess) return BRIM_OK;
   (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
-  if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
+  if (error == cudaErrorMemoryAllocation)
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory\n`brim devices` shows who uses it", what);
   brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
   if (is_sticky(error))
     return brim_fail_add(BRIM_EDEVICE, UNUSABLE "\nbackend.debug_launches=true names the operation that failed");
