@@ -22,7 +22,7 @@ typedef struct operand {
 
 typedef struct rows_walk {
   int32_t rank; /* of the dimensions that count the rows */
-  cuda_divisor length, dim[BRIM_DIMS_MAX];
+  cuda_divider length, dim[BRIM_DIMS_MAX];
   int64_t step[2][BRIM_DIMS_MAX];
   int64_t inner[2]; /* each operand's step along a row */
 } rows_walk;
@@ -62,10 +62,10 @@ static __device__ inline void combine(T *y, operand a, operand b, const rows_wal
 {
   int64_t column = at, offset[2] = {0, 0};
   if (r.rank > 0) {
-    int64_t row = cuda_divide(at, r.length, &column);
+    int64_t row = at;
+    column = cuda_take(&r.length, &row);
     for (int d = r.rank - 1; d >= 0; d--) {
-      int64_t place;
-      row = cuda_divide(row, r.dim[d], &place);
+      const int64_t place = cuda_take(&r.dim[d], &row);
       offset[0] += place * r.step[0][d];
       offset[1] += place * r.step[1][d];
     }
@@ -100,13 +100,13 @@ static bool is_vector(const rows_walk *r, int o, int64_t vector)
 static rows_walk rows_of(const cuda_walk *w)
 {
   rows_walk r = {};
-  r.length = cuda_divisor_of(w->rank > 0 ? w->dim[w->rank - 1] : 1);
+  r.length = cuda_divider_of(w->rank > 0 ? w->dim[w->rank - 1] : 1);
   r.rank = w->rank > 0 ? w->rank - 1 : 0;
   for (int o = 0; o < 2; o++) {
     for (int32_t d = 0; d < r.rank; d++) r.step[o][d] = w->step[o][d];
     if (w->rank > 0) r.inner[o] = w->step[o][r.rank];
   }
-  for (int32_t d = 0; d < r.rank; d++) r.dim[d] = cuda_divisor_of(w->dim[d]);
+  for (int32_t d = 0; d < r.rank; d++) r.dim[d] = cuda_divider_of(w->dim[d]);
   return r;
 }
 

@@ -6,42 +6,13 @@
 #include <stdbool.h>
 
 #include "brim/tensor.h"
-#include "geometry.h"
+#include "divider.h"
 
 typedef struct cuda_walk {
   int32_t rank;                   /* dimensions, the last changing fastest; none is 1, so it may have none */
   int64_t dim[BRIM_DIMS_MAX];     /* multiplied: the tensor's elements, in the order of memory */
   int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0: it is repeated */
 } cuda_walk;
-
-/* What positions are divided by. Division of 64 bits is a function call on the device, which takes a hundred
- * instructions and the registers of its caller; a product with the inverse, put right by one where it was rounded
- * across a whole number, takes ten. Right for positions below 2^51. */
-typedef struct cuda_divisor {
-  int64_t by; /* at least 1 */
-  double inverse;
-} cuda_divisor;
-
-static inline cuda_divisor cuda_divisor_of(int64_t by)
-{
-  const cuda_divisor d = {by, 1.0 / (double)by};
-  return d;
-}
-
-/* a / d.by, and the rest; a is at least 0. */
-CUDA_ANYWHERE int64_t cuda_divide(int64_t a, cuda_divisor d, int64_t *rest)
-{
-  int64_t quotient = (int64_t)((double)a * d.inverse);
-  *rest = a - quotient * d.by;
-  if (*rest < 0) {
-    *rest += d.by;
-    quotient--;
-  } else if (*rest >= d.by) {
-    *rest -= d.by;
-    quotient++;
-  }
-  return quotient;
-}
 
 /* Dimension i in the order of memory, slowest first. */
 static inline int32_t cuda_dim_at(int32_t i, bool channels_last)

@@ -47,8 +47,7 @@ static __device__ inline int64_t output_of(const cuda_reduction &r, int64_t o, i
   int64_t x = 0;
   *y = 0;
   for (int d = r.kept_rank - 1; d >= 0; d--) {
-    int64_t place;
-    o = cuda_divide(o, r.kept[d], &place);
+    const int64_t place = cuda_take(&r.kept[d], &o);
     x += place * r.kept_x[d];
     *y += place * r.kept_y[d];
   }
@@ -57,11 +56,7 @@ static __device__ inline int64_t output_of(const cuda_reduction &r, int64_t o, i
 static __device__ inline int64_t term_of(const cuda_reduction &r, int64_t t)
 {
   int64_t x = 0;
-  for (int d = r.summed_rank - 1; d >= 0; d--) {
-    int64_t place;
-    t = cuda_divide(t, r.summed[d], &place);
-    x += place * r.summed_x[d];
-  }
+  for (int d = r.summed_rank - 1; d >= 0; d--) x += cuda_take(&r.summed[d], &t) * r.summed_x[d];
   return x;
 }
 
@@ -122,11 +117,11 @@ static __device__ inline void store_part(target to, int64_t output, int64_t y, i
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     block_kernel(target to, const T *x, const __grid_constant__ cuda_reduction r,
-                 const __grid_constant__ cuda_divisor splits, int64_t segment)
+                 const __grid_constant__ cuda_divider splits, int64_t segment)
 {
   for (int64_t i = blockIdx.x; i < r.outputs * splits.by; i += gridDim.x) {
-    int64_t y, part;
-    const int64_t o = cuda_divide(i, splits, &part), from = part * segment;
+    int64_t o = i, y;
+    const int64_t part = cuda_take(&splits, &o), from = part * segment;
     const T *terms = x + output_of(r, o, &y);
     const double sum = cuda_block_sum(
         sum_terms<T, V>(terms, r, from + (int64_t)threadIdx.x * V, cuda_min(from + segment, r.terms), blockDim.x));
@@ -137,14 +132,14 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     columns_kernel(target to, const T *x, const __grid_constant__ cuda_reduction r, int lanes,
-                   const __grid_constant__ cuda_divisor splits, int64_t segment)
+                   const __grid_constant__ cuda_divider splits, int64_t segment)
 {
   __shared__ double sums[CUDA_THREADS];
   const int threads = CUDA_THREADS / lanes, column = threadIdx.x % lanes, thread = threadIdx.x / lanes;
   const int64_t tiles = cuda_divide_up(r.outputs, lanes);
   for (int64_t i = blockIdx.x; i < tiles * splits.by; i += gridDim.x) {
-    int64_t y = 0, part;
-    const int64_t o = cuda_divide(i, splits, &part) * lanes + column, from = part * segment;
+    int64_t tile = i, y = 0;
+    const int64_t part = cuda_take(&splits, &tile), from = part * segment, o = tile * lanes + column;
     double sum = 0;
     if (o < r.outputs)
       sum = sum_terms<T, 1>(x + output_of(r, o, &y), r, from + thread, cuda_min(from + segment, r.terms), threads);
@@ -166,7 +161,7 @@ static brim_status launch_rows(cuda_backend *b, target to, const T *x, const cud
     return cuda_launch(b, lanes_kernel<T, V>, g, to, x, *r, p.lanes);
   }
   return cuda_launch(b, block_kernel<T, V>, cuda_rows(r->outputs * p.splits, CUDA_THREADS), to, x, *r,
-                     cuda_divisor_of(p.splits), p.segment);
+                     cuda_divider_of(p.splits), p.segment);
 }
 
 template <typename T>
@@ -175,7 +170,7 @@ static brim_status launch_sums(cuda_backend *b, target to, const T *x, const cud
   if (p.by == CUDA_BY_COLUMNS) {
     const int64_t tiles = cuda_divide_up(r->outputs, p.lanes);
     return cuda_launch(b, columns_kernel<T>, cuda_rows(tiles * p.splits, CUDA_THREADS), to, x, *r, p.lanes,
-                       cuda_divisor_of(p.splits), p.segment);
+                       cuda_divider_of(p.splits), p.segment);
   }
   if (p.vector > 1) return launch_rows<T, cuda_pack<T>::count>(b, to, x, r, p);
   return launch_rows<T, 1>(b, to, x, r, p);
@@ -203,7 +198,7 @@ static cuda_reduction reduction_of_parts(const cuda_reduction *r, int64_t splits
     step *= r->kept[d].by;
   }
   parts.summed_rank = 1;
-  parts.summed[0] = cuda_divisor_of(splits);
+  parts.summed[0] = cuda_divider_of(splits);
   parts.summed_x[0] = 1;
   return parts;
 }

@@ -8,7 +8,7 @@
 typedef struct cuda_reduction {
   int64_t outputs, terms;
   int32_t kept_rank, summed_rank;
-  cuda_divisor kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* their lengths */
+  cuda_divider kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* their lengths */
   int64_t kept_x[BRIM_DIMS_MAX], kept_y[BRIM_DIMS_MAX];    /* their steps in x and y */
   int64_t summed_x[BRIM_DIMS_MAX];
 } cuda_reduction;
@@ -25,11 +25,11 @@ static inline void cuda_reduction_init(cuda_reduction *r, const brim_shape *x, b
   for (int32_t d = 0; d < w.rank; d++) {
     if (w.step[0][d] == 0) {
       r->terms *= w.dim[d];
-      r->summed[r->summed_rank] = cuda_divisor_of(w.dim[d]);
+      r->summed[r->summed_rank] = cuda_divider_of(w.dim[d]);
       r->summed_x[r->summed_rank++] = w.step[1][d];
     } else {
       r->outputs *= w.dim[d];
-      r->kept[r->kept_rank] = cuda_divisor_of(w.dim[d]);
+      r->kept[r->kept_rank] = cuda_divider_of(w.dim[d]);
       r->kept_x[r->kept_rank] = w.step[1][d];
       r->kept_y[r->kept_rank++] = w.step[0][d];
     }
