@@ -1,10 +1,13 @@
 /* Whole graphs made by chance, several hundred of them, with a loss and a backward pass:
  *
- *   cpu against reference      loss and parameters' gradients, by what rounding every result to fp32 changes alone
+ *   against reference          loss and parameters' gradients, by what rounding every result to fp32 changes alone
  *   no fusion against all      the same bits: more than the tolerance that is promised (seed 2164 differs, in rounding)
  *   memory of their own        against the planner's layout: the same bits
  *   a batch at once            against pieces at multiples of the grain: the same bits
  *   one thread against three   the same bits
+ *
+ * cuda, on the emulated device, some of them: against reference, without fusion and with all, with memory of their own
+ * and shared.
  *
  * A failure says the seed; RANDOM_GRAPH_SEED=<seed> runs that one alone and lists its operations. */
 #include <math.h>
@@ -22,12 +25,13 @@
 #include "graph/fuse.h"
 
 #define SEEDS (300 / BENCH_SHARE)
+#define SEEDS_CUDA (40 / BENCH_SHARE)
 #define GRAIN 4
 #define ROUNDING 1e-6  /* error of a graph that is not ill-conditioned, from rounding alone */
 #define ERROR_MAX 5e-5 /* as for the transformer of the conformance suite */
 
-static loaded reference_plugin, cpu_plugin, threads_plugin;
-static backend reference, cpu, cpu_on_threads; /* cpu.ops is NULL if it was not built */
+static loaded reference_plugin, cpu_plugin, threads_plugin, cuda_plugin;
+static backend reference, cpu, cpu_on_threads, cuda; /* cpu.ops, cuda.ops are NULL if it was not built */
 static int problems;
 
 /* ---- a graph ---- */
@@ -129,7 +133,7 @@ static void check_bits(subject *s, const backend *on)
     bench_free(shared);
   }
   s->options.shared_memory = false;
-  for (int64_t batch = GRAIN; batch <= 2 * GRAIN; batch += GRAIN)
+  for (int64_t batch = GRAIN; on != &cuda && batch <= 2 * GRAIN; batch += GRAIN)
     if (batch < s->options.batch) expect_same_in_pieces(s, fused, batch);
   bench_free(plain);
   bench_free(fused);
@@ -143,7 +147,7 @@ static void check_threads(subject *s)
   bench_free(several);
 }
 
-/* ---- cpu against reference ---- */
+/* ---- against reference ---- */
 
 static double distance(const double *a, const double *b, int64_t count)
 {
@@ -171,7 +175,7 @@ static bool takes_another_side(const bench *a, const bench *b)
   return differs;
 }
 
-/* The reference with every result rounded to fp32: what that alone changes is the least that cpu can be off. */
+/* The reference with every result rounded to fp32: what that alone changes is the least that another can be off. */
 static bench *run_rounded(subject *s)
 {
   bench *b = create(s, &reference, 0);
@@ -198,7 +202,7 @@ static double gradients_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* The error of x on cpu, relative to its own norm or the scale, and less where rounding makes more than ROUNDING. */
+/* The error of x, relative to its own norm or the scale, and less where rounding makes more than ROUNDING. */
 static void compare(const bench *got, const bench *expected, const bench *rounded, const brim_tensor *x, double scale,
                     double *worst)
 {
@@ -211,8 +215,8 @@ static void compare(const bench *got, const bench *expected, const bench *rounde
   if (excess > *worst) *worst = excess;
   if (!(excess <= ERROR_MAX)) {
     problems++;
-    fprintf(stderr, "seed %llu: '%s' has an error of %g on cpu, where rounding to fp32 makes %g\n",
-            (unsigned long long)got->o.seed, x->name, error, rounding);
+    fprintf(stderr, "seed %llu: '%s' has an error of %g on %s, where rounding to fp32 makes %g\n",
+            (unsigned long long)got->o.seed, x->name, error, got->o.backend->name, rounding);
   }
   free(a);
   free(b);
@@ -220,9 +224,9 @@ static void compare(const bench *got, const bench *expected, const bench *rounde
 }
 
 /* False if the gradients cannot be compared. */
-static bool check_cpu(subject *s, double *worst)
+static bool check_against_reference(subject *s, const backend *on, double *worst)
 {
-  bench *expected = run(s, &reference, 0), *got = run(s, &cpu, 0), *rounded = run_rounded(s);
+  bench *expected = run(s, &reference, 0), *got = run(s, on, 0), *rounded = run_rounded(s);
   const bool comparable = !takes_another_side(got, expected) && !takes_another_side(rounded, expected);
   compare(got, expected, rounded, got->g->loss, 0, worst);
   const double scale = 1e-2 * gradients_norm(expected);
@@ -236,9 +240,9 @@ static bool check_cpu(subject *s, double *worst)
 
 /* ---- tests ---- */
 
-static void list_operations(subject *s)
+static void list_operations(subject *s, const backend *on)
 {
-  bench *b = create(s, cpu.ops ? &cpu : &reference, BRIM_FUSE_ALL);
+  bench *b = create(s, on, BRIM_FUSE_ALL);
   char text[96];
   for (size_t i = 0; i < b->g->forward_count; i++)
     printf("  %-24s %-12s %s/%lld\n", b->g->node[i]->op, b->g->node[i]->name,
@@ -253,9 +257,9 @@ static uint64_t first_seed(void)
   return asked ? strtoull(asked, NULL, 10) : 1;
 }
 
-static uint64_t last_seed(void)
+static uint64_t last_seed(const backend *on)
 {
-  return getenv("RANDOM_GRAPH_SEED") ? first_seed() : SEEDS;
+  return getenv("RANDOM_GRAPH_SEED") ? first_seed() : on == &cuda ? SEEDS_CUDA : SEEDS;
 }
 
 static void fail_if_problems(void)
@@ -271,30 +275,41 @@ static int is_evaluated_too(uint64_t seed)
   return seed % 3 == 0;
 }
 
-static void cpu_agrees_with_reference(void **state)
+static void agrees_with_reference(const backend *on)
 {
-  (void)state;
-  if (!cpu.ops) skip();
+  if (!on->ops) skip();
   double worst = 0;
   int kinks = 0;
-  for (uint64_t seed = first_seed(); seed <= last_seed(); seed++) {
+  for (uint64_t seed = first_seed(); seed <= last_seed(on); seed++) {
     subject s;
     choose(&s, seed, NULL);
-    if (first_seed() == last_seed()) list_operations(&s);
+    if (getenv("RANDOM_GRAPH_SEED")) list_operations(&s, on);
     for (int i = 0; i <= is_evaluated_too(seed); i++) {
       s.options.evaluate = i;
-      kinks += !check_cpu(&s, &worst);
+      kinks += !check_against_reference(&s, on, &worst);
     }
   }
   printf("worst error %.1e; %d graphs with a value at a kink\n", worst, kinks);
-  assert_in_range(kinks, 0, SEEDS / 10);
+  assert_in_range(kinks, 0, last_seed(on) / 10 + 1);
   fail_if_problems();
+}
+
+static void cpu_agrees_with_reference(void **state)
+{
+  (void)state;
+  agrees_with_reference(&cpu);
+}
+
+static void cuda_agrees_with_reference(void **state)
+{
+  (void)state;
+  agrees_with_reference(&cuda);
 }
 
 static void a_step_leaves_the_same_bits(const backend *on)
 {
   if (!on->ops) skip();
-  for (uint64_t seed = first_seed(); seed <= last_seed(); seed++) {
+  for (uint64_t seed = first_seed(); seed <= last_seed(on); seed++) {
     subject s;
     choose(&s, seed, NULL);
     for (int i = 0; i <= is_evaluated_too(seed); i++) {
@@ -310,6 +325,12 @@ static void cpu_gives_the_same_bits(void **state)
 {
   (void)state;
   a_step_leaves_the_same_bits(&cpu);
+}
+
+static void cuda_gives_the_same_bits(void **state)
+{
+  (void)state;
+  a_step_leaves_the_same_bits(&cuda);
 }
 
 static void reference_gives_the_same_bits(void **state)
@@ -337,6 +358,10 @@ static int set_up(void **state)
   (void)state;
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
+  if (load_plugin_from(&cuda_plugin, "emulated", "backend", "cuda", NULL)) {
+    cuda = (backend){"cuda", cuda_plugin.plugin->ops, cuda_plugin.self};
+    if (cuda.ops->select(cuda.self, 0) != BRIM_OK) return -1;
+  }
   if (!load_plugin(&cpu_plugin, "backend", "cpu", "{threads: 1}")) return 0;
   cpu = (backend){"cpu", cpu_plugin.plugin->ops, cpu_plugin.self};
   if (!load_plugin(&threads_plugin, "backend", "cpu", "{threads: 3}")) return -1;
@@ -350,13 +375,15 @@ static int tear_down(void **state)
   unload_plugin(&reference_plugin);
   unload_plugin(&cpu_plugin);
   unload_plugin(&threads_plugin);
+  unload_plugin(&cuda_plugin);
   return 0;
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_family_comes_up), cmocka_unit_test(cpu_agrees_with_reference),
-      cmocka_unit_test(cpu_gives_the_same_bits), cmocka_unit_test(reference_gives_the_same_bits)};
+      cmocka_unit_test(every_family_comes_up),      cmocka_unit_test(cpu_agrees_with_reference),
+      cmocka_unit_test(cpu_gives_the_same_bits),    cmocka_unit_test(reference_gives_the_same_bits),
+      cmocka_unit_test(cuda_agrees_with_reference), cmocka_unit_test(cuda_gives_the_same_bits)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
