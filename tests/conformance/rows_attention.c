@@ -76,6 +76,20 @@ static brim_tensor *make_attention_large(bench *b)
 }
 BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true, .large = true, .terms = 0.1};
 
+/* Heads of sizes between those that kernels are cut for: of 96 and 160 numbers. */
+static brim_tensor *make_attention_96(bench *b)
+{
+  return attend(b, 70, 35, 96, (brim_attention_options){.heads = 1});
+}
+BENCH_ROW(attention_96) = {"attention, heads of 96", make_attention_96, .by_sample = true, .large = true, .terms = 0.1};
+
+static brim_tensor *make_attention_160(bench *b)
+{
+  return attend(b, 35, 70, 160, (brim_attention_options){.heads = 1, .causal = 1});
+}
+BENCH_ROW(attention_160) = {"attention, heads of 160", make_attention_160, .by_sample = true, .large = true,
+                            .terms = 0.1};
+
 static brim_tensor *make_rotary(bench *b)
 {
   brim_rotary_options o = {.heads = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 5),

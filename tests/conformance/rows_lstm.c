@@ -24,10 +24,9 @@ static brim_tensor *input(bench *b)
   return bench_input(b, &(brim_shape){3, {b->o.batch, steps, features}}, "x");
 }
 
-static brim_tensor *make_direction(bench *b)
+static brim_tensor *direction(bench *b, brim_tensor *x, int64_t hidden)
 {
-  brim_tensor *x = input(b);
-  const int64_t features = brim_shape_of(x).dim[2], hidden = pick_hidden(b);
+  const int64_t features = brim_shape_of(x).dim[2];
   const double bound = 1 / sqrt((double)hidden);
   brim_tensor *const in[] = {x, bench_parameter(b, "weight_ih", &(brim_shape){2, {4 * hidden, features}}, bound),
                              bench_parameter(b, "weight_hh", &(brim_shape){2, {4 * hidden, hidden}}, bound),
@@ -35,7 +34,25 @@ static brim_tensor *make_direction(bench *b)
                              bench_parameter(b, "bias_hh", &(brim_shape){1, {4 * hidden}}, bound)};
   return brim_graph_apply(b->g, "lstm", "lstm", in, 5, &(brim_attr){.lstm = {(int32_t)bench_pick(b, 0, 1)}});
 }
+static brim_tensor *make_direction(bench *b)
+{
+  brim_tensor *x = input(b);
+  return direction(b, x, pick_hidden(b));
+}
 BENCH_ROW(lstm) = {"lstm", make_direction, .by_sample = true};
+
+/* Weights that do not fit the shared memory of a block. */
+static brim_tensor *make_direction_130(bench *b)
+{
+  return direction(b, bench_input(b, &(brim_shape){3, {b->o.batch, 4, 3}}, "x"), 130);
+}
+BENCH_ROW(lstm_130) = {"lstm of 130", make_direction_130, .by_sample = true, .large = true};
+
+static brim_tensor *make_direction_260(bench *b)
+{
+  return direction(b, bench_input(b, &(brim_shape){3, {b->o.batch, 3, 2}}, "x"), 260);
+}
+BENCH_ROW(lstm_260) = {"lstm of 260", make_direction_260, .by_sample = true, .large = true};
 
 static brim_tensor *make_layers(bench *b)
 {

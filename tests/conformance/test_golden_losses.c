@@ -152,11 +152,25 @@ static void test_losses_are_what_pytorch_computes(void **state)
   BENCH_EACH_ROW (row) check_row(row);
 }
 
+/* Answers are counted too. */
+static brim_tensor *make_counted(bench *b)
+{
+  const brim_shape metrics = {1, {3 + 5 * 5}};
+  brim_tensor *in[3] = {NULL, from_fixture(b, "scores", false), labels_of(b, "answer")};
+  in[0] = brim_graph_apply(b->g, "softmax_cross_entropy", "loss", &in[1], 2, NULL);
+  b->g->metrics = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
+  brim_graph_node_into(b->g, "classification_metrics", "metrics", in, 3, &b->g->metrics, 1,
+                       &(brim_attr){.metrics = {.top_k = 2}});
+  return in[0];
+}
+static const bench_row row_counted = {"counted", make_counted, .is_loss = true};
+
 /* A label that names no class is refused, not read; one that is ignored may be any number. Asks the first node named
  * `op`, with the last label replaced. */
-static brim_status run_with_label(const backend *on, const bench_row *row, const char *op, int32_t label)
+static brim_status run_with_label(const backend *on, const bench_row *row, int64_t samples, const char *op,
+                                  int32_t label)
 {
-  bench *b = bench_create(&(bench_options){.backend = on, .row = row, .seed = 1, .batch = 3});
+  bench *b = bench_create(&(bench_options){.backend = on, .row = row, .seed = 1, .batch = samples});
   size_t node = 0;
   while (strcmp(b->g->node[node]->op, op) != 0) node++;
   const brim_node *n = b->g->node[node];
@@ -181,10 +195,24 @@ static void check_labels_are_refused(const char *id, const char *folder)
   static const struct {
     const bench_row *row;
     const char *op;
-  } cases[] = {{&row_plain, "softmax_cross_entropy"},     {&row_plain, "softmax_cross_entropy_grad"},
-               {&row_ignore, "softmax_cross_entropy"},    {&row_ignore, "softmax_cross_entropy_grad"},
-               {&row_linear, "linear_cross_entropy"},     {&row_linear, "linear_cross_entropy_grad"},
-               {&row_linear_all, "linear_cross_entropy"}, {&row_linear_all, "linear_cross_entropy_grad"}};
+    int64_t samples;
+  } cases[] = {{&row_plain, "softmax_cross_entropy", 3},
+               {&row_plain, "softmax_cross_entropy_grad", 3},
+               {&row_ignore, "softmax_cross_entropy", 3},
+               {&row_ignore, "softmax_cross_entropy_grad", 3},
+               {&row_linear, "linear_cross_entropy", 3},
+               {&row_linear, "linear_cross_entropy_grad", 3},
+               {&row_linear_all, "linear_cross_entropy", 3},
+               {&row_linear_all, "linear_cross_entropy_grad", 3},
+               {&row_mse_label, "mse", 4},
+               {&row_mse_label, "mse_grad", 4},
+               {&row_mae_label, "mae", 4},
+               {&row_mae_label, "mae_grad", 4},
+               {&row_huber_label, "huber", 4},
+               {&row_huber_label, "huber_grad", 4},
+               {&row_bce_label, "bce", 4},
+               {&row_bce_label, "bce_grad", 4},
+               {&row_counted, "classification_metrics", 4}};
   loaded judged;
   if (!load_plugin_from(&judged, folder, "backend", id, NULL)) {
     printf("SKIPPED: backend %s was not built\n", id);
@@ -192,10 +220,13 @@ static void check_labels_are_refused(const char *id, const char *folder)
   }
   const backend on = {id, judged.plugin->ops, judged.self};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, 4), BRIM_OK);
-    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, 5), BRIM_EINVAL);
-    assert_non_null(strstr(brim_error_text(), "sample 2 of the micro-batch has label 5, but there are 5 classes"));
-    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].op, -100), BRIM_EINVAL);
+    char expected[96];
+    snprintf(expected, sizeof expected, "sample %d of the micro-batch has label 5, but there are 5 classes",
+             (int)cases[i].samples - 1);
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].samples, cases[i].op, 4), BRIM_OK);
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].samples, cases[i].op, 5), BRIM_EINVAL);
+    if (!strstr(brim_error_text(), expected)) fail_msg("%s: %s", cases[i].op, brim_error_text());
+    assert_int_equal(run_with_label(&on, cases[i].row, cases[i].samples, cases[i].op, -100), BRIM_EINVAL);
   }
   unload_plugin(&judged);
 }
