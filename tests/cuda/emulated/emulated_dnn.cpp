@@ -21,29 +21,56 @@ float load(uint32_t type, const void *p, int64_t i)
   return type == BRIM_DTYPE_BF16 ? cuda_load(static_cast<const cuda_bf16 *>(p) + i) : static_cast<const float *>(p)[i];
 }
 
-int64_t place(bool last, int64_t n, int64_t c, int64_t h, int64_t w, int64_t channels, int64_t height, int64_t width)
-{
-  return last ? ((n * height + h) * width + w) * channels + c : ((n * channels + c) * height + h) * width + w;
-}
-
+/* A tensor of four dimensions as floats, channels last whatever it is in memory. */
 struct tensor {
   uint32_t type;
+  int64_t dim[4]; /* plain: N, C, H, W */
+  bool last;
   std::vector<float> value;
-  tensor(uint32_t its_type, const void *from, int64_t count) : type(its_type), value(static_cast<size_t>(count))
+
+  tensor(uint32_t its_type, const int64_t its_dim[4], bool is_last) : type(its_type), last(is_last)
   {
-    for (int64_t i = 0; from && i < count; i++) value[static_cast<size_t>(i)] = load(type, from, i);
+    memcpy(dim, its_dim, sizeof dim);
+    value.resize(static_cast<size_t>(dim[0] * dim[1] * dim[2] * dim[3]));
   }
-  float &at(int64_t i) { return value[static_cast<size_t>(i)]; }
-  void store(void *to)
+  float *at(int64_t n, int64_t h, int64_t w) { return value.data() + ((n * dim[2] + h) * dim[3] + w) * dim[1]; }
+  /* Calls f with an element's place in memory, and the element. */
+  template <typename F> void each(F f)
   {
-    for (size_t i = 0; i < value.size(); i++) {
+    int64_t i = 0;
+    for (int64_t n = 0; n < dim[0]; n++)
+      for (int64_t h = 0; h < dim[2]; h++)
+        for (int64_t w = 0; w < dim[3]; w++)
+          for (int64_t c = 0; c < dim[1]; c++, i++)
+            f(last ? i : ((n * dim[1] + c) * dim[2] + h) * dim[3] + w, value[static_cast<size_t>(i)]);
+  }
+  void take(const void *from)
+  {
+    each([=](int64_t i, float &element) { element = load(type, from, i); });
+  }
+  void give(void *to)
+  {
+    each([=](int64_t i, float &element) {
       if (type == BRIM_DTYPE_BF16)
-        cuda_store(static_cast<cuda_bf16 *>(to) + i, value[i]);
+        cuda_store(static_cast<cuda_bf16 *>(to) + i, element);
       else
-        static_cast<float *>(to)[i] = value[i];
-    }
+        static_cast<float *>(to)[i] = element;
+    });
   }
 };
+
+/* One pixel of x, one of a weight: their product over the channels of a group belongs to an element of y. */
+void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int64_t channels)
+{
+  float sum = 0;
+  if (result == CUDA_DNN_Y) {
+    for (int64_t c = 0; c < channels; c++) sum += x[c] * weight[c];
+    *y += sum;
+  } else {
+    float *to = result == CUDA_DNN_X ? x : weight, *by = result == CUDA_DNN_X ? weight : x;
+    for (int64_t c = 0; c < channels; c++) to[c] += *y * by[c];
+  }
+}
 
 /* Every product of an x and a weight belongs to one y; which of the three is the result makes no difference here. */
 void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_at)
@@ -51,32 +78,25 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
   const cuda_conv &v = wanted.conv;
   const bool last = v.x_last;
   const enum cuda_dnn_result result = wanted.result;
-  tensor x(v.dtype, result == CUDA_DNN_X ? nullptr : x_at, v.N * v.C * v.H * v.W);
-  tensor weight(wanted.type_weight, result == CUDA_DNN_WEIGHT ? nullptr : weight_at, cuda_conv_weights(&v));
-  tensor y(v.dtype, result == CUDA_DNN_Y ? nullptr : y_at, v.N * v.K * v.P * v.Q);
+  const int64_t dim_x[4] = {v.N, v.C, v.H, v.W}, dim_weight[4] = {v.K, v.D, v.R, v.S}, dim_y[4] = {v.N, v.K, v.P, v.Q};
+  tensor x(v.dtype, dim_x, last), weight(wanted.type_weight, dim_weight, last), y(v.dtype, dim_y, last);
+  if (result != CUDA_DNN_X) x.take(x_at);
+  if (result != CUDA_DNN_WEIGHT) weight.take(weight_at);
+  if (result != CUDA_DNN_Y) y.take(y_at);
   for (int64_t n = 0; n < v.N; n++)
-    for (int64_t k = 0; k < v.K; k++)
-      for (int64_t p = 0; p < v.P; p++)
-        for (int64_t q = 0; q < v.Q; q++) {
-          float &to = y.at(place(last, n, k, p, q, v.K, v.P, v.Q));
-          for (int64_t r = 0; r < v.R; r++)
-            for (int64_t s = 0; s < v.S; s++) {
-              const int64_t h = p * v.stride[0] - v.padding[0] + r * v.dilation[0];
-              const int64_t w = q * v.stride[1] - v.padding[1] + s * v.dilation[1];
-              if (h < 0 || h >= v.H || w < 0 || w >= v.W) continue;
-              for (int64_t c = 0; c < v.D; c++) {
-                const int64_t channel = k / (v.K / v.groups) * v.D + c;
-                float &of_x = x.at(place(last, n, channel, h, w, v.C, v.H, v.W));
-                float &of_weight = weight.at(place(last, k, c, r, s, v.D, v.R, v.S));
-                if (result == CUDA_DNN_Y) to += of_x * of_weight;
-                if (result == CUDA_DNN_X) of_x += to * of_weight;
-                if (result == CUDA_DNN_WEIGHT) of_weight += to * of_x;
-              }
-            }
-        }
-  if (result == CUDA_DNN_X) x.store(x_at);
-  if (result == CUDA_DNN_WEIGHT) weight.store(weight_at);
-  if (result == CUDA_DNN_Y) y.store(y_at);
+    for (int64_t p = 0; p < v.P; p++)
+      for (int64_t q = 0; q < v.Q; q++)
+        for (int64_t r = 0; r < v.R; r++)
+          for (int64_t s = 0; s < v.S; s++) {
+            const int64_t h = p * v.stride[0] - v.padding[0] + r * v.dilation[0];
+            const int64_t w = q * v.stride[1] - v.padding[1] + s * v.dilation[1];
+            if (h < 0 || h >= v.H || w < 0 || w >= v.W) continue;
+            for (int64_t k = 0; k < v.K; k++)
+              combine(result, x.at(n, h, w) + k / (v.K / v.groups) * v.D, weight.at(k, r, s), y.at(n, p, q) + k, v.D);
+          }
+  if (result == CUDA_DNN_X) x.give(x_at);
+  if (result == CUDA_DNN_WEIGHT) weight.give(weight_at);
+  if (result == CUDA_DNN_Y) y.give(y_at);
 }
 
 /* Gradients of weights come in the type of what they are computed from, as with cuDNN 9. */

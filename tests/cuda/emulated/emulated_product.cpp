@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "kernel.cuh"
 #include "product.h"
 
@@ -34,21 +37,38 @@ float apply(enum cuda_function function, float x)
   return x;
 }
 
+/* A matrix as floats, row by row. */
+std::vector<float> matrix_of(uint32_t type, const void *from, int64_t at, int64_t rows, int64_t columns, int64_t ld,
+                             bool transposed)
+{
+  std::vector<float> out(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++)
+      out[static_cast<size_t>(i * columns + j)] = load(type, from, at + (transposed ? j * ld + i : i * ld + j));
+  return out;
+}
+
+/* Row by row of d, each element a sum in the order of k. */
 void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
 {
-  const int64_t a = matrix * p.stride_a, b = matrix * p.stride_b, d = matrix * p.stride_d;
-  for (int64_t i = 0; i < p.m; i++)
-    for (int64_t j = 0; j < p.n; j++) {
-      float sum = 0;
-      for (int64_t k = 0; k < p.k; k++)
-        sum += load(p.type, o.a, a + (p.transpose_a ? k * p.lda + i : i * p.lda + k)) *
-               load(p.type, o.b, b + (p.transpose_b ? j * p.ldb + k : k * p.ldb + j));
-      const int64_t at = d + i * p.ldd + j;
-      if (p.accumulate) sum += load(p.type_d, o.d, at);
-      if (p.bias) sum += load(p.type_d, o.bias, j);
-      if (p.keep) store(p.type_d, o.kept, at, sum);
-      store(p.type_d, o.d, at, apply(p.function, sum));
+  const std::vector<float> a = matrix_of(p.type, o.a, matrix * p.stride_a, p.m, p.k, p.lda, p.transpose_a);
+  const std::vector<float> b = matrix_of(p.type, o.b, matrix * p.stride_b, p.k, p.n, p.ldb, p.transpose_b);
+  std::vector<float> sum(static_cast<size_t>(p.n));
+  for (int64_t i = 0; i < p.m; i++) {
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    for (int64_t k = 0; k < p.k; k++) {
+      const float left = a[static_cast<size_t>(i * p.k + k)], *right = b.data() + k * p.n;
+      for (int64_t j = 0; j < p.n; j++) sum[static_cast<size_t>(j)] += left * right[j];
     }
+    for (int64_t j = 0; j < p.n; j++) {
+      const int64_t at = matrix * p.stride_d + i * p.ldd + j;
+      float value = sum[static_cast<size_t>(j)];
+      if (p.accumulate) value += load(p.type_d, o.d, at);
+      if (p.bias) value += load(p.type_d, o.bias, j);
+      if (p.keep) store(p.type_d, o.kept, at, value);
+      store(p.type_d, o.d, at, apply(p.function, value));
+    }
+  }
 }
 
 bool refuses(const cuda_product &p)
