@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "graph/plan_json.h"
 #include "train/file.h"
@@ -174,6 +175,7 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
     snprintf(key, sizeof key, "backend.%s", row->key);
     brim_yaml *node = brim_yaml_get_path(config->root, key);
     if (row->type != BRIM_PATH || !node || node->kind != BRIM_YAML_SCALAR || !node->scalar[0]) continue;
+    if (access(node->scalar, F_OK) != 0) continue; /* the backend was to write it, and had nothing to say */
     if (!realpath(dir, folder)) return brim_fail(BRIM_EIO, "cannot find '%s': %s", dir, strerror(errno));
     BRIM_TRY(brim_path_join(path, folder, row->key));
     BRIM_TRY(brim_file_copy(node->scalar, path));
