@@ -114,7 +114,7 @@ static void test_a_file_that_does_not_exist_is_empty_only_where_it_may_be(void *
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_int_equal(p.count, 0);
   cuda_profile_release(&p);
-  assert_int_equal(cuda_profile_read(&p, path, 0), BRIM_EIO);
+  assert_int_equal(cuda_profile_read(&p, path, 0), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), path));
   assert_int_equal(cuda_profile_read(&p, "/", 1), BRIM_EIO); /* a folder */
 }
