@@ -46,7 +46,7 @@ typedef struct brim_settings {
   uint64_t min_gpu_memory_mb;
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
-  int32_t precision;                                           /* enum brim_precision */
+  int32_t precision; /* enum brim_precision */
   brim_run_settings run;
   brim_training_settings training;
   brim_dataset_settings dataset;

@@ -24,8 +24,8 @@ brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const v
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
 /* [step] Can the host go on while the device works? */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
-/* [step] Asynchronous devices only. The same as run, for an update: without effect if the loss of the step is not finite
- * by then, nor is any later one until something is read with brim_exec_metrics or brim_exec_read. */
+/* [step] Asynchronous devices only. The same as run, for an update: without effect if the loss of the step is not
+ * finite by then, nor is any later one until something is read with brim_exec_metrics or brim_exec_read. */
 brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
 /* [step] Asynchronous devices only. Asks for the first `count` metrics and, unless NULL, a program's f64 tensor, behind
  * what was started before; brim_exec_collect waits for what was asked for first and then writes it. */

@@ -34,6 +34,15 @@ void brim_shared_folder_set(const char *dir)
   snprintf(chosen_folder, sizeof chosen_folder, "%s", dir);
 }
 
+void brim_process_name(char *out, size_t room)
+{
+  FILE *file = fopen("/proc/self/comm", "r");
+  out[0] = '\0';
+  if (!file) return;
+  if (fgets(out, (int)room, file)) out[strcspn(out, "\n")] = '\0';
+  fclose(file);
+}
+
 /* Like /tmp: everybody's, and nobody removes what is another's. */
 static brim_status make_folder(const char *folder)
 {

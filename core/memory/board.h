@@ -26,6 +26,9 @@ typedef struct brim_board {
 const char *brim_shared_folder(void);
 void brim_shared_folder_set(const char *dir); /* copied; "": not set */
 
+/* [any thread] What this process is called; "" if that cannot be known. */
+void brim_process_name(char *out, size_t room);
+
 /* Opens "<shared folder>/<name>", made if it is not there. `magic` tells what is in the slots, with its version:
  * another one is ELOAD. EIO with the path and the system's reason. */
 brim_status brim_board_open(brim_board *board, const char *name, uint64_t magic, size_t slot_bytes);

@@ -236,9 +236,7 @@ static void fill_ticket(ticket *t, const brim_claim_request *r, int named)
   for (int i = 0; i < devices && i < DEVICES_MAX; i++)
     if (named < 0 || i == named) t->mask[i / 64] |= UINT64_C(1) << (i % 64);
   snprintf(t->backend, sizeof t->backend, "%s", r->backend);
-  FILE *file = fopen("/proc/self/comm", "r");
-  if (file && fgets(t->process, sizeof t->process, file)) t->process[strcspn(t->process, "\n")] = '\0';
-  if (file) fclose(file);
+  brim_process_name(t->process, sizeof t->process);
 }
 
 static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device)

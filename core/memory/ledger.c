@@ -85,14 +85,6 @@ static brim_status look_alone(brim_ledger *ledger, int device, found *f)
   return status;
 }
 
-static void name_process(char *name, size_t room)
-{
-  FILE *file = fopen("/proc/self/comm", "r");
-  if (!file) return;
-  if (fgets(name, (int)room, file)) name[strcspn(name, "\n")] = '\0';
-  fclose(file);
-}
-
 #define USERS_TOLD 4
 
 static brim_status refuse(const brim_ledger *ledger, int device, uint64_t bytes, const found *f)
@@ -120,7 +112,7 @@ static brim_status take(brim_ledger *ledger, int device, uint64_t bytes, int32_t
   if (bytes > ledger->bytes || f.used > ledger->bytes - bytes) return refuse(ledger, device, bytes, &f);
   if (f.free_slot < 0)
     return brim_fail(BRIM_ENOMEM_DEVICE, "%d processes share these devices already, and no more can", BRIM_BOARD_SLOTS);
-  name_process(e.name, sizeof e.name);
+  brim_process_name(e.name, sizeof e.name);
   BRIM_TRY(brim_board_write(&ledger->board, (size_t)f.free_slot, &e));
   *slot = f.free_slot;
   return BRIM_OK;

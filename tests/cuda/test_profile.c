@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "../../plugins/backend/cuda/dnn.h"
-#include "../../plugins/backend/cuda/product.h"
 #include "../../plugins/backend/cuda/libraries/profile.h"
+#include "../../plugins/backend/cuda/product.h"
 
 static char path[512];
 

@@ -243,7 +243,8 @@ static const config_case config_cases[] = {
      NULL,
      {"fp16=true"},
      "error: 'precision=fp16' is not available in this build\n"
-     "  command line, argument 1: fp16=true   (what activations are kept in; parameters and what is added up to them stay "
+     "  command line, argument 1: fp16=true   (what activations are kept in; parameters and what is added up to them "
+     "stay "
      "in fp32)"},
     {"a key of a later build with a wrong value",
      NULL,
