@@ -13,97 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dnn_engines.h"
 #include "dnn_graph.h"
 #include "library.h"
 
-enum { SUGGESTIONS_MAX = 64 /* in fp32 most are for TF32 */, MEASURED_MAX = 8 };
+enum { MEASURED_MAX = 8 };
 
-/* ---- suggestions ---- */
-
-/* Engine configurations, best first. */
-typedef struct suggestions {
-  cudnnBackendDescriptor_t configuration[SUGGESTIONS_MAX];
-  int64_t count;
-} suggestions;
-
-static void drop_suggestions(suggestions *s)
-{
-  for (int64_t i = 0; i < SUGGESTIONS_MAX; i++)
-    if (s->configuration[i]) (void)cudnnBackendDestroyDescriptor(s->configuration[i]);
-}
-
-static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescriptor_t graph,
-                         cudnnBackendHeurMode_t mode, suggestions *out)
-{
-  cudnnStatus_t e = cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
-  if (e == CUDNN_STATUS_SUCCESS)
-    e = cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  if (e == CUDNN_STATUS_SUCCESS) e = cudnnBackendFinalize(heuristics);
-  int64_t count = 0;
-  if (e == CUDNN_STATUS_SUCCESS)
-    e = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                                 NULL);
-  count = cuda_min(count, SUGGESTIONS_MAX);
-  for (int64_t i = 0; e == CUDNN_STATUS_SUCCESS && i < count; i++)
-    e = cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->configuration[i]);
-  if (e == CUDNN_STATUS_SUCCESS && count > 0)
-    e = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
-                                 &out->count, out->configuration);
-  out->count = e == CUDNN_STATUS_SUCCESS ? cuda_min(out->count, count) : 0;
-  return e;
-}
-
-/* A graph for which there is no suggestion is no error, whatever the library's reason is: another engine, or a kernel
- * of our own, does the same. */
-static brim_status suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, suggestions *out)
-{
-  cudnnBackendDescriptor_t heuristics;
-  *out = (suggestions){.count = 0};
-  BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics),
-                          "creating a descriptor"));
-  const cudnnStatus_t e = ask(heuristics, graph, mode, out);
-  if (e != CUDNN_STATUS_SUCCESS) brim_log(BRIM_LOG_DEBUG, "cuDNN suggests no engines: %s", cudnnGetErrorString(e));
-  return cuda_dnn_check(cudnnBackendDestroyDescriptor(heuristics), "dropping a descriptor");
-}
-
-/* What the library says of an engine, as bits: 1 << note. */
-typedef struct notes {
-  uint32_t numerical, behavior;
-} notes;
-
-static brim_status read_notes(cudnnBackendDescriptor_t engine, notes *out)
-{
-  cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  cudnnBackendBehaviorNote_t behavior[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
-  int64_t count = 0;
-  *out = (notes){0};
-  BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, numerical),
-                          "asking for an engine's numbers"));
-  for (int64_t i = 0; i < count; i++) out->numerical |= 1u << numerical[i];
-  BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                                                   CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, behavior),
-                          "asking for an engine's behavior"));
-  for (int64_t i = 0; i < count; i++) out->behavior |= 1u << behavior[i];
-  return BRIM_OK;
-}
-
-static brim_status notes_of(cudnnBackendDescriptor_t configuration, notes *out)
-{
-  cudnnBackendDescriptor_t engine;
-  int64_t count = 0;
-  BRIM_TRY(
-      cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "creating a descriptor"));
-  brim_status status = cuda_dnn_check(cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine),
-                                      "asking for an engine");
-  if (status == BRIM_OK) status = read_notes(engine, out);
-  (void)cudnnBackendDestroyDescriptor(engine);
-  return status;
-}
-
-static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const notes *n, bool compiled)
+static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const cuda_dnn_notes *n, bool compiled)
 {
   uint32_t refused = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                      1u << CUDNN_NUMERICAL_NOTE_FFT | 1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
@@ -116,19 +32,13 @@ static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const n
 
 /* ---- names of configurations, for the device profile ---- */
 
-static bool get(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                int64_t room, int64_t *count, void *values)
-{
-  return cudnnBackendGetAttribute(of, name, type, room, count, values) == CUDNN_STATUS_SUCCESS;
-}
-
 /* " 3=16": one of an engine's settings. */
 static bool name_knob(cudnnBackendDescriptor_t knob, char *text, size_t room)
 {
   cudnnBackendKnobType_t type;
   int64_t count = 0, value = 0;
-  if (!get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count, &type) ||
-      !get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &value))
+  if (!cuda_dnn_get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count, &type) ||
+      !cuda_dnn_get(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &value))
     return false;
   return (size_t)snprintf(text, room, " %d=%" PRId64, (int)type, value) < room;
 }
@@ -140,8 +50,8 @@ static bool name_knobs(cudnnBackendDescriptor_t configuration, char *text, size_
   bool fine = true;
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS && fine; i++)
     fine = cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]) == CUDNN_STATUS_SUCCESS;
-  fine = fine && get(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                     CUDNN_KNOB_TYPE_COUNTS, &count, knob);
+  fine = fine && cuda_dnn_get(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                              CUDNN_KNOB_TYPE_COUNTS, &count, knob);
   for (int64_t i = 0; i < count && fine; i++) {
     const size_t used = strlen(text);
     fine = name_knob(knob[i], text + used, room - used);
@@ -158,8 +68,8 @@ static bool name_configuration(cudnnBackendDescriptor_t configuration, char text
   int64_t count = 0, index = 0;
   if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
   const bool fine =
-      get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) &&
-      get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index);
+      cuda_dnn_get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) &&
+      cuda_dnn_get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index);
   (void)cudnnBackendDestroyDescriptor(engine);
   snprintf(text, CUDA_PROFILE_CHOICE_MAX, "engine %" PRId64, index);
   return fine && name_knobs(configuration, text, CUDA_PROFILE_CHOICE_MAX);
@@ -179,20 +89,6 @@ typedef struct search {
   float least;
   char fastest[CUDA_PROFILE_CHOICE_MAX];
 } search;
-
-/* Which of the library's suggestions does not work, or takes too much, is told by trying. */
-static bool is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t configuration,
-                      int64_t *scratch_bytes)
-{
-  int64_t count = 0;
-  return cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn) ==
-             CUDNN_STATUS_SUCCESS &&
-         cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                  &configuration) == CUDNN_STATUS_SUCCESS &&
-         cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
-         get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, scratch_bytes) &&
-         (uint64_t)*scratch_bytes <= CUDA_DNN_SCRATCH_MAX;
-}
 
 static brim_status run_search(cuda_backend *b, void *of)
 {
@@ -224,7 +120,7 @@ static brim_status try(search *s, cudnnBackendDescriptor_t *configuration)
   if (s->name && (!name_configuration(*configuration, name) || strcmp(name, s->name) != 0)) return BRIM_OK;
   BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &tried),
                           "creating a descriptor"));
-  const bool usable = is_usable(s->b, tried, *configuration, &s->plan->scratch_bytes);
+  const bool usable = cuda_dnn_is_usable(s->b, tried, *configuration, CUDA_DNN_SCRATCH_MAX, &s->plan->scratch_bytes);
   const brim_status status = usable && s->measures ? measure(s, tried, *configuration) : BRIM_OK;
   if (!usable || s->measures) {
     (void)cudnnBackendDestroyDescriptor(tried);
@@ -236,11 +132,11 @@ static brim_status try(search *s, cudnnBackendDescriptor_t *configuration)
   return BRIM_OK;
 }
 
-static brim_status try_suggestions(search *s, suggestions *of, bool compiled)
+static brim_status try_suggestions(search *s, cuda_dnn_suggestions *of, bool compiled)
 {
   for (int64_t i = 0; i < of->count && !s->plan->plan && s->measured < MEASURED_MAX; i++) {
-    notes n;
-    BRIM_TRY(notes_of(of->configuration[i], &n));
+    cuda_dnn_notes n;
+    BRIM_TRY(cuda_dnn_notes_of(of->configuration[i], &n));
     if (is_allowed(s->b, s->conv, &n, compiled)) BRIM_TRY(try(s, &of->configuration[i]));
   }
   return BRIM_OK;
@@ -251,10 +147,10 @@ static brim_status look(search *s, cudnnBackendDescriptor_t graph)
   static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
   for (int compiled = 0; compiled < 2; compiled++) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-      suggestions found;
-      brim_status status = suggest(graph, modes[i], &found);
+      cuda_dnn_suggestions found;
+      brim_status status = cuda_dnn_suggest(graph, modes[i], &found);
       if (status == BRIM_OK) status = try_suggestions(s, &found, compiled);
-      drop_suggestions(&found);
+      cuda_dnn_drop_suggestions(&found);
       if (status != BRIM_OK || s->plan->plan) return status;
     }
     if (s->measured > 0) return BRIM_OK;

@@ -4,9 +4,9 @@
 
 #include "library.h"
 
-/* A descriptor that lives as long as the plan does. */
-static brim_status make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
+brim_status cuda_dnn_make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
 {
+  if (plan->count == CUDA_DNN_DESCRIPTORS_MAX) return brim_fail(BRIM_EINTERNAL, "too many descriptors for a plan");
   BRIM_TRY(cuda_dnn_check(cudnnBackendCreateDescriptor(type, out), "creating a descriptor"));
   plan->made[plan->count++] = *out;
   return BRIM_OK;
@@ -15,7 +15,7 @@ static brim_status make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, 
 brim_status cuda_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
-  return cuda_dnn_check(cudnnBackendSetAttribute(of, name, type, count, values), "describing a convolution");
+  return cuda_dnn_check(cudnnBackendSetAttribute(of, name, type, count, values), "describing an operation");
 }
 
 brim_status cuda_dnn_set_integers(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, int64_t count,
@@ -49,7 +49,7 @@ static brim_status describe_tensor(cuda_dnn_plan *plan, int64_t uid, uint32_t dt
   const int64_t alignment = CUDA_ALIGNMENT, c = size[1], h = size[2], w = size[3];
   const int64_t plain[4] = {c * h * w, h * w, w, 1}, channels_last[4] = {h * w * c, 1, w * c, c};
   const cudnnDataType_t type = type_of(dtype);
-  BRIM_TRY(make(plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out));
+  BRIM_TRY(cuda_dnn_make(plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out));
   BRIM_TRY(cuda_dnn_set_integers(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid));
   BRIM_TRY(cuda_dnn_set(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
   BRIM_TRY(cuda_dnn_set_integers(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, size));
@@ -63,7 +63,7 @@ static brim_status describe_window(cuda_dnn_plan *plan, const cuda_conv *v, cudn
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   const int64_t dimensions = 2;
-  BRIM_TRY(make(plan, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out));
+  BRIM_TRY(cuda_dnn_make(plan, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out));
   BRIM_TRY(cuda_dnn_set_integers(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &dimensions));
   BRIM_TRY(cuda_dnn_set(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
   BRIM_TRY(cuda_dnn_set(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
@@ -110,7 +110,7 @@ static brim_status describe_operation(cuda_dnn_plan *plan, const cuda_dnn_conv *
   BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_WEIGHT, conv->type_weight, size_weight, v->x_last, &weight));
   BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_Y, v->dtype, size_y, v->x_last, &y));
   BRIM_TRY(describe_window(plan, v, &window));
-  BRIM_TRY(make(plan, d->type, out));
+  BRIM_TRY(cuda_dnn_make(plan, d->type, out));
   BRIM_TRY(set_descriptor(*out, d->window, window));
   BRIM_TRY(set_descriptor(*out, d->x, x));
   BRIM_TRY(set_descriptor(*out, d->weight, weight));
@@ -125,7 +125,7 @@ brim_status cuda_dnn_describe(const cuda_backend *b, cuda_dnn_plan *plan, const 
 {
   cudnnBackendDescriptor_t operation;
   BRIM_TRY(describe_operation(plan, conv, &operation));
-  BRIM_TRY(make(plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out));
+  BRIM_TRY(cuda_dnn_make(plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out));
   BRIM_TRY(cuda_dnn_set(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn));
   BRIM_TRY(set_descriptor(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
   return cuda_dnn_finalize(*out, "describing the graph");

@@ -1,16 +1,16 @@
-/* What dnn.c and dnn_graph.c share: a plan under way, and descriptors of cuDNN's graphs. */
+/* What the files that make plans by cuDNN share: a plan under way, and descriptors of cuDNN's graphs. */
 #ifndef CUDA_DNN_GRAPH_H
 #define CUDA_DNN_GRAPH_H
 #include <cudnn.h>
 
 #include "../dnn.h"
 
-enum { DESCRIPTORS_MAX = 12 };
+enum { CUDA_DNN_DESCRIPTORS_MAX = 128 }; /* attention and its gradient take the most */
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 
 struct cuda_dnn_plan {
   cudnnBackendDescriptor_t plan; /* among: */
-  cudnnBackendDescriptor_t made[DESCRIPTORS_MAX];
+  cudnnBackendDescriptor_t made[CUDA_DNN_DESCRIPTORS_MAX];
   int count;
   int64_t scratch_bytes;
 };
@@ -18,6 +18,8 @@ struct cuda_dnn_plan {
 /* [plan] The graph of one convolution; it and what it consists of belong to the plan. */
 brim_status cuda_dnn_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
                               cudnnBackendDescriptor_t *out);
+/* [plan] A descriptor that lives as long as the plan does. */
+brim_status cuda_dnn_make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out);
 brim_status cuda_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t count, const void *values);
 brim_status cuda_dnn_set_integers(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, int64_t count,
