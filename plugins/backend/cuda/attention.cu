@@ -14,8 +14,12 @@
  * 32, 64 or 128; larger ones are several: scores are then added up over the chunks, and a block makes one chunk of y.
  * So any size works, but above 128 scores are computed once for each chunk.
  *
- * Tiles on the diagonal, or at the end of the keys, look at each pair; all others do not. */
+ * Tiles on the diagonal, or at the end of the keys, look at each pair; all others do not.
+ *
+ * In bf16, without dropout, it is left to the library where that can do it (sdpa.h): tensor cores do the same products
+ * many times as fast. y and lse mean the same, so either may make the gradient of either's results. */
 #include "attention.cuh"
+#include "attention_library.h"
 
 template <int DEPTH_, int R_, int C_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
@@ -188,8 +192,16 @@ template <typename T> static brim_status launch_attention(cuda_backend *b, const
   }
 }
 
+static CUDA_PREPARE(attention_prepare)
+{
+  (void)program;
+  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, state, &need->workspace_bytes);
+}
+
 static CUDA_RUN(attention_run)
 {
+  if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
   CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_attention<T>((cuda_backend *)self, launch));
 }
-BRIM_KERNEL(attention) = {.op = "attention", .run = attention_run};
+BRIM_KERNEL(attention) = {
+    .op = "attention", .prepare = attention_prepare, .run = attention_run, .release = cuda_attention_release};

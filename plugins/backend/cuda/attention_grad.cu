@@ -19,8 +19,9 @@
  *     dq[t]    = scale * (sum over s of p[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of p[t,s] *
  * k[s])
  *
- * Tiles, chunks of large heads, and what of a tile is seen: as in attention.cu. */
+ * Tiles, chunks of large heads, what of a tile is seen, and what is left to the library: as in attention.cu. */
 #include "attention.cuh"
+#include "attention_library.h"
 
 /* Rows are queries, with delta known or not, or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
@@ -350,13 +351,18 @@ template <typename T> static brim_status launch_grad(cuda_backend *b, const brim
 
 static CUDA_PREPARE(attention_grad_prepare)
 {
-  (void)self, (void)program, (void)state;
-  need->workspace_bytes = node->in[4]->bytes; /* delta, of lse's shape */
+  (void)program;
+  BRIM_TRY(cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_GRADIENTS, state, &need->workspace_bytes));
+  if (!*state) need->workspace_bytes = node->in[4]->bytes; /* delta, of lse's shape */
   return BRIM_OK;
 }
 
 static CUDA_RUN(attention_grad_run)
 {
+  if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
   CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_grad<T>((cuda_backend *)self, launch));
 }
-BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_grad_prepare, .run = attention_grad_run};
+BRIM_KERNEL(attention_grad) = {.op = "attention_grad",
+                               .prepare = attention_grad_prepare,
+                               .run = attention_grad_run,
+                               .release = cuda_attention_release};

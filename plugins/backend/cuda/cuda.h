@@ -52,6 +52,7 @@ typedef struct cuda_fetch {
 struct cublasLtContext;
 struct cudnnContext;
 struct cuda_tuning;
+struct cuda_sdpa_plan;
 
 /* An instance. All of its functions are called by one thread at a time. */
 typedef struct cuda_backend {
@@ -64,7 +65,8 @@ typedef struct cuda_backend {
   cuda_control *control; /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
-  struct cuda_tuning *tuning; /* library.h; NULL: the libraries' first suggestions */
+  struct cuda_tuning *tuning;  /* library.h; NULL: the libraries' first suggestions */
+  struct cuda_sdpa_plan *sdpa; /* all plans in use, for those who want the same */
   /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
   uint8_t *stage, *pinned;
   uint64_t stage_bytes, fed; /* of one stage; feeds so far */

@@ -78,3 +78,16 @@ void cuda_dnn_release(cuda_dnn_plan *plan)
 {
   if (table) table->dnn_release(plan);
 }
+brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
+                              uint64_t *scratch_bytes)
+{
+  return table->sdpa_prepare(b, sdpa, plan, at_once, scratch_bytes);
+}
+brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch)
+{
+  return table->sdpa_run(b, plan, values, scratch);
+}
+void cuda_sdpa_release(cuda_sdpa_plan *plan)
+{
+  if (table) table->sdpa_release(plan);
+}

@@ -1,10 +1,11 @@
 /* cuBLASLt and cuDNN in a shared object of their own, loaded when a device is selected: cuBLASLt takes 150 MiB of a
  * process as soon as it is loaded, and there is nothing to compute for it on a host without a GPU. The plugin calls the
- * functions of product.h, dnn.h and device.h; load.c passes them on to this table. */
+ * functions of product.h, dnn.h, sdpa.h and device.h; load.c passes them on to this table. */
 #ifndef CUDA_LIBRARIES_H
 #define CUDA_LIBRARIES_H
 #include "../dnn.h"
 #include "../product.h"
+#include "../sdpa.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,6 +22,10 @@ typedef struct cuda_libraries {
   brim_status (*dnn_prepare)(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes);
   brim_status (*dnn_run)(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch);
   void (*dnn_release)(cuda_dnn_plan *plan);
+  brim_status (*sdpa_prepare)(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
+                              uint64_t *scratch_bytes);
+  brim_status (*sdpa_run)(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch);
+  void (*sdpa_release)(cuda_sdpa_plan *plan);
 } cuda_libraries;
 
 /* The one symbol that the shared object exports. */

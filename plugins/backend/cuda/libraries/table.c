@@ -13,4 +13,7 @@ const cuda_libraries cuda_libraries_table = {
     .dnn_prepare = cuda_dnn_prepare,
     .dnn_run = cuda_dnn_run,
     .dnn_release = cuda_dnn_release,
+    .sdpa_prepare = cuda_sdpa_prepare,
+    .sdpa_run = cuda_sdpa_run,
+    .sdpa_release = cuda_sdpa_release,
 };

@@ -1,0 +1,21 @@
+/* Attention and its gradient by the library, for the kernels' prepare, run and release. */
+#ifndef CUDA_ATTENTION_LIBRARY_H
+#define CUDA_ATTENTION_LIBRARY_H
+#include "sdpa.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* [plan] state: what run and release want, with its scratch; NULL: the library is not to do this node, without an
+ * error. */
+brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
+                                   uint64_t *scratch_bytes);
+/* [step] Of a launch with a state. */
+brim_status cuda_attention_run(cuda_backend *b, const brim_launch *launch);
+/* [init] */
+void cuda_attention_release(void *self, void *state);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,313 @@
+/* Attention in the terms of cuDNN's graphs: products, elementwise operations and reductions, of which the library knows
+ * certain wholes as attention and its gradient. So the form is given: scores, then what lies between them and the
+ * weights, in the library's order; scores and weights are virtual, that is, they exist in the kernel only.
+ *
+ * Sizes always come in the order N, head, row, column; strides say where things are. Heads of keys that several heads
+ * of queries share are repeated by the product; their gradients are added up by a reduction.
+ *
+ * Each step below takes tensors and returns the tensor that it made, or NULL after something failed; the first
+ * failure stays, and the steps behind it do nothing. */
+#include "sdpa_graph.h"
+
+#include "library.h"
+
+enum { OPERATIONS_MAX = 32, TENSOR_ALIGNMENT = 16, FIRST_VIRTUAL = 100 };
+
+typedef cudnnBackendDescriptor_t tensor;
+
+/* Where the elements of a tensor are. */
+typedef struct layout {
+  int64_t size[4], stride[4];
+} layout;
+
+typedef struct builder {
+  cuda_dnn_plan *plan;
+  cudnnBackendDescriptor_t operation[OPERATIONS_MAX];
+  int64_t operations, tensors;
+  uint32_t used;
+  brim_status status;
+  const cuda_sdpa *sdpa;
+  layout query, key, value, score, row; /* q; k and v as the products take them; rows of scores, one number each */
+} builder;
+
+static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
+{
+  return (layout){{n, heads, rows, columns}, {heads * rows * columns, rows * columns, columns, 1}};
+}
+/* [N,length,heads*D] */
+static layout heads_of(int64_t n, int64_t heads, int64_t length, int64_t D)
+{
+  return (layout){{n, heads, length, D}, {length * heads * D, D, heads * D, 1}};
+}
+static layout transposed(layout of)
+{
+  return (layout){{of.size[0], of.size[1], of.size[3], of.size[2]},
+                  {of.stride[0], of.stride[1], of.stride[3], of.stride[2]}};
+}
+
+/* ---- descriptors ---- */
+
+static cudnnBackendDescriptor_t start(builder *g, cudnnBackendDescriptorType_t type)
+{
+  cudnnBackendDescriptor_t out = NULL;
+  if (g->status == BRIM_OK) g->status = cuda_dnn_make(g->plan, type, &out);
+  return g->status == BRIM_OK ? out : NULL;
+}
+static void set(builder *g, cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *values)
+{
+  if (g->status == BRIM_OK) g->status = cuda_dnn_set(of, name, type, count, values);
+}
+static void set_integers(builder *g, cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, int64_t count,
+                         const int64_t *values)
+{
+  set(g, of, name, CUDNN_TYPE_INT64, count, values);
+}
+static void set_type(builder *g, cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, cudnnDataType_t type)
+{
+  set(g, of, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
+}
+static void set_descriptor(builder *g, cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
+                           cudnnBackendDescriptor_t value)
+{
+  set(g, of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+static void finish(builder *g, cudnnBackendDescriptor_t descriptor, const char *what)
+{
+  if (g->status == BRIM_OK) g->status = cuda_dnn_finalize(descriptor, what);
+}
+static void finish_operation(builder *g, cudnnBackendDescriptor_t operation)
+{
+  finish(g, operation, "describing a part of attention");
+  if (g->status == BRIM_OK) g->operation[g->operations++] = operation;
+}
+
+/* ---- tensors ---- */
+
+static tensor make_tensor(builder *g, int64_t uid, layout of, cudnnDataType_t type, bool is_virtual, bool is_number)
+{
+  const int64_t alignment = TENSOR_ALIGNMENT;
+  const tensor out = start(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  set_integers(g, out, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid);
+  set_type(g, out, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  set_integers(g, out, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, of.size);
+  set_integers(g, out, CUDNN_ATTR_TENSOR_STRIDES, 4, of.stride);
+  set_integers(g, out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
+  set(g, out, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  set(g, out, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &is_number);
+  finish(g, out, "describing a tensor");
+  return out;
+}
+static tensor stored(builder *g, int uid, layout of, cudnnDataType_t type)
+{
+  g->used |= 1u << uid;
+  return make_tensor(g, uid, of, type, false, false);
+}
+static tensor activation(builder *g, int uid, layout of)
+{
+  return stored(g, uid, of, CUDNN_DATA_BFLOAT16);
+}
+static tensor between(builder *g, layout of, cudnnDataType_t type)
+{
+  return make_tensor(g, FIRST_VIRTUAL + g->tensors++, of, type, true, false);
+}
+static tensor number(builder *g, int uid, cudnnDataType_t type)
+{
+  g->used |= 1u << uid;
+  return make_tensor(g, uid, packed(1, 1, 1, 1), type, false, true);
+}
+
+/* ---- operations ---- */
+
+static tensor multiply(builder *g, tensor a, tensor b, tensor out)
+{
+  const cudnnBackendDescriptor_t how = start(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  set_type(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+  finish(g, how, "describing a product");
+  const cudnnBackendDescriptor_t operation = start(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, out);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+  finish_operation(g, operation);
+  return out;
+}
+
+static tensor reduce(builder *g, cudnnReduceTensorOp_t by, tensor x, tensor out)
+{
+  const cudnnBackendDescriptor_t how = start(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  set_type(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
+  finish(g, how, "describing a reduction");
+  const cudnnBackendDescriptor_t operation = start(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, out);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+  finish_operation(g, operation);
+  return out;
+}
+
+static tensor reshape(builder *g, tensor x, tensor out)
+{
+  const cudnnBackendDescriptor_t operation = start(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, out);
+  finish_operation(g, operation);
+  return out;
+}
+
+/* An operation on each element: of x, of x and b, or of x, b and the truth value t. */
+typedef struct each {
+  cudnnPointwiseMode_t mode;
+  tensor x, b, t;
+  cudnnDataType_t type; /* that it is computed in; 0: FLOAT */
+  int64_t axis;         /* of GEN_INDEX */
+} each;
+
+static tensor apply(builder *g, each e, tensor out)
+{
+  const cudnnBackendDescriptor_t how = start(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &e.mode);
+  set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, e.type);
+  if (e.mode == CUDNN_POINTWISE_GEN_INDEX) set_integers(g, how, CUDNN_ATTR_POINTWISE_AXIS, 1, &e.axis);
+  finish(g, how, "describing an elementwise operation");
+  const cudnnBackendDescriptor_t operation = start(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, e.x);
+  if (e.b) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, e.b);
+  if (e.t) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, e.t);
+  set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out);
+  finish_operation(g, operation);
+  return out;
+}
+/* The same, its result being a tensor between. */
+static tensor apply_float(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b, layout of)
+{
+  return apply(g, (each){mode, x, b, .type = CUDNN_DATA_FLOAT}, between(g, of, CUDNN_DATA_FLOAT));
+}
+static tensor apply_integer(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b)
+{
+  return apply(g, (each){mode, x, b, .type = CUDNN_DATA_INT32}, between(g, g->score, CUDNN_DATA_INT32));
+}
+
+/* ---- what both directions have ---- */
+
+static tensor index_of(builder *g, tensor scores, int64_t axis)
+{
+  return apply(g, (each){CUDNN_POINTWISE_GEN_INDEX, scores, .type = CUDNN_DATA_FLOAT, .axis = axis},
+               between(g, g->score, CUDNN_DATA_INT32));
+}
+
+/* Scores of keys that a query sees, t + S - T >= s, and for all others the least. */
+static tensor hide(builder *g, tensor scores)
+{
+  if (!g->sdpa->causal) return scores;
+  tensor row = index_of(g, scores, 2);
+  const tensor column = index_of(g, scores, 3);
+  if (g->sdpa->S != g->sdpa->T) {
+    row = apply_integer(g, CUDNN_POINTWISE_ADD, row, number(g, CUDA_SDPA_KEYS, CUDNN_DATA_INT32));
+    row = apply_integer(g, CUDNN_POINTWISE_SUB, row, number(g, CUDA_SDPA_QUERIES, CUDNN_DATA_INT32));
+  }
+  const tensor sees = apply(g, (each){CUDNN_POINTWISE_CMP_GE, row, column, .type = CUDNN_DATA_BOOLEAN},
+                            between(g, g->score, CUDNN_DATA_BOOLEAN));
+  return apply(g,
+               (each){CUDNN_POINTWISE_BINARY_SELECT, scores, number(g, CUDA_SDPA_LEAST, CUDNN_DATA_FLOAT), sees,
+                      .type = CUDNN_DATA_FLOAT},
+               between(g, g->score, CUDNN_DATA_FLOAT));
+}
+
+static tensor multiply_scores(builder *g, tensor a, tensor b)
+{
+  return multiply(g, a, b, between(g, g->score, CUDNN_DATA_FLOAT));
+}
+
+/* ---- forward ---- */
+
+static void forward(builder *g)
+{
+  const tensor q = activation(g, CUDA_SDPA_Q, g->query), k = activation(g, CUDA_SDPA_K, transposed(g->key));
+  const tensor scale = number(g, CUDA_SDPA_SCALE, CUDNN_DATA_FLOAT);
+  tensor scores = apply_float(g, CUDNN_POINTWISE_MUL, multiply_scores(g, q, k), scale, g->score);
+  scores = hide(g, scores);
+  const tensor greatest = reduce(g, CUDNN_REDUCE_TENSOR_MAX, scores, between(g, g->row, CUDNN_DATA_FLOAT));
+  const tensor difference = apply_float(g, CUDNN_POINTWISE_SUB, scores, greatest, g->score);
+  const tensor power = apply_float(g, CUDNN_POINTWISE_EXP, difference, NULL, g->score);
+  const tensor total = reduce(g, CUDNN_REDUCE_TENSOR_ADD, power, between(g, g->row, CUDNN_DATA_FLOAT));
+  const tensor logarithm = apply_float(g, CUDNN_POINTWISE_LOG, total, NULL, g->row);
+  apply(g, (each){CUDNN_POINTWISE_ADD, greatest, logarithm, .type = CUDNN_DATA_FLOAT},
+        stored(g, CUDA_SDPA_LSE, g->row, CUDNN_DATA_FLOAT));
+  const tensor weights = apply(g, (each){CUDNN_POINTWISE_DIV, power, total, .type = CUDNN_DATA_FLOAT},
+                               between(g, g->score, CUDNN_DATA_BFLOAT16));
+  multiply(g, weights, activation(g, CUDA_SDPA_V, g->key), activation(g, CUDA_SDPA_OUT, g->query));
+}
+
+/* ---- backward ---- */
+
+/* delta: the sum of dy * y of each row; kept in scratch. */
+static tensor make_delta(builder *g, tensor dy)
+{
+  const tensor y = activation(g, CUDA_SDPA_OUT, g->query);
+  const layout product = packed(g->query.size[0], g->query.size[1], g->query.size[2], g->query.size[3]);
+  const tensor products = apply_float(g, CUDNN_POINTWISE_MUL, dy, y, product);
+  const tensor sum = reduce(g, CUDNN_REDUCE_TENSOR_ADD, products, between(g, g->row, CUDNN_DATA_FLOAT));
+  return apply(g,
+               (each){CUDNN_POINTWISE_MUL, sum, number(g, CUDA_SDPA_ONE, CUDNN_DATA_FLOAT), .type = CUDNN_DATA_FLOAT},
+               stored(g, CUDA_SDPA_DELTA, g->row, CUDNN_DATA_FLOAT));
+}
+
+/* dk or dv: what is of the scores' size, transposed, by q or dy. Heads that share keys are added up. */
+static void multiply_back(builder *g, tensor scores, tensor by, int uid)
+{
+  const cuda_sdpa *a = g->sdpa;
+  const layout turned = transposed(g->score), all = packed(a->N, a->heads, a->S, a->D);
+  scores = reshape(g, scores, between(g, turned, CUDNN_DATA_BFLOAT16));
+  if (a->heads == a->kv_heads) {
+    multiply(g, scores, by, activation(g, uid, g->key));
+    return;
+  }
+  const tensor each_head = multiply(g, scores, by, between(g, all, CUDNN_DATA_BFLOAT16));
+  reduce(g, CUDNN_REDUCE_TENSOR_ADD, each_head, activation(g, uid, g->key));
+}
+
+static void backward(builder *g)
+{
+  const tensor q = activation(g, CUDA_SDPA_Q, g->query), dy = activation(g, CUDA_SDPA_DY, g->query);
+  const tensor k = activation(g, CUDA_SDPA_K, transposed(g->key)), v = activation(g, CUDA_SDPA_V, transposed(g->key));
+  const tensor scale = number(g, CUDA_SDPA_SCALE, CUDNN_DATA_FLOAT);
+  const tensor delta = make_delta(g, dy), lse = stored(g, CUDA_SDPA_LSE, g->row, CUDNN_DATA_FLOAT);
+  tensor scores = apply_float(g, CUDNN_POINTWISE_MUL, multiply_scores(g, q, k), scale, g->score);
+  scores = hide(g, apply_float(g, CUDNN_POINTWISE_SUB, scores, lse, g->score));
+  const tensor weights = apply_float(g, CUDNN_POINTWISE_EXP, scores, NULL, g->score);
+  multiply_back(g, weights, dy, CUDA_SDPA_DV);
+  tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
+  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
+  ds = apply(g, (each){CUDNN_POINTWISE_MUL, ds, scale, .type = CUDNN_DATA_FLOAT},
+             between(g, g->score, CUDNN_DATA_BFLOAT16));
+  multiply_back(g, ds, q, CUDA_SDPA_DK);
+  /* A product that writes dq itself, not a tensor of sums in fp32 to which blocks of keys add as they come, has the
+   * library keep ds in scratch and go over the keys in one order. */
+  const tensor keys = reshape(g, k, between(g, g->key, CUDNN_DATA_BFLOAT16));
+  multiply(g, ds, keys, activation(g, CUDA_SDPA_DQ, g->query));
+}
+
+brim_status cuda_sdpa_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_sdpa *sdpa,
+                               cudnnBackendDescriptor_t *out, uint32_t *used)
+{
+  const cuda_sdpa *a = sdpa;
+  builder g = {.plan = plan,
+               .sdpa = a,
+               .query = heads_of(a->N, a->heads, a->T, a->D),
+               .key = heads_of(a->N, a->kv_heads, a->S, a->D),
+               .score = packed(a->N, a->heads, a->T, a->S),
+               .row = packed(a->N, a->heads, a->T, 1)};
+  if (a->result == CUDA_SDPA_Y)
+    forward(&g);
+  else
+    backward(&g);
+  *out = start(&g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  set(&g, *out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn);
+  set(&g, *out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g.operations, g.operation);
+  finish(&g, *out, "describing the graph");
+  *used = g.used;
+  return g.status;
+}

@@ -1,0 +1,44 @@
+/* Attention by cuDNN (scaled dot-product attention, in its words), in bf16, with fp32 sums; see attention.cu for what
+ * is computed. Without dropout, and every query sees a key. */
+#ifndef CUDA_SDPA_H
+#define CUDA_SDPA_H
+#include "cuda.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum cuda_sdpa_result { CUDA_SDPA_Y, CUDA_SDPA_GRADIENTS };
+
+typedef struct cuda_sdpa {
+  enum cuda_sdpa_result result; /* y and lse; or dq, dk and dv */
+  int64_t N, T, S;              /* samples, queries, keys */
+  int64_t heads, kv_heads, D;   /* of queries; of keys and values; what a head holds */
+  float scale;
+  bool causal; /* query t sees the keys 0 .. t + S - T; T <= S */
+} cuda_sdpa;
+
+/* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D] BF16; lse [N,heads,T] F32. */
+typedef struct cuda_sdpa_values {
+  void *q, *k, *v, *y, *lse; /* y and lse are read where the gradients are the result */
+  void *dy, *dq, *dk, *dv;   /* of gradients */
+} cuda_sdpa_values;
+
+typedef struct cuda_sdpa_plan cuda_sdpa_plan;
+
+/* Gradients keep something of the scores' size in scratch: as many samples go at once as this much is enough for, or
+ * one, if that takes no more than the second. */
+#define CUDA_SDPA_SCRATCH ((uint64_t)256 << 20)
+#define CUDA_SDPA_SCRATCH_MAX ((uint64_t)2 << 30)
+/* [plan] ENOTSUP: the library does not offer that, or not with the same bits at every run. at_once: how many
+ * samples a run takes, a divisor of N. scratch_bytes: what it needs. */
+brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
+                              uint64_t *scratch_bytes);
+/* [step] Values of at_once samples. */
+brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch);
+/* [init] NULL: nothing. */
+void cuda_sdpa_release(cuda_sdpa_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
