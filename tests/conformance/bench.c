@@ -506,14 +506,15 @@ static void copy_twins(const bench *b, bool to_device)
   }
 }
 
-static void take_inputs(const bench *b, const brim_node *n)
+/* The activations that the node had there, in memory of their own, to be freed: what this bench made of them is still
+ * to be compared. */
+static void take_inputs(const bench *b, const brim_node *n, void *in[TENSORS_MAX], double *taken[TENSORS_MAX])
 {
   for (uint32_t k = 0; k < n->in_count; k++) {
     const brim_tensor *t = n->in[k];
+    taken[k] = NULL;
     if (t->role != BRIM_ROLE_ACTIVATION || t->dtype != BRIM_DTYPE_F64) continue;
-    double *values = bench_values_of(b->o.follows, b->o.follows->g->tensor[t->id]);
-    memcpy(b->memory[t->id], values, t->bytes);
-    free(values);
+    in[k] = taken[k] = bench_values_of(b->o.follows, b->o.follows->g->tensor[t->id]);
   }
 }
 
@@ -536,11 +537,13 @@ void bench_run(bench *b, size_t from, size_t to)
     if (n->in_count > TENSORS_MAX || n->out_count > TENSORS_MAX) fail_msg("%s: too many inputs or outputs", n->op);
     for (uint32_t k = 0; k < n->in_count; k++) in[k] = b->device_memory[n->in[k]->id];
     for (uint32_t k = 0; k < n->out_count; k++) out[k] = b->device_memory[n->out[k]->id];
-    if (b->o.follows) take_inputs(b, n);
+    double *taken[TENSORS_MAX] = {NULL};
+    if (b->o.follows) take_inputs(b, n, in, taken);
     const brim_launch launch = {n, b->program.state[i], in, out, b->device_workspace[i], &b->step};
     if (b->program.kernel[i]->run(b->o.backend->self, &launch) != BRIM_OK)
       fail_msg("%s on %s: %s", n->op, b->o.backend->name, brim_error_text());
     if (b->o.follows) round_results(b, n);
+    for (uint32_t k = 0; k < n->in_count; k++) free(taken[k]);
   }
   if (b->o.backend->ops->synchronize(b->o.backend->self) != BRIM_OK) fail_msg("%s", brim_error_text());
   copy_twins(b, false);

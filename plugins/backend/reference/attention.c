@@ -118,10 +118,13 @@ BRIM_KERNEL(attention) = {.op = "attention", .run = attention_forward};
 static void send_back(const attention *a, const brim_launch *launch, int64_t n, int64_t h, int64_t t)
 {
   const int64_t at = at_query(a, n, h, t), D = a->D;
-  const double *q = &a->q[at], *y = (const double *)launch->in[3] + at, *dy = (const double *)launch->in[5] + at;
-  const double lse = ((const double *)launch->in[4])[(n * a->attr->heads + h) * a->T + t], dy_y = dot(dy, y, D);
-  double *dq = (double *)launch->out[0] + at;
+  const double *q = &a->q[at], *dy = (const double *)launch->in[5] + at;
+  const double lse = ((const double *)launch->in[4])[(n * a->attr->heads + h) * a->T + t];
+  double *dq = (double *)launch->out[0] + at, dy_y = 0;
 
+  /* dy times y, of what y is a sum of: y itself may be kept with few digits, and what follows is a difference. */
+  for (int64_t s = 0; s < seen_by(a, t); s++)
+    dy_y += exp(score(a, n, h, t, s) - lse) * mask(a, n, h, t, s) * dot(dy, &a->v[at_key(a, n, h, s)], D);
   for (int64_t s = 0; s < seen_by(a, t); s++) {
     const int64_t key = at_key(a, n, h, s);
     const double p = exp(score(a, n, h, t, s) - lse), z = mask(a, n, h, t, s);
