@@ -46,11 +46,11 @@ struct tensor {
   }
   void take(const void *from)
   {
-    each([=](int64_t i, float &element) { element = load(type, from, i); });
+    each([this, from](int64_t i, float &element) { element = load(type, from, i); });
   }
   void give(void *to)
   {
-    each([=](int64_t i, float &element) {
+    each([this, to](int64_t i, float &element) {
       if (type == BRIM_DTYPE_BF16)
         cuda_store(static_cast<cuda_bf16 *>(to) + i, element);
       else
