@@ -116,7 +116,7 @@ static void check_reduction(const brim_shape *x, bool channels_last, uint32_t ax
   static const int64_t nhwc[4] = {0, 2, 3, 1};
   const brim_shape y = cuda_reduced_shape(x, axes);
   int64_t seen[MOST] = {0}, step[4], stride = 1;
-  cuda_reduction r;
+  cuda_reduction r = {0};
   cuda_reduction_init(&r, x, channels_last, &y);
   assert_true(r.outputs == brim_shape_count(&y) && r.outputs * r.terms == brim_shape_count(x));
   assert_true(brim_shape_count(x) <= MOST);
@@ -162,7 +162,7 @@ static void test_parts_of_a_sum_cover_its_terms(void **state)
         if (counts[i] > (int64_t)1 << 40) continue;
         const brim_shape x = columns ? (brim_shape){3, {2, counts[i], 5}} : (brim_shape){2, {6, counts[i]}};
         const brim_shape y = cuda_reduced_shape(&x, 2);
-        cuda_reduction r;
+        cuda_reduction r = {0};
         cuda_reduction_init(&r, &x, false, &y);
         const cuda_reduction_plan p = cuda_reduction_plan_of(&r, vector);
         assert_true(p.splits >= 1 && (p.splits - 1) * p.segment < r.terms && p.splits * p.segment >= r.terms);
@@ -182,7 +182,7 @@ static void test_a_sum_is_cut_in_the_same_way_whatever_the_samples(void **state)
         cuda_reduction_plan plan[2];
         for (int i = 0; i < 2; i++) {
           const brim_shape y = cuda_reduced_shape(&shape[i], axes);
-          cuda_reduction r;
+          cuda_reduction r = {0};
           cuda_reduction_init(&r, &shape[i], last != 0, &y);
           plan[i] = cuda_reduction_plan_of(&r, 8);
         }
