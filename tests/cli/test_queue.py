@@ -51,7 +51,8 @@ class Queue(Case):
         return process
 
     def test_eight_jobs_on_two_devices_that_hold_two_each_are_served_in_order_of_arrival(self):
-        two = [*devices_of(1), "training.batch_size=32"]
+        two = [*devices_of(1), "training.batch_size=32", "training.epochs=40", "training.eval_every_steps=1000000",
+               "training.checkpoint_every_steps=1000000"]
         for turn in range(ROUNDS):
             with self.subTest(turn):
                 self.eight(f"turn{turn}", two)
@@ -69,6 +70,8 @@ class Queue(Case):
         killed = []
         holding = next((i for i, job in enumerate(jobs) if job.poll() is None and self.started(f"{prefix}-{i}")), None)
         waiting = [t["pid"] for t in self.look(*two)[1] if t["claimed"] is None]
+        self.assertIsNotNone(holding)
+        self.assertTrue(waiting, "the jobs are too quick for this machine")
         for i, job in enumerate(jobs):
             if i == holding or (waiting and job.pid == waiting[-1]):
                 job.send_signal(signal.SIGKILL)
