@@ -212,7 +212,7 @@ def check_operations(options, checks):
         worst = [float(row[column][1]) for row in (re.findall(r"(\d+) cases  worst (\S+)", line)
                                                    for line in result.stdout.splitlines()) if len(row) >= 2]
         figures[f"worst in {precision}"] = f"{max(worst, default=float('nan')):.1e}"
-    narrowed = [f"{key}={os.environ[key]}" for key in ("BENCH_CASES", "BENCH_ROWS", "BENCH_BARE") if key in os.environ]
+    narrowed = [f"{key}={os.environ[key]}" for key in ("BENCH_CASES", "BENCH_ROWS") if key in os.environ]
     if narrowed:
         figures["narrowed by"] = " ".join(narrowed)
     checks.add(name, result.returncode == 0 and bool(found), **figures)

@@ -158,6 +158,15 @@ double brim_now(void)
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+const char *brim_format_hour(char *out, size_t room, double seconds)
+{
+  const time_t at = (time_t)seconds;
+  struct tm local;
+  localtime_r(&at, &local);
+  strftime(out, room, "%H:%M", &local);
+  return out;
+}
+
 uint64_t brim_hash(uint64_t hash, const void *data, size_t bytes)
 {
   const unsigned char *p = data;

@@ -39,6 +39,8 @@ const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */
 double brim_now(void);
+/* "04:10", the local time of day of so many seconds since 1970, into `out`, returned. */
+const char *brim_format_hour(char *out, size_t room, double seconds);
 /* 64-bit FNV-1a, to be continued from `hash` (start with BRIM_HASH_START). */
 #define BRIM_HASH_START 0xcbf29ce484222325u
 uint64_t brim_hash(uint64_t hash, const void *data, size_t bytes);

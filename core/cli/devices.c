@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/table.h"
 #include "brim/backend.h"
@@ -166,19 +165,9 @@ static void collect(devices *d, const brim_registry *registry)
   }
 }
 
-static const char *hour_of(devices *d, double since)
-{
-  const time_t at = (time_t)since;
-  struct tm local;
-  char text[16];
-  localtime_r(&at, &local);
-  strftime(text, sizeof text, "%H:%M", &local);
-  return brim_arena_string(d->arena, text);
-}
-
 static void add_ticket(devices *d, const brim_ticket *t, size_t place)
 {
-  char bytes[32];
+  char bytes[32], hour[16];
   const char *claimed = t->device < 0 ? "" : brim_arena_printf(d->arena, "%s:%d", t->backend, t->device);
   if (d->json) {
     json_array_append_new(d->queue,
@@ -192,7 +181,7 @@ static void add_ticket(devices *d, const brim_ticket *t, size_t place)
   brim_table_add(&d->tickets, t->wish);
   brim_table_add(&d->tickets, claimed[0] ? claimed : "waits");
   brim_table_add(&d->tickets, brim_format_bytes(bytes, sizeof bytes, t->need_bytes));
-  brim_table_add(&d->tickets, hour_of(d, t->since));
+  brim_table_add(&d->tickets, brim_format_hour(hour, sizeof hour, t->since));
   brim_table_add(&d->tickets, brim_arena_printf(d->arena, "%" PRId64, t->pid));
   brim_table_add(&d->tickets, t->process[0] ? t->process : "-");
 }

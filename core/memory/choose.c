@@ -104,13 +104,17 @@ static brim_status choose(const char *id, const brim_backend_ops *ops, void *sel
   return BRIM_OK;
 }
 
+brim_status brim_device_select(const brim_backend_ops *ops, void *self, int device, brim_device_info *info)
+{
+  if (BRIM_HAS(brim_backend_ops, ops, select)) BRIM_TRY(ops->select(self, device));
+  return ops->describe(self, device, info);
+}
+
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info)
 {
   BRIM_TRY(choose(id, ops, self, wish, device));
-  if (BRIM_HAS(brim_backend_ops, ops, select)) BRIM_TRY(ops->select(self, *device));
-  BRIM_TRY(ops->describe(self, *device, info));
-  return BRIM_OK;
+  return brim_device_select(ops, self, *device, info);
 }
 
 void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device,

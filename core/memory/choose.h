@@ -18,6 +18,8 @@ bool brim_device_is_shared(const brim_device_info *info);
  * shared; -1: any will do. ENODEVICE if there is no such one. */
 brim_status brim_device_named(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                               int *device);
+/* [init] Selects a device, where there is something to select, and describes it. */
+brim_status brim_device_select(const brim_backend_ops *ops, void *self, int device, brim_device_info *info);
 /* [init] The number of the device and what it is, selected. ENODEVICE if there is no such one, or none with so much
  * free memory: with what each has. */
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,

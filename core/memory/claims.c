@@ -10,8 +10,7 @@
 #include "base/text.h"
 #include "memory/board.h"
 
-#define MAGIC UINT64_C(0x31584B544D495242) /* "BRIMTKX1" */
-#define DEVICES_MAX 1024
+#define MAGIC UINT64_C(0x32584B544D495242) /* "BRIMTKX2" */
 #define LOOK_SECONDS_MIN 0.05
 #define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
 #define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
@@ -21,8 +20,7 @@ typedef struct ticket {
   uint64_t need_bytes;
   double since;
   int32_t device; /* claimed; -1: waiting */
-  int32_t named;  /* the device asked for; -1: any of `mask` */
-  uint64_t mask[DEVICES_MAX / 64];
+  int32_t named;  /* the device asked for; -1: any */
   char backend[32], process[32];
 } ticket;
 
@@ -51,7 +49,13 @@ static double wall_seconds(void)
 
 static bool accepts(const ticket *t, int device)
 {
-  return device < DEVICES_MAX && t->mask[device / 64] >> (device % 64) & 1;
+  return t->named < 0 || t->named == device;
+}
+
+/* Is there a device that both would take? */
+static bool meet(const ticket *a, const ticket *b)
+{
+  return a->named < 0 || accepts(b, a->named);
 }
 
 /* ---- the queue, under its lock ---- */
@@ -100,11 +104,9 @@ static bool is_free_of_others(const ticket *own, int device, const ticket *all, 
 static size_t count_ahead(const ticket *own, const ticket *all, size_t count)
 {
   size_t ahead = 0;
-  for (size_t i = 0; i < count; i++) {
-    bool meets = false;
-    for (size_t k = 0; k < DEVICES_MAX / 64; k++) meets = meets || (all[i].mask[k] & own->mask[k]);
-    ahead += meets && all[i].device < 0 && all[i].number < own->number && strcmp(all[i].backend, own->backend) == 0;
-  }
+  for (size_t i = 0; i < count; i++)
+    ahead += meet(&all[i], own) && all[i].device < 0 && all[i].number < own->number &&
+             strcmp(all[i].backend, own->backend) == 0;
   return ahead;
 }
 
@@ -162,13 +164,10 @@ static const char *describe_wait(char *out, size_t room, const brim_claim *claim
                                  const view *v)
 {
   char place[32], a[32], b[32], since[16];
-  const time_t start = (time_t)claim->own.since;
-  struct tm local;
-  localtime_r(&start, &local);
-  strftime(since, sizeof since, "%H:%M", &local);
   snprintf(out, room, "%s in line, %s of %s free on %s:%d, since %s", ordinal(place, sizeof place, v->ahead + 1),
            brim_format_bytes(a, sizeof a, v->best_info.free_bytes),
-           brim_format_bytes(b, sizeof b, v->best_info.total_bytes), r->backend, v->best, since);
+           brim_format_bytes(b, sizeof b, v->best_info.total_bytes), r->backend, v->best,
+           brim_format_hour(since, sizeof since, claim->own.since));
   return out;
 }
 
@@ -232,9 +231,6 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
 static void fill_ticket(ticket *t, const brim_claim_request *r, int named)
 {
   *t = (ticket){.pid = getpid(), .need_bytes = r->need_bytes, .since = wall_seconds(), .device = -1, .named = named};
-  const int devices = r->ops->device_count(r->self);
-  for (int i = 0; i < devices && i < DEVICES_MAX; i++)
-    if (named < 0 || i == named) t->mask[i / 64] |= UINT64_C(1) << (i % 64);
   snprintf(t->backend, sizeof t->backend, "%s", r->backend);
   brim_process_name(t->process, sizeof t->process);
 }

@@ -75,20 +75,11 @@ static uint64_t left_of(uint64_t limit, const brim_session *s)
   return limit > taken ? limit - taken : 0;
 }
 
-/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB, of which the driver and libraries have 1.0 MiB" */
-static void tell_excess(const brim_session *s, const brim_plan *plan, const char *limit_name, uint64_t limit,
-                        bool evaluating, brim_text *text)
+/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries have 1.0 MiB" */
+static void tell_limit(const brim_session *s, const char *name, uint64_t limit, brim_text *text)
 {
-  const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
   char bytes[32];
-  brim_text_printf(text, "the %s needs %s, but ", evaluating ? "evaluation" : "run",
-                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
-  if (limit == 0) {
-    const uint64_t room = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
-    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room), waits ? "" : " free");
-    return;
-  }
-  brim_text_printf(text, "%s allows %s", limit_name, brim_format_bytes(bytes, sizeof bytes, limit));
+  brim_text_printf(text, "%s allows %s", name, brim_format_bytes(bytes, sizeof bytes, limit));
   if (s->device_info.taken_bytes > 0)
     brim_text_printf(text, ", of which the driver and the libraries have %s",
                      brim_format_bytes(bytes, sizeof bytes, s->device_info.taken_bytes));
@@ -99,13 +90,18 @@ brim_status brim_session_check_budget(const brim_session *s, const brim_plan *pl
   char name[64], bytes[32];
   const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
   const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s);
-  const uint64_t free_bytes = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+  const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
   const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
-  if (!over_limit && plan->peak_bytes <= free_bytes) return BRIM_OK;
+  if (!over_limit && plan->peak_bytes <= has) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
-  const uint64_t room = over_limit && allowed < free_bytes ? allowed : free_bytes;
+  const uint64_t room = over_limit && allowed < has ? allowed : has;
   brim_text text = {0};
-  tell_excess(s, plan, name, over_limit ? limit : 0, evaluating, &text);
+  brim_text_printf(&text, "the %s needs %s, but ", evaluating ? "evaluation" : "run",
+                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
+  if (over_limit)
+    tell_limit(s, name, limit, &text);
+  else
+    brim_text_printf(&text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, has), waits ? "" : " free");
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),

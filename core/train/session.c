@@ -65,8 +65,7 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
 brim_status brim_session_move(brim_session *s, int device)
 {
   s->device = device;
-  if (BRIM_HAS(brim_backend_ops, s->backend_ops, select)) BRIM_TRY(s->backend_ops->select(s->backend, device));
-  return s->backend_ops->describe(s->backend, device, &s->device_info);
+  return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);
 }
 
 void brim_session_tell_device(const brim_session *s)

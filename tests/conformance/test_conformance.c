@@ -242,7 +242,6 @@ static bench_options case_of(const bench_row *row, int i)
   o.values = (enum bench_values)(i % VALUES_COUNT);
   o.gradients_at_zero = i % 4 < 2;
   o.first_sample = 5 * (i % 3);
-  if (getenv("BENCH_BARE")) o.context = BARE;
   o.evaluate = row->by_sample && i % 8 == 5;
   if (row->large) { /* slow on the reference; whole grains come up when the batch is cut */
     o.batch = i ? 5 : 2;

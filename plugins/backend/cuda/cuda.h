@@ -14,7 +14,7 @@ extern "C" {
 typedef struct cuda_params {
   bool tf32;
   bool debug_launches;
-  const char *profile; /* path; "": none. See profile.h */
+  const char *profile; /* path; "": none. See libraries/profile.h */
   bool tune;
 } cuda_params;
 
@@ -65,7 +65,7 @@ typedef struct cuda_backend {
   cuda_control *control; /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
-  struct cuda_tuning *tuning;  /* library.h; NULL: the libraries' first suggestions */
+  struct cuda_tuning *tuning;  /* libraries/library.h; NULL: the libraries' first suggestions */
   struct cuda_sdpa_plan *sdpa; /* all plans in use, for those who want the same */
   /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
   uint8_t *stage, *pinned;
@@ -82,14 +82,14 @@ typedef struct cuda_backend {
 /* Tensors and workspaces start at multiples of this, as cudaMalloc's memory does. */
 #define CUDA_ALIGNMENT 256
 
-/* device.c */
+/* error.c */
 /* OK, or what a call of the runtime said: ENOMEM_DEVICE for want of memory, else EDEVICE "<what>: <the runtime's
  * text>"; after an error that leaves the device unusable the text says so. */
 brim_status cuda_check(cudaError_t error, const char *what);
 /* The same of what waited for one operation: "<op> '<name>': <the runtime's text>". */
 brim_status cuda_check_node(cudaError_t error, const brim_node *node);
-/* [step] The control block, for kernels; after launch->step has been copied there if the launch brings one, as it does
- * when a node is run by itself: a program's step is there already. NULL with an error set if that failed. */
+/* program.cu. [step] The control block, for kernels; after launch->step has been copied there if the launch brings one,
+ * as it does when a node is run by itself: a program's step is there already. NULL with an error set if that failed. */
 cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch);
 
 /* All dimensions but the last, multiplied. */

@@ -227,19 +227,13 @@ static brim_status check_fault(const cuda_fault *fault)
                    node->op, node->name, fault->value, fault->sample, fault->limit);
 }
 
-/* The start of the control block is the step, which nobody reads back. */
-static brim_status copy_flags(cuda_backend *b, cuda_fetch *to)
-{
-  return cuda_check(
-      cudaMemcpyAsync(&to->flags, &b->control->flags, sizeof to->flags, cudaMemcpyDeviceToHost, b->compute),
-      "copying from the device");
-}
-
 brim_status cuda_device_synchronize(void *self)
 {
   cuda_backend *b = self;
   cuda_fetch *now = &b->fetch[BRIM_FETCHES];
-  BRIM_TRY(copy_flags(b, now));
+  BRIM_TRY(cuda_check(
+      cudaMemcpyAsync(&now->flags, &b->control->flags, sizeof now->flags, cudaMemcpyDeviceToHost, b->compute),
+      "copying from the device"));
   BRIM_TRY(cuda_check(cudaMemsetAsync(&b->control->flags, 0, sizeof b->control->flags, b->compute), "clearing flags"));
   BRIM_TRY(cuda_check(cudaStreamSynchronize(b->compute), "waiting for the device"));
   return check_fault(&now->flags.fault);

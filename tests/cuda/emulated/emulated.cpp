@@ -80,7 +80,7 @@ int uuid_byte(int device, int i)
 std::vector<int> visible_devices()
 {
   const char *given = getenv("EMULATED_DEVICES"), *list = getenv("CUDA_VISIBLE_DEVICES");
-  const int count = given ? std::min(atoi(given), DEVICES_MAX) : 1;
+  const int count = given ? static_cast<int>(std::min(strtol(given, nullptr, 10), static_cast<long>(DEVICES_MAX))) : 1;
   std::vector<int> visible;
   for (int i = 0; !list && i < count; i++) visible.push_back(i);
   while (list && *list) {

@@ -200,29 +200,28 @@ static inline float __fadd_rn(float a, float b)
 {
   return a + b;
 }
+template <typename To, typename From> static inline To emulated_bits(From value)
+{
+  To bits;
+  static_assert(sizeof bits == sizeof value, "of one size");
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 static inline int __float_as_int(float x)
 {
-  int bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
+  return emulated_bits<int>(x);
 }
 static inline unsigned __float_as_uint(float x)
 {
-  unsigned bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
+  return emulated_bits<unsigned>(x);
 }
 static inline float __int_as_float(int bits)
 {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
+  return emulated_bits<float>(bits);
 }
 static inline float __uint_as_float(unsigned bits)
 {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
+  return emulated_bits<float>(bits);
 }
 static inline int __ffs(int x)
 {

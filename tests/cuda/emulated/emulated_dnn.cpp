@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dnn.h"
-#include "kernel.cuh"
+#include "emulated_values.h"
 
 struct cuda_dnn_plan {
   cuda_dnn_conv wanted;
@@ -15,11 +15,6 @@ struct cuda_dnn_plan {
 namespace
 {
 enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
-
-float load(uint32_t type, const void *p, int64_t i)
-{
-  return type == BRIM_DTYPE_BF16 ? cuda_load(static_cast<const cuda_bf16 *>(p) + i) : static_cast<const float *>(p)[i];
-}
 
 /* A tensor of four dimensions as floats, channels last whatever it is in memory. */
 struct tensor {
@@ -46,16 +41,11 @@ struct tensor {
   }
   void take(const void *from)
   {
-    each([this, from](int64_t i, float &element) { element = load(type, from, i); });
+    each([this, from](int64_t i, float &element) { element = emulated_load(type, from, i); });
   }
   void give(void *to)
   {
-    each([this, to](int64_t i, float &element) {
-      if (type == BRIM_DTYPE_BF16)
-        cuda_store(static_cast<cuda_bf16 *>(to) + i, element);
-      else
-        static_cast<float *>(to)[i] = element;
-    });
+    each([this, to](int64_t i, float &element) { emulated_store(type, to, i, element); });
   }
 };
 
@@ -102,16 +92,14 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
 /* Gradients of weights come in the type of what they are computed from, as with cuDNN 9. */
 bool refuses(const cuda_dnn_conv &wanted)
 {
-  const char *refused = getenv("EMULATED_REFUSES");
   if (wanted.type_weight != wanted.conv.dtype) return true;
-  return refused && (strstr(refused, "convolutions") || (wanted.conv.x_last && strstr(refused, "last")));
+  return emulated_refuses("convolutions") || (wanted.conv.x_last && emulated_refuses("last"));
 }
 } // namespace
 
 extern "C" bool cuda_dnn_prefers_last(const cuda_backend *, uint32_t)
 {
-  const char *refused = getenv("EMULATED_REFUSES");
-  return !(refused && strstr(refused, "last"));
+  return !emulated_refuses("last");
 }
 
 extern "C" brim_status cuda_dnn_prepare(cuda_backend *, const cuda_dnn_conv *conv, cuda_dnn_plan **plan,

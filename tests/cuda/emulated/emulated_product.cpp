@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernel.cuh"
+#include "emulated_values.h"
 #include "product.h"
 
 struct cuda_product_plan {
@@ -16,19 +16,6 @@ struct cuda_product_plan {
 namespace
 {
 enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
-
-float load(uint32_t type, const void *p, int64_t i)
-{
-  return type == BRIM_DTYPE_BF16 ? cuda_load(static_cast<const cuda_bf16 *>(p) + i) : static_cast<const float *>(p)[i];
-}
-
-void store(uint32_t type, void *p, int64_t i, float value)
-{
-  if (type == BRIM_DTYPE_BF16)
-    cuda_store(static_cast<cuda_bf16 *>(p) + i, value);
-  else
-    static_cast<float *>(p)[i] = value;
-}
 
 float apply(enum cuda_function function, float x)
 {
@@ -44,7 +31,8 @@ std::vector<float> matrix_of(uint32_t type, const void *from, int64_t at, int64_
   std::vector<float> out(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++)
-      out[static_cast<size_t>(i * columns + j)] = load(type, from, at + (transposed ? j * ld + i : i * ld + j));
+      out[static_cast<size_t>(i * columns + j)] =
+          emulated_load(type, from, at + (transposed ? j * ld + i : i * ld + j));
   return out;
 }
 
@@ -63,18 +51,17 @@ void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
     for (int64_t j = 0; j < p.n; j++) {
       const int64_t at = matrix * p.stride_d + i * p.ldd + j;
       float value = sum[static_cast<size_t>(j)];
-      if (p.accumulate) value += load(p.type_d, o.d, at);
-      if (p.bias) value += load(p.type_d, o.bias, j);
-      if (p.keep) store(p.type_d, o.kept, at, value);
-      store(p.type_d, o.d, at, apply(p.function, value));
+      if (p.accumulate) value += emulated_load(p.type_d, o.d, at);
+      if (p.bias) value += emulated_load(p.type_d, o.bias, j);
+      if (p.keep) emulated_store(p.type_d, o.kept, at, value);
+      emulated_store(p.type_d, o.d, at, apply(p.function, value));
     }
   }
 }
 
 bool refuses(const cuda_product &p)
 {
-  const char *refused = getenv("EMULATED_REFUSES");
-  return refused && strstr(refused, "epilogues") && (p.bias || p.function != CUDA_FUNCTION_NONE);
+  return emulated_refuses("epilogues") && (p.bias || p.function != CUDA_FUNCTION_NONE);
 }
 } // namespace
 

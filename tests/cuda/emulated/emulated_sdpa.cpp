@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "kernel.cuh"
+#include "emulated_values.h"
 #include "sdpa.h"
 
 struct cuda_sdpa_plan {
@@ -138,9 +138,8 @@ int64_t samples_of(int64_t N)
 /* As cuDNN: heads of a multiple of 8, every query sees a key, and not a single pair. */
 bool refuses(const cuda_sdpa &a)
 {
-  const char *refused = getenv("EMULATED_REFUSES");
   if (a.D % 8 != 0 || (a.causal && a.T > a.S) || (a.T == 1 && a.S == 1)) return true;
-  return refused && strstr(refused, "attention");
+  return emulated_refuses("attention");
 }
 } // namespace
 

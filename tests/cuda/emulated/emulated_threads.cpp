@@ -7,16 +7,8 @@
 #include <vector>
 
 #include "emulated.h"
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#define STACK_BYTES (1 << 20) /* its frames are larger */
-#else
-#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
-#define ASAN_POISON_MEMORY_REGION(p, bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(p, bytes)
-#endif
 
+#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
 #define WARPS_MAX (EMULATED_THREADS_MAX / CUDA_WARP)
 
 emulated_thread *emulated_self;
@@ -31,7 +23,6 @@ struct emulated_fiber {
   char *stack;
   size_t bytes;
   bool started;
-  void *frames; /* AddressSanitizer's */
 };
 
 namespace
@@ -64,7 +55,7 @@ void fiber_main();
 
 /* Comes back when somebody goes to `from`. What C has for this makes a system call (swapcontext) or guards against
  * jumps that are none of a program's own (longjmp); the compiler's jumps are a few instructions. */
-[[gnu::noinline, gnu::no_sanitize("address")]] void jump_to(emulated_fiber *from, emulated_fiber *to)
+[[gnu::noinline]] void jump_to(emulated_fiber *from, emulated_fiber *to)
 {
   if (__builtin_setjmp(from->at) != 0) return;
   if (to->started) __builtin_longjmp(to->at, 1);
@@ -78,50 +69,24 @@ void fiber_main();
   setcontext(&context);
 }
 
-/* AddressSanitizer must know which stack is in use. */
-void leave(emulated_fiber *from, const emulated_fiber *to)
-{
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(&from->frames, to->stack, to->bytes);
-#endif
-  (void)from, (void)to;
-}
-void arrive(emulated_fiber *at)
-{
-#ifdef __SANITIZE_ADDRESS__
-  const void *from = nullptr;
-  size_t bytes = 0;
-  __sanitizer_finish_switch_fiber(at->frames, &from, &bytes);
-  if (at == &scheduler) return;
-  scheduler.stack = static_cast<char *>(const_cast<void *>(from));
-  scheduler.bytes = bytes;
-#endif
-  (void)at;
-}
-
 void to_scheduler()
 {
   emulated_fiber *self = running;
   emulated_thread *thread = emulated_self;
-  leave(self, &scheduler);
   jump_to(self, &scheduler);
-  arrive(self);
   emulated_self = thread;
 }
 
 void enter(emulated_fiber *f)
 {
   running = f;
-  leave(&scheduler, f);
   jump_to(&scheduler, f);
-  arrive(&scheduler);
 }
 
 /* A fiber's whole life: one thread after another, as long as the warp has some that have not begun. */
 void fiber_main()
 {
   emulated_fiber *self = running;
-  arrive(self);
   for (;;) {
     while (current->started < current->lanes) {
       emulated_self = &threads[current->order[current->started++]];
@@ -232,14 +197,12 @@ void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body
   kernel_body = &body;
   emulated_block_size = dim3(g.threads);
   emulated_grid_size = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
-  ASAN_POISON_MEMORY_REGION(dynamic_shared + g.shared_bytes, sizeof dynamic_shared - g.shared_bytes);
   for (unsigned z = 0; z < g.blocks[2]; z++)
     for (unsigned y = 0; y < g.blocks[1]; y++)
       for (unsigned x = 0; x < g.blocks[0]; x++) {
         emulated_block_index = uint3{x, y, z};
         run_block(g);
       }
-  ASAN_UNPOISON_MEMORY_REGION(dynamic_shared, sizeof dynamic_shared);
   emulated_self = nullptr;
 }
 
