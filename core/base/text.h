@@ -33,8 +33,6 @@ int brim_typo_distance(const char *written, const char *known);
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
 /* What makes "step" agree with a number: "" or "s". */
 const char *brim_plural(int64_t count);
-/* "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
-const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
 /* "1:02:03" or "2:03". */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */

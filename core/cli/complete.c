@@ -133,19 +133,31 @@ static void compose(completion *c, brim_composition *composition)
   brim_compose(composition);
 }
 
+static void add_list(const brim_composition *composition, const brim_group *group, const brim_yaml *ids,
+                     brim_schema_plugins *plugins)
+{
+  for (size_t i = 0; ids && i < ids->count && plugins->policy_count < BRIM_POLICIES_MAX; i++) {
+    const brim_yaml *id = ids->item[i];
+    const brim_registry_entry *entry =
+        id->kind == BRIM_YAML_SCALAR ? brim_registry_find(composition->registry, group->kind, id->scalar) : NULL;
+    if (entry) plugins->policy[plugins->policy_count++] = entry->plugin;
+  }
+}
+
 static void build_schema(brim_composition *composition, brim_schema *schema)
 {
-  const brim_plugin *plugin[BRIM_GROUPS_MAX] = {0};
+  brim_schema_plugins plugins = {0};
   for (int g = 0; brim_config_groups[g].name; g++) {
     const brim_yaml *node = brim_yaml_get(composition->root, brim_config_groups[g].name);
     const brim_yaml *id = node && node->kind == BRIM_YAML_MAP ? brim_yaml_get(node, "id") : NULL;
+    if (brim_config_groups[g].list) add_list(composition, &brim_config_groups[g], id, &plugins);
     if (!id || id->kind != BRIM_YAML_SCALAR) continue;
     const bool any = brim_config_groups[g].kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0;
     const char *name = any ? brim_compose_auto_backend(composition) : id->scalar;
     const brim_registry_entry *entry = brim_registry_find(composition->registry, brim_config_groups[g].kind, name);
-    plugin[g] = entry ? entry->plugin : NULL;
+    plugins.group[g] = entry ? entry->plugin : NULL;
   }
-  brim_schema_build(schema, composition->arena, plugin);
+  brim_schema_build(schema, composition->arena, &plugins);
 }
 
 static void offer_keys(completion *c, const brim_schema *schema, const char *tail)

@@ -18,15 +18,13 @@ typedef struct row {
 /* Micro-batches worth showing: the powers of two up to four times the effective batch, and the chosen one. */
 static brim_status make_table(const brim_session *s, const brim_plan *chosen, row *table, size_t *count)
 {
-  const brim_training_settings *t = &s->settings->training;
-  const int64_t effective = t->batch_size * t->gradient_accumulation_steps;
+  const int64_t effective = s->settings->training.effective_batch_size;
   bool have_chosen = false;
   for (int64_t batch = 1; batch <= 4 * effective && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
-    if (batch >= t->batch_size && !have_chosen) {
-      table[(*count)++] =
-          (row){t->batch_size, t->gradient_accumulation_steps, chosen->peak_bytes, chosen->lower_bound_bytes, true};
+    if (batch >= s->batch && !have_chosen) {
+      table[(*count)++] = (row){s->batch, effective / s->batch, chosen->peak_bytes, chosen->lower_bound_bytes, true};
       have_chosen = true;
-      if (batch == t->batch_size) continue;
+      if (batch == s->batch) continue;
     }
     if (!brim_session_allows(s, batch)) continue;
     brim_plan *plan = NULL;
@@ -39,7 +37,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
 
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
-  json_t *out = brim_plan_json(plan, s->settings->training.batch_size), *rows = json_array();
+  json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
     json_array_append_new(rows, json_pack("{s:I, s:I, s:I, s:I, s:b}", "batch_size", (json_int_t)table[i].batch,
                                           "gradient_accumulation_steps", (json_int_t)table[i].accumulation,
@@ -55,8 +53,8 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
   printf("%s on %s: %s, micro-batch %lld x %lld, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->plugin->id,
-         brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->settings->training.batch_size,
-         (long long)s->settings->training.gradient_accumulation_steps, s->device_info.name);
+         brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->batch,
+         (long long)(s->settings->training.effective_batch_size / s->batch), s->device_info.name);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
@@ -65,7 +63,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
-  const int64_t effective = s->settings->training.batch_size * s->settings->training.gradient_accumulation_steps;
+  const int64_t effective = s->settings->training.effective_batch_size;
   for (size_t i = 0; i < count; i++)
     printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
            (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
@@ -81,8 +79,9 @@ static brim_status show_plan(const brim_config *config, bool json)
   brim_plan *plan = NULL;
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
-  BRIM_TRY(brim_session_open(config, false, &s));
-  brim_status status = brim_session_plan(s, s->settings->training.batch_size, &plan);
+  BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &s));
+  brim_status status = brim_session_settle(&s);
+  if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK && json) status = print_json(s, plan, table, count);
   if (status == BRIM_OK && !json) print_text(s, plan, table, count);

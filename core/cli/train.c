@@ -9,7 +9,6 @@
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "config/kept.h"
-#include "config/later.h"
 #include "train/run.h"
 #include "train/rundir.h"
 
@@ -48,17 +47,6 @@ static void add_debug_launches(char **argv, brim_operands *operands)
   operands->number[at] = number;
 }
 
-/* Keys of GPUs and of going on after out-of-memory may be written for other builds; one line says that they are. */
-static void tell_unused(const brim_config *config)
-{
-  brim_text names = {0};
-  const size_t count = brim_later_unused(config->root, &names);
-  if (count > 0)
-    brim_log(BRIM_LOG_INFO, "%s change%s nothing in this build: a plan that does not fit is refused before it starts",
-             brim_text_str(&names), count == 1 ? "s" : "");
-  brim_text_release(&names);
-}
-
 /* One line, whatever the reason's lines. */
 static void tell_auto(const brim_config *config)
 {
@@ -80,7 +68,6 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
   if (first) operands->word[-1] = "run.dir=";
   BRIM_TRY(
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
-  tell_unused(config);
   tell_auto(config);
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
   brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);

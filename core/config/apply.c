@@ -20,8 +20,8 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
 
 bool brim_override_is_choice(const brim_composition *c, const brim_override *override)
 {
-  const bool scalar = !override->value || override->value->kind == BRIM_YAML_SCALAR;
-  return scalar && !override->append && brim_compose_is_group(c, override->key);
+  if (override->append || !brim_compose_is_group(c, override->key)) return false;
+  return !override->value || brim_compose_option_text(c, override->key, override->value);
 }
 
 bool brim_group_is_broken(const brim_composition *c, const char *path)

@@ -74,7 +74,7 @@ void brim_compose_choose(brim_composition *c, const brim_override *override)
   brim_chosen *chosen = brim_compose_chosen(c, override->key);
   if (!chosen) chosen = add_chosen(c, override->key);
   const bool none = override->mode == BRIM_OVERRIDE_REMOVE || brim_yaml_is_null(override->value);
-  chosen->option = none ? NULL : override->value->scalar;
+  chosen->option = none ? NULL : brim_compose_option_text(c, override->key, override->value);
   chosen->origin = override->origin;
   chosen->forced = override;
 }
@@ -186,6 +186,23 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
   return false;
 }
 
+/* Fills `content` with the options of a list: their ids, and what each says below its id. */
+static bool read_options(brim_composition *c, const brim_chosen *chosen, const char *names, brim_yaml *content)
+{
+  brim_yaml *ids = brim_yaml_list(c->arena, chosen->origin);
+  brim_yaml_set(c->arena, content, "id", ids);
+  for (const char *s = names; *s; s += strcspn(s, ","), s += *s == ',') {
+    const char *name = brim_arena_string_n(c->arena, s, strcspn(s, ","));
+    brim_yaml *one = brim_yaml_map(c->arena, chosen->origin);
+    if (!read_option(c, chosen->group, name, chosen->origin, false, one)) return false;
+    brim_yaml *id = brim_yaml_get(one, "id");
+    brim_yaml_remove(one, "id");
+    brim_yaml_append(c->arena, ids, id);
+    if (one->count > 0 && id->kind == BRIM_YAML_SCALAR) brim_yaml_set(c->arena, content, id->scalar, one);
+  }
+  return true;
+}
+
 static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
 {
   const char *group = chosen->group;
@@ -195,9 +212,12 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
   chosen->resolved = option;
   if (strcmp(group, "experiment") == 0) return read_option(c, group, option, chosen->origin, false, c->root);
   brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
-  if (!read_option(c, group, option, chosen->origin, false, content)) return false;
+  const bool list = brim_compose_is_list(group);
+  const bool found =
+      list ? read_options(c, chosen, option, content) : read_option(c, group, option, chosen->origin, false, content);
+  if (!found) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
-  if (node && last && brim_compose_group_kind(group)) keep_core_keys(node, group);
+  if (node && last && !list && brim_compose_group_kind(group)) keep_core_keys(node, group);
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
   brim_yaml_set(c->arena, wrapped, group, content);
   merge_root(c, wrapped);
@@ -232,7 +252,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
   if (!brim_compose_is_group(c, group)) {
     brim_problem_at(&c->problems, &origin, "no group '%s'", group);
     brim_problem_hint(&c->problems, "a group is a folder on the search path, or one of: model dataset optimizer "
-                                    "schedule loss backend");
+                                    "schedule loss backend policy");
     return;
   }
   brim_chosen *chosen = brim_compose_chosen(c, group);
@@ -278,6 +298,12 @@ static void merge_body(brim_composition *c, const brim_yaml *node, const char *g
     merge_map(c, into, body, group, false);
 }
 
+static const char *option_of_entry(const brim_composition *c, const brim_yaml *entry)
+{
+  const char *space = strrchr(entry->key[0], ' '), *group = space ? space + 1 : entry->key[0];
+  return brim_compose_option_text(c, group[0] == '/' ? group + 1 : group, entry->item[0]);
+}
+
 static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_yaml *entry, const char *group,
                         brim_yaml *into, bool *self)
 {
@@ -291,10 +317,10 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
                       "'%s': a file is named without interpolation; an option of a group may have one", entry->scalar);
     else
       merge_entry_file(c, entry, group, into);
-  } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && entry->item[0]->kind == BRIM_YAML_SCALAR) {
+  } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && option_of_entry(c, entry)) {
     const brim_yaml *option = entry->item[0];
-    const bool none = brim_yaml_is_null(option) || (!option->quoted && strcmp(option->scalar, "???") == 0);
-    merge_choice(c, entry->key[0], none ? NULL : option->scalar, option->origin);
+    const bool none = brim_yaml_is_null(option) || brim_yaml_is_missing(option);
+    merge_choice(c, entry->key[0], none ? NULL : option_of_entry(c, entry), option->origin);
   } else {
     brim_problem_at(&c->problems, &entry->origin,
                     "an entry of a defaults list is 'group: option', '_self_', or the name of a file");
@@ -364,9 +390,10 @@ static void place_rest(brim_composition *c)
                       chosen->group, chosen->group, chosen->option ? chosen->option : "OPTION");
     else if (forced->mode == BRIM_OVERRIDE_REMOVE && !(chosen->met && chosen->met[0]))
       brim_problem_at(&c->problems, &forced->origin, "no defaults list names the group '%s'", chosen->group);
-    else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value && strcmp(forced->value->scalar, chosen->met) != 0)
+    else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value &&
+             strcmp(brim_compose_option_text(c, chosen->group, forced->value), chosen->met) != 0)
       brim_problem_at(&c->problems, &forced->origin, "the option of '%s' is '%s', not '%s'", chosen->group, chosen->met,
-                      forced->value->scalar);
+                      brim_compose_option_text(c, chosen->group, forced->value));
     if (!chosen->placed) place_option(c, chosen, true);
   }
 }

@@ -4,7 +4,10 @@
  * entry is `_self_`, `group: option`, or the name of another file. An option is the file GROUP/OPTION.yaml on the
  * search path, or else the id of a plugin of the group's kind. As in Hydra, a choice for a group made by the command
  * line or by a later defaults list takes the place of the first one in the order, so that what a file says itself
- * about the group still applies after it; a choice for a group that no list names comes last. */
+ * about the group still applies after it; a choice for a group that no list names comes last.
+ *
+ * Of a group that is a list, policy, several options are chosen, and stand in a choice joined by commas. Its node has
+ * the plugins' ids in `id`, and the parameters of each below its id. */
 #ifndef BRIM_CONFIG_COMPOSE_H
 #define BRIM_CONFIG_COMPOSE_H
 #include "config/config.h"
@@ -21,7 +24,7 @@ typedef struct brim_source {
 
 /* What is chosen for a group, and by whom. */
 typedef struct brim_chosen {
-  const char *group, *option; /* option NULL: none */
+  const char *group, *option; /* option NULL: none; of a list: names joined by ',' */
   brim_yaml_origin origin;
   const brim_override *forced; /* the command line's choice; NULL: the defaults lists' */
   const char *met;             /* the option that the defaults lists named last in this walk; "": none */
@@ -54,8 +57,12 @@ typedef struct brim_composition {
 
 /* Is `key` a group: one of the core's, or a folder on the search path (unless a top-level key has that name)? */
 bool brim_compose_is_group(const brim_composition *c, const char *key);
+/* Is it a group of which several options are chosen? */
+bool brim_compose_is_list(const char *group);
 /* The kind of plugin of a group; 0 if it has only files. */
 uint32_t brim_compose_group_kind(const char *group);
+/* What is chosen by a scalar, or for a group that is a list also by a list of them; NULL if it is neither. */
+const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value);
 /* Records the command line's choice; the override must live as long as the composition. */
 void brim_compose_choose(brim_composition *c, const brim_override *override);
 /* Builds c->root. What goes wrong is added to c->problems. */

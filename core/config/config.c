@@ -13,13 +13,11 @@
 #include "config/schema.h"
 #include "config/value.h"
 
-_Static_assert(sizeof((brim_config){0}.choice) / sizeof(brim_config_choice) == BRIM_GROUPS_MAX, "one choice a group");
-
 typedef struct loading {
   brim_config *config;
   brim_composition c;
   brim_schema schema;
-  const brim_plugin *plugin[BRIM_GROUPS_MAX];
+  brim_schema_plugins plugins;
   brim_override *override;
   size_t override_count;
 } loading;
@@ -77,12 +75,74 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   return entry ? entry->plugin : NULL;
 }
 
+/* The ids of a list, put into the tree if nobody has chosen any; NULL: it is no list. */
+static brim_yaml *list_of_ids(const loading *l, const brim_group *group)
+{
+  brim_arena *arena = l->c.arena;
+  brim_yaml *node = brim_yaml_get(l->c.root, group->name);
+  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
+  if (id && id->kind == BRIM_YAML_LIST) return id;
+  const brim_yaml_origin nobody = {.file = "default"};
+  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : nobody);
+  const bool chosen = id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id);
+  if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
+  if (chosen)
+    brim_yaml_append(arena, list, id);
+  else if (brim_registry_find(l->c.registry, group->kind, group->list))
+    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, nobody));
+  if (!node || node->kind != BRIM_YAML_MAP) {
+    node = brim_yaml_map(arena, nobody);
+    brim_yaml_set(arena, l->c.root, group->name, node);
+  }
+  brim_yaml_set(arena, node, "id", list);
+  return list;
+}
+
+/* Adds the plugin of one of the ids. False, with a problem added, if that cannot be. */
+static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
+{
+  brim_composition *c = &l->c;
+  brim_schema_plugins *p = &l->plugins;
+  if (id->kind != BRIM_YAML_SCALAR) {
+    brim_problem_at(&c->problems, &id->origin, "'%s.id' must be a list of names of plugins", group->name);
+    return false;
+  }
+  if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return false;
+  const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
+  if (!entry) {
+    brim_compose_no_option(c, group->name, id->scalar, &id->origin);
+    return false;
+  }
+  for (size_t i = 0; i < p->policy_count; i++) {
+    if (p->policy[i] != entry->plugin) continue;
+    brim_problem_at(&c->problems, &id->origin, "'%s' stands twice in the list of '%s'", id->scalar, group->name);
+    return false;
+  }
+  if (p->policy_count == BRIM_POLICIES_MAX) {
+    brim_problem_at(&c->problems, &id->origin, "more than %d options of '%s'", BRIM_POLICIES_MAX, group->name);
+    return false;
+  }
+  p->policy[p->policy_count++] = entry->plugin;
+  return true;
+}
+
+static bool find_list(loading *l, const brim_group *group)
+{
+  const brim_yaml *ids = list_of_ids(l, group);
+  bool good = ids != NULL;
+  if (!ids) brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s.id' must be a list of names of plugins", group->name);
+  for (size_t i = 0; ids && i < ids->count; i++) good = add_to_list(l, group, ids->item[i]) && good;
+  return good;
+}
+
 static void find_plugins(loading *l)
 {
   for (int g = 0; brim_config_groups[g].name; g++) {
-    const brim_chosen *chosen = brim_compose_chosen(&l->c, brim_config_groups[g].name);
-    if (!chosen || !chosen->broken) l->plugin[g] = find_plugin(l, &brim_config_groups[g]);
-    l->c.group_broken[g] = !l->plugin[g];
+    const brim_group *group = &brim_config_groups[g];
+    const brim_chosen *chosen = brim_compose_chosen(&l->c, group->name);
+    const bool readable = !chosen || !chosen->broken;
+    if (readable && !group->list) l->plugins.group[g] = find_plugin(l, group);
+    l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !l->plugins.group[g];
   }
 }
 
@@ -113,9 +173,22 @@ static bool went_with_old_option(loading *l, const char *path, const brim_yaml *
   return false;
 }
 
+/* What a file says for a policy that is not in the list: it may be in another run's. */
+static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
+{
+  const size_t length = strcspn(path, ".");
+  const char *group = brim_arena_string_n(l->c.arena, path, length);
+  if (!path[length] || !brim_compose_is_list(group) || node->origin.text) return false;
+  const char *id = brim_arena_string_n(l->c.arena, path + length + 1, strcspn(path + length + 1, "."));
+  if (!brim_registry_find(l->c.registry, brim_compose_group_kind(group), id)) return false;
+  brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: '%s' is not in the list of '%s'", path, node->origin.file, id,
+           group);
+  return true;
+}
+
 static void unknown_key(loading *l, const char *path, const brim_yaml *node)
 {
-  if (went_with_old_option(l, path, node)) return;
+  if (went_with_old_option(l, path, node) || is_of_unlisted(l, path, node)) return;
   const brim_yaml_origin origin = brim_yaml_key_origin(node);
   const char *meant = brim_schema_suggest(&l->schema, path);
   brim_problem_at(&l->c.problems, &origin, "unknown key '%s'", path);
@@ -202,7 +275,10 @@ static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
 
 static void *params_of(const loading *l, const brim_schema_row *row)
 {
-  return row->plugin ? l->config->choice[row->group].params : (char *)&l->config->settings + row->section->offset;
+  for (size_t i = 0; row->plugin && i < l->config->choice_count; i++)
+    if (l->config->choice[i].plugin == row->plugin) return l->config->choice[i].params;
+  assert(row->section);
+  return (char *)&l->config->settings + row->section->offset;
 }
 
 static brim_yaml *make_parents(const loading *l, const char *path)
@@ -223,18 +299,16 @@ static brim_yaml *make_parents(const loading *l, const char *path)
 /* "   (what the key is; here only none)" */
 static void not_available(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
-  const char *only = row->later ? row->later->neutral ? row->later->neutral : row->later->param.def : NULL;
-  brim_text where = {0}, neutral = {0};
+  const char *only = row->later ? row->later->param.def : NULL;
+  brim_text where = {0};
   brim_yaml_print_origin(&node->origin, &where);
-  for (const char *s = only; s && *s; s++) brim_text_add_n(&neutral, *s == '|' ? " or " : s, *s == '|' ? 4 : 1);
   if (only)
     brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
-                 row->path, brim_text_str(&where), row->row->help, neutral.length ? neutral.s : "''");
+                 row->path, brim_text_str(&where), row->row->help, only[0] ? only : "''");
   else
     brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s=%s' is not available in this build\n  %s   (%s)", row->path,
                  node->scalar, brim_text_str(&where), row->row->help);
   brim_text_release(&where);
-  brim_text_release(&neutral);
 }
 
 /* Parses the value into its field, if it has one. False if it is wrong; then a problem was added. */
@@ -294,28 +368,93 @@ static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
   }
 }
 
+static void add_choice(loading *l, const char *name, uint32_t kind, const brim_plugin *plugin)
+{
+  brim_config_choice *choice = &l->config->choice[l->config->choice_count++];
+  *choice = (brim_config_choice){.group = name, .plugin = plugin};
+  if (!plugin) return;
+  const brim_registry_entry *entry = brim_registry_find(l->c.registry, kind, plugin->id);
+  choice->file = brim_arena_string(l->c.arena, entry->file);
+  choice->version = brim_arena_string(l->c.arena, brim_registry_version(entry));
+  choice->params = brim_arena_alloc(l->c.arena, plugin->params_size);
+}
+
+/* A group's choices, and its node in the resolved configuration with the id or ids. */
+static void add_choices(loading *l, int g)
+{
+  const brim_group *group = &brim_config_groups[g];
+  const brim_schema_plugins *p = &l->plugins;
+  if (!group->list) add_choice(l, group->name, group->kind, p->group[g]);
+  for (size_t i = 0; group->list && i < p->policy_count; i++)
+    add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->policy[i]->id), group->kind, p->policy[i]);
+  if (l->c.group_broken[g]) return;
+  brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
+  brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id"));
+  brim_yaml_set(l->c.arena, l->config->root, group->name, node);
+}
+
 static void fill(loading *l)
 {
   brim_config *config = l->config;
   config->root = brim_yaml_map(l->c.arena, l->c.root->origin);
   size_t i = 0;
   for (; i < l->schema.count && !strchr(l->schema.row[i].path, '.'); i++) fill_row(l, &l->schema.row[i]);
-  for (int g = 0; brim_config_groups[g].name; g++) {
-    const char *name = brim_config_groups[g].name;
-    config->choice[g] = (brim_config_choice){.group = name, .plugin = l->plugin[g]};
-    config->choice_count++;
-    if (!l->plugin[g]) continue;
-    const brim_registry_entry *entry = brim_registry_find(l->c.registry, brim_config_groups[g].kind, l->plugin[g]->id);
-    config->choice[g].file = brim_arena_string(l->c.arena, entry->file);
-    config->choice[g].version = brim_arena_string(l->c.arena, brim_registry_version(entry));
-    config->choice[g].params = brim_arena_alloc(l->c.arena, l->plugin[g]->params_size);
-    brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
-    brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, name), "id"));
-    brim_yaml_set(l->c.arena, config->root, name, node);
-  }
+  for (int g = 0; brim_config_groups[g].name; g++) add_choices(l, g);
   for (; i < l->schema.count; i++)
     if (!brim_group_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
   keep_added(l, l->c.root, config->root);
+}
+
+/* ---- the effective batch ---- */
+
+/* What training.batch_size was before it became auto: the last number that anybody wrote, or the default. */
+static int64_t number_below_auto(const loading *l, const brim_schema_row *row)
+{
+  int64_t value = -1;
+  brim_training_settings scratch = {0};
+  brim_text problem = {0};
+  const brim_yaml *node = brim_yaml_get_path(l->c.root, row->path);
+  for (; node && value < 0; node = node->replaced)
+    if (brim_value_parse(row->row, node, &scratch, l->c.arena, &problem) == BRIM_OK) value = scratch.batch_size;
+  const brim_yaml *def = brim_value_default(row->row, l->c.arena);
+  if (value < 0 && brim_value_parse(row->row, def, &scratch, l->c.arena, &problem) == BRIM_OK)
+    value = scratch.batch_size;
+  brim_text_release(&problem);
+  return value;
+}
+
+/* Keeps what was resolved, so that the configuration means the same when it is read again. */
+static void keep_resolved(loading *l, const char *path, int64_t value)
+{
+  const brim_schema_row *row = brim_schema_find(&l->schema, path);
+  const brim_yaml *old = brim_yaml_get_path(l->config->root, path);
+  put(l, row, brim_yaml_scalar(l->c.arena, brim_arena_printf(l->c.arena, "%lld", (long long)value), old->origin));
+}
+
+/* The effective batch is the product of micro-batch and accumulation, or given, and then accumulation follows. With
+ * batch_size=auto it is what it would be without. */
+static void resolve_effective_batch(loading *l)
+{
+  static const char batch_path[] = "training.batch_size";
+  brim_training_settings *t = &l->config->settings.training;
+  const brim_schema_row *row = brim_schema_find(&l->schema, batch_path);
+  if (l->c.problems.count > 0 || l->c.request->allow_missing) return;
+  if (t->batch_size < 0) {
+    if (t->effective_batch_size > 0) return;
+    t->effective_batch_size = number_below_auto(l, row) * t->gradient_accumulation_steps;
+    keep_resolved(l, "training.effective_batch_size", t->effective_batch_size);
+  } else if (t->effective_batch_size == 0) {
+    t->effective_batch_size = t->batch_size * t->gradient_accumulation_steps;
+  } else if (t->effective_batch_size % t->batch_size != 0) {
+    const brim_yaml *node = brim_yaml_get_path(l->config->root, batch_path);
+    brim_problem_at(&l->c.problems, &node->origin,
+                    "training.effective_batch_size %lld is not a multiple of training.batch_size %lld",
+                    (long long)t->effective_batch_size, (long long)t->batch_size);
+    brim_problem_hint(&l->c.problems, "choose a batch_size that divides it, or auto");
+  } else {
+    t->gradient_accumulation_steps = t->effective_batch_size / t->batch_size;
+    keep_resolved(l, "training.gradient_accumulation_steps", t->gradient_accumulation_steps);
+  }
 }
 
 /* ---- the whole ---- */
@@ -353,13 +492,32 @@ static void load(loading *l, const brim_config_request *request)
   brim_compose(&l->c);
   if (l->c.broken) return;
   find_plugins(l);
-  brim_schema_build(&l->schema, l->c.arena, l->plugin);
+  brim_schema_build(&l->schema, l->c.arena, &l->plugins);
   for (size_t i = 0; i < l->override_count; i++)
     if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
   complete(l);
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
   fill(l);
+  resolve_effective_batch(l);
+}
+
+/* What a configuration was made of, to make it again. */
+static void keep_request(brim_config *config, const brim_config_request *request, const brim_registry *registry)
+{
+  brim_arena *arena = &config->arena;
+  const char **search = BRIM_ARENA_NEW(arena, const char *, request->search_count);
+  int *argument = BRIM_ARENA_NEW(arena, int, request->override_count);
+  for (size_t i = 0; i < request->search_count; i++) search[i] = brim_arena_string(arena, request->search[i]);
+  for (size_t i = 0; i < request->override_count; i++)
+    argument[i] = request->argument ? request->argument[i] : request->first_argument + (int)i;
+  config->request = *request;
+  config->request.search = search;
+  config->request.argument = argument;
+  config->request.overrides = config->overrides;
+  config->request.name = request->name ? brim_arena_string(arena, request->name) : NULL;
+  config->request.file = request->file ? brim_arena_string(arena, request->file) : NULL;
+  config->registry = registry;
 }
 
 brim_status brim_config_load(const brim_config_request *request, const brim_registry *registry, brim_config **out)
@@ -371,11 +529,43 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   load(&l, request);
   tell_notes(&l.c.notes);
   l.config->auto_reason = l.c.auto_reason;
+  keep_request(l.config, request, registry);
   const brim_status status = brim_problems_status(&l.c.problems);
   if (status == BRIM_OK)
     *out = l.config;
   else
     brim_config_free(l.config);
+  return status;
+}
+
+/* Does a word of the command line speak of the same key as `other`, or of a key of the same group? */
+static bool is_about(const char *word, const char *other)
+{
+  const char *key = word + strspn(word, "+~");
+  const size_t length = strcspn(other, "=");
+  return strncmp(key, other, length) == 0 && (key[length] == '=' || key[length] == '.' || key[length] == '\0');
+}
+
+brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out)
+{
+  brim_arena arena = {0};
+  brim_config_request request = config->request;
+  const char **words = BRIM_ARENA_NEW(&arena, const char *, request.override_count + count);
+  int *argument = BRIM_ARENA_NEW(&arena, int, request.override_count + count);
+  size_t kept = 0;
+  for (size_t i = 0; i < request.override_count; i++) {
+    bool replaced = false;
+    for (size_t k = 0; k < count; k++) replaced = replaced || is_about(request.overrides[i], word[k]);
+    if (replaced) continue;
+    words[kept] = request.overrides[i];
+    argument[kept++] = request.argument[i];
+  }
+  for (size_t k = 0; k < count; k++) words[kept++] = word[k];
+  request.overrides = words;
+  request.override_count = kept;
+  request.argument = argument;
+  const brim_status status = brim_config_load(&request, config->registry, out);
+  brim_arena_release(&arena);
   return status;
 }
 

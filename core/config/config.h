@@ -24,8 +24,10 @@ typedef struct brim_config_request {
   const int *argument; /* or the number of each; NULL: consecutive */
 } brim_config_request;
 
+#define BRIM_CHOICES_MAX 16
+
 typedef struct brim_config_choice {
-  const char *group;
+  const char *group; /* "model"; of the policies "policy.robust" */
   const brim_plugin *plugin;
   const char *file, *version; /* where the plugin comes from; file "": the core's own */
   void *params;               /* filled; params_size bytes */
@@ -35,15 +37,21 @@ typedef struct brim_config {
   brim_arena arena;
   brim_yaml *root; /* resolved: every key of the schema with its value and origin */
   brim_settings settings;
-  brim_config_choice choice[8]; /* one per group, in the order of brim_config_groups */
+  brim_config_choice
+      choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups; then the policies */
   size_t choice_count;
   const char *auto_reason; /* backend=auto did not take cuda, which is there, because; NULL: it did, or nobody asked */
   const char *const *overrides; /* copied */
   size_t override_count;
+  brim_config_request request; /* copied; its overrides are those above */
+  const brim_registry *registry;
 } brim_config;
 
 /* ECONFIG with every error found in the text, one after another, each in CONFIG.md's form. */
 brim_status brim_config_load(const brim_config_request *request, const brim_registry *registry, brim_config **out);
+/* The same configuration with other choices: `word`, as "backend=cpu", take the place of what the command line says of
+ * these keys and groups. For a configuration that is not a run's own. */
+brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out);
 void brim_config_free(brim_config *config);
 /* The choice made for a group; asserts that the group exists. */
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);

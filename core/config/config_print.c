@@ -93,7 +93,7 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
       const brim_schema_row *row = &schema->row[i];
       if (!all && row->plugin != only) continue;
       const char *def = row->row->def;
-      const char *type = row->later ? brim_later_type_name(row->later) : brim_value_type_name(row->row->type);
+      const char *type = brim_value_type_name(row->row->type);
       const char *cell[CELLS] = {row->path, type,
                                  !def     ? "required"
                                  : def[0] ? def
@@ -128,10 +128,13 @@ static void print_every_plugin(brim_arena *arena, const brim_registry *registry,
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     for (int g = 0; brim_config_groups[g].name; g++) {
       if (brim_config_groups[g].kind != plugin->kind) continue;
-      const brim_plugin *chosen[BRIM_GROUPS_MAX] = {0};
+      brim_schema_plugins one = {0};
       brim_schema schema = {0};
-      chosen[g] = plugin;
-      brim_schema_build(&schema, arena, chosen);
+      if (brim_config_groups[g].list)
+        one.policy[one.policy_count++] = plugin;
+      else
+        one.group[g] = plugin;
+      brim_schema_build(&schema, arena, &one);
       brim_text_printf(out, "\n%s=%s: %s\n", brim_config_groups[g].name, plugin->id, plugin->help);
       print_rows(&schema, plugin, false, out);
     }
@@ -142,9 +145,8 @@ void brim_config_print_schema(const brim_config *config, const brim_registry *re
 {
   brim_arena arena = {0};
   brim_schema schema = {0};
-  const brim_plugin *chosen[BRIM_GROUPS_MAX] = {0};
-  for (size_t i = 0; config && i < config->choice_count; i++) chosen[i] = config->choice[i].plugin;
-  brim_schema_build(&schema, &arena, chosen);
+  const brim_schema_plugins chosen = config ? brim_schema_plugins_of(config) : (brim_schema_plugins){0};
+  brim_schema_build(&schema, &arena, &chosen);
   print_rows(&schema, NULL, config != NULL, out);
   if (!config) print_old_names(out);
   if (!config) print_every_plugin(&arena, registry, out);

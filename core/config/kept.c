@@ -14,6 +14,9 @@
 static const char *const free_keys[] = {"device",
                                         "auto_device",
                                         "min_gpu_memory_mb",
+                                        "min_batch_size",
+                                        "max_retries",
+                                        "training.clear_cache_every_n_rounds",
                                         "wait_for_gpu",
                                         "gpu_wait_timeout_minutes",
                                         "gpu_check_interval_seconds",
@@ -33,8 +36,9 @@ static const char *const free_keys[] = {"device",
                                         "backend.debug_launches",
                                         "backend.memory_mb",
                                         NULL};
-/* Only their product matters. */
-static const char *const cut_keys[] = {"training.batch_size", "training.gradient_accumulation_steps", NULL};
+/* Only their product, the effective batch, matters. */
+static const char *const cut_keys[] = {"training.batch_size", "training.gradient_accumulation_steps",
+                                       "training.effective_batch_size", NULL};
 
 static bool is_in(const char *const *list, const char *path)
 {
@@ -45,9 +49,8 @@ static bool is_in(const char *const *list, const char *path)
 
 static void build_schema(const brim_config *config, brim_arena *arena, brim_schema *schema)
 {
-  const brim_plugin *plugin[BRIM_GROUPS_MAX] = {0};
-  for (size_t i = 0; i < config->choice_count; i++) plugin[i] = config->choice[i].plugin;
-  brim_schema_build(schema, arena, plugin);
+  const brim_schema_plugins plugins = brim_schema_plugins_of(config);
+  brim_schema_build(schema, arena, &plugins);
 }
 
 brim_status brim_config_anchor_paths(brim_config *config)
@@ -70,11 +73,6 @@ brim_status brim_config_anchor_paths(brim_config *config)
 
 /* ---- edits ---- */
 
-static int64_t step_samples(const brim_config *config)
-{
-  return config->settings.training.batch_size * config->settings.training.gradient_accumulation_steps;
-}
-
 static void tell(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
 {
   brim_text before = {0}, after = {0};
@@ -87,12 +85,13 @@ static void tell(brim_problems *problems, const char *path, const brim_yaml *was
   brim_text_release(&after);
 }
 
-/* Keys of another plugin than before are not compared: the plugin is told. */
+/* Keys of another plugin than before are not compared: the plugin is told. Policies change no number. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
   const size_t before = problems->count;
   for (size_t i = 0; i < now->choice_count; i++) {
     const brim_config_choice *a = &was->choice[i], *b = &now->choice[i];
+    if (b->plugin->kind == BRIM_POLICY) break;
     if (strcmp(a->plugin->id, b->plugin->id) == 0) continue;
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
     tell(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
@@ -102,12 +101,13 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
 
 static void compare_values(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
-  const bool cut = step_samples(was) == step_samples(now);
+  const bool cut = was->settings.training.effective_batch_size == now->settings.training.effective_batch_size;
   brim_schema schema = {0};
   build_schema(now, problems->arena, &schema);
   for (size_t i = 0; i < schema.count; i++) {
     const brim_schema_row *row = &schema.row[i];
     const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
+    if (row->plugin && row->plugin->kind == BRIM_POLICY) continue;
     if (row->later || !a || !b || is_in(free_keys, row->path) || (cut && is_in(cut_keys, row->path))) continue;
     if (!brim_value_same(row->row, a, b, problems->arena)) tell(problems, row->path, a, b);
   }

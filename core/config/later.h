@@ -1,7 +1,7 @@
 /* Keys and values that are declared, but whose behaviour is not in this build.
  *
- * A configuration that sets one of them to its neutral value means what this build does anyway, and is accepted; any
- * other value is refused, with its position. Such a key is in the resolved configuration only if somebody wrote it.
+ * A configuration that sets one of them to its default means what this build does anyway, and is accepted; any other
+ * value is refused, with its position. Such a key is in the resolved configuration only if somebody wrote it.
  * When its behaviour arrives, a row moves to the table of who reads it. */
 #ifndef BRIM_CONFIG_LATER_H
 #define BRIM_CONFIG_LATER_H
@@ -11,13 +11,10 @@
 typedef struct brim_later_key {
   const char *section; /* "" for top-level keys, "training", ... */
   brim_param param;    /* type, default, range, help; it has no field */
-  const char *neutral; /* values that are accepted, joined by '|'; "*": every value of the type, which then means
-                          nothing here; NULL: the default only */
-  bool names;          /* a list of names, not of numbers; one name is a list of one */
 } brim_later_key;
 extern const brim_later_key brim_later_keys[]; /* ends with section == NULL */
 
-/* A value of a key that exists otherwise: training.batch_size=auto. */
+/* A value of a key that exists otherwise: precision=fp16. */
 typedef struct brim_later_value {
   const char *path, *value;
 } brim_later_value;
@@ -28,9 +25,4 @@ extern const brim_later_value brim_later_values[]; /* ends with path == NULL */
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem);
 /* Is it a value that this build does not have, of a key that it has? */
 bool brim_later_is_value(const char *path, const brim_yaml *node);
-/* "integer", "list of names", ... */
-const char *brim_later_type_name(const brim_later_key *key);
-/* Adds the keys of a resolved configuration that every value is neutral for, joined by ", ": they were written, and
- * mean nothing here. Returns how many. */
-size_t brim_later_unused(const brim_yaml *root, brim_text *names);
 #endif

@@ -16,6 +16,25 @@ uint32_t brim_compose_group_kind(const char *group)
   return 0;
 }
 
+bool brim_compose_is_list(const char *group)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (g->list && strcmp(g->name, group) == 0) return true;
+  return false;
+}
+
+const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value)
+{
+  const char *text = "";
+  if (value->kind == BRIM_YAML_SCALAR) return value->scalar;
+  if (value->kind != BRIM_YAML_LIST || !brim_compose_is_list(group)) return NULL;
+  for (size_t i = 0; i < value->count; i++) {
+    if (value->item[i]->kind != BRIM_YAML_SCALAR) return NULL;
+    text = brim_arena_printf(c->arena, "%s%s%s", text, i ? "," : "", value->item[i]->scalar);
+  }
+  return text;
+}
+
 static bool is_top_level_key(const char *key)
 {
   for (const brim_section *s = brim_settings_sections; s->path; s++)

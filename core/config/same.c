@@ -13,6 +13,17 @@ static bool same_list(const brim_list *a, const brim_list *b)
   return true;
 }
 
+static bool same_shares(const brim_shares *a, const brim_shares *b)
+{
+  if (a->count != b->count) return false;
+  for (size_t i = 0; i < a->count; i++) {
+    const brim_share *x = &a->item[i], *y = &b->item[i];
+    if (strcmp(x->of, y->of) != 0 || strcmp(x->who, y->who) != 0) return false;
+    if (x->fraction != y->fraction || x->bytes != y->bytes) return false;
+  }
+  return true;
+}
+
 static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_value *b)
 {
   switch (type) {
@@ -24,6 +35,8 @@ static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_v
     return a->number == b->number;
   case BRIM_LIST:
     return same_list(&a->list, &b->list);
+  case BRIM_SHARES:
+    return same_shares(&a->shares, &b->shares);
   case BRIM_BOOL:
     return a->flag == b->flag;
   case BRIM_ENUM:

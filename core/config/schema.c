@@ -20,7 +20,7 @@ static void add_row(brim_schema *schema, brim_arena *arena, const char *section,
 static void add_section(brim_schema *schema, brim_arena *arena, const brim_section *section)
 {
   for (const brim_param *p = section->table; p && p->key; p++)
-    add_row(schema, arena, section->path, (brim_schema_row){.row = p, .group = -1, .section = section});
+    add_row(schema, arena, section->path, (brim_schema_row){.row = p, .section = section});
 }
 
 static bool is_group(const char *name)
@@ -43,25 +43,45 @@ static void add_later(brim_schema *schema, brim_arena *arena)
   for (const brim_later_key *k = brim_later_keys; k->section; k++) {
     const char *path = k->section[0] ? brim_arena_printf(arena, "%s.%s", k->section, k->param.key) : k->param.key;
     if (!brim_schema_find(schema, path))
-      add_row(schema, arena, k->section, (brim_schema_row){.row = &k->param, .group = -1, .later = k});
+      add_row(schema, arena, k->section, (brim_schema_row){.row = &k->param, .later = k});
   }
 }
 
-void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin *const *plugin)
+static void add_plugin(brim_schema *schema, brim_arena *arena, const char *section, const brim_plugin *plugin)
+{
+  for (const brim_param *p = plugin ? plugin->params : NULL; p && p->key; p++)
+    add_row(schema, arena, section, (brim_schema_row){.row = p, .plugin = plugin});
+}
+
+void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema_plugins *plugins)
 {
   const brim_section *s;
   for (s = brim_settings_sections; s->path; s++)
     if (s->path[0] == '\0') add_section(schema, arena, s);
   for (int g = 0; brim_config_groups[g].name; g++) {
     const char *name = brim_config_groups[g].name;
-    for (const brim_param *p = plugin[g] ? plugin[g]->params : NULL; p && p->key; p++)
-      add_row(schema, arena, name, (brim_schema_row){.row = p, .plugin = plugin[g], .group = g});
+    add_plugin(schema, arena, name, plugins->group[g]);
+    for (size_t i = 0; brim_config_groups[g].list && i < plugins->policy_count; i++)
+      add_plugin(schema, arena, brim_arena_printf(arena, "%s.%s", name, plugins->policy[i]->id), plugins->policy[i]);
     for (s = brim_settings_sections; s->path; s++)
       if (strcmp(s->path, name) == 0) add_section(schema, arena, s);
   }
   for (s = brim_settings_sections; s->path; s++)
     if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
   add_later(schema, arena);
+}
+
+brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
+{
+  brim_schema_plugins out = {0};
+  for (size_t i = 0; i < config->choice_count; i++) {
+    const brim_plugin *plugin = config->choice[i].plugin;
+    if (plugin && plugin->kind == BRIM_POLICY)
+      out.policy[out.policy_count++] = plugin;
+    else
+      out.group[i] = plugin;
+  }
+  return out;
 }
 
 bool brim_schema_is_section(const brim_schema *schema, const char *path)

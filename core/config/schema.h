@@ -6,12 +6,19 @@
 #include "config/later.h"
 
 #define BRIM_GROUPS_MAX 8
+#define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */
+
+/* The plugins whose tables a configuration has. */
+typedef struct brim_schema_plugins {
+  const brim_plugin *group[BRIM_GROUPS_MAX]; /* for each of brim_config_groups; NULL: not known, or a list's */
+  const brim_plugin *policy[BRIM_POLICIES_MAX];
+  size_t policy_count;
+} brim_schema_plugins;
 
 typedef struct brim_schema_row {
   const char *path; /* "model.width" */
   const brim_param *row;
   const brim_plugin *plugin;   /* whose; NULL: the core's */
-  int group;                   /* index in brim_config_groups of a plugin's row; else -1 */
   const brim_section *section; /* of a row of the core's; else NULL */
   const brim_later_key *later; /* declared, not available in this build: it has no field; else NULL */
 } brim_schema_row;
@@ -21,8 +28,9 @@ typedef struct brim_schema {
   size_t count, room;
 } brim_schema;
 
-/* `plugin`: one for each of brim_config_groups; NULL where it is not known. */
-void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_plugin *const *plugin);
+void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema_plugins *plugins);
+/* Those of a configuration's choices. */
+brim_schema_plugins brim_schema_plugins_of(const brim_config *config);
 /* The first row of this path; NULL if there is none. */
 const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path);
 /* Is it a group, or does it hold keys? */

@@ -1,5 +1,5 @@
 /* The core's own settings, as parameter tables like a plugin's: sections of keys, filled into one
- * struct. The groups (model, dataset, backend, optimizer, schedule, loss) are plugins with tables of
+ * struct. The groups (model, dataset, backend, optimizer, schedule, loss, policy) are plugins with tables of
  * their own; a section named like a group adds keys that the core reads itself. */
 #ifndef BRIM_CONFIG_SETTINGS_H
 #define BRIM_CONFIG_SETTINGS_H
@@ -9,8 +9,12 @@ typedef struct brim_run_settings {
   const char *name, *dir;
 } brim_run_settings;
 typedef struct brim_training_settings {
-  int64_t epochs, steps, batch_size, gradient_accumulation_steps, eval_batch_size, grain, norm_group, num_workers,
-      num_train_samples, eval_every_steps, checkpoint_every_steps, keep_checkpoints, patience;
+  int64_t epochs, steps;
+  int64_t batch_size;                  /* -1: auto */
+  int64_t gradient_accumulation_steps; /* means nothing with batch_size auto */
+  int64_t effective_batch_size;        /* samples in a step; 0 only where nobody has resolved it (config/config.c) */
+  int64_t eval_batch_size, grain, norm_group, num_workers, num_train_samples, eval_every_steps, checkpoint_every_steps,
+      keep_checkpoints, patience, clear_cache_every_n_rounds;
   double clip_norm, ema_decay;
 } brim_training_settings;
 typedef struct brim_dataset_settings {
@@ -46,6 +50,7 @@ typedef struct brim_settings {
   uint64_t min_gpu_memory_mb;
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
+  int64_t min_batch_size, max_retries;
   int32_t precision; /* enum brim_precision */
   brim_run_settings run;
   brim_training_settings training;
@@ -67,6 +72,7 @@ extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 typedef struct brim_group {
   const char *name; /* "model" */
   enum brim_kind kind;
+  const char *list; /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

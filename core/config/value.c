@@ -26,6 +26,7 @@ static const struct {
     [BRIM_ENUM] = {"enum", sizeof(int32_t), _Alignof(int32_t)},
     [BRIM_LIST] = {"list", sizeof(brim_list), _Alignof(brim_list)},
     [BRIM_SET] = {"set", sizeof(uint64_t), _Alignof(uint64_t)},
+    [BRIM_SHARES] = {"shares", sizeof(brim_shares), _Alignof(brim_shares)},
 };
 #define TYPE_COUNT (sizeof types / sizeof types[0])
 
@@ -166,6 +167,12 @@ static bool scan_quantity(const char *s, const unit *units, double *number, doub
 
 /* ---- ranges ---- */
 
+/* The name in front of a range, "auto" of "auto|[1,64]": how many letters; 0: none. */
+static size_t name_length(const char *text)
+{
+  return text && text[0] >= 'a' && text[0] <= 'z' ? strcspn(text, "|") : 0;
+}
+
 static bool scan_bound(const char *s, const char *end, double *out)
 {
   char text[64];
@@ -191,17 +198,26 @@ static bool scan_range(const char *text, range *out)
          out->low <= out->high;
 }
 
+/* The range of numbers of a row; NULL: any. */
+static const char *numbers_of(const brim_param *row)
+{
+  const size_t name = name_length(row->range);
+  return name ? row->range + name + 1 : row->range;
+}
+
 static bool in_range(const brim_param *row, long double value)
 {
   range r;
-  if (!row->range || !scan_range(row->range, &r)) return true; /* tables are checked when they are loaded */
+  if (!row->range || !scan_range(numbers_of(row), &r)) return true; /* tables are checked when they are loaded */
   const long double low = r.low, high = r.high;
   return (r.low_open ? value > low : value >= low) && (r.high_open ? value < high : value <= high);
 }
 
 static brim_status check_range(const brim_param *row, long double value, const brim_yaml *node, brim_text *problem)
 {
-  return in_range(row, value) ? BRIM_OK : problem_is(problem, node, "in %s", row->range);
+  const size_t name = name_length(row->range);
+  if (in_range(row, value)) return BRIM_OK;
+  return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
 /* ---- one function a type ---- */
@@ -220,7 +236,13 @@ static brim_status parse_i64(const brim_param *row, const brim_yaml *node, void 
 {
   int64_t value;
   bool fits;
-  if (!is_plain(node) || !scan_integer(node->scalar, &value, &fits)) return problem_is(problem, node, "an integer");
+  const size_t name = name_length(row->range);
+  if (name && is_plain(node) && strlen(node->scalar) == name && strncmp(node->scalar, row->range, name) == 0) {
+    *(int64_t *)field = -1;
+    return BRIM_OK;
+  }
+  if (!is_plain(node) || !scan_integer(node->scalar, &value, &fits))
+    return problem_is(problem, node, "%.*s%san integer", (int)name, name ? row->range : "", name ? " or " : "");
   if (!fits) return problem_is(problem, node, "an integer of at most 64 bits");
   BRIM_TRY(check_range(row, value, node, problem));
   *(int64_t *)field = value;
@@ -343,6 +365,41 @@ static brim_status parse_list(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
+/* A fraction, or bytes with a unit. */
+static bool scan_share(const brim_yaml *node, brim_share *out)
+{
+  double number, factor;
+  if (!is_plain(node) || !scan_quantity(node->scalar, byte_units, &number, &factor)) return false;
+  const bool bytes = factor > 0;
+  out->fraction = bytes ? 0 : number;
+  out->bytes = bytes && number > 0 && number * factor < 0x1p63 ? (uint64_t)(number * factor) : 0;
+  return bytes ? out->bytes > 0 : number > 0 && number <= 1;
+}
+
+static brim_status parse_shares(const brim_yaml *node, void *field, brim_text *problem, brim_arena *arena)
+{
+  size_t count = 0;
+  if (node->kind != BRIM_YAML_MAP)
+    return problem_is(problem, node, "a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB");
+  for (size_t i = 0; i < node->count; i++) count += node->item[i]->count;
+  brim_share *item = BRIM_ARENA_NEW(arena, brim_share, count);
+  *(brim_shares *)field = (brim_shares){item, count};
+  for (size_t i = 0; i < node->count; i++) {
+    const brim_yaml *row = node->item[i];
+    if (row->kind != BRIM_YAML_MAP) {
+      brim_text_printf(problem, "'%s' ", node->key[i]);
+      return problem_is(problem, row, "a map of who has which share of it");
+    }
+    for (size_t k = 0; k < row->count; k++, item++) {
+      *item = (brim_share){.of = brim_arena_string(arena, node->key[i]), .who = brim_arena_string(arena, row->key[k])};
+      if (scan_share(row->item[k], item)) continue;
+      brim_text_printf(problem, "'%s.%s' ", node->key[i], row->key[k]);
+      return problem_is(problem, row->item[k], "a share in (0,1], or bytes with a unit (8000MB)");
+    }
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void *params, brim_arena *arena,
                              brim_text *problem)
 {
@@ -367,6 +424,8 @@ brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void 
     return parse_list(row, node, field, problem, arena);
   case BRIM_SET:
     return parse_set(row, node, field, problem);
+  case BRIM_SHARES:
+    return parse_shares(node, field, problem, arena);
   default:
     return problem_is(problem, node, "of a known type");
   }
@@ -379,7 +438,7 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   const brim_yaml_origin origin = {.file = "default"};
   if (!row->def) return NULL;
   brim_yaml *node = NULL;
-  if (row->type == BRIM_LIST || row->type == BRIM_SET)
+  if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES)
     return brim_yaml_parse_value(arena, row->def, origin, &node) == BRIM_OK ? node : NULL;
   node = brim_yaml_scalar(arena, row->def, origin);
   node->quoted = row->type == BRIM_STR || row->type == BRIM_PATH ? brim_yaml_is_null(node) : false;
@@ -438,7 +497,9 @@ static brim_status check_declared_range(const brim_param *row)
     return brim_fail(BRIM_EINVAL, "parameter '%s': a set has at most 64 names", row->key);
   const bool numeric = row->type == BRIM_I64 || row->type == BRIM_F64 || row->type == BRIM_BYTES ||
                        row->type == BRIM_SECONDS || row->type == BRIM_LIST;
-  if (row->range && numeric && !scan_range(row->range, &r))
+  const size_t name = name_length(row->range);
+  const bool good_name = name == 0 || (row->type == BRIM_I64 && row->range[name] == '|');
+  if (row->range && numeric && (!good_name || !scan_range(numbers_of(row), &r) || (name && r.low < 0)))
     return brim_fail(BRIM_EINVAL,
                      "parameter '%s': cannot read range \"%s\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\"", row->key,
                      row->range);

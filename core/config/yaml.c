@@ -111,6 +111,7 @@ void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml
 {
   for (size_t i = 0; i < map->count; i++) {
     if (strcmp(map->key[i], key) != 0) continue;
+    if (value != map->item[i]) value->replaced = map->item[i];
     map->item[i] = value;
     return;
   }

@@ -34,7 +34,8 @@ typedef struct brim_yaml {
   size_t count, room;
   enum brim_yaml_interpolation interpolation; /* SCALAR */
   brim_yaml_origin origin;
-  int key_line, key_column; /* where its key stands, for the child of a map in a file; else 0 */
+  const struct brim_yaml *replaced; /* what the map held under this key before; NULL: nothing, or not known */
+  int key_line, key_column;         /* where its key stands, for the child of a map in a file; else 0 */
 } brim_yaml;
 
 #define BRIM_YAML_BYTES_MAX ((size_t)1 << 20) /* of a file */

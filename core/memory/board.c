@@ -94,22 +94,35 @@ static brim_status write_at(const brim_board *b, off_t at, const void *data, siz
                    n < 0 ? strerror(errno) : "there is no room");
 }
 
-/* Of an empty file the first process makes a table of free slots. */
+static brim_status make_table(brim_board *b, const char *path, const header *own)
+{
+  if (ftruncate(b->fd, 0) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
+    return brim_fail(BRIM_EIO, "cannot make '%s': %s", path, strerror(errno));
+  return write_at(b, 0, own, sizeof *own);
+}
+
+/* Does anybody own a slot, of whichever layout? */
+static bool is_used(const brim_board *b)
+{
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_SLOTS, .l_len = 0};
+  return fcntl(b->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* Of an empty file the first process makes a table of free slots; so it does of one that another version of brim has
+ * left, when nobody uses it any more. */
 static brim_status check_header(brim_board *b, const char *path, uint64_t magic)
 {
   const header own = {magic, b->slot_bytes, BRIM_BOARD_SLOTS};
   struct stat info;
   header found;
   if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", path, strerror(errno));
-  if (info.st_size == 0) {
-    if (ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
-      return brim_fail(BRIM_EIO, "cannot make '%s': %s", path, strerror(errno));
-    return write_at(b, 0, &own, sizeof own);
-  }
+  if (info.st_size < (off_t)sizeof found) return make_table(b, path, &own);
   BRIM_TRY(read_at(b, 0, &found, sizeof found));
   if (memcmp(&found, &own, sizeof own) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' was made by another version of brim\nremove it when no such brim runs any more",
-                   path);
+  if (!is_used(b)) return make_table(b, path, &own);
+  return brim_fail(
+      BRIM_ELOAD,
+      "'%s' is in use by another version of brim\nwait until its runs have ended, or choose another claims.dir", path);
 }
 
 brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, size_t slot_bytes)

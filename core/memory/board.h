@@ -30,7 +30,7 @@ void brim_shared_folder_set(const char *dir); /* copied; "": not set */
 void brim_process_name(char *out, size_t room);
 
 /* Opens "<shared folder>/<name>", made if it is not there. `magic` tells what is in the slots, with its version:
- * another one is ELOAD. EIO with the path and the system's reason. */
+ * one that is in use by another is ELOAD. EIO with the path and the system's reason. */
 brim_status brim_board_open(brim_board *board, const char *name, uint64_t magic, size_t slot_bytes);
 /* Lets go of all that was written through it. */
 void brim_board_close(brim_board *board);

@@ -10,6 +10,7 @@
 #include "brim/backend.h"
 #include "brim/dataset.h"
 #include "brim/model.h"
+#include "brim/policy.h"
 #include "config/value.h"
 #include "plugin/kind.h"
 #include "plugin/loader.h"
@@ -40,9 +41,11 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, unplace),     REQUIRED(brim_backend_ops, upload),
     REQUIRED(brim_backend_ops, download),    REQUIRED(brim_backend_ops, zero),
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
+static const required_op policy_ops[] = {{NULL, 0}};
 
 /* What may come from outside, and the size of its table, which is the same in every ABI that is accepted. */
 static brim_status check_backend(const void *table);
+static brim_status check_policy(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes;
@@ -52,6 +55,7 @@ static const struct {
     {BRIM_MODEL, sizeof(brim_model_ops), model_ops, NULL},
     {BRIM_DATASET, sizeof(brim_dataset_ops), dataset_ops, NULL},
     {BRIM_BACKEND, sizeof(brim_backend_ops), backend_ops, check_backend},
+    {BRIM_POLICY, sizeof(brim_policy_ops), policy_ops, check_policy},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -102,6 +106,13 @@ static brim_status check_backend(const void *table)
     if (!(*kernel)->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", (*kernel)->op);
   }
   return BRIM_OK;
+}
+
+static brim_status check_policy(const void *table)
+{
+  const brim_policy_ops *ops = table;
+  if (ops->choose_device || ops->choose_plan || ops->on_oom || ops->on_boundary) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "ops is empty: a policy decides something");
 }
 
 static brim_status check_ops(const brim_plugin *plugin)

@@ -3,42 +3,54 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/session.h"
+#include "train/decide.h"
 
-/* The largest micro-batch below the chosen one that fits and keeps the effective batch: it divides that. Multiples of
- * the grain come first, since they keep the bits too. 0: none. */
-static int64_t find_fitting(const brim_session *s, uint64_t room, uint64_t *peak_bytes)
+/* The largest micro-batch below the chosen one that fits. 0: none. */
+static int64_t find_fitting(brim_session *s, uint64_t room, uint64_t *peak_bytes)
 {
-  const brim_training_settings *t = &s->settings->training;
-  const int64_t effective = t->batch_size * t->gradient_accumulation_steps, grain = s->grain > 0 ? s->grain : 1;
-  for (int pass = 0; pass < 2; pass++)
-    for (int64_t batch = t->batch_size - 1; batch >= 1; batch--) {
-      if (effective % batch != 0 || (batch % grain == 0) != (pass == 0) || !brim_session_allows(s, batch)) continue;
-      brim_plan *plan = NULL;
-      if (brim_session_plan(s, batch, &plan) != BRIM_OK) return 0;
-      *peak_bytes = plan->peak_bytes;
-      brim_plan_free(plan);
-      if (*peak_bytes <= room) return batch;
-    }
+  for (size_t i = 0; i < s->micro_batch_count; i++) {
+    if (s->micro_batch[i] >= s->batch) continue;
+    if (brim_session_peak(s, i, peak_bytes) != BRIM_OK) return 0;
+    if (*peak_bytes <= room) return s->micro_batch[i];
+  }
   return 0;
 }
 
-/* Adds what would fit, to the text about a plan that does not. */
-static void suggest_training(const brim_session *s, uint64_t room, brim_text *text)
+/* What keeps micro-batches from being smaller still, if anything does. */
+static void tell_floor(const brim_session *s, brim_text *text)
 {
-  const brim_training_settings *t = &s->settings->training;
-  char bytes[32];
-  uint64_t peak = 0;
-  const int64_t batch = find_fitting(s, room, &peak);
-  if (batch > 0)
-    brim_text_printf(text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-                     (long long)batch, (long long)(t->batch_size * t->gradient_accumulation_steps / batch),
-                     brim_format_bytes(bytes, sizeof bytes, peak));
+  const int64_t least = s->micro_batch_count ? s->micro_batch[s->micro_batch_count - 1] : s->batch;
+  if (least <= 1) return;
+  if (s->norm_group > 1 && s->norm_group >= s->demands.min_batch_size)
+    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of training.norm_group=%lld",
+                     (long long)least, (long long)s->norm_group);
   else
-    brim_text_add(text, "\nno smaller training.batch_size fits");
+    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of min_batch_size=%lld", (long long)least,
+                     (long long)s->demands.min_batch_size);
 }
 
-static void suggest_evaluation(const brim_session *s, uint64_t room, brim_text *text)
+/* Adds what would fit, to the text about a plan that does not: the nearest micro-batch, or the memory that the smallest
+ * one needs. */
+static void suggest_training(brim_session *s, uint64_t room, brim_text *text)
+{
+  const int64_t effective = s->settings->training.effective_batch_size;
+  char bytes[32];
+  uint64_t peak = 0;
+  const size_t last = brim_session_list_micro_batches(s);
+  const int64_t batch = find_fitting(s, room, &peak);
+  if (batch > 0) {
+    brim_text_printf(text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+                     (long long)batch, (long long)(effective / batch), brim_format_bytes(bytes, sizeof bytes, peak));
+    return;
+  }
+  brim_text_add(text, "\nno smaller training.batch_size fits");
+  if (last > 0 && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
+    brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)s->micro_batch[last - 1],
+                     brim_format_bytes(bytes, sizeof bytes, peak));
+  tell_floor(s, text);
+}
+
+static void suggest_evaluation(brim_session *s, uint64_t room, brim_text *text)
 {
   char bytes[32];
   for (int64_t batch = s->eval_batch / 2; batch >= 1; batch /= 2) {
@@ -59,13 +71,17 @@ static uint64_t limit_of(const brim_session *s, char *name, size_t room)
 {
   const brim_memory_settings *m = &s->settings->memory;
   const double share = m->limit > 0 ? m->limit : s->fraction;
-  uint64_t limit = m->limit_mb << 20;
-  snprintf(name, room, "memory.limit_mb");
-  if (share <= 0) return limit;
-  const uint64_t of_share = (uint64_t)(share * (double)s->device_info.total_bytes);
-  if (limit > 0 && limit <= of_share) return limit;
-  snprintf(name, room, "%s=%.4g", m->limit > 0 ? "memory.limit" : "TF_GPU_MEMORY_FRACTION", share);
-  return of_share;
+  const uint64_t limits[] = {m->limit_mb << 20, (uint64_t)(share * (double)s->device_info.total_bytes), s->limit_bytes};
+  char of_share[64];
+  snprintf(of_share, sizeof of_share, "%s=%.4g", m->limit > 0 ? "memory.limit" : "TF_GPU_MEMORY_FRACTION", share);
+  const char *const names[] = {"memory.limit_mb", of_share, "the policy"};
+  uint64_t least = 0;
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    if (limits[i] == 0 || (least > 0 && limits[i] >= least)) continue;
+    least = limits[i];
+    snprintf(name, room, "%s", names[i]);
+  }
+  return least;
 }
 
 /* What is left of it for arenas: it counts what the process has of the device already. */
@@ -85,12 +101,25 @@ static void tell_limit(const brim_session *s, const char *name, uint64_t limit, 
                      brim_format_bytes(bytes, sizeof bytes, s->device_info.taken_bytes));
 }
 
-brim_status brim_session_check_budget(const brim_session *s, const brim_plan *plan)
+/* What the device has for the run: if the run may wait, all of it. */
+static uint64_t has_of(const brim_session *s)
+{
+  const bool waits = s->wait && brim_device_is_shared(&s->device_info);
+  return waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+}
+
+uint64_t brim_session_room(const brim_session *s)
+{
+  char name[64];
+  const uint64_t limit = limit_of(s, name, sizeof name), has = has_of(s);
+  return limit > 0 && left_of(limit, s) < has ? left_of(limit, s) : has;
+}
+
+brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char name[64], bytes[32];
-  const bool waits = s->settings->wait_for_gpu && brim_device_is_shared(&s->device_info);
-  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s);
-  const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+  const bool waits = s->wait && brim_device_is_shared(&s->device_info);
+  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s), has = has_of(s);
   const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
   if (!over_limit && plan->peak_bytes <= has) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);

@@ -80,29 +80,60 @@ double brim_report_rate(const brim_report *r)
   return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0;
 }
 
-void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
+static void begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   struct timespec now;
-  if (events->fd < 0) return;
   clock_gettime(CLOCK_REALTIME, &now);
   brim_jsonl_begin(events);
   brim_jsonl_number(events, "time", (double)now.tv_sec + 1e-3 * (double)(now.tv_nsec / 1000000));
   brim_jsonl_string(events, "event", what);
   brim_jsonl_int(events, "step", step);
-  if (detail) brim_jsonl_string(events, "detail", detail);
+}
+
+static void end_event(brim_jsonl *events)
+{
   if (brim_jsonl_end(events) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+}
+
+void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
+{
+  if (events->fd < 0) return;
+  begin_event(events, what, step);
+  if (detail) brim_jsonl_string(events, "detail", detail);
+  end_event(events);
+}
+
+void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step)
+{
+  if (events->fd < 0) return;
+  begin_event(events, "decision", step);
+  brim_jsonl_string(events, "by", decision->policy);
+  brim_jsonl_string(events, "choice", decision->choice);
+  brim_jsonl_string(events, "reason", decision->reason);
+  end_event(events);
+}
+
+/* Of a line such as "VmHWM:   1234 kB". */
+static uint64_t status_bytes(const char *key)
+{
+  char line[256];
+  uint64_t bytes = 0;
+  FILE *file = fopen("/proc/self/status", "re");
+  if (!file) return 0;
+  while (fgets(line, sizeof line, file))
+    if (brim_starts_with(line, key)) bytes = strtoull(line + strlen(key), NULL, 10) * 1024;
+  fclose(file);
+  return bytes;
 }
 
 uint64_t brim_rss_peak_bytes(void)
 {
-  char line[256];
-  uint64_t kib = 0;
-  FILE *file = fopen("/proc/self/status", "re");
-  if (!file) return 0;
-  while (fgets(line, sizeof line, file))
-    if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1) break;
-  fclose(file);
-  return kib * 1024;
+  return status_bytes("VmHWM:");
+}
+
+uint64_t brim_rss_bytes(void)
+{
+  return status_bytes("VmRSS:");
 }
 
 static brim_status write_text(const char *dir, const char *name, const brim_text *text)
@@ -195,8 +226,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, const
   print_overrides(config, &text);
   if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK)
-    status = write_json(dir, "plan.json", brim_plan_json(plan, session->settings->training.batch_size));
+  if (status == BRIM_OK) status = write_json(dir, "plan.json", brim_plan_json(plan, session->batch));
   brim_text_clear(&text);
   brim_config_print(config, &text, false);
   if (status == BRIM_OK) status = write_text(dir, "config.yaml", &text); /* last: it makes the folder a run's */

@@ -31,6 +31,7 @@ double brim_report_rate(const brim_report *report);
 /* One record of events.jsonl: time, event, step, detail (may be NULL). An event that cannot be written is only a
  * warning: it must not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
+void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, const brim_session *session,
                                      const brim_plan *plan);
@@ -41,4 +42,5 @@ brim_status brim_report_write_summary(brim_report *report, const char *dir, brim
 void brim_report_say(const brim_report *report, const char *dir, double wall_seconds);
 /* Highest resident set of this process so far (VmHWM). */
 uint64_t brim_rss_peak_bytes(void);
+uint64_t brim_rss_bytes(void); /* now (VmRSS) */
 #endif

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "observe/progress.h"
+#include "train/decide.h"
 #include "train/report.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
 
 typedef struct run {
   const brim_run_options *options;
-  brim_config *config;
+  brim_config *config; /* the session's: a policy may have asked for another than the caller's */
   const brim_settings *settings;
   brim_session *session;
   brim_trainer *trainer;
@@ -28,6 +29,7 @@ typedef struct run {
   brim_progress progress;
   brim_report report;
   int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
+  int64_t round_step;      /* at which a round ended last; -1: none */
   double window_seconds;   /* spent in the steps of the window */
 } run;
 
@@ -182,10 +184,38 @@ static brim_status write_checkpoint(run *r)
   return BRIM_OK;
 }
 
+/* As the system that brim replaces says it, in GB. */
+static void clean(run *r, enum brim_cleanup cleanup)
+{
+  const double before = (double)brim_rss_bytes();
+  if (cleanup == BRIM_CLEAN_NONE) return;
+  brim_trainer_clean(r->trainer, cleanup);
+  const double after = (double)brim_rss_bytes();
+  brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * before);
+  brim_log(BRIM_LOG_INFO, "[Memory] After cleanup: %.2f GB (freed %.2f GB)", 1e-9 * after,
+           after < before ? 1e-9 * (before - after) : 0);
+}
+
+/* A round is what lies between two evaluations; they may be switched off, but are due all the same. */
+static brim_status end_round(run *r)
+{
+  enum brim_cleanup cleanup;
+  const int64_t every = r->settings->training.eval_every_steps, per_epoch = r->session->order.steps_per_epoch;
+  const int64_t step = r->state->step, length = every > 0 ? every : per_epoch;
+  const bool is_end = step >= r->session->order.steps;
+  if (r->round_step == step || !is_due(r, every)) return BRIM_OK;
+  r->round_step = step;
+  BRIM_TRY(brim_decide_at_boundary(r->session, step, (step + length - 1) / length, is_end,
+                                   brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
+  clean(r, cleanup);
+  return BRIM_OK;
+}
+
 static brim_status after_commit(run *r)
 {
   const int64_t evaluated_step = r->state->evaluated_step;
   BRIM_TRY(evaluate_if_due(r));
+  BRIM_TRY(end_round(r));
   /* A run that was interrupted in this very evaluation has a checkpoint of this step without it: write it again. */
   if (r->state->evaluated_step != evaluated_step) r->checkpoint_step = -1;
   const bool new_best = r->state->best_step == r->state->step && r->state->step > 0;
@@ -297,6 +327,12 @@ static brim_status open_resumed(run *r)
   return BRIM_OK;
 }
 
+static void on_decision(void *context, const brim_decision *decision)
+{
+  run *r = context;
+  brim_report_decision(&r->events, decision, r->state->step);
+}
+
 static brim_status open_logs(run *r)
 {
   char path[4200];
@@ -305,6 +341,7 @@ static brim_status open_logs(run *r)
   snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->events, path, BRIM_JSONL_ALL));
   event(r, r->options->resume ? "resumed" : "started", NULL);
+  brim_policies_listen(r->session->policies, on_decision, r);
   return BRIM_OK;
 }
 
@@ -320,20 +357,32 @@ static void announce(const run *r)
            brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
   brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
-           (long long)(t->batch_size * t->gradient_accumulation_steps), (long long)t->batch_size,
-           (long long)t->gradient_accumulation_steps, r->dir);
-  if (s->grain > 0 && t->batch_size % s->grain != 0)
+           (long long)t->effective_batch_size, (long long)s->batch, (long long)(t->effective_batch_size / s->batch),
+           r->dir);
+  if (s->grain > 0 && s->batch % s->grain != 0)
     brim_log(BRIM_LOG_WARN,
-             "training.batch_size %lld is not a multiple of training.grain %lld: with another batch_size the results "
-             "differ by rounding",
-             (long long)t->batch_size, (long long)s->grain);
+             "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
+             "rounding",
+             (long long)s->batch, (long long)s->grain);
+}
+
+static brim_status open_trainer(run *r)
+{
+  const brim_session_options options = {.read_data = true, .resume = r->options->resume, .stop = &stop_signal};
+  BRIM_TRY(brim_session_open(r->config, &options, &r->session));
+  for (;;) {
+    BRIM_TRY(brim_session_settle(&r->session));
+    const brim_status status = brim_trainer_open(r->session, &r->trainer);
+    if (status == BRIM_OK || r->session->again.count == 0) return status;
+    BRIM_TRY(brim_session_remake(&r->session));
+  }
 }
 
 static brim_status start(run *r)
 {
-  BRIM_TRY(brim_session_open(r->config, true, &r->session));
-  r->session->stop = &stop_signal;
-  BRIM_TRY(brim_trainer_open(r->session, &r->trainer));
+  BRIM_TRY(open_trainer(r));
+  if (r->session->own_config) r->config = r->session->own_config;
+  r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   BRIM_TRY(open_logs(r));
@@ -381,7 +430,7 @@ brim_status brim_run(const brim_run_options *options)
   r->settings = &options->config->settings;
   r->lock = -1;
   r->metrics.fd = r->events.fd = -1;
-  r->checkpoint_step = -1;
+  r->checkpoint_step = r->round_step = -1;
   brim_report_init(&r->report);
   catch_signals();
   brim_status status = start(r);

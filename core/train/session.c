@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/kept.h"
 #include "memory/board.h"
 #include "memory/choose.h"
+#include "train/decide.h"
 
 static brim_status make_instance(const brim_config_choice *choice, void **self)
 {
@@ -33,14 +35,28 @@ static const char *backend_id(const brim_session *s)
 
 static brim_device_wish wish_of(const brim_session *s)
 {
-  return (brim_device_wish){s->settings->device, s->settings->auto_device, s->settings->min_gpu_memory_mb << 20};
+  return (brim_device_wish){s->wanted, s->settings->auto_device, s->demands.min_device_bytes};
+}
+
+static void read_demands(brim_session *s)
+{
+  const brim_settings *set = s->settings;
+  s->demands = (brim_demands){.device = set->device,
+                              .wait = set->wait_for_gpu,
+                              .min_device_bytes = set->min_gpu_memory_mb << 20,
+                              .min_batch_size = set->min_batch_size,
+                              .max_retries = set->max_retries};
+  s->wait = set->wait_for_gpu;
+  snprintf(s->wanted, sizeof s->wanted, "%s", set->device);
 }
 
 /* One to plan for. If the run may wait, it need not have room yet: see brim_session_claim. */
 static brim_status find_device(brim_session *s)
 {
+  read_demands(s);
+  BRIM_TRY(brim_decide_device(s));
   brim_device_wish wish = wish_of(s);
-  if (s->settings->wait_for_gpu) wish.min_bytes = 0;
+  if (s->wait) wish.min_bytes = 0;
   return brim_device_choose(backend_id(s), s->backend_ops, s->backend, &wish, &s->device, &s->device_info);
 }
 
@@ -53,10 +69,10 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
                                       .wish = wish,
                                       .need_bytes =
                                           plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
-                                      .wait = s->settings->wait_for_gpu,
+                                      .wait = s->wait,
                                       .timeout_seconds = 60 * s->settings->gpu_wait_timeout_minutes,
                                       .interval_seconds = s->settings->gpu_check_interval_seconds,
-                                      .stop = s->stop};
+                                      .stop = s->options.stop};
   *claim = NULL;
   *device = s->device;
   return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
@@ -65,6 +81,7 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
 brim_status brim_session_move(brim_session *s, int device)
 {
   s->device = device;
+  memset(s->peak, 0, sizeof s->peak);
   return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);
 }
 
@@ -186,8 +203,8 @@ static brim_status find_norm_group(brim_session *s)
 {
   brim_plan_request r = make_request(s);
   brim_graph *g = NULL;
-  r.graph.fuse = 0;                                 /* the author's own operations */
-  r.graph.batch = s->settings->training.batch_size; /* an author reads these shapes if something does not fit */
+  r.graph.fuse = 0;         /* the author's own operations */
+  r.graph.batch = s->batch; /* an author reads these shapes if something does not fit */
   BRIM_TRY(brim_graph_build(&r.graph, &g));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
@@ -197,8 +214,7 @@ static brim_status find_norm_group(brim_session *s)
 
 static int64_t accumulation_of(const brim_session *s, int64_t batch)
 {
-  const brim_training_settings *t = &s->settings->training;
-  return (t->batch_size * t->gradient_accumulation_steps + batch - 1) / batch;
+  return (s->settings->training.effective_batch_size + batch - 1) / batch;
 }
 
 /* How training goes in micro-batches of `batch` samples. */
@@ -233,43 +249,97 @@ static brim_status read_fraction(brim_session *s)
   return BRIM_OK;
 }
 
-static brim_status open_session(brim_session *s, bool read_data)
+void brim_session_cut(brim_session *s, int64_t batch)
+{
+  s->batch = batch;
+  s->eval_batch = eval_batch_of(s, batch);
+  s->order = order_of(s, batch);
+}
+
+static void choose_ops(brim_session *s)
 {
   const brim_config *c = s->config;
-  const brim_training_settings *t = &s->settings->training;
-  const brim_config_choice *dataset = brim_config_choice_of(c, "dataset");
   s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
   s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
   s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
   s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
+}
+
+static brim_status open_data(brim_session *s)
+{
+  const brim_plugin *plugin = brim_config_choice_of(s->config, "dataset")->plugin;
+  const bool read = s->options.read_data;
+  BRIM_TRY(make_instance(brim_config_choice_of(s->config, "dataset"), &s->dataset));
+  BRIM_TRY((read ? brim_data_open_start : brim_data_describe)(&s->data, plugin, s->dataset, s->settings));
+  s->opening = read;
+  return BRIM_OK;
+}
+
+static brim_status open_session(brim_session *s, brim_decisions before)
+{
+  const brim_training_settings *t = &s->settings->training;
+  choose_ops(s);
+  BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);
-  BRIM_TRY(make_instance(brim_config_choice_of(c, "backend"), &s->backend));
+  BRIM_TRY(make_instance(brim_config_choice_of(s->config, "backend"), &s->backend));
   BRIM_TRY(find_device(s));
   BRIM_TRY(read_fraction(s));
-  BRIM_TRY(make_instance(dataset, &s->dataset));
-  BRIM_TRY(make_instance(brim_config_choice_of(c, "model"), &s->model));
-  brim_status (*const open_data)(brim_data *, const brim_plugin *, void *, const brim_settings *) =
-      read_data ? brim_data_open_start : brim_data_describe;
-  BRIM_TRY(open_data(&s->data, dataset->plugin, s->dataset, s->settings));
-  s->opening = read_data;
+  BRIM_TRY(open_data(s));
+  BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
   BRIM_TRY(open_loss(s));
   BRIM_TRY(check_patience(s));
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->grain = choose_grain(s);
-  s->eval_batch = eval_batch_of(s, t->batch_size);
+  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
   BRIM_TRY(find_norm_group(s));
-  s->order = order_of(s, t->batch_size);
+  brim_session_cut(s, s->batch);
   return BRIM_OK;
 }
 
-brim_status brim_session_open(const brim_config *config, bool read_data, brim_session **out)
+/* What another session of the same run leaves behind, for the one in its place. */
+typedef struct legacy {
+  brim_config *config; /* the new session's own */
+  int changes;
+  brim_decisions decisions;
+} legacy;
+
+static brim_status open_once(const brim_config *config, const legacy *before, const brim_session_options *options,
+                             brim_session **out)
 {
-  brim_session *s = brim_xcalloc(1, sizeof *s);
+  brim_session *s = *out = brim_xcalloc(1, sizeof *s);
   s->config = config;
+  s->own_config = before->config;
+  s->options = *options;
   s->settings = &config->settings;
-  const brim_status status = open_session(s, read_data);
+  s->changes = before->changes;
+  return open_session(s, before->decisions);
+}
+
+brim_status brim_session_remake(brim_session **session)
+{
+  brim_session *old = *session;
+  const brim_session_options options = old->options;
+  const size_t count = old->again.count;
+  legacy left = {.changes = old->changes + 1};
+  old->again.count = 0;
+  BRIM_TRY(brim_config_load_again(old->config, old->again.word, count, &left.config));
+  const brim_status status = brim_config_anchor_paths(left.config);
+  if (status != BRIM_OK) {
+    brim_config_free(left.config);
+    return status;
+  }
+  left.decisions = brim_policies_take_decisions(old->policies);
+  brim_session_close(old);
+  return open_once(left.config, &left, &options, session);
+}
+
+brim_status brim_session_open(const brim_config *config, const brim_session_options *options, brim_session **out)
+{
+  brim_session *s;
+  brim_status status = open_once(config, &(legacy){0}, options, &s);
+  while (status != BRIM_OK && s->again.count > 0) status = brim_session_remake(&s);
   if (status != BRIM_OK) {
     brim_session_close(s);
     return status;
@@ -300,6 +370,9 @@ void brim_session_close(brim_session *s)
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);
+  brim_policies_close(s->policies);
+  brim_config_free(s->own_config);
+  brim_arena_release(&s->arena);
   free(s->counted);
   free(s);
 }

@@ -5,13 +5,32 @@
 #include "config/config.h"
 #include "graph/plan.h"
 #include "memory/claims.h"
+#include "memory/policies.h"
 #include "train/builtin.h"
 #include "train/data.h"
 #include "train/order.h"
 
+#define BRIM_MICRO_BATCHES_MAX 256
+#define BRIM_AGAIN_MAX 4
+
+/* What a policy asks for that needs another configuration: words that take the place of others. */
+typedef struct brim_again {
+  const char *word[BRIM_AGAIN_MAX];
+  size_t count; /* 0: nothing */
+} brim_again;
+
+typedef struct brim_session_options {
+  bool read_data;           /* a thread reads the data, for brim_session_finish_data */
+  const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
+  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
+} brim_session_options;
+
 typedef struct brim_session {
   const brim_config *config;
+  brim_config *own_config; /* that a policy asked for, in the place of the caller's; NULL: none */
+  brim_session_options options;
   const brim_settings *settings;
+  brim_policies *policies;
   void *model, *dataset, *backend; /* instances */
   const brim_backend_ops *backend_ops;
   const brim_optimizer_ops *optimizer_ops;
@@ -25,22 +44,43 @@ typedef struct brim_session {
   int device;
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */
+  brim_demands demands;
+  char wanted[64];      /* the device that is asked for: by its key, or by a policy */
+  bool wait;            /* for a device, until there is room */
+  uint64_t limit_bytes; /* by a policy; 0: none */
   brim_data data;
-  bool opening;             /* the data is being read by a thread */
-  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
+  bool opening; /* the data is being read by a thread */
   brim_order order;
+  int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
   int64_t grain, eval_batch; /* resolved */
   int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
+  /* for policies; see train/decide.h */
+  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
+  uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
+  size_t micro_batch_count;
+  int64_t kept_batch;     /* micro-batch of the run that is gone on with; 0: none, or another is taken */
+  int64_t retries, asked; /* plans tried on this device after the first; decisions about out-of-memory */
+  uint64_t tried;         /* devices that did not have the memory: a bit each */
+  int changes;            /* configurations that policies have asked for */
+  brim_again again;
+  brim_arena arena; /* its words */
 } brim_session;
 
-/* Makes the instances, finds the device, describes the data: enough for plans. With `read_data` a thread begins to read
- * it meanwhile, for brim_session_finish_data. The configuration must outlive the session. */
-brim_status brim_session_open(const brim_config *config, bool read_data, brim_session **out);
+/* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
+ * session. */
+brim_status brim_session_open(const brim_config *config, const brim_session_options *options, brim_session **out);
+/* Lets the policies choose the plan of training. They may ask for another configuration: then *session is another, too,
+ * also on failure. */
+brim_status brim_session_settle(brim_session **session);
+/* Opens *session anew with what session->again asks for; its plans must be freed. */
+brim_status brim_session_remake(brim_session **session);
 /* Waits until the data is read; afterwards samples can be had. */
 brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
 /* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. */
 bool brim_session_allows(const brim_session *session, int64_t batch);
+/* Training goes in micro-batches of `batch` samples from now on; the effective batch stays. */
+void brim_session_cut(brim_session *session, int64_t batch);
 /* Groups of batch norm in a step of so many samples. */
 int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
 /* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
@@ -57,8 +97,10 @@ brim_status brim_session_claim(const brim_session *session, const brim_plan *pla
 /* Plans of before must be freed: they are of another device. */
 brim_status brim_session_move(brim_session *session, int device);
 void brim_session_tell_device(const brim_session *session); /* which of several, and why */
+/* Bytes that a plan may take of the device now, or if the run may wait, of the empty one; within all limits. */
+uint64_t brim_session_room(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
  * that would fit. */
-brim_status brim_session_check_budget(const brim_session *session, const brim_plan *plan);
+brim_status brim_session_check_budget(brim_session *session, const brim_plan *plan);
 #endif

@@ -1,12 +1,14 @@
 /* The step loop's body. See trainer.h. */
 #include "train/trainer.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/initialize.h"
+#include "train/placement.h"
 #include "train/scores.h"
 
 /* A step that was begun. */
@@ -75,54 +77,10 @@ static brim_status write_class_weights(brim_trainer *t)
   return status;
 }
 
-/* What is planned: training, or `count` samples evaluated. */
-typedef struct plan_wish {
-  int64_t count, batch; /* count 0: training */
-  bool keep_output;
-} plan_wish;
-
-static brim_status make_plan(brim_trainer *t, const plan_wish *wish)
-{
-  if (wish->count == 0) return brim_session_plan(t->session, wish->batch, &t->plan);
-  return brim_session_plan_evaluation(t->session, wish->count, wish->batch, wish->keep_output, &t->plan);
-}
-
-/* To the device that was claimed, if it is another. */
-static brim_status move(brim_trainer *t, int device, const plan_wish *wish)
-{
-  if (device != t->session->device) {
-    brim_plan_free(t->plan);
-    t->plan = NULL;
-    BRIM_TRY(brim_session_move(t->session, device));
-    BRIM_TRY(make_plan(t, wish));
-  }
-  brim_session_tell_device(t->session);
-  return BRIM_OK;
-}
-
-/* Plans, waits for a device if it must, and places. Who is not in the queue may have taken the memory meanwhile: then
- * the run queues again. */
-static brim_status plan_and_open(brim_trainer *t, const plan_wish *wish)
-{
-  BRIM_TRY(make_plan(t, wish));
-  for (;;) {
-    int device;
-    brim_claim *claim;
-    BRIM_TRY(brim_session_check_budget(t->session, t->plan));
-    BRIM_TRY(brim_session_claim(t->session, t->plan, &claim, &device));
-    const bool queues = claim && settings_of(t)->wait_for_gpu;
-    brim_status status = move(t, device, wish);
-    if (status == BRIM_OK) status = brim_exec_open(t->plan, t->session->device, &t->exec);
-    brim_claim_release(claim);
-    if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
-    brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
-  }
-}
-
-static brim_status place(brim_trainer *t, const plan_wish *wish)
+static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
 {
   const brim_session *s = t->session;
-  BRIM_TRY(plan_and_open(t, wish));
+  BRIM_TRY(brim_placement_open(t->session, wish, &t->plan, &t->exec));
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   t->metrics = brim_xcalloc((size_t)(3 + s->data.train.classes * s->data.train.classes), sizeof(double));
   init_state(t);
@@ -131,7 +89,7 @@ static brim_status place(brim_trainer *t, const plan_wish *wish)
 
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
-  BRIM_TRY(place(t, &(plan_wish){.batch = settings_of(t)->training.batch_size}));
+  BRIM_TRY(place(t, &(brim_placement_wish){0}));
   /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 || (settings_of(t)->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
@@ -334,7 +292,7 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
   t->session = session;
-  brim_status status = place(t, &(plan_wish){count, batch, keep_output});
+  brim_status status = place(t, &(brim_placement_wish){count, batch, keep_output});
   if (status == BRIM_OK) status = read_model(t, checkpoint);
   if (status == BRIM_OK) status = brim_session_finish_data(session);
   if (status != BRIM_OK) {
@@ -527,6 +485,15 @@ brim_status brim_trainer_step(brim_trainer *t, bool more)
   if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
   if (more && brim_exec_is_asynchronous(t->exec)) BRIM_TRY(begin_step(t));
   return end_step(t);
+}
+
+void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
+{
+  if (cleanup == BRIM_CLEAN_HEAVY && !brim_trainer_is_ahead(t)) {
+    brim_loader_close(t->loader); /* the next step opens it where it is then */
+    t->loader = NULL;
+  }
+  if (cleanup != BRIM_CLEAN_NONE) malloc_trim(0);
 }
 
 /* ---- evaluation ---- */

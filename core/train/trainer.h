@@ -50,6 +50,8 @@ bool brim_trainer_is_ahead(const brim_trainer *trainer);
 /* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
                                   brim_evaluation *out);
+/* [step] Gives memory back to the system that is not needed now, or can be made again. */
+void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* Writes the state at the last commit to the run's folder. */
 brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep);
 #endif

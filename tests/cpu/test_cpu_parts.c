@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cgroup.h"
+#include "brim/host.h"
 #include "pool.h"
 #include "scratch.h"
 
@@ -98,15 +98,15 @@ static void put(const char *path, const char *text)
   scratch_write(whole, text, strlen(text));
 }
 
-static cpu_cgroup read_groups(void)
+static brim_cgroup read_groups(void)
 {
-  return cpu_cgroup_read(scratch("fs"), scratch("membership"));
+  return brim_cgroup_read(scratch("fs"), scratch("membership"));
 }
 
 static void test_without_groups_there_is_no_limit(void **state)
 {
   (void)state;
-  const cpu_cgroup c = read_groups();
+  const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == UINT64_MAX && c.memory_headroom == UINT64_MAX);
   assert_true(c.processors == 0);
 }
@@ -122,7 +122,7 @@ static void test_version_2_takes_the_tightest_of_all_levels(void **state)
   put("fs/a/memory.current", "7000\n");
   put("fs/a/memory.stat", "anon 1\nfile 4000\ninactive_file 2500\nactive_file 9\n");
   put("fs/a/cpu.max", "150000 100000\n");
-  const cpu_cgroup c = read_groups();
+  const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 10000);
   assert_true(c.memory_headroom == 10000 - (7000 - 2500));
   assert_true(c.processors == 1.5);
@@ -135,7 +135,7 @@ static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **sta
   put("fs/memory.max", "5000\n");
   put("fs/memory.current", "6000\n");
   put("fs/cpu.max", "max 100000\n");
-  const cpu_cgroup c = read_groups();
+  const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 5000);
   assert_true(c.memory_headroom == 0); /* over the limit already */
   assert_true(c.processors == 0);
@@ -153,7 +153,7 @@ static void test_version_1_has_a_folder_per_controller(void **state)
   put("fs/cpu/x/cpu.cfs_period_us", "100000\n");
   put("fs/cpu/cpu.cfs_quota_us", "-1\n");
   put("fs/cpu/cpu.cfs_period_us", "100000\n");
-  const cpu_cgroup c = read_groups();
+  const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 8000);
   assert_true(c.memory_headroom == 6000);
   assert_true(c.processors == 2.5);

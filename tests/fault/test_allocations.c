@@ -180,7 +180,7 @@ static void check_arena(const char *backend, const char *batch)
   brim_session *session = NULL;
   brim_trainer *trainer = NULL;
   brim_evaluation evaluation;
-  assert_int_equal(brim_session_open(config, true, &session), BRIM_OK);
+  assert_int_equal(brim_session_open(config, &(brim_session_options){.read_data = true}, &session), BRIM_OK);
   assert_int_equal(brim_session_finish_data(session), BRIM_OK);
   brim_backend_ops ops = *session->backend_ops;
   ops.place = place_before_a_wall;

@@ -407,8 +407,8 @@ static void the_table_of_later_keys_is_good(void **state)
   (void)state;
   brim_schema now = {0};
   brim_arena arena = {0};
-  const brim_plugin *none[BRIM_GROUPS_MAX] = {0};
-  brim_schema_build(&now, &arena, none);
+  const brim_schema_plugins none = {0};
+  brim_schema_build(&now, &arena, &none);
   for (const brim_later_key *k = brim_later_keys; k->section; k++) {
     const char *path = k->section[0] ? brim_arena_printf(&arena, "%s.%s", k->section, k->param.key) : k->param.key;
     const brim_schema_row *row = brim_schema_find(&now, path);
@@ -430,8 +430,8 @@ static void old_names_lead_to_keys(void **state)
   (void)state;
   brim_schema now = {0};
   brim_arena arena = {0};
-  const brim_plugin *none[BRIM_GROUPS_MAX] = {0};
-  brim_schema_build(&now, &arena, none);
+  const brim_schema_plugins none = {0};
+  brim_schema_build(&now, &arena, &none);
   for (const brim_alias *a = brim_aliases; a->old; a++) {
     if (brim_schema_find(&now, a->old)) fail_msg("'%s' is an old name, and a key", a->old);
     if (!brim_schema_find(&now, a->now)) fail_msg("'%s' is the name now of '%s', and no key", a->now, a->old);

@@ -3,10 +3,12 @@
 #define BRIM_BRIM_H
 #include "brim/backend.h"
 #include "brim/dataset.h"
+#include "brim/host.h"
 #include "brim/ledger.h"
 #include "brim/model.h"
 #include "brim/ops.h"
 #include "brim/plugin.h"
+#include "brim/policy.h"
 #include "brim/random.h"
 #include "brim/status.h"
 #include "brim/tensor.h"

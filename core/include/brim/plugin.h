@@ -17,7 +17,7 @@ extern "C" {
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
 #define BRIM_ABI_MAJOR 1          /* must be equal */
-#define BRIM_ABI_MINOR 1          /* a plugin may be older than the host, not newer */
+#define BRIM_ABI_MINOR 2          /* a plugin may be older than the host, not newer */
 #define BRIM_ABI_TAG "lp64 dims6" /* what else both sides must agree on; printed on a mismatch */
 
 /* Types of parameters, and the type of the field that the core fills. */
@@ -32,12 +32,23 @@ enum brim_type {
   BRIM_PATH,     /* const char *, likewise; as written, relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
-  BRIM_SET       /* uint64_t: bit i for the i-th name in `range`; written all, none, a name or a list of names */
+  BRIM_SET,      /* uint64_t: bit i for the i-th name in `range`; written all, none, a name or a list of names */
+  BRIM_SHARES    /* brim_shares; written {cuda:0: {alice: 0.5, bob: 8000MB}} */
 };
 typedef struct brim_list {
   const double *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_list;
+/* Who may have how much of what. */
+typedef struct brim_share {
+  const char *of, *who; /* "cuda:0", "alice" */
+  double fraction;      /* in (0,1] of all there is; 0: see bytes */
+  uint64_t bytes;
+} brim_share;
+typedef struct brim_shares {
+  const brim_share *item; /* in the order in which they were written; owned by the core, as for BRIM_STR */
+  size_t count;
+} brim_shares;
 
 /* One row per parameter. The core parses, checks and fills the plugin's struct; a plugin never
  * parses text. Tables are checked when the plugin is loaded. */
@@ -46,8 +57,10 @@ typedef struct brim_param {
   uint32_t type, width; /* enum brim_type; width = sizeof the field */
   size_t offset;        /* of the field in the parameter struct */
   const char *def;      /* a YAML scalar or list, checked against type and range; NULL = required */
-  const char *range;    /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL = any */
-  const char *help;     /* one line, never NULL */
+  /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL = any. A name in front of the range
+   * of an I64, "auto|[1,64]", may be written too: the field is -1 then, which the range must not have */
+  const char *range;
+  const char *help; /* one line, never NULL */
 } brim_param;
 #define BRIM_PARAM(T, S, field, def, range, help)                                                                      \
   {                                                                                                                    \
@@ -63,6 +76,7 @@ typedef struct brim_param {
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
   X(BACKEND, 3, "backend")                                                                                             \
+  X(POLICY, 4, "policy")                                                                                               \
   X(OPTIMIZER, 64, "optimizer")                                                                                        \
   X(SCHEDULE, 65, "schedule")                                                                                          \
   X(LOSS, 66, "loss")

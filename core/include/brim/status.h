@@ -10,6 +10,7 @@
  */
 #ifndef BRIM_STATUS_H
 #define BRIM_STATUS_H
+#include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
@@ -87,6 +88,8 @@ BRIM_EXPORT const char *brim_error_origin(void);
 enum brim_level { BRIM_LOG_ERROR = 0, BRIM_LOG_WARN = 1, BRIM_LOG_INFO = 2, BRIM_LOG_DEBUG = 3 };
 /* [any thread] One line on standard error, "warning: ..." and so on; no newline at the end. */
 BRIM_EXPORT void brim_log(enum brim_level level, const char *format, ...) BRIM_PRINTF(2, 3);
+/* [any thread] For messages: "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
+BRIM_EXPORT const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
 
 #ifdef __cplusplus
 }

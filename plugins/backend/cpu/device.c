@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "brim/host.h"
 #include "brim/ledger.h"
-#include "cgroup.h"
 #include "cpu.h"
 
 #define HUGE_BYTES ((uint64_t)2 << 20)
@@ -20,17 +20,12 @@
 #define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes a task */
 #define ZERO_PIECE MIB
 
-static cpu_cgroup limits(void)
-{
-  return cpu_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup");
-}
-
 int32_t cpu_device_threads(void)
 {
   cpu_set_t set;
   int32_t threads =
       sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  const double quota = ceil(limits().processors);
+  const double quota = ceil(brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors);
   if (quota >= 1 && quota < threads) threads = (int32_t)quota;
   return threads < 1 ? 1 : threads;
 }
@@ -53,12 +48,6 @@ static bool find_line(const char *file, const char *key, char *out, size_t bytes
   return found;
 }
 
-static uint64_t meminfo(const char *key)
-{
-  char text[64];
-  return find_line("/proc/meminfo", key, text, sizeof text) ? strtoull(text, NULL, 10) * 1024 : UINT64_MAX;
-}
-
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
@@ -77,9 +66,8 @@ brim_status cpu_device_open(cpu_backend *b)
 {
   const uint64_t devices = (uint64_t)b->params->devices;
   if (devices == 1 && b->params->memory_mb == 0) return BRIM_OK;
-  const cpu_cgroup c = limits();
-  b->device_bytes = b->params->memory_mb > 0 ? b->params->memory_mb * MIB
-                                             : smaller(meminfo("MemTotal"), c.memory_limit) / devices / MIB * MIB;
+  b->device_bytes =
+      b->params->memory_mb > 0 ? b->params->memory_mb * MIB : brim_host_memory_now().total_bytes / devices / MIB * MIB;
   return brim_ledger_open("cpu", (int)devices, b->device_bytes, &b->ledger);
 }
 
@@ -114,9 +102,9 @@ brim_status cpu_device_describe(void *self, int device, brim_device_info *out)
   memset(out, 0, sizeof *out);
   if (!find_line("/proc/cpuinfo", "model name", out->name, sizeof out->name))
     snprintf(out->name, sizeof out->name, "CPU");
-  const cpu_cgroup c = limits();
-  out->total_bytes = smaller(meminfo("MemTotal"), c.memory_limit);
-  out->free_bytes = smaller(meminfo("MemAvailable"), c.memory_headroom);
+  const brim_host_memory host = brim_host_memory_now();
+  out->total_bytes = host.total_bytes;
+  out->free_bytes = host.available_bytes;
   out->threads = b->threads;
   out->on_host = 1;
   if (!b->ledger) return BRIM_OK;
@@ -139,13 +127,12 @@ brim_status cpu_device_users(void *self, int device, brim_device_user *out, size
 /* Of the host, whatever the devices allow. */
 static brim_status check_room(uint64_t bytes)
 {
-  const cpu_cgroup c = limits();
-  const uint64_t available = meminfo("MemAvailable"), room = smaller(available, c.memory_headroom);
-  if (bytes <= room) return BRIM_OK;
+  const brim_host_memory host = brim_host_memory_now();
+  if (bytes <= host.available_bytes) return BRIM_OK;
   return brim_fail(
       BRIM_ENOMEM_DEVICE,
       "the plan needs %" PRIu64 " MiB, but %s leaves %" PRIu64 " MiB\nchoose a smaller micro-batch, or free memory",
-      bytes / MIB, c.memory_headroom < available ? "the control group's memory limit" : "this host", room / MIB);
+      bytes / MIB, host.is_grouped ? "the control group's memory limit" : "this host", host.available_bytes / MIB);
 }
 
 /* Takes the bytes of a device's limit before anything is mapped. */

@@ -3,7 +3,7 @@
  * exist below the mount, whose root is then the container's group: that is looked at too.
  *
  * Version 1 has a hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
-#include "cgroup.h"
+#include "brim/host.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -49,7 +49,7 @@ static uint64_t reclaimable(const char *folder, const char *key)
   return 0;
 }
 
-static void bound_memory(cpu_cgroup *c, const char *folder, bool version2)
+static void bound_memory(brim_cgroup *c, const char *folder, bool version2)
 {
   uint64_t limit = 0, used = 0;
   if (!read_number(folder, version2 ? "memory.max" : "memory.limit_in_bytes", &limit)) return;
@@ -62,7 +62,7 @@ static void bound_memory(cpu_cgroup *c, const char *folder, bool version2)
   if (headroom < c->memory_headroom) c->memory_headroom = headroom;
 }
 
-static void bound_processors(cpu_cgroup *c, const char *folder, bool version2)
+static void bound_processors(brim_cgroup *c, const char *folder, bool version2)
 {
   uint64_t quota = 0, period = 0;
   if (version2) {
@@ -78,8 +78,8 @@ static void bound_processors(cpu_cgroup *c, const char *folder, bool version2)
 }
 
 /* Calls bound() for hierarchy/path and every folder above it, the hierarchy's root included. */
-static void climb(cpu_cgroup *c, const char *hierarchy, const char *path, bool version2,
-                  void (*bound)(cpu_cgroup *, const char *, bool))
+static void climb(brim_cgroup *c, const char *hierarchy, const char *path, bool version2,
+                  void (*bound)(brim_cgroup *, const char *, bool))
 {
   char folder[PATH_BYTES];
   const size_t root = strlen(hierarchy);
@@ -105,7 +105,7 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-static void bound_by_line(cpu_cgroup *c, const char *mount, char *line)
+static void bound_by_line(brim_cgroup *c, const char *mount, char *line)
 {
   char hierarchy[PATH_BYTES];
   char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -123,9 +123,9 @@ static void bound_by_line(cpu_cgroup *c, const char *mount, char *line)
     climb(c, hierarchy, path, false, bound_processors);
 }
 
-cpu_cgroup cpu_cgroup_read(const char *mount, const char *membership)
+brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
 {
-  cpu_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
+  brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
   FILE *stream = fopen(membership, "r");
   if (!stream) return c;
   char line[PATH_BYTES];
@@ -135,4 +135,24 @@ cpu_cgroup cpu_cgroup_read(const char *mount, const char *membership)
   }
   fclose(stream);
   return c;
+}
+
+/* ---- memory ---- */
+
+/* Of "MemTotal:  24000000 kB". */
+static uint64_t meminfo(const char *text, const char *key)
+{
+  const char *line = strstr(text, key);
+  return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : UINT64_MAX;
+}
+
+brim_host_memory brim_host_memory_now(void)
+{
+  char text[TEXT_BYTES] = "";
+  const brim_cgroup c = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup");
+  (void)read_text("/proc", "meminfo", text, sizeof text);
+  const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
+  return (brim_host_memory){.total_bytes = total < c.memory_limit ? total : c.memory_limit,
+                            .available_bytes = available < c.memory_headroom ? available : c.memory_headroom,
+                            .is_grouped = c.memory_headroom < available};
 }

@@ -1,0 +1,151 @@
+/* For authors of policies: what decides about memory. On which device to train, with which micro-batch, what to do when
+ * memory runs out, and when to clean up.
+ *
+ * Policies stand in a list (policy=[capped,robust]) and are asked in order: the first that decides wins. Each function
+ * returns BRIM_OK if it has decided, BRIM_ENOTSUP to leave it to the next, and anything else, with its text, to end the
+ * run. A function that is NULL leaves everything to the next.
+ *
+ * No decision changes the numbers: the effective batch is the user's, and a policy chooses how it is cut. What would
+ * change them, precision and the model, can be chosen before the first step only.
+ *
+ * All functions are called on one thread, [init] or between two steps, and may allocate. What a query points to is
+ * valid during the call. `reason` tells the user why, with the numbers: every decision is a line of the log and an
+ * event. */
+#ifndef BRIM_POLICY_H
+#define BRIM_POLICY_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRIM_REASON_BYTES 200
+
+/* What the user asks for, whichever the policies are: the keys of the same names. */
+typedef struct brim_demands {
+  const char *device;        /* "auto", or the name of one */
+  int32_t wait;              /* wait_for_gpu */
+  uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
+  int64_t min_batch_size;    /* micro-batches are not made smaller */
+  int64_t max_retries;       /* plans tried after the first one that did not get its memory */
+} brim_demands;
+
+/* A device of the backend that was chosen. */
+typedef struct brim_device_view {
+  char name[64]; /* "cuda:0", as the key `device` takes it */
+  uint64_t total_bytes, free_bytes;
+  int32_t
+      is_shared; /* others have memory of it too, and it can be waited for: a GPU, or a share of a host with a limit */
+  int32_t waiting; /* runs in line that would take it */
+  int32_t tried;   /* a plan of this run did not get its memory here */
+} brim_device_view;
+
+typedef struct brim_device_query {
+  uint32_t size;
+  const brim_demands *demands;
+  const brim_device_view *device;
+  size_t count; /* at least 1 */
+} brim_device_query;
+
+enum brim_place_kind {
+  BRIM_PLACE_DEVICE = 1, /* this one, as soon as there is room; without demands->wait there must be room now */
+  BRIM_PLACE_WAIT,       /* whichever of them has room first, in order of arrival */
+  BRIM_PLACE_HOST        /* the host's processors: backend=cpu, without limits */
+};
+typedef struct brim_place {
+  int32_t kind;         /* enum brim_place_kind */
+  int32_t device;       /* index, with BRIM_PLACE_DEVICE */
+  uint64_t limit_bytes; /* most that the process may take of it, libraries included; 0: no limit of the policy's */
+  char reason[BRIM_REASON_BYTES];
+} brim_place;
+
+enum brim_policy_precision { BRIM_AS_IT_IS = 0, BRIM_TAKE_FP32, BRIM_TAKE_BF16, BRIM_TAKE_FP16 };
+
+typedef struct brim_plan_query {
+  uint32_t size;
+  const brim_demands *demands;
+  const brim_device_view *device; /* to plan for */
+  uint64_t room_bytes;            /* that a plan may take of it now, within every limit */
+  uint64_t all_bytes;             /* memory of all devices of the backend together */
+  int64_t effective_batch;        /* samples in a step */
+  int64_t batch_size;             /* training.batch_size; 0: auto */
+  const int64_t *micro_batch;     /* that may be chosen, largest first: each divides the effective batch */
+  size_t micro_batch_count;       /* at least 1 */
+  int32_t may_change_variant;     /* 1: precision and model may be chosen still */
+  uint32_t precisions;            /* that the backend has: bit 1 << enum brim_policy_precision */
+  int32_t precision;              /* as it is: enum brim_policy_precision */
+  const char *model;              /* id of the model as it is */
+  /* Exact peak of a plan, in bytes: what will be placed. `micro_batch` is one of the list. Takes about a millisecond
+   * and is remembered. */
+  brim_status (*peak)(const struct brim_plan_query *query, int64_t micro_batch, uint64_t *bytes);
+  void *host; /* the core's */
+} brim_plan_query;
+
+typedef struct brim_plan_choice {
+  int64_t micro_batch; /* one of the list */
+  int32_t precision;   /* enum brim_policy_precision */
+  const char *model;   /* option of the group `model` that is trained in its place; NULL: as it is */
+  char reason[BRIM_REASON_BYTES];
+} brim_plan_choice;
+
+/* A plan did not get its memory. Nothing is lost: a plan is placed before the first step. */
+typedef struct brim_oom {
+  uint32_t size;
+  int64_t micro_batch;
+  uint64_t needed_bytes, room_bytes;
+  int64_t retries; /* plans that were tried after the first one, so far */
+  brim_plan_query plan;
+  brim_device_query devices;
+  int32_t device; /* index of the one where it happened */
+} brim_oom;
+
+enum brim_action_kind {
+  BRIM_ACT_PLAN = 1, /* again with action.plan */
+  BRIM_ACT_PLACE,    /* on another device, or after waiting, or on the host: action.place; the plan is chosen anew */
+  BRIM_ACT_GIVE_UP   /* the run ends, with exit status 4 */
+};
+typedef struct brim_action {
+  int32_t kind; /* enum brim_action_kind */
+  brim_plan_choice plan;
+  brim_place place;
+  char reason[BRIM_REASON_BYTES]; /* of giving up; else plan.reason or place.reason */
+} brim_action;
+
+/* Between two rounds (a round is what lies between two evaluations), and at the run's end. */
+typedef struct brim_memory_view {
+  uint32_t size;
+  int64_t step, round;                             /* that have ended */
+  int32_t is_end;                                  /* 1: nothing is trained after it */
+  uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, where that is less than the machine */
+  uint64_t process_bytes;                          /* resident */
+  uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's own arena */
+} brim_memory_view;
+
+enum brim_cleanup {
+  BRIM_CLEAN_NONE = 0,
+  BRIM_CLEAN_LIGHT, /* memory that was freed goes back to the system */
+  BRIM_CLEAN_HEAVY  /* and what can be made again: batches that were decoded ahead */
+};
+typedef struct brim_boundary {
+  int32_t cleanup; /* enum brim_cleanup */
+  int32_t warn;    /* 1: the reason is a warning */
+  char reason[BRIM_REASON_BYTES];
+} brim_boundary;
+
+typedef struct brim_policy_ops {
+  uint32_t size;
+  brim_status (*choose_device)(void *self, const brim_device_query *query, brim_place *out);
+  brim_status (*choose_plan)(void *self, const brim_plan_query *query, brim_plan_choice *out);
+  brim_status (*on_oom)(void *self, const brim_oom *event, brim_action *out);
+  brim_status (*on_boundary)(void *self, const brim_memory_view *memory, brim_boundary *out);
+} brim_policy_ops;
+
+/* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1. */
+BRIM_EXPORT void brim_reason(char *reason, const char *format, ...) BRIM_PRINTF(2, 3);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

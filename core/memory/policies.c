@@ -1,0 +1,264 @@
+#include "memory/policies.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+typedef struct brim_kept_decision {
+  struct brim_kept_decision *next;
+  brim_decision decision;
+} kept_decision;
+
+struct brim_policies {
+  const brim_config_choice *choice[BRIM_CHOICES_MAX];
+  void *self[BRIM_CHOICES_MAX];
+  size_t count;
+  brim_decision_fn listen;
+  void *context;
+  brim_decisions kept;
+};
+
+void brim_reason(char *reason, const char *format, ...)
+{
+  va_list list;
+  va_start(list, format);
+  vsnprintf(reason, BRIM_REASON_BYTES, format, list);
+  va_end(list);
+}
+
+brim_status brim_policies_open(const brim_config *config, brim_decisions before, brim_policies **out)
+{
+  brim_policies *p = brim_xcalloc(1, sizeof *p);
+  brim_status status = BRIM_OK;
+  p->kept = before;
+  for (size_t i = 0; i < config->choice_count && status == BRIM_OK; i++) {
+    const brim_config_choice *choice = &config->choice[i];
+    if (choice->plugin->kind != BRIM_POLICY) continue;
+    void *self = choice->params;
+    if (choice->plugin->create) status = choice->plugin->create(choice->params, &self);
+    if (status != BRIM_OK) {
+      brim_fail_add(status, "while making policy '%s'", choice->plugin->id);
+      break;
+    }
+    p->choice[p->count] = choice;
+    p->self[p->count++] = self;
+  }
+  if (status != BRIM_OK) {
+    brim_policies_close(p);
+    return status;
+  }
+  *out = p;
+  return BRIM_OK;
+}
+
+void brim_policies_close(brim_policies *p)
+{
+  if (!p) return;
+  for (size_t i = 0; i < p->count; i++)
+    if (p->choice[i]->plugin->destroy) p->choice[i]->plugin->destroy(p->self[i]);
+  brim_arena_release(&p->kept.arena);
+  free(p);
+}
+
+brim_decisions brim_policies_take_decisions(brim_policies *p)
+{
+  const brim_decisions taken = p->kept;
+  p->kept = (brim_decisions){0};
+  return taken;
+}
+
+/* ---- telling ---- */
+
+static void keep(brim_policies *p, const brim_decision *d)
+{
+  brim_decisions *all = &p->kept;
+  kept_decision *kept = BRIM_ARENA_NEW(&all->arena, kept_decision, 1);
+  kept->decision = (brim_decision){brim_arena_string(&all->arena, d->policy), brim_arena_string(&all->arena, d->choice),
+                                   brim_arena_string(&all->arena, d->reason)};
+  if (all->last)
+    all->last->next = kept;
+  else
+    all->first = kept;
+  all->last = kept;
+}
+
+void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *context)
+{
+  p->listen = listen;
+  p->context = context;
+  brim_decisions all = brim_policies_take_decisions(p);
+  for (const kept_decision *kept = all.first; kept; kept = kept->next) listen(context, &kept->decision);
+  brim_arena_release(&all.arena);
+}
+
+static void tell(brim_policies *p, enum brim_level level, const char *who, const char *choice, const char *reason)
+{
+  const brim_decision d = {who, choice, reason};
+  brim_log(level, "%s: %s%s%s", who, choice, reason[0] ? ": " : "", reason);
+  if (p->listen)
+    p->listen(p->context, &d);
+  else
+    keep(p, &d);
+}
+
+void brim_policies_tell(brim_policies *p, const char *who, const char *choice, const char *reason)
+{
+  tell(p, BRIM_LOG_INFO, who, choice, reason);
+}
+
+/* ---- asking ---- */
+
+/* One hook of one policy, whatever its types are. ENOTSUP if the policy does not have it. */
+typedef brim_status (*ask_fn)(const brim_policy_ops *ops, void *self, const void *query, void *out);
+
+static brim_status ask_device(const brim_policy_ops *ops, void *self, const void *query, void *out)
+{
+  return BRIM_HAS(brim_policy_ops, ops, choose_device) ? ops->choose_device(self, query, out) : BRIM_ENOTSUP;
+}
+static brim_status ask_plan(const brim_policy_ops *ops, void *self, const void *query, void *out)
+{
+  return BRIM_HAS(brim_policy_ops, ops, choose_plan) ? ops->choose_plan(self, query, out) : BRIM_ENOTSUP;
+}
+static brim_status ask_oom(const brim_policy_ops *ops, void *self, const void *query, void *out)
+{
+  return BRIM_HAS(brim_policy_ops, ops, on_oom) ? ops->on_oom(self, query, out) : BRIM_ENOTSUP;
+}
+static brim_status ask_boundary(const brim_policy_ops *ops, void *self, const void *query, void *out)
+{
+  return BRIM_HAS(brim_policy_ops, ops, on_boundary) ? ops->on_boundary(self, query, out) : BRIM_ENOTSUP;
+}
+
+/* The first that decides: its choice is in *who then, and its decision in `out`. */
+static brim_status ask(const brim_policies *p, ask_fn hook, const void *query, void *out, size_t bytes,
+                       const brim_config_choice **who)
+{
+  for (size_t i = 0; i < p->count; i++) {
+    memset(out, 0, bytes);
+    *who = p->choice[i];
+    const brim_status status = hook((*who)->plugin->ops, p->self[i], query, out);
+    if (status == BRIM_ENOTSUP) continue;
+    if (status != BRIM_OK) return brim_fail_add(status, "decided by policy '%s'", (*who)->plugin->id);
+    return BRIM_OK;
+  }
+  return BRIM_ENOTSUP;
+}
+
+static const char *name_of(const brim_config_choice *who)
+{
+  return who->group; /* "policy.robust" */
+}
+
+/* ---- devices ---- */
+
+static brim_status check_place(const brim_config_choice *who, const brim_device_query *q, const brim_place *place)
+{
+  if (place->kind < BRIM_PLACE_DEVICE || place->kind > BRIM_PLACE_HOST)
+    return brim_fail(BRIM_ECONFIG, "%s chose a place of kind %d, which there is not", name_of(who), place->kind);
+  if (place->kind == BRIM_PLACE_DEVICE && (place->device < 0 || (size_t)place->device >= q->count))
+    return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", name_of(who), place->device, q->count);
+  return BRIM_OK;
+}
+
+static void print_place(const brim_device_query *q, const brim_place *place, brim_text *out)
+{
+  char bytes[32];
+  if (place->kind == BRIM_PLACE_DEVICE)
+    brim_text_add(out, q->device[place->device].name);
+  else
+    brim_text_add(out, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
+  if (place->limit_bytes > 0)
+    brim_text_printf(out, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
+}
+
+static brim_status take_place(brim_policies *p, const brim_config_choice *who, const brim_device_query *q,
+                              const brim_place *place)
+{
+  brim_text text = {0};
+  BRIM_TRY(check_place(who, q, place));
+  print_place(q, place, &text);
+  tell(p, BRIM_LOG_INFO, name_of(who), brim_text_str(&text), place->reason);
+  brim_text_release(&text);
+  return BRIM_OK;
+}
+
+brim_status brim_policies_choose_device(brim_policies *p, const brim_device_query *query, brim_place *out)
+{
+  const brim_config_choice *who;
+  BRIM_TRY(ask(p, ask_device, query, out, sizeof *out, &who));
+  return take_place(p, who, query, out);
+}
+
+/* ---- plans ---- */
+
+static const char *const precision_names[] = {"", "fp32", "bf16", "fp16"};
+
+static brim_status check_plan(const brim_config_choice *who, const brim_plan_query *q, const brim_plan_choice *plan)
+{
+  bool found = false;
+  for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == plan->micro_batch;
+  if (!found)
+    return brim_fail(BRIM_ECONFIG,
+                     "%s chose the micro-batch %lld, which is none of those that may be: they divide the effective "
+                     "batch %lld, from %lld down to %lld",
+                     name_of(who), (long long)plan->micro_batch, (long long)q->effective_batch,
+                     (long long)q->micro_batch[0], (long long)q->micro_batch[q->micro_batch_count - 1]);
+  const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;
+  if (!known || (plan->precision != BRIM_AS_IT_IS && !(q->precisions >> plan->precision & 1)))
+    return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", name_of(who),
+                     known ? precision_names[plan->precision] : "none there is");
+  if (!q->may_change_variant && (plan->precision != BRIM_AS_IT_IS || plan->model))
+    return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible before the first step only",
+                     name_of(who));
+  return BRIM_OK;
+}
+
+static brim_status take_plan(brim_policies *p, const brim_config_choice *who, const brim_plan_query *q,
+                             const brim_plan_choice *plan)
+{
+  brim_text text = {0};
+  BRIM_TRY(check_plan(who, q, plan));
+  brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
+                   (long long)(q->effective_batch / plan->micro_batch));
+  if (plan->precision != BRIM_AS_IT_IS) brim_text_printf(&text, ", precision %s", precision_names[plan->precision]);
+  if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
+  tell(p, BRIM_LOG_INFO, name_of(who), brim_text_str(&text), plan->reason);
+  brim_text_release(&text);
+  return BRIM_OK;
+}
+
+brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *query, brim_plan_choice *out)
+{
+  const brim_config_choice *who;
+  BRIM_TRY(ask(p, ask_plan, query, out, sizeof *out, &who));
+  return take_plan(p, who, query, out);
+}
+
+/* ---- out of memory ---- */
+
+brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_action *out)
+{
+  const brim_config_choice *who;
+  BRIM_TRY(ask(p, ask_oom, event, out, sizeof *out, &who));
+  if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
+  if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
+  if (out->kind != BRIM_ACT_GIVE_UP)
+    return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", name_of(who), out->kind);
+  tell(p, BRIM_LOG_INFO, name_of(who), "gives up", out->reason);
+  return BRIM_OK;
+}
+
+/* ---- boundaries ---- */
+
+brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *memory, brim_boundary *out)
+{
+  static const char *const names[] = {"no cleanup", "light cleanup", "heavy cleanup"};
+  const brim_config_choice *who;
+  BRIM_TRY(ask(p, ask_boundary, memory, out, sizeof *out, &who));
+  if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
+    return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", name_of(who), out->cleanup);
+  tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, name_of(who), names[out->cleanup], out->reason);
+  return BRIM_OK;
+}

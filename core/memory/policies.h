@@ -1,0 +1,39 @@
+/* The host of the policies: asks those of the list in order, takes the first decision, checks that it can be done, and
+ * tells it to the user and to whoever listens. */
+#ifndef BRIM_MEMORY_POLICIES_H
+#define BRIM_MEMORY_POLICIES_H
+#include "brim/policy.h"
+#include "config/config.h"
+
+typedef struct brim_policies brim_policies;
+
+/* A decision, for the run's events. */
+typedef struct brim_decision {
+  const char *policy, *choice, *reason; /* "robust", "micro-batch 16 x 8", "44.6 MiB needed, 32.0 MiB free" */
+} brim_decision;
+typedef void (*brim_decision_fn)(void *context, const brim_decision *decision);
+
+/* Decisions that nobody has listened to yet. Ready when zeroed. */
+typedef struct brim_decisions {
+  brim_arena arena;
+  struct brim_kept_decision *first, *last;
+} brim_decisions;
+
+/* [init] Makes the instances of the configuration's policies; the configuration must outlive them. `before`: decisions
+ * of other policies that these stand in the place of, taken over. */
+brim_status brim_policies_open(const brim_config *config, brim_decisions before, brim_policies **out);
+void brim_policies_close(brim_policies *policies);
+/* [init] What nobody has listened to: the caller's then, for brim_policies_open. */
+brim_decisions brim_policies_take_decisions(brim_policies *policies);
+/* [init] Decisions go to `listen` from now on, first those that were made before. */
+void brim_policies_listen(brim_policies *policies, brim_decision_fn listen, void *context);
+
+/* Each asks in order. ENOTSUP, without a text: nobody decides. ECONFIG naming the policy if what it decided cannot be
+ * done, else its own status and text. */
+brim_status brim_policies_choose_device(brim_policies *policies, const brim_device_query *query, brim_place *out);
+brim_status brim_policies_choose_plan(brim_policies *policies, const brim_plan_query *query, brim_plan_choice *out);
+brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event, brim_action *out);
+brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory_view *memory, brim_boundary *out);
+/* A decision that is not a policy's, as "training.clear_cache_every_n_rounds". */
+void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
+#endif

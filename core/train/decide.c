@@ -1,0 +1,370 @@
+/* Queries to the policies, made of a session. See decide.h. */
+#include "train/decide.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "brim/host.h"
+#include "memory/choose.h"
+#include "train/report.h"
+
+#define DEVICES_MAX 64 /* that policies are shown */
+#define MICRO_BATCH_MAX ((int64_t)1 << 20)
+#define CHANGES_MAX 4    /* configurations that policies may ask for, one after another */
+#define DECISIONS_MAX 64 /* about out-of-memory, before a first step */
+
+/* ---- views ---- */
+
+typedef struct views {
+  brim_device_view device[DEVICES_MAX];
+  brim_device_query query;
+  brim_arena arena;
+} views;
+
+static const char *backend_id(const brim_session *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+/* Runs in line that would take a device. */
+static int32_t count_waiting(const brim_session *s, const brim_ticket *ticket, size_t count, const char *device)
+{
+  int32_t waiting = 0;
+  for (size_t i = 0; i < count; i++)
+    waiting += ticket[i].device < 0 && strcmp(ticket[i].backend, backend_id(s)) == 0 &&
+               (strcmp(ticket[i].wish, "any") == 0 || strcmp(ticket[i].wish, device) == 0);
+  return waiting;
+}
+
+static brim_status look_at_devices(brim_session *s, views *v)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  brim_ticket *ticket = NULL;
+  size_t tickets = 0;
+  bool listed = false;
+  int count = ops->device_count(s->backend);
+  if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend_id(s));
+  if (count > DEVICES_MAX) count = DEVICES_MAX;
+  for (int i = 0; i < count; i++) {
+    brim_device_info info = {0};
+    brim_device_view *d = &v->device[i];
+    BRIM_TRY(ops->describe(s->backend, i, &info));
+    *d = (brim_device_view){.total_bytes = info.total_bytes,
+                            .free_bytes = info.free_bytes,
+                            .is_shared = brim_device_is_shared(&info),
+                            .tried = (int32_t)(s->tried >> i & 1)};
+    snprintf(d->name, sizeof d->name, "%s:%d", backend_id(s), i);
+    if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
+    listed = listed || d->is_shared;
+    d->waiting = count_waiting(s, ticket, tickets, d->name);
+  }
+  v->query = (brim_device_query){sizeof v->query, &s->demands, v->device, (size_t)count};
+  return BRIM_OK;
+}
+
+/* ---- another configuration ---- */
+
+BRIM_PRINTF(2, 3)
+static void ask_again(brim_session *s, const char *format, ...)
+{
+  va_list list;
+  char text[256];
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  s->again.word[s->again.count++] = brim_arena_string(&s->arena, text);
+}
+
+static brim_status go_to_host(brim_session *s)
+{
+  if (s->options.resume)
+    return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
+                     backend_id(s));
+  if (s->changes >= CHANGES_MAX)
+    return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", s->changes);
+  ask_again(s, "backend=cpu");
+  ask_again(s, "backend.devices=1");
+  ask_again(s, "backend.memory_mb=0");
+  ask_again(s, "device=cpu");
+  return brim_fail(BRIM_ENODEVICE, "the host's processors are asked for");
+}
+
+/* ---- devices ---- */
+
+/* What the session wants from now on. */
+static brim_status take_place(brim_session *s, const views *v, const brim_place *place)
+{
+  if (place->kind == BRIM_PLACE_HOST) return go_to_host(s);
+  s->wait = s->wait || place->kind == BRIM_PLACE_WAIT;
+  s->limit_bytes = place->limit_bytes;
+  snprintf(s->wanted, sizeof s->wanted, "%s",
+           place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->settings->device);
+  return BRIM_OK;
+}
+
+brim_status brim_decide_device(brim_session *s)
+{
+  views v = {.arena = {0}};
+  brim_place place;
+  brim_status status = look_at_devices(s, &v);
+  if (status == BRIM_OK) {
+    status = brim_policies_choose_device(s->policies, &v.query, &place);
+    if (status == BRIM_ENOTSUP)
+      status = BRIM_OK;
+    else if (status == BRIM_OK)
+      status = take_place(s, &v, &place);
+  }
+  brim_arena_release(&v.arena);
+  return status;
+}
+
+/* ---- micro-batches ---- */
+
+static int descending(const void *a, const void *b)
+{
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x < y) - (x > y);
+}
+
+static void add_micro_batch(brim_session *s, int64_t batch, bool multiples)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, grain = s->grain;
+  if (batch > MICRO_BATCH_MAX || s->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
+  if (batch < s->demands.min_batch_size && batch < effective) return;
+  if (!brim_session_allows(s, batch) || (multiples && batch % grain != 0 && batch >= grain)) return;
+  s->micro_batch[s->micro_batch_count++] = batch;
+}
+
+size_t brim_session_list_micro_batches(brim_session *s)
+{
+  const int64_t effective = s->settings->training.effective_batch_size;
+  const bool multiples = s->grain > 1 && effective % s->grain == 0;
+  if (s->micro_batch_count > 0) return s->micro_batch_count;
+  for (int64_t k = 1; k * k <= effective; k++) {
+    if (effective % k != 0) continue;
+    add_micro_batch(s, k, multiples);
+    if (k != effective / k) add_micro_batch(s, effective / k, multiples);
+  }
+  qsort(s->micro_batch, s->micro_batch_count, sizeof *s->micro_batch, descending);
+  return s->micro_batch_count;
+}
+
+brim_status brim_session_peak(brim_session *s, size_t index, uint64_t *bytes)
+{
+  if (s->peak[index] == 0) {
+    brim_plan *plan = NULL;
+    BRIM_TRY(brim_session_plan(s, s->micro_batch[index], &plan));
+    s->peak[index] = plan->peak_bytes;
+    brim_plan_free(plan);
+  }
+  *bytes = s->peak[index];
+  return BRIM_OK;
+}
+
+/* ---- plans ---- */
+
+static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
+{
+  brim_session *s = q->host;
+  for (size_t i = 0; i < s->micro_batch_count; i++)
+    if (s->micro_batch[i] == micro_batch) return brim_session_peak(s, i, bytes);
+  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+                   (long long)micro_batch);
+}
+
+static uint32_t precisions_of(const brim_session *s)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  const bool bf16 = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores &&
+                    ops->stores & BRIM_STORES(BRIM_DTYPE_BF16);
+  return 1u << BRIM_TAKE_FP32 | (bf16 ? 1u << BRIM_TAKE_BF16 : 0);
+}
+
+static brim_plan_query query_of(brim_session *s, const views *v)
+{
+  static const int32_t precision[] = {[BRIM_PRECISION_FP32] = BRIM_TAKE_FP32,
+                                      [BRIM_PRECISION_BF16] = BRIM_TAKE_BF16,
+                                      [BRIM_PRECISION_FP16] = BRIM_TAKE_FP16};
+  const brim_training_settings *t = &s->settings->training;
+  uint64_t all = 0;
+  for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
+  return (brim_plan_query){.size = sizeof(brim_plan_query),
+                           .demands = &s->demands,
+                           .device = &v->device[s->device < DEVICES_MAX ? s->device : 0],
+                           .room_bytes = brim_session_room(s),
+                           .all_bytes = all,
+                           .effective_batch = t->effective_batch_size,
+                           .batch_size = t->batch_size > 0 ? t->batch_size : 0,
+                           .micro_batch = s->micro_batch,
+                           .micro_batch_count = s->micro_batch_count,
+                           .may_change_variant = !s->options.resume && s->changes < CHANGES_MAX,
+                           .precisions = precisions_of(s),
+                           .precision = precision[s->settings->precision],
+                           .model = brim_config_choice_of(s->config, "model")->plugin->id,
+                           .peak = answer_peak,
+                           .host = s};
+}
+
+/* Takes a choice; what needs another configuration is in s->again. */
+static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan_choice *plan)
+{
+  static const char *const names[] = {[BRIM_TAKE_FP32] = "fp32", [BRIM_TAKE_BF16] = "bf16", [BRIM_TAKE_FP16] = "fp16"};
+  if (plan->precision != BRIM_AS_IT_IS && plan->precision != q->precision)
+    ask_again(s, "precision=%s", names[plan->precision]);
+  if (plan->model && strcmp(plan->model, q->model) != 0) ask_again(s, "model=%s", plan->model);
+  if (s->again.count == 0) brim_session_cut(s, plan->micro_batch);
+}
+
+/* The micro-batch that a run began with, for bits that depend on it: of its plan.json. */
+static int64_t read_kept_batch(const char *run)
+{
+  char path[4200];
+  snprintf(path, sizeof path, "%s/plan.json", run);
+  json_t *plan = json_load_file(path, 0, NULL);
+  const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
+  json_decref(plan);
+  return batch;
+}
+
+/* Is it one of the list, and is there room for it? */
+static bool fits(brim_session *s, int64_t batch)
+{
+  uint64_t peak = 0;
+  for (size_t i = 0; i < s->micro_batch_count; i++)
+    if (s->micro_batch[i] == batch) return brim_session_peak(s, i, &peak) == BRIM_OK && peak <= brim_session_room(s);
+  return false;
+}
+
+static brim_status choose_plan(brim_session *s, views *v)
+{
+  brim_plan_choice plan;
+  const int64_t set = s->settings->training.batch_size;
+  const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s->options.resume) : 0;
+  if (kept > 0 && fits(s, kept)) {
+    brim_session_cut(s, kept);
+    return BRIM_OK;
+  }
+  const brim_plan_query q = query_of(s, v);
+  const brim_status status = brim_policies_choose_plan(s->policies, &q, &plan);
+  if (status == BRIM_OK) {
+    take_plan(s, &q, &plan);
+    return BRIM_OK;
+  }
+  if (status != BRIM_ENOTSUP) return status;
+  if (set > 0) brim_session_cut(s, set);
+  if (set > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
+                                 "add one to the list that does: policy=[...,auto_plan]");
+}
+
+static brim_status decide_plan(brim_session *s)
+{
+  views v = {.arena = {0}};
+  if (brim_session_list_micro_batches(s) == 0)
+    return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
+                     (long long)MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
+  brim_status status = look_at_devices(s, &v);
+  if (status == BRIM_OK) status = choose_plan(s, &v);
+  brim_arena_release(&v.arena);
+  return status;
+}
+
+brim_status brim_session_settle(brim_session **session)
+{
+  for (;;) {
+    BRIM_TRY(decide_plan(*session));
+    if ((*session)->again.count == 0) return BRIM_OK;
+    BRIM_TRY(brim_session_remake(session));
+  }
+}
+
+/* ---- out of memory ---- */
+
+/* To the device of the decision, and a plan for it. */
+static brim_status move(brim_session *s, views *v, const brim_place *place)
+{
+  int device;
+  if (s->device < DEVICES_MAX) s->tried |= UINT64_C(1) << s->device;
+  BRIM_TRY(take_place(s, v, place));
+  device = place->kind == BRIM_PLACE_DEVICE ? place->device : s->device;
+  BRIM_TRY(brim_session_move(s, device));
+  s->retries = 0;
+  return choose_plan(s, v);
+}
+
+static brim_status act(brim_session *s, views *v, const brim_oom *event, const brim_action *action)
+{
+  if (action->kind == BRIM_ACT_PLACE) return move(s, v, &action->place);
+  s->retries++;
+  take_plan(s, &event->plan, &action->plan);
+  return s->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
+}
+
+/* The event, and what the policies say to it: ENOTSUP if nobody decides, or the decision is to give up. */
+static brim_status ask(brim_session *s, views *v, uint64_t needed)
+{
+  brim_action action;
+  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  BRIM_TRY(look_at_devices(s, v));
+  if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
+  const brim_oom event = {.size = sizeof event,
+                          .micro_batch = s->batch,
+                          .needed_bytes = needed,
+                          .room_bytes = brim_session_room(s),
+                          .retries = s->retries,
+                          .plan = query_of(s, v),
+                          .devices = v->query,
+                          .device = s->device};
+  BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
+  if (action.kind == BRIM_ACT_GIVE_UP) return BRIM_ENOTSUP;
+  return act(s, v, &event, &action);
+}
+
+brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t needed)
+{
+  views v = {.arena = {0}};
+  char text[4096];
+  snprintf(text, sizeof text, "%s", brim_error_text());
+  if (brim_session_list_micro_batches(s) == 0) return failure;
+  const brim_status status = ask(s, &v, needed);
+  brim_arena_release(&v.arena);
+  if (status != BRIM_ENOTSUP) return status;
+  return brim_fail(failure, "%s", text);
+}
+
+/* ---- boundaries ---- */
+
+static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned)
+{
+  const brim_host_memory host = brim_host_memory_now();
+  return (brim_memory_view){.size = sizeof(brim_memory_view),
+                            .step = step,
+                            .round = round,
+                            .is_end = is_end,
+                            .host_total_bytes = host.total_bytes,
+                            .host_available_bytes = host.available_bytes,
+                            .process_bytes = brim_rss_bytes(),
+                            .device_total_bytes = s->device_info.total_bytes,
+                            .device_free_bytes = s->device_info.free_bytes,
+                            .device_planned_bytes = planned};
+}
+
+brim_status brim_decide_at_boundary(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned,
+                                    enum brim_cleanup *out)
+{
+  brim_boundary boundary;
+  const int64_t every = s->settings->training.clear_cache_every_n_rounds;
+  *out = BRIM_CLEAN_NONE;
+  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  const brim_memory_view view = view_of(s, step, round, is_end, planned);
+  const brim_status status = brim_policies_on_boundary(s->policies, &view, &boundary);
+  if (status == BRIM_OK) *out = (enum brim_cleanup)boundary.cleanup;
+  if (status != BRIM_ENOTSUP) return status;
+  if (every == 0 || is_end || round % every != 0) return BRIM_OK;
+  *out = BRIM_CLEAN_LIGHT;
+  brim_policies_tell(s->policies, "training.clear_cache_every_n_rounds", "light cleanup", "");
+  return BRIM_OK;
+}

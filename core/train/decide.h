@@ -1,0 +1,22 @@
+/* What a session asks its policies, and what comes of the answers. */
+#ifndef BRIM_TRAIN_DECIDE_H
+#define BRIM_TRAIN_DECIDE_H
+#include "train/session.h"
+
+/* [init] Which device to plan for: sets what the session wants, and its limit. ENODEVICE with session->again if it is
+ * to be the host's processors. */
+brim_status brim_decide_device(brim_session *session);
+/* [init] A plan did not get its memory: `status` and the thread's error text say why. OK: plan and place again, in
+ * other micro-batches, or on another device, which is selected. Else `status`, with its text; session->again if another
+ * configuration is asked for. */
+brim_status brim_decide_after_oom(brim_session *session, brim_status status, uint64_t needed_bytes);
+/* [step] Between two steps, at a round's end: what to clean up. `is_end`: nothing is trained after it. */
+brim_status brim_decide_at_boundary(brim_session *session, int64_t step, int64_t round, bool is_end,
+                                    uint64_t planned_bytes, enum brim_cleanup *out);
+
+/* [plan] Lists the micro-batches that may be chosen, largest first: they divide the effective batch, cut no norm group,
+ * and are multiples of the grain, or smaller than it. Returns how many. */
+size_t brim_session_list_micro_batches(brim_session *session);
+/* [plan] Peak of the plan of one of them. */
+brim_status brim_session_peak(brim_session *session, size_t index, uint64_t *bytes);
+#endif

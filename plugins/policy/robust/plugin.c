@@ -1,0 +1,114 @@
+/* For runs that would rather shrink or move than fail, on GPUs that others use too:
+ *
+ *     the device with the most free memory of those with min_gpu_memory_mb, else the host's processors
+ *     out of memory: half the micro-batch, max_retries times -> another device -> the host's processors
+ *
+ * The effective batch stays as it is: accumulation grows as the micro-batch shrinks. Waiting for a device is the
+ * queue's (wait_for_gpu). */
+#include <string.h>
+
+#include "brim/brim.h"
+
+typedef struct robust {
+  bool allow_cpu;
+} robust;
+
+static const brim_param table[] = {
+    BRIM_PARAM(BOOL, robust, allow_cpu, "true", NULL, "train on the host's processors where no device will do"),
+    BRIM_PARAMS_END,
+};
+
+/* The one with the most free memory, among those with enough that nothing was tried on; NULL: none. */
+static const brim_device_view *find_free(const brim_device_query *q)
+{
+  const brim_device_view *best = NULL;
+  for (size_t i = 0; i < q->count; i++) {
+    const brim_device_view *d = &q->device[i];
+    if (!d->is_shared || d->tried || d->free_bytes < q->demands->min_device_bytes) continue;
+    if (!best || d->free_bytes > best->free_bytes) best = d;
+  }
+  return best;
+}
+
+static bool is_free_to_choose(const brim_device_query *q)
+{
+  return strcmp(q->demands->device, "auto") == 0 && q->device[0].is_shared;
+}
+
+static void take_device(const brim_device_query *q, const brim_device_view *d, brim_place *out)
+{
+  char a[32], b[32];
+  out->kind = BRIM_PLACE_DEVICE;
+  out->device = (int32_t)(d - q->device);
+  brim_reason(out->reason, "%s of %s are free, the most of %zu device%s", brim_format_bytes(a, sizeof a, d->free_bytes),
+              brim_format_bytes(b, sizeof b, d->total_bytes), q->count, q->count == 1 ? "" : "s");
+}
+
+static brim_status choose_device(void *self, const brim_device_query *q, brim_place *out)
+{
+  const robust *p = self;
+  char bytes[32];
+  const brim_device_view *best = find_free(q);
+  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user, or the queue, decides */
+  if (!best && !p->allow_cpu) return BRIM_ENOTSUP;
+  if (best) {
+    take_device(q, best, out);
+  } else {
+    out->kind = BRIM_PLACE_HOST;
+    brim_reason(out->reason, "no device has the %s free that min_gpu_memory_mb asks for",
+                brim_format_bytes(bytes, sizeof bytes, q->demands->min_device_bytes));
+  }
+  return BRIM_OK;
+}
+
+/* The largest micro-batch of at most half; 0: none. */
+static int64_t find_half(const brim_oom *event)
+{
+  const brim_plan_query *q = &event->plan;
+  for (size_t i = 0; i < q->micro_batch_count; i++)
+    if (q->micro_batch[i] <= event->micro_batch / 2) return q->micro_batch[i];
+  return 0;
+}
+
+static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
+{
+  const robust *p = self;
+  const brim_device_query *devices = &event->devices;
+  const brim_device_view *now = &devices->device[event->device], *other = NULL;
+  const int64_t half = event->retries < event->plan.demands->max_retries ? find_half(event) : 0;
+  char a[32], b[32];
+  brim_format_bytes(a, sizeof a, event->needed_bytes);
+  brim_format_bytes(b, sizeof b, event->room_bytes);
+  if (half > 0) {
+    out->kind = BRIM_ACT_PLAN;
+    out->plan.micro_batch = half;
+    brim_reason(out->plan.reason, "retry %lld of %lld, as %s were needed and %s had room for %s",
+                (long long)event->retries + 1, (long long)event->plan.demands->max_retries, a, now->name, b);
+    return BRIM_OK;
+  }
+  out->kind = BRIM_ACT_PLACE;
+  for (size_t i = 0; i < devices->count && is_free_to_choose(devices); i++) {
+    const brim_device_view *d = &devices->device[i];
+    if (d == now || d->tried || d->free_bytes < devices->demands->min_device_bytes) continue;
+    if (!other || d->free_bytes > other->free_bytes) other = d;
+  }
+  if (other) {
+    take_device(devices, other, &out->place);
+    return BRIM_OK;
+  }
+  if (!p->allow_cpu || !now->is_shared) return BRIM_ENOTSUP;
+  out->place.kind = BRIM_PLACE_HOST;
+  brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s", a, now->name, b);
+  return BRIM_OK;
+}
+
+static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_device, .on_oom = on_oom};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_POLICY,
+                                   .id = "robust",
+                                   .help = "out of memory: smaller micro-batches, another device, the CPU",
+                                   .params_size = sizeof(robust),
+                                   .params = table,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-policies", "1.0", plugins)
