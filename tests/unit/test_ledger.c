@@ -131,7 +131,7 @@ static int take_turns(unsigned seed)
     int32_t entry;
     seed = seed * 1103515245u + 12345;
     const int device = (int)(seed >> 16 & 1);
-    if (brim_ledger_take(own, device, 100 + (seed >> 17) % 400, &entry) != BRIM_OK) {
+    if (brim_ledger_take(own, device, 100 + (seed >> 17) % 900, &entry) != BRIM_OK) {
       refused++;
       continue;
     }
