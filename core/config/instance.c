@@ -1,29 +1,58 @@
 #include "config/instance.h"
 
+#include <string.h>
+
 #include "config/value.h"
 
-static brim_status fill_defaults(const brim_plugin *plugin, brim_arena *arena, void **out)
+/* What the last word of this key says; NULL: none does. */
+static const char *value_given(const char *key, const char *const *word, size_t count)
 {
-  *out = brim_arena_alloc(arena, plugin->params_size);
-  for (const brim_param *row = plugin->params; row && row->key; row++) {
-    brim_text problem = {0};
-    const brim_yaml *value = brim_value_default(row, arena);
-    brim_status status = BRIM_ECONFIG;
-    if (!value)
-      brim_fail(BRIM_ECONFIG, "its parameter '%s' must be given", row->key);
-    else if ((status = brim_value_parse(row, value, *out, arena, &problem)) != BRIM_OK)
-      brim_fail(status, "'%s' %s", row->key, brim_text_str(&problem));
-    brim_text_release(&problem);
-    BRIM_TRY(status);
+  const size_t length = strlen(key);
+  while (count-- > 0)
+    if (strncmp(word[count], key, length) == 0 && word[count][length] == '=') return word[count] + length + 1;
+  return NULL;
+}
+
+static brim_status check_words(const brim_plugin *plugin, const char *const *word, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    const brim_param *row = plugin->params;
+    const size_t length = strcspn(word[i], "=");
+    if (!word[i][length]) return brim_fail(BRIM_ECONFIG, "'%s' is no parameter: write key=value", word[i]);
+    while (row && row->key && (strlen(row->key) != length || strncmp(row->key, word[i], length) != 0)) row++;
+    if (!row || !row->key) return brim_fail(BRIM_ECONFIG, "'%s': it has no such parameter", word[i]);
   }
+  return BRIM_OK;
+}
+
+/* A value that is given stands in the place of the default. */
+static brim_status fill(brim_param row, const char *given, brim_arena *arena, void *params)
+{
+  if (given) row.def = given;
+  const brim_yaml *value = brim_value_default(&row, arena);
+  if (!row.def) return brim_fail(BRIM_ECONFIG, "its parameter '%s' must be given", row.key);
+  if (!value) return brim_fail(BRIM_ECONFIG, "'%s' cannot be '%s'", row.key, row.def);
+  brim_text problem = {0};
+  const brim_status status = brim_value_parse(&row, value, params, arena, &problem);
+  if (status != BRIM_OK) brim_fail(status, "'%s' %s", row.key, brim_text_str(&problem));
+  brim_text_release(&problem);
+  return status;
+}
+
+brim_status brim_instance_with(const brim_plugin *plugin, const char *const *word, size_t count, brim_arena *arena,
+                               void **out)
+{
+  void *params = brim_arena_alloc(arena, plugin->params_size);
+  *out = NULL;
+  BRIM_TRY(check_words(plugin, word, count));
+  for (const brim_param *row = plugin->params; row && row->key; row++)
+    BRIM_TRY(fill(*row, value_given(row->key, word, count), arena, params));
+  if (plugin->create) return plugin->create(params, out);
+  *out = params;
   return BRIM_OK;
 }
 
 brim_status brim_instance_default(const brim_plugin *plugin, brim_arena *arena, void **out)
 {
-  BRIM_TRY(fill_defaults(plugin, arena, out));
-  if (!plugin->create) return BRIM_OK;
-  void *params = *out;
-  *out = NULL;
-  return plugin->create(params, out);
+  return brim_instance_with(plugin, NULL, 0, arena, out);
 }

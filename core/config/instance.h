@@ -7,4 +7,7 @@
 /* Makes one of the defaults of its parameters, which live in `arena`; the caller destroys it if the plugin has destroy.
  * ECONFIG if a parameter has no default, or what create() said. */
 brim_status brim_instance_default(const brim_plugin *plugin, brim_arena *arena, void **out);
+/* The same with some parameters given, as words "key=value". ECONFIG naming the word if it cannot be. */
+brim_status brim_instance_with(const brim_plugin *plugin, const char *const *word, size_t count, brim_arena *arena,
+                               void **out);
 #endif
