@@ -5,6 +5,7 @@
 #include "brim/dataset.h"
 #include "brim/host.h"
 #include "brim/ledger.h"
+#include "brim/memory.h"
 #include "brim/model.h"
 #include "brim/ops.h"
 #include "brim/plugin.h"

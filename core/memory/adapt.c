@@ -1,0 +1,160 @@
+/* Going on when memory runs out: smaller micro-batches, and retries. See brim/memory.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "brim/memory.h"
+
+#define WAIT_SECONDS_MAX 1e9
+
+/* Attempts one after another, and what the last one said. */
+typedef struct series {
+  const brim_oom_handler *handler;
+  brim_oom oom;
+  char text[4096];
+} series;
+
+/* What an earlier failure left must not speak for this attempt. */
+static void begin_attempt(series *s)
+{
+  s->oom.attempt++;
+  (void)brim_fail(BRIM_OK, "%s", "");
+}
+
+/* The attempt's own text, kept aside: a handler may meet errors of its own. */
+static void keep_error(series *s, brim_status status)
+{
+  const char *said = brim_error_text();
+  snprintf(s->text, sizeof s->text, "%s", said[0] ? said : brim_status_text(status));
+  if (!said[0]) (void)brim_fail(status, "%s", s->text);
+  s->oom.status = status;
+  s->oom.text = s->text;
+}
+
+static bool goes_on(const series *s)
+{
+  return !s->handler || !s->handler->handle || s->handler->handle(s->handler->context, &s->oom) == BRIM_OOM_GO_ON;
+}
+
+static brim_status give_up(const series *s)
+{
+  return brim_fail(s->oom.status, "%s", s->text);
+}
+
+/* ---- adaptive batch ---- */
+
+/* The largest divisor of n up to a limit; 0: none. */
+static int64_t largest_divisor(int64_t n, int64_t limit)
+{
+  int64_t best = 0;
+  for (int64_t d = 1; d <= n / d; d++) {
+    if (n % d != 0) continue;
+    if (d <= limit && d > best) best = d;
+    if (n / d <= limit && n / d > best) best = n / d;
+  }
+  return best;
+}
+
+static int64_t floor_of(const brim_adapt_options *o)
+{
+  return o->min_micro_batch > 0 ? o->min_micro_batch : 1;
+}
+
+static int64_t first_micro_batch(const brim_adapt_options *o)
+{
+  return largest_divisor(o->effective_batch, o->micro_batch > 0 ? o->micro_batch : o->effective_batch);
+}
+
+/* At most half, or else the smallest that is allowed; 0: that was it. */
+static int64_t next_micro_batch(const brim_adapt_options *o, int64_t micro_batch)
+{
+  const int64_t half = largest_divisor(o->effective_batch, micro_batch / 2);
+  if (half >= floor_of(o)) return half;
+  const int64_t least = o->effective_batch / largest_divisor(o->effective_batch, o->effective_batch / floor_of(o));
+  return least < micro_batch ? least : 0;
+}
+
+static brim_status check_adapt(const brim_adapt_options *o, brim_adapt_fn attempt)
+{
+  if (!attempt) return brim_fail(BRIM_EINVAL, "brim_adapt_batch needs a function to call");
+  if (o->effective_batch < 1 || o->micro_batch < 0 || o->min_micro_batch < 0)
+    return brim_fail(BRIM_EINVAL,
+                     "effective_batch must be at least 1, micro_batch and min_micro_batch not negative: got %" PRId64
+                     ", %" PRId64 ", %" PRId64,
+                     o->effective_batch, o->micro_batch, o->min_micro_batch);
+  if (first_micro_batch(o) >= floor_of(o)) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL,
+                   "no divisor of the effective batch %" PRId64 " is a micro-batch from %" PRId64 " to %" PRId64
+                   " (min_micro_batch to micro_batch)",
+                   o->effective_batch, floor_of(o), o->micro_batch > 0 ? o->micro_batch : o->effective_batch);
+}
+
+static brim_status fail_at_floor(const brim_adapt_options *o, brim_status status)
+{
+  brim_text tried = {0};
+  for (int64_t m = first_micro_batch(o); m > 0; m = next_micro_batch(o, m))
+    brim_text_printf(&tried, "%s%" PRId64 " x %" PRId64, tried.length ? ", " : "", m, o->effective_batch / m);
+  brim_fail_add(status, "no micro-batch fits: tried %s; min_micro_batch is %" PRId64, brim_text_str(&tried),
+                floor_of(o));
+  brim_text_release(&tried);
+  return status;
+}
+
+brim_status brim_adapt_batch(const brim_adapt_options *options, brim_adapt_fn attempt, void *context,
+                             brim_adapted *used)
+{
+  series s = {.handler = options->on_oom};
+  BRIM_TRY(check_adapt(options, attempt));
+  for (int64_t micro_batch = first_micro_batch(options);; micro_batch = s.oom.next_micro_batch) {
+    const int64_t accumulation = options->effective_batch / micro_batch;
+    begin_attempt(&s);
+    const brim_status status = attempt(context, micro_batch, accumulation);
+    if (status == BRIM_OK && used) *used = (brim_adapted){micro_batch, accumulation, s.oom.attempt};
+    if (!brim_is_oom(status)) return status;
+    keep_error(&s, status);
+    const int64_t next = next_micro_batch(options, micro_batch);
+    if (next == 0) return fail_at_floor(options, status);
+    s.oom.micro_batch = micro_batch;
+    s.oom.accumulation = accumulation;
+    s.oom.next_micro_batch = next;
+    s.oom.next_accumulation = options->effective_batch / next;
+    if (!goes_on(&s)) return give_up(&s);
+  }
+}
+
+/* ---- retry ---- */
+
+/* A signal ends it, so that the next attempt can see what the signal was for. */
+static void wait_for(double seconds)
+{
+  if (seconds <= 0) return;
+  const time_t whole = (time_t)seconds;
+  const struct timespec time = {.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)};
+  (void)nanosleep(&time, NULL);
+}
+
+static brim_status check_retry(const brim_retry_options *o, brim_retry_fn attempt)
+{
+  if (!attempt) return brim_fail(BRIM_EINVAL, "brim_retry needs a function to call");
+  if (o->max_retries < 0) return brim_fail(BRIM_EINVAL, "max_retries must not be negative, got %d", o->max_retries);
+  if (o->wait_seconds >= 0 && o->wait_seconds <= WAIT_SECONDS_MAX) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL, "wait_seconds must be in [0,%g], got %g", WAIT_SECONDS_MAX, o->wait_seconds);
+}
+
+brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt, void *context)
+{
+  series s = {.handler = options->on_oom};
+  BRIM_TRY(check_retry(options, attempt));
+  for (;;) {
+    begin_attempt(&s);
+    const brim_status status = attempt(context);
+    if (!brim_is_oom(status)) return status;
+    keep_error(&s, status);
+    if (s.oom.attempt > options->max_retries)
+      return brim_fail_add(status, "and so it was in each of %" PRId64 " attempts: max_retries is %d", s.oom.attempt,
+                           options->max_retries);
+    if (!goes_on(&s)) return give_up(&s);
+    wait_for(options->wait_seconds);
+  }
+}
