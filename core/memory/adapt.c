@@ -11,7 +11,7 @@
 /* Attempts one after another, and what the last one said. */
 typedef struct series {
   const brim_oom_handler *handler;
-  brim_oom oom;
+  brim_failed_attempt oom;
   char text[4096];
 } series;
 

@@ -16,7 +16,7 @@
 enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU }; /* RANK_CPU: the host by the backend made for it */
 
 typedef struct search {
-  const brim_device_query *query;
+  const brim_device_search *wanted;
   brim_arena arena;
   enum rank rank; /* of the best so far */
   brim_device_choice best;
@@ -25,7 +25,7 @@ typedef struct search {
   brim_text passed; /* devices and backends that are no candidates, and why */
 } search;
 
-static bool is_any(const brim_device_query *q)
+static bool is_any(const brim_device_search *q)
 {
   return !q->backend || strcmp(q->backend, "auto") == 0;
 }
@@ -60,7 +60,7 @@ static void consider(search *s, const char *backend, int index, const brim_devic
 {
   const enum rank rank = rank_of(backend, info);
   const char *name = brim_arena_printf(&s->arena, "%s:%d", backend, index);
-  if (brim_device_is_shared(info) && info->free_bytes < s->query->min_bytes) {
+  if (brim_device_is_shared(info) && info->free_bytes < s->wanted->min_bytes) {
     pass_over_full(s, name, info);
     return;
   }
@@ -95,7 +95,7 @@ static brim_status consider_devices(search *s, const brim_plugin *plugin, void *
 
 static brim_status consider_backend(search *s, const brim_plugin *plugin)
 {
-  const brim_device_query *q = s->query;
+  const brim_device_search *q = s->wanted;
   void *self = NULL;
   brim_status status = brim_instance_with(plugin, q->option, q->option_count, &s->arena, &self);
   if (status == BRIM_ECONFIG && !is_any(q)) return brim_fail_add(status, "a parameter of backend '%s'", plugin->id);
@@ -125,8 +125,8 @@ static brim_status consider_named(search *s, const brim_registry *registry, cons
 
 static brim_status consider_all(search *s, const brim_registry *registry)
 {
-  if (s->query->option_count > 0)
-    return brim_fail(BRIM_EINVAL, "'%s' is for which backend? parameters need one that is named", s->query->option[0]);
+  if (s->wanted->option_count > 0)
+    return brim_fail(BRIM_EINVAL, "'%s' is for which backend? parameters need one that is named", s->wanted->option[0]);
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
@@ -150,7 +150,7 @@ static void explain(search *s)
   const char *passed = s->passed.length ? brim_arena_printf(&s->arena, " (%s)", brim_text_str(&s->passed)) : "";
   if (s->named)
     snprintf(reason, room, "GPU_DEVICE_ID names it");
-  else if (s->rank != RANK_GPU && is_any(s->query))
+  else if (s->rank != RANK_GPU && is_any(s->wanted))
     snprintf(reason, room, "the host, since no GPU can be used%s", passed);
   else if (s->count > 1)
     snprintf(reason, room, "the most free memory of %d %ss%s", s->count, what, passed);
@@ -161,18 +161,18 @@ static void explain(search *s)
 static brim_status fail_without(const search *s)
 {
   char bytes[32], need[64] = "";
-  brim_format_bytes(bytes, sizeof bytes, s->query->min_bytes);
-  if (s->query->min_bytes > 0) snprintf(need, sizeof need, " with %s free", bytes);
+  brim_format_bytes(bytes, sizeof bytes, s->wanted->min_bytes);
+  if (s->wanted->min_bytes > 0) snprintf(need, sizeof need, " with %s free", bytes);
   return brim_fail(BRIM_ENODEVICE, "there is no device%s that can be used: %s", need, brim_text_str(&s->passed));
 }
 
-brim_status brim_device_best(const brim_device_query *query, brim_device_choice *out)
+brim_status brim_device_best(const brim_device_search *wanted, brim_device_choice *out)
 {
-  search s = {.query = query};
+  search s = {.wanted = wanted};
   brim_registry *registry = NULL;
-  brim_status status = brim_registry_open(query->plugin_path, query->plugin_path_count, &registry);
+  brim_status status = brim_registry_open(wanted->plugin_path, wanted->plugin_path_count, &registry);
   if (status != BRIM_OK) return status;
-  status = is_any(query) ? consider_all(&s, registry) : consider_named(&s, registry, query->backend);
+  status = is_any(wanted) ? consider_all(&s, registry) : consider_named(&s, registry, wanted->backend);
   if (status == BRIM_OK && s.rank == RANK_NONE) status = fail_without(&s);
   if (status == BRIM_OK) {
     explain(&s);

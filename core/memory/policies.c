@@ -252,6 +252,15 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
 
 /* ---- boundaries ---- */
 
+bool brim_policies_watch(const brim_policies *p)
+{
+  for (size_t i = 0; i < p->count; i++) {
+    const brim_policy_ops *ops = p->choice[i]->plugin->ops;
+    if (BRIM_HAS(brim_policy_ops, ops, on_boundary)) return true;
+  }
+  return false;
+}
+
 brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *memory, brim_boundary *out)
 {
   static const char *const names[] = {"no cleanup", "light cleanup", "heavy cleanup"};

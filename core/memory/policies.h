@@ -34,6 +34,8 @@ brim_status brim_policies_choose_device(brim_policies *policies, const brim_devi
 brim_status brim_policies_choose_plan(brim_policies *policies, const brim_plan_query *query, brim_plan_choice *out);
 brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event, brim_action *out);
 brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory_view *memory, brim_boundary *out);
+/* Does any of them look at memory between rounds? */
+bool brim_policies_watch(const brim_policies *policies);
 /* A decision that is not a policy's, as "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
 #endif

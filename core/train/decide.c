@@ -352,15 +352,23 @@ static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bo
                             .device_planned_bytes = planned};
 }
 
+/* What the policies say; ENOTSUP: nothing. Nothing is looked at, and nothing allocated, if none of them would. */
+static brim_status ask_at_boundary(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned,
+                                   brim_boundary *out)
+{
+  if (!brim_policies_watch(s->policies)) return BRIM_ENOTSUP;
+  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  const brim_memory_view view = view_of(s, step, round, is_end, planned);
+  return brim_policies_on_boundary(s->policies, &view, out);
+}
+
 brim_status brim_decide_at_boundary(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned,
                                     enum brim_cleanup *out)
 {
   brim_boundary boundary;
   const int64_t every = s->settings->training.clear_cache_every_n_rounds;
   *out = BRIM_CLEAN_NONE;
-  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
-  const brim_memory_view view = view_of(s, step, round, is_end, planned);
-  const brim_status status = brim_policies_on_boundary(s->policies, &view, &boundary);
+  const brim_status status = ask_at_boundary(s, step, round, is_end, planned, &boundary);
   if (status == BRIM_OK) *out = (enum brim_cleanup)boundary.cleanup;
   if (status != BRIM_ENOTSUP) return status;
   if (every == 0 || is_end || round % every != 0) return BRIM_OK;

@@ -187,8 +187,8 @@ static brim_status write_checkpoint(run *r)
 /* As the system that brim replaces says it, in GB. */
 static void clean(run *r, enum brim_cleanup cleanup)
 {
-  const double before = (double)brim_rss_bytes();
   if (cleanup == BRIM_CLEAN_NONE) return;
+  const double before = (double)brim_rss_bytes();
   brim_trainer_clean(r->trainer, cleanup);
   const double after = (double)brim_rss_bytes();
   brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * before);

@@ -42,15 +42,15 @@ static void set_gpus(const char *gpus, const char *device_id)
   device_id ? setenv("GPU_DEVICE_ID", device_id, 1) : unsetenv("GPU_DEVICE_ID");
 }
 
-static brim_device_query query(const char *backend, uint64_t min_mib)
+static brim_device_search query(const char *backend, uint64_t min_mib)
 {
-  return (brim_device_query){
+  return (brim_device_search){
       .backend = backend, .min_bytes = min_mib * MIB, .plugin_path = made_up, .plugin_path_count = 1};
 }
 
 static brim_device_choice best(const char *backend, uint64_t min_mib)
 {
-  const brim_device_query q = query(backend, min_mib);
+  const brim_device_search q = query(backend, min_mib);
   brim_device_choice choice;
   memset(&choice, 0xA5, sizeof choice);
   if (brim_device_best(&q, &choice) != BRIM_OK) fail_msg("%s", brim_error_text());
@@ -62,7 +62,7 @@ static void assert_says(const char *text, const char *part)
   if (!strstr(text, part)) fail_msg("'%s' is not in: %s", part, text);
 }
 
-static void assert_fails(const brim_device_query *q, brim_status status, const char *part)
+static void assert_fails(const brim_device_search *q, brim_status status, const char *part)
 {
   brim_device_choice choice;
   assert_int_equal(brim_device_best(q, &choice), status);
@@ -115,7 +115,7 @@ static void a_gpu_without_enough_is_passed_over_and_named(void **state)
   choice = best(NULL, 301);
   assert_is_host(&choice);
   assert_says(choice.reason, "gpus:0 has 100.0 MiB of 400.0 MiB free; gpus:1 has 300.0 MiB of 400.0 MiB free");
-  const brim_device_query q = query("gpus", 301);
+  const brim_device_search q = query("gpus", 301);
   assert_fails(&q, BRIM_ENODEVICE, "with 301.0 MiB free that can be used: gpus:0 has 100.0 MiB");
 }
 
@@ -129,7 +129,7 @@ static void gpu_device_id_names_it(void **state)
   choice = best(NULL, 200); /* never another GPU than that */
   assert_is_host(&choice);
   set_gpus("100/400,300/400", "2");
-  const brim_device_query q = query(NULL, 0);
+  const brim_device_search q = query(NULL, 0);
   assert_fails(&q, BRIM_ENODEVICE, "GPU_DEVICE_ID is '2', but backend 'gpus' has 2 devices");
 }
 
@@ -149,7 +149,7 @@ static void a_driver_that_fails_is_told_and_no_reason_to_fail(void **state)
   const brim_device_choice choice = best(NULL, 0);
   assert_is_host(&choice);
   assert_says(choice.reason, "gpus: the driver does not answer, try to restart it");
-  const brim_device_query q = query("gpus", 0);
+  const brim_device_search q = query("gpus", 0);
   assert_fails(&q, BRIM_ENODEVICE, "that can be used: gpus: the driver does not answer");
 }
 
@@ -158,7 +158,7 @@ static void what_is_wrong_with_a_query_is_said(void **state)
   static const char *const missing[] = {"/nowhere"}, *const option[] = {"threads=1"}, *const word[] = {"threads"};
   (void)state;
   set_gpus("100/400", NULL);
-  brim_device_query q = query("nonsense", 0);
+  brim_device_search q = query("nonsense", 0);
   assert_fails(&q, BRIM_EINVAL, "there is no backend 'nonsense'\n");
   assert_says(brim_error_text(), "gpus: GPUs that are made up");
   q = query(NULL, 0);
@@ -181,7 +181,7 @@ static void devices_with_a_limit_are_chosen_by_what_is_left_of_it(void **state)
   static const char *const option[] = {"devices=2", "memory_mb=64"}, *const wrong[] = {"memory_mb=lots"};
   (void)state;
   set_gpus("", NULL);
-  brim_device_query q = query("cpu", 50);
+  brim_device_search q = query("cpu", 50);
   brim_device_choice choice;
   brim_ledger *ledger = NULL;
   int32_t entry;

@@ -49,12 +49,12 @@ static brim_status once(void *context)
 /* A handler that notes what it is told, spoils the thread's error text, and frees or gives up. */
 typedef struct listener {
   int count, give_up_at;
-  brim_oom heard[ATTEMPTS_MAX];
+  brim_failed_attempt heard[ATTEMPTS_MAX];
   char text[ATTEMPTS_MAX][64];
   work *frees;
 } listener;
 
-static enum brim_oom_answer listen(void *context, const brim_oom *oom)
+static enum brim_oom_answer listen(void *context, const brim_failed_attempt *oom)
 {
   listener *l = context;
   assert_true(l->count < ATTEMPTS_MAX);

@@ -25,7 +25,7 @@ extern "C" {
 /* ---- the best device ---- */
 
 /* Zeroed: any device of the installed backends. */
-typedef struct brim_device_query {
+typedef struct brim_device_search {
   const char *backend; /* one of these alone: "cuda"; NULL or "auto": any */
   uint64_t min_bytes;  /* that a GPU, or a device with a limit, must have free; a host without one is not asked */
   /* parameters of a backend that is named, as they are written behind "backend." elsewhere: "memory_mb=512" */
@@ -34,7 +34,7 @@ typedef struct brim_device_query {
   /* folders and files to look for plugins in, before $BRIM_PLUGIN_PATH and those installed with brim */
   const char *const *plugin_path;
   size_t plugin_path_count;
-} brim_device_query;
+} brim_device_search;
 
 typedef struct brim_device_choice {
   char name[80];         /* as device= takes it: "cuda:1" */
@@ -47,7 +47,7 @@ typedef struct brim_device_choice {
  * Nothing is reserved. Loads plugins, which stay loaded; not for two threads at once. ENODEVICE if there is no such
  * device, with what each has, or GPU_DEVICE_ID is none; EINVAL if there is no such backend; ECONFIG for an option;
  * ELOAD for a plugin_path, or a backend that is named, that cannot be loaded. */
-BRIM_EXPORT brim_status brim_device_best(const brim_device_query *query, brim_device_choice *out);
+BRIM_EXPORT brim_status brim_device_best(const brim_device_search *wanted, brim_device_choice *out);
 
 /* ---- when memory runs out ---- */
 
@@ -57,20 +57,20 @@ static inline bool brim_is_oom(brim_status status)
 }
 
 /* An attempt that ran out of memory, and will be followed by another if the handler agrees. */
-typedef struct brim_oom {
+typedef struct brim_failed_attempt {
   int64_t attempt;                             /* that failed, from 1 */
   brim_status status;                          /* what it returned */
   const char *text;                            /* what it said with brim_fail(), or else the status in words */
   int64_t micro_batch, accumulation;           /* of it; 0 in brim_retry */
   int64_t next_micro_batch, next_accumulation; /* of the next attempt; 0 in brim_retry */
-} brim_oom;
+} brim_failed_attempt;
 
 enum brim_oom_answer { BRIM_OOM_GIVE_UP = 0, BRIM_OOM_GO_ON = 1 };
 
 /* Called between two attempts, in the thread that called brim_adapt_batch or brim_retry: to free what can be freed, to
  * wait for others, to log. *oom is valid during the call. */
 typedef struct brim_oom_handler {
-  enum brim_oom_answer (*handle)(void *context, const brim_oom *oom);
+  enum brim_oom_answer (*handle)(void *context, const brim_failed_attempt *oom);
   void *context; /* the program's */
 } brim_oom_handler;
 

@@ -158,7 +158,7 @@ static brim_status draw(void *context)
 /* ---- memory ---- */
 
 /* In training a smaller micro-batch will do. Where there is none, the cache goes; without a cache nothing helps. */
-static enum brim_oom_answer on_oom(void *context, const brim_oom *oom)
+static enum brim_oom_answer on_oom(void *context, const brim_failed_attempt *oom)
 {
   program *p = context;
   printf("attempt %lld: %s\n", (long long)oom->attempt, oom->text);
@@ -177,7 +177,7 @@ static enum brim_oom_answer on_oom(void *context, const brim_oom *oom)
 static brim_status look_around(uint64_t bytes)
 {
   brim_device_choice best;
-  BRIM_TRY(brim_device_best(&(brim_device_query){.backend = "cpu"}, &best));
+  BRIM_TRY(brim_device_best(&(brim_device_search){.backend = "cpu"}, &best));
   printf("%s is %s: %s\n", best.name, best.info.name, best.reason);
   if (best.info.free_bytes >= bytes) return BRIM_OK;
   return brim_fail(BRIM_ENOMEM_HOST, "%s has %llu bytes free", best.name, (unsigned long long)best.info.free_bytes);
