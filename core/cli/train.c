@@ -56,6 +56,15 @@ static void tell_auto(const brim_config *config)
            config->auto_reason);
 }
 
+/* What people set for programs that allocate as they go. */
+static void tell_environment(void)
+{
+  static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
+  const char *value = getenv(name);
+  if (value && value[0])
+    brim_log(BRIM_LOG_INFO, "%s is set, and changes nothing: brim allocates once, what its plan says", name);
+}
+
 static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
                               const brim_operands *operands)
 {
@@ -69,6 +78,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
   BRIM_TRY(
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
   tell_auto(config);
+  tell_environment();
   const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
   brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
   if (status == BRIM_OK) status = brim_run(&options);

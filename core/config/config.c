@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/apply.h"
+#include "config/batch.h"
 #include "config/compose.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
@@ -405,58 +406,6 @@ static void fill(loading *l)
   keep_added(l, l->c.root, config->root);
 }
 
-/* ---- the effective batch ---- */
-
-/* What training.batch_size was before it became auto: the last number that anybody wrote, or the default. */
-static int64_t number_below_auto(const loading *l, const brim_schema_row *row)
-{
-  int64_t value = -1;
-  brim_training_settings scratch = {0};
-  brim_text problem = {0};
-  const brim_yaml *node = brim_yaml_get_path(l->c.root, row->path);
-  for (; node && value < 0; node = node->replaced)
-    if (brim_value_parse(row->row, node, &scratch, l->c.arena, &problem) == BRIM_OK) value = scratch.batch_size;
-  const brim_yaml *def = brim_value_default(row->row, l->c.arena);
-  if (value < 0 && brim_value_parse(row->row, def, &scratch, l->c.arena, &problem) == BRIM_OK)
-    value = scratch.batch_size;
-  brim_text_release(&problem);
-  return value;
-}
-
-/* Keeps what was resolved, so that the configuration means the same when it is read again. */
-static void keep_resolved(loading *l, const char *path, int64_t value)
-{
-  const brim_schema_row *row = brim_schema_find(&l->schema, path);
-  const brim_yaml *old = brim_yaml_get_path(l->config->root, path);
-  put(l, row, brim_yaml_scalar(l->c.arena, brim_arena_printf(l->c.arena, "%lld", (long long)value), old->origin));
-}
-
-/* The effective batch is the product of micro-batch and accumulation, or given, and then accumulation follows. With
- * batch_size=auto it is what it would be without. */
-static void resolve_effective_batch(loading *l)
-{
-  static const char batch_path[] = "training.batch_size";
-  brim_training_settings *t = &l->config->settings.training;
-  const brim_schema_row *row = brim_schema_find(&l->schema, batch_path);
-  if (l->c.problems.count > 0 || l->c.request->allow_missing) return;
-  if (t->batch_size < 0) {
-    if (t->effective_batch_size > 0) return;
-    t->effective_batch_size = number_below_auto(l, row) * t->gradient_accumulation_steps;
-    keep_resolved(l, "training.effective_batch_size", t->effective_batch_size);
-  } else if (t->effective_batch_size == 0) {
-    t->effective_batch_size = t->batch_size * t->gradient_accumulation_steps;
-  } else if (t->effective_batch_size % t->batch_size != 0) {
-    const brim_yaml *node = brim_yaml_get_path(l->config->root, batch_path);
-    brim_problem_at(&l->c.problems, &node->origin,
-                    "training.effective_batch_size %lld is not a multiple of training.batch_size %lld",
-                    (long long)t->effective_batch_size, (long long)t->batch_size);
-    brim_problem_hint(&l->c.problems, "choose a batch_size that divides it, or auto");
-  } else {
-    t->gradient_accumulation_steps = t->effective_batch_size / t->batch_size;
-    keep_resolved(l, "training.gradient_accumulation_steps", t->gradient_accumulation_steps);
-  }
-}
-
 /* ---- the whole ---- */
 
 /* Defaults go into the tree, where interpolations can find them. */
@@ -499,7 +448,7 @@ static void load(loading *l, const brim_config_request *request)
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
   fill(l);
-  resolve_effective_batch(l);
+  if (l->c.problems.count == 0 && !request->allow_missing) brim_batch_resolve(&l->c, &l->schema, l->config);
 }
 
 /* What a configuration was made of, to make it again. */
@@ -535,37 +484,6 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
     *out = l.config;
   else
     brim_config_free(l.config);
-  return status;
-}
-
-/* Does a word of the command line speak of the same key as `other`, or of a key of the same group? */
-static bool is_about(const char *word, const char *other)
-{
-  const char *key = word + strspn(word, "+~");
-  const size_t length = strcspn(other, "=");
-  return strncmp(key, other, length) == 0 && (key[length] == '=' || key[length] == '.' || key[length] == '\0');
-}
-
-brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out)
-{
-  brim_arena arena = {0};
-  brim_config_request request = config->request;
-  const char **words = BRIM_ARENA_NEW(&arena, const char *, request.override_count + count);
-  int *argument = BRIM_ARENA_NEW(&arena, int, request.override_count + count);
-  size_t kept = 0;
-  for (size_t i = 0; i < request.override_count; i++) {
-    bool replaced = false;
-    for (size_t k = 0; k < count; k++) replaced = replaced || is_about(request.overrides[i], word[k]);
-    if (replaced) continue;
-    words[kept] = request.overrides[i];
-    argument[kept++] = request.argument[i];
-  }
-  for (size_t k = 0; k < count; k++) words[kept++] = word[k];
-  request.overrides = words;
-  request.override_count = kept;
-  request.argument = argument;
-  const brim_status status = brim_config_load(&request, config->registry, out);
-  brim_arena_release(&arena);
   return status;
 }
 

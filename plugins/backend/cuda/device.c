@@ -155,6 +155,8 @@ void cuda_device_release(cuda_backend *b)
   if (b->fetch) (void)cudaFreeHost(b->fetch);
   if (b->compute) (void)cudaStreamDestroy(b->compute);
   if (b->copies) (void)cudaStreamDestroy(b->copies);
+  /* The context goes too: it has hundreds of megabytes of a device that the run has left for another, or the host. */
+  if (cudaSetDevice(b->device) == cudaSuccess) (void)cudaDeviceReset();
   *b = (cuda_backend){.params = b->params, .device = -1};
 }
 

@@ -156,6 +156,10 @@ cudaError_t cudaSetDevice(int device)
   current_device = visible[(size_t)device];
   return cudaSuccess;
 }
+cudaError_t cudaDeviceReset(void)
+{
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
   const std::vector<int> visible = visible_devices();
