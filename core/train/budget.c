@@ -101,25 +101,25 @@ static void tell_limit(const brim_session *s, const char *name, uint64_t limit, 
                      brim_format_bytes(bytes, sizeof bytes, s->device_info.taken_bytes));
 }
 
-/* What the device has for the run: if the run may wait, all of it. */
-static uint64_t has_of(const brim_session *s)
+static bool may_wait(const brim_session *s)
 {
-  const bool waits = s->wait && brim_device_is_shared(&s->device_info);
-  return waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+  return s->wait && brim_device_is_shared(&s->device_info);
 }
 
-uint64_t brim_session_room(const brim_session *s)
+uint64_t brim_session_room(const brim_session *s, bool later)
 {
   char name[64];
-  const uint64_t limit = limit_of(s, name, sizeof name), has = has_of(s);
+  const uint64_t has = later && may_wait(s) ? s->device_info.total_bytes : s->device_info.free_bytes;
+  const uint64_t limit = limit_of(s, name, sizeof name);
   return limit > 0 && left_of(limit, s) < has ? left_of(limit, s) : has;
 }
 
 brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char name[64], bytes[32];
-  const bool waits = s->wait && brim_device_is_shared(&s->device_info);
-  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s), has = has_of(s);
+  const bool waits = may_wait(s);
+  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s);
+  const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
   const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
   if (!over_limit && plan->peak_bytes <= has) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);

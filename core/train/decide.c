@@ -194,7 +194,8 @@ static brim_plan_query query_of(brim_session *s, const views *v)
   return (brim_plan_query){.size = sizeof(brim_plan_query),
                            .demands = &s->demands,
                            .device = &v->device[s->device < DEVICES_MAX ? s->device : 0],
-                           .room_bytes = brim_session_room(s),
+                           .room_bytes = brim_session_room(s, false),
+                           .later_bytes = brim_session_room(s, true),
                            .all_bytes = all,
                            .effective_batch = t->effective_batch_size,
                            .batch_size = t->batch_size > 0 ? t->batch_size : 0,
@@ -234,7 +235,8 @@ static bool fits(brim_session *s, int64_t batch)
 {
   uint64_t peak = 0;
   for (size_t i = 0; i < s->micro_batch_count; i++)
-    if (s->micro_batch[i] == batch) return brim_session_peak(s, i, &peak) == BRIM_OK && peak <= brim_session_room(s);
+    if (s->micro_batch[i] == batch)
+      return brim_session_peak(s, i, &peak) == BRIM_OK && peak <= brim_session_room(s, true);
   return false;
 }
 
@@ -313,7 +315,7 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed)
   const brim_oom event = {.size = sizeof event,
                           .micro_batch = s->batch,
                           .needed_bytes = needed,
-                          .room_bytes = brim_session_room(s),
+                          .room_bytes = brim_session_room(s, true),
                           .retries = s->retries,
                           .plan = query_of(s, v),
                           .devices = v->query,

@@ -97,8 +97,8 @@ brim_status brim_session_claim(const brim_session *session, const brim_plan *pla
 /* Plans of before must be freed: they are of another device. */
 brim_status brim_session_move(brim_session *session, int device);
 void brim_session_tell_device(const brim_session *session); /* which of several, and why */
-/* Bytes that a plan may take of the device now, or if the run may wait, of the empty one; within all limits. */
-uint64_t brim_session_room(const brim_session *session);
+/* Bytes that a plan may take of the device now, within all limits; `later`: of the empty one, if the run may wait. */
+uint64_t brim_session_room(const brim_session *session, bool later);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
  * that would fit. */

@@ -68,6 +68,7 @@ typedef struct brim_plan_query {
   const brim_demands *demands;
   const brim_device_view *device; /* to plan for */
   uint64_t room_bytes;            /* that a plan may take of it now, within every limit */
+  uint64_t later_bytes;           /* the same of the empty device, if the run may wait for that; else room_bytes */
   uint64_t all_bytes;             /* memory of all devices of the backend together */
   int64_t effective_batch;        /* samples in a step */
   int64_t batch_size;             /* training.batch_size; 0: auto */
@@ -94,7 +95,7 @@ typedef struct brim_plan_choice {
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
-  uint64_t needed_bytes, room_bytes;
+  uint64_t needed_bytes, room_bytes; /* what the plan needs; what there was for it, or ever can be if the run may wait */
   int64_t retries; /* plans that were tried after the first one, so far */
   brim_plan_query plan;
   brim_device_query devices;

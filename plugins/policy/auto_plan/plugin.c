@@ -2,29 +2,31 @@
  * are faster, and the effective batch is the same with any. Where a batch_size is given, it is left alone. */
 #include "brim/brim.h"
 
-/* The largest micro-batch below `below` that fits; 0: none. */
-static brim_status find_fitting(const brim_plan_query *q, int64_t below, int64_t *out, uint64_t *peak)
+/* The largest micro-batch below `below` that fits so many bytes; 0: none. */
+static brim_status find_fitting(const brim_plan_query *q, int64_t below, uint64_t room, int64_t *out, uint64_t *peak)
 {
   *out = 0;
   for (size_t i = 0; i < q->micro_batch_count; i++) {
     if (q->micro_batch[i] >= below) continue;
     BRIM_TRY(q->peak(q, q->micro_batch[i], peak));
-    if (*peak > q->room_bytes) continue;
+    if (*peak > room) continue;
     *out = q->micro_batch[i];
     return BRIM_OK;
   }
   return BRIM_OK;
 }
 
+/* What fits now; or else, in a run that may wait, what will fit when the device is empty. */
 static brim_status choose(const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   char a[32], b[32];
-  uint64_t peak;
+  uint64_t peak, room = q->room_bytes;
   if (q->batch_size > 0) return BRIM_ENOTSUP;
-  BRIM_TRY(find_fitting(q, below, &out->micro_batch, &peak));
+  BRIM_TRY(find_fitting(q, below, room, &out->micro_batch, &peak));
+  if (out->micro_batch == 0) BRIM_TRY(find_fitting(q, below, room = q->later_bytes, &out->micro_batch, &peak));
   if (out->micro_batch == 0) return BRIM_ENOTSUP;
   brim_reason(out->reason, "the largest that fits: %s of %s on %s", brim_format_bytes(a, sizeof a, peak),
-              brim_format_bytes(b, sizeof b, q->room_bytes), q->device->name);
+              brim_format_bytes(b, sizeof b, room), q->device->name);
   return BRIM_OK;
 }
 

@@ -41,7 +41,7 @@ static brim_status largest_fitting(const brim_plan_query *q, int64_t *out)
     uint64_t peak;
     *out = q->micro_batch[i];
     BRIM_TRY(q->peak(q, *out, &peak));
-    if (peak <= q->room_bytes) return BRIM_OK;
+    if (peak <= q->later_bytes) return BRIM_OK;
   }
   return BRIM_OK; /* the smallest; what it lacks is told */
 }
