@@ -19,7 +19,8 @@ typedef struct brim_override {
   brim_yaml_origin origin;
 } brim_override;
 
-/* Takes a word apart. False, with a problem added, if it cannot. Strings live in `arena`. */
+/* Takes a word apart; `argument`: its number on the command line, 0 if it is a policy's. False, with a problem added,
+ * if it cannot. Strings live in `arena`. */
 bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems,
                          brim_override *out);
 /* Bytes before the first comma that is in no bracket and no quotes (a quote inside a word is an apostrophe), or of all

@@ -168,10 +168,12 @@ bool brim_yaml_is_missing(const brim_yaml *node)
 void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out)
 {
   brim_text_add(out, origin->file ? origin->file : "unknown");
-  if (origin->text)
-    brim_text_printf(out, ", argument %d: %s", origin->line, origin->text);
-  else if (origin->line > 0)
+  if (origin->text) {
+    if (origin->line > 0) brim_text_printf(out, ", argument %d", origin->line);
+    brim_text_printf(out, ": %s", origin->text);
+  } else if (origin->line > 0) {
     brim_text_printf(out, ":%d:%d", origin->line, origin->column);
+  }
   if (origin->from && !origin->text) brim_text_printf(out, ", from %.200s", origin->from);
 }
 
