@@ -183,7 +183,9 @@ static void start(brim_data *data, const brim_plugin *plugin, void *self, const 
 static brim_status open_and_describe(brim_data *data)
 {
   BRIM_TRY(open_splits(data->ops, data->self));
-  return describe(data);
+  BRIM_TRY(describe(data));
+  data->opened = true;
+  return BRIM_OK;
 }
 
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
@@ -253,9 +255,25 @@ brim_status brim_data_open_finish(brim_data *data)
   BRIM_TRY(status);
   const brim_data before = *data;
   BRIM_TRY(describe(data));
+  data->opened = true;
   if (before.train.count != data->train.count || before.test.count != data->test.count ||
       before.elements != data->elements || before.train.classes != data->train.classes)
     return brim_fail(BRIM_ELOAD, "dataset '%s' changed while it was being opened", data->plugin->id);
+  return BRIM_OK;
+}
+
+/* ---- Memory ---- */
+
+brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out)
+{
+  const char *const splits[] = {train_split, data->test.count > 0 ? test_split : NULL};
+  *out = 0;
+  if (!BRIM_HAS(brim_dataset_ops, data->ops, host_bytes)) return BRIM_OK;
+  for (size_t i = 0; i < 2; i++) {
+    uint64_t bytes = 0;
+    if (splits[i]) BRIM_TRY(data->ops->host_bytes(data->self, splits[i], &bytes));
+    *out += bytes;
+  }
   return BRIM_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct brim_data {
   const brim_settings *settings;
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
   int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
+  bool opened;                       /* samples can be read */
   struct brim_data_opening *opening; /* between open_start and open_finish */
 } brim_data;
 
@@ -55,6 +56,9 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
  * be called before the instance is destroyed. */
 brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
 brim_status brim_data_open_finish(brim_data *data);
+/* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
+ * counted. Not between open_start and open_finish. What the dataset says. */
+brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
 /* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
  * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way)
  * and the label, checked against the number of classes. `scratch` has room for `scratch_bytes`. Does not

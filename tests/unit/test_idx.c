@@ -242,6 +242,23 @@ static void describe_needs_only_the_header_before_open(void **state)
   dataset_destroy(&d);
 }
 
+static void memory_of_a_split_is_known_before_it_is_open(void **state)
+{
+  (void)state;
+  const bytes i = images(20), l = labels(20), gi = gzip_bytes(&i);
+  put("train-images-idx3-ubyte.gz", &gi);
+  put("train-labels-idx1-ubyte", &l);
+  dataset d = create_at(folder);
+  for (int opened = 0; opened < 2; opened++) {
+    uint64_t host_bytes = 0;
+    if (opened) assert_int_equal(d.ops->open(d.self, "train"), BRIM_OK);
+    assert_int_equal(d.ops->host_bytes(d.self, "train", &host_bytes), BRIM_OK);
+    assert_int_equal(host_bytes, 20 * 3 * 4 + 20); /* images of 3x4, and their labels */
+    assert_int_equal(d.ops->host_bytes(d.self, "other", &host_bytes), BRIM_ENOTSUP);
+  }
+  dataset_destroy(&d);
+}
+
 static void empty_dataset_is_left_to_the_core_to_refuse(void **state)
 {
   (void)state;
@@ -638,6 +655,7 @@ int main(void)
       TEST(gzip_members_after_each_other_are_one_file),
       TEST(rank_4_images_have_channels),
       TEST(describe_needs_only_the_header_before_open),
+      TEST(memory_of_a_split_is_known_before_it_is_open),
       TEST(empty_dataset_is_left_to_the_core_to_refuse),
       TEST(unknown_and_unset_splits_are_not_supported),
       TEST(fashion_mnist_opens),

@@ -31,6 +31,10 @@ typedef struct brim_dataset_ops {
    * a name of the core's choice; from then on describe() and read() know it, and read() gives it the label -1. Checks
    * the file whole. ELOAD. It stays open until destroy. NULL: the dataset has no files of samples. */
   brim_status (*open_file)(void *self, const char *path, const char *split);
+  /* [init] Bytes of the host's memory that a split keeps while it is open, what is mapped included; of one that is not
+   * open yet, from what can be had at once, as in describe(). For `brim plan`, which says what the process will take.
+   * NULL: nothing worth telling. */
+  brim_status (*host_bytes)(const void *self, const char *split, uint64_t *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

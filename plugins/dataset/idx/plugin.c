@@ -229,26 +229,43 @@ static brim_status idx_open(void *self, const char *split)
   return status;
 }
 
+/* The header of a split's images, from the file if the split is not open. */
+static brim_status images_header(const idx_dataset *d, int which, idx_file *header)
+{
+  char name[NAME_ROOM];
+  int fd = -1;
+  *header = d->split[which].images;
+  if (d->split[which].opened) return BRIM_OK;
+  BRIM_TRY(images_open(d, which, name, &fd));
+  const brim_status status = idx_file_header(fd, name, header);
+  close(fd);
+  return status == BRIM_OK ? check_images(name, header) : status;
+}
+
 static brim_status idx_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const idx_dataset *d = self;
   int which = 0;
+  idx_file header;
   BRIM_TRY(split_find(d, split, &which));
-  idx_file header = d->split[which].images;
-  if (!d->split[which].opened) {
-    char name[NAME_ROOM];
-    int fd = -1;
-    BRIM_TRY(images_open(d, which, name, &fd));
-    const brim_status status = idx_file_header(fd, name, &header);
-    close(fd);
-    BRIM_TRY(status);
-    BRIM_TRY(check_images(name, &header));
-  }
+  BRIM_TRY(images_header(d, which, &header));
   *out = (brim_dataset_info){.count = header.dim[0], .dtype = BRIM_DTYPE_U8, .classes = d->params->classes};
   out->sample.rank = 3;
   out->sample.dim[0] = header.rank == 4 ? header.dim[1] : 1;
   out->sample.dim[1] = header.dim[header.rank - 2];
   out->sample.dim[2] = header.dim[header.rank - 1];
+  return BRIM_OK;
+}
+
+/* Pixels, and a label of a byte for each image. */
+static brim_status idx_host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  const idx_dataset *d = self;
+  int which = 0;
+  idx_file header;
+  BRIM_TRY(split_find(d, split, &which));
+  BRIM_TRY(images_header(d, which, &header));
+  *out = header.bytes + (d->split[which].name ? 0 : (uint64_t)header.dim[0]);
   return BRIM_OK;
 }
 
@@ -299,7 +316,8 @@ static const brim_dataset_ops ops = {.size = sizeof(brim_dataset_ops),
                                      .open = idx_open,
                                      .describe = idx_describe,
                                      .read = idx_read,
-                                     .open_file = idx_open_file};
+                                     .open_file = idx_open_file,
+                                     .host_bytes = idx_host_bytes};
 
 static const brim_plugin idx = {
     .size = sizeof(brim_plugin),
