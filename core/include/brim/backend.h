@@ -68,6 +68,7 @@ typedef struct brim_kernel_need {
   /* Where an operation allows it (core/graph/ops), an output may lie in the memory of an input that nobody needs later:
    * the kernel reads each element before it writes that place. 1: not for this node, as its kernel does otherwise. */
   int32_t no_inplace;
+  uint64_t host_bytes; /* that realize() will take of the host's memory; 0: nothing worth telling */
 } brim_kernel_need;
 
 typedef struct brim_launch {

@@ -176,6 +176,8 @@ static CPU_PREPARE(conv2d_prepare)
   if (s->kind == CONV_GRAD_INPUT) cpu_layout_set(node->out[0], s->unit->x_block);
   need->workspace_bytes = lay_out(s);
   need->no_inplace = 1;
+  need->host_bytes = (uint64_t)s->threads * 2 * sizeof(memories) + cpu_conv_use(s->unit, s->threads);
+  if (s->tail != s->unit) need->host_bytes += cpu_conv_use(s->tail, s->threads);
   *state = s;
   return BRIM_OK;
 }
@@ -242,6 +244,8 @@ static void conv2d_release(void *self, void *state)
   if (!s) return;
   for (int32_t i = 0; s->mem && i < 2 * s->threads; i++) free_memories(&s->mem[i]);
   free(s->mem);
+  s->unit->users--;
+  if (s->tail != s->unit) s->tail->users--;
   free(s);
 }
 

@@ -34,10 +34,14 @@ typedef struct cpu_conv {
   dnnl_memory_desc_t bias;    /* of a forward pass; of no bytes if there is none */
   dnnl_memory_desc_t scratch; /* of pd */
   uint64_t scratch_bytes;     /* of pd and the reorders */
+  int64_t users;              /* nodes that are prepared to run it */
 } cpu_conv;
 
 /* [plan] Finds or adds the primitive of a shape; it lives as long as the backend. */
 brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out);
+/* [plan] One node more will run it, on so many threads: bytes of the host that this takes when it is realized. The
+ * first node counts the primitives, as they are shared. */
+uint64_t cpu_conv_use(cpu_conv *c, int32_t threads);
 /* [init] Compiles what cpu_conv_get() described; again: nothing. */
 brim_status cpu_conv_realize(cpu_conv *c);
 void cpu_conv_free_all(cpu_backend *b);

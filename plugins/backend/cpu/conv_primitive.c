@@ -11,6 +11,9 @@
 
 #include "conv.h"
 
+#define PRIMITIVE_BYTES (14 * 1024) /* of a compiled primitive of oneDNN 2.6: its description, and its code's pages */
+#define MEMORIES 8                  /* memory objects of a unit, besides those of reorders */
+
 brim_status cpu_conv_failed(dnnl_status_t status, const char *what)
 {
   if (status == dnnl_out_of_memory) return brim_fail(BRIM_ENOMEM_HOST, "oneDNN: %s: no memory", what);
@@ -256,6 +259,17 @@ brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out
   b->convs = c;
   *out = c;
   return BRIM_OK;
+}
+
+/* Each thread has memory objects of its own, each with a copy of its description: see make_memories() in conv.c. */
+uint64_t cpu_conv_use(cpu_conv *c, int32_t threads)
+{
+  const cpu_conv_side *const sides[] = {&c->x, &c->y, &c->w};
+  uint64_t reorders = 0;
+  for (int i = 0; i < 3; i++) reorders += (sides[i]->to_inner_pd != NULL) + (sides[i]->to_outer_pd != NULL);
+  const bool first = c->users++ == 0 && !c->primitive;
+  return (first ? (1 + reorders) * PRIMITIVE_BYTES : 0) +
+         (uint64_t)threads * (MEMORIES + reorders) * sizeof(dnnl_memory_desc_t);
 }
 
 static brim_status realize(dnnl_primitive_desc_t pd, dnnl_primitive_t *primitive)
