@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "graph/plan_json.h"
+#include "train/footprint.h"
 #include "train/session.h"
 
 #define TABLE_ROWS_MAX 24
@@ -35,7 +36,8 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   return BRIM_OK;
 }
 
-static brim_status print_json(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
+                              const row *table, size_t count)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -44,10 +46,12 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                                           "peak_bytes", (json_int_t)table[i].peak_bytes, "lower_bound_bytes",
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
+  json_object_set_new(out, "host", brim_footprint_json(host));
   return brim_cli_print_json(out);
 }
 
-static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+static void print_text(const brim_session *s, const brim_plan *plan, const brim_footprint *host, const row *table,
+                       size_t count)
 {
   char a[32], b[32], values[64];
   snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
@@ -71,20 +75,27 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
            table[i].batch * table[i].accumulation == effective ? "" : "   another effective batch");
   printf("\nthe device has %s free of %s\n", brim_format_bytes(a, sizeof a, s->device_info.free_bytes),
          brim_format_bytes(b, sizeof b, s->device_info.total_bytes));
+  brim_text line = {0};
+  brim_footprint_tell(host, &line);
+  printf("%s\n", brim_text_str(&line));
+  brim_text_release(&line);
 }
 
 static brim_status show_plan(const brim_config *config, bool json)
 {
   brim_session *s = NULL;
   brim_plan *plan = NULL;
+  brim_footprint host = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &s));
   brim_status status = brim_session_settle(&s);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
+  if (status == BRIM_OK) status = brim_session_start(s); /* before the table's plans take memory */
+  if (status == BRIM_OK) brim_footprint_predict(s, plan, &host);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
-  if (status == BRIM_OK && json) status = print_json(s, plan, table, count);
-  if (status == BRIM_OK && !json) print_text(s, plan, table, count);
+  if (status == BRIM_OK && json) status = print_json(s, plan, &host, table, count);
+  if (status == BRIM_OK && !json) print_text(s, plan, &host, table, count);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
   brim_plan_free(plan);
   brim_session_close(s);

@@ -127,6 +127,17 @@ uint64_t brim_exec_bytes(const brim_exec *exec)
   return exec->base ? exec->plan->peak_bytes : 0;
 }
 
+uint64_t brim_exec_table_bytes(const brim_plan *plan)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < plan->program_count; i++)
+    for (size_t k = 0; k < plan->program[i].graph->node_count; k++) {
+      const brim_node *n = plan->program[i].graph->node[k];
+      bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
+    }
+  return bytes;
+}
+
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
 {
   const brim_graph *g = program->graph;

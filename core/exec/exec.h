@@ -14,6 +14,8 @@ brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
 void brim_exec_close(brim_exec *exec);
 /* Bytes of the arena as asked of the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
+/* Bytes of the host's memory that an exec of this plan takes for its launches; what kernels take is in their needs. */
+uint64_t brim_exec_table_bytes(const brim_plan *plan);
 /* Where a program's tensor lies on the device. */
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 

@@ -21,6 +21,11 @@ brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, i
   return o;
 }
 
+int64_t brim_order_batch_max(const brim_order *o)
+{
+  return o->micros_per_epoch > 1 && o->batch > o->last ? o->batch : o->last;
+}
+
 int64_t brim_order_sequence(const brim_order *o, int64_t step)
 {
   return step / o->steps_per_epoch * o->micros_per_epoch + step % o->steps_per_epoch * o->accumulation;

@@ -20,6 +20,8 @@ typedef struct brim_order {
 /* `steps` > 0 wins over epochs. count, batch and least at least 1. */
 brim_order brim_order_make(int64_t count, int64_t batch, int64_t accumulation, int64_t least, int64_t epochs,
                            int64_t steps);
+/* Samples in the largest micro-batch. */
+int64_t brim_order_batch_max(const brim_order *order);
 /* Micro-batch number `sequence`; count 0 after the last step. */
 brim_span brim_order_span(const brim_order *order, int64_t sequence);
 /* Number of the first micro-batch of a step. */

@@ -59,6 +59,7 @@ static brim_status place(placement *p)
 {
   for (;;) {
     BRIM_TRY(make_plan(p));
+    BRIM_TRY(brim_session_start(p->session));
     const brim_status status = claim_and_open(p);
     if (status == BRIM_OK || p->wish->count > 0 || !is_want(p, status) || !p->plan) return status;
     const uint64_t needed = p->plan->peak_bytes;

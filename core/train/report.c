@@ -14,6 +14,7 @@
 
 #include "graph/plan_json.h"
 #include "train/file.h"
+#include "train/footprint.h"
 #include "train/run.h"
 #include "train/rundir.h"
 #include "train/scores.h"
@@ -295,6 +296,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
   set_bytes(s, "device_peak_bytes", r->device_peak_bytes);
   set_bytes(s, "loader_bytes", r->host_bytes);
+  set_bytes(s, "predicted_rss_bytes", r->predicted_rss_bytes);
   set_bytes(s, "rss_peak_bytes", brim_rss_peak_bytes());
   set_number(s, "first_step_seconds", r->first_step_seconds);
   set_number(s, "wall_seconds", wall_seconds);

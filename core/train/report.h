@@ -20,6 +20,7 @@ typedef struct brim_report {
   double first_step_seconds;      /* from the process's start to the end of its first step; NAN: none */
   int64_t retries;                /* steps that were discarded and done again */
   uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
+  uint64_t predicted_rss_bytes; /* see train/footprint.h */
 } brim_report;
 
 void brim_report_init(brim_report *report);

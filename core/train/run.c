@@ -395,6 +395,7 @@ static void collect_memory(run *r)
 {
   brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
                      brim_trainer_host_bytes(r->trainer));
+  r->report.predicted_rss_bytes = brim_trainer_footprint(r->trainer)->total_bytes;
 }
 
 static brim_status close_run(run *r, brim_status status)

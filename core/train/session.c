@@ -9,6 +9,7 @@
 #include "memory/board.h"
 #include "memory/choose.h"
 #include "train/decide.h"
+#include "train/report.h"
 
 static brim_status make_instance(const brim_config_choice *choice, void **self)
 {
@@ -268,12 +269,9 @@ static void choose_ops(brim_session *s)
 
 static brim_status open_data(brim_session *s)
 {
-  const brim_plugin *plugin = brim_config_choice_of(s->config, "dataset")->plugin;
-  const bool read = s->options.read_data;
-  BRIM_TRY(make_instance(brim_config_choice_of(s->config, "dataset"), &s->dataset));
-  BRIM_TRY((read ? brim_data_open_start : brim_data_describe)(&s->data, plugin, s->dataset, s->settings));
-  s->opening = read;
-  return BRIM_OK;
+  const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
+  BRIM_TRY(make_instance(dataset, &s->dataset));
+  return brim_data_describe(&s->data, dataset->plugin, s->dataset, s->settings);
 }
 
 static brim_status open_session(brim_session *s, brim_decisions before)
@@ -348,8 +346,22 @@ brim_status brim_session_open(const brim_config *config, const brim_session_opti
   return BRIM_OK;
 }
 
+brim_status brim_session_start(brim_session *s)
+{
+  if (s->started) return BRIM_OK;
+  s->started = true;
+  s->resident_bytes = brim_rss_bytes();
+  if (s->data.opened) return BRIM_OK;
+  BRIM_TRY(brim_data_host_bytes(&s->data, &s->data_bytes));
+  if (!s->options.read_data) return BRIM_OK;
+  BRIM_TRY(brim_data_open_start(&s->data, s->data.plugin, s->dataset, s->settings));
+  s->opening = true;
+  return BRIM_OK;
+}
+
 brim_status brim_session_finish_data(brim_session *s)
 {
+  BRIM_TRY(brim_session_start(s));
   if (!s->opening) return BRIM_OK;
   s->opening = false;
   return brim_data_open_finish(&s->data);

@@ -20,7 +20,7 @@ typedef struct brim_again {
 } brim_again;
 
 typedef struct brim_session_options {
-  bool read_data;           /* a thread reads the data, for brim_session_finish_data */
+  bool read_data;           /* a thread reads the data, from brim_session_start on */
   const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
 } brim_session_options;
@@ -49,7 +49,8 @@ typedef struct brim_session {
   bool wait;            /* for a device, until there is room */
   uint64_t limit_bytes; /* by a policy; 0: none */
   brim_data data;
-  bool opening; /* the data is being read by a thread */
+  uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
+  bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
   brim_order order;
   int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
   int64_t grain, eval_batch; /* resolved */
@@ -74,6 +75,9 @@ brim_status brim_session_open(const brim_config *config, const brim_session_opti
 brim_status brim_session_settle(brim_session **session);
 /* Opens *session anew with what session->again asks for; its plans must be freed. */
 brim_status brim_session_remake(brim_session **session);
+/* Right after the first plan, before anything is placed: looks at what the process has, for train/footprint.h; then a
+ * thread begins to read the data, if it is to be read. Again: nothing. */
+brim_status brim_session_start(brim_session *session);
 /* Waits until the data is read; afterwards samples can be had. */
 brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);

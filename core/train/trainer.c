@@ -26,7 +26,8 @@ struct brim_trainer {
   brim_exec *exec;
   brim_loader *loader;
   uint64_t loader_bytes;
-  int64_t first_sequence; /* of the loader's stream: where training began or resumed */
+  brim_footprint footprint; /* of training: as predicted */
+  int64_t first_sequence;   /* of the loader's stream: where training began or resumed */
   const brim_program *update;
   brim_train_state state;
   brim_step step;      /* of the last step that was committed, or looked at */
@@ -34,13 +35,6 @@ struct brim_trainer {
   int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
   double *metrics;     /* of an evaluation: 2 + classes * classes, and perhaps one for the top k */
 };
-
-/* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
-static int32_t slots_of(const brim_settings *settings)
-{
-  const int32_t threads = (int32_t)settings->training.num_workers;
-  return threads < 4 ? 4 : threads + 1;
-}
 
 static const brim_settings *settings_of(const brim_trainer *t)
 {
@@ -90,6 +84,7 @@ static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
   BRIM_TRY(place(t, &(brim_placement_wish){0}));
+  brim_footprint_predict(s, t->plan, &t->footprint);
   /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 || (settings_of(t)->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
@@ -135,6 +130,10 @@ uint64_t brim_trainer_device_bytes(const brim_trainer *t)
 uint64_t brim_trainer_host_bytes(const brim_trainer *t)
 {
   return t->loader_bytes;
+}
+const brim_footprint *brim_trainer_footprint(const brim_trainer *t)
+{
+  return &t->footprint;
 }
 brim_train_state *brim_trainer_state(brim_trainer *t)
 {
@@ -254,6 +253,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   BRIM_TRY(check_state(t, &state, checkpoint));
   snapshot s = {0};
+  brim_footprint_add_resume(&t->footprint);
   make_snapshot(t, &s);
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
@@ -305,13 +305,6 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 
 /* ---- steps ---- */
 
-/* Samples in the largest micro-batch. */
-static int64_t micro_batch_max(const brim_trainer *t)
-{
-  const brim_order *o = &t->session->order;
-  return o->micros_per_epoch > 1 && o->batch > o->last ? o->batch : o->last;
-}
-
 static brim_span next_span(void *context, int64_t sequence)
 {
   const brim_trainer *t = context;
@@ -320,15 +313,10 @@ static brim_span next_span(void *context, int64_t sequence)
 
 static brim_status open_loader(brim_trainer *t)
 {
-  const brim_settings *set = settings_of(t);
   t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
-  const brim_loader_options options = {.data = &t->session->data,
-                                       .batch_max = micro_batch_max(t),
-                                       .real = t->session->backend_ops->real,
-                                       .threads = (int32_t)set->training.num_workers,
-                                       .slots = slots_of(settings_of(t)),
-                                       .next = next_span,
-                                       .context = t};
+  brim_loader_options options = brim_session_train_loader(t->session);
+  options.next = next_span;
+  options.context = t;
   t->loader_bytes = brim_loader_bytes(&options);
   return brim_loader_open(&options, &t->loader);
 }
@@ -384,7 +372,7 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
 {
   const brim_data *data = &t->session->data;
   const uint32_t real = t->session->backend_ops->real;
-  const int64_t batch = micro_batch_max(t);
+  const int64_t batch = brim_order_batch_max(&t->session->order);
   const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
   brim_arena arena = {0};
   void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
@@ -542,13 +530,9 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   const brim_session *s = t->session;
   const int64_t classes = s->data.train.classes;
   part_stream stream = {part, s->data.count[part], s->eval_batch};
-  const brim_loader_options options = {.data = &s->data,
-                                       .batch_max = s->eval_batch < stream.count ? s->eval_batch : stream.count,
-                                       .real = s->backend_ops->real,
-                                       .threads = (int32_t)settings_of(t)->training.num_workers,
-                                       .slots = slots_of(settings_of(t)),
-                                       .next = next_part_span,
-                                       .context = &stream};
+  brim_loader_options options = brim_session_part_loader(s, part);
+  options.next = next_part_span;
+  options.context = &stream;
   brim_loader *loader = NULL;
   BRIM_TRY(brim_loader_open(&options, &loader));
   brim_status status = evaluate(t, loader, stop);

@@ -4,6 +4,7 @@
 #define BRIM_TRAIN_TRAINER_H
 #include "exec/exec.h"
 #include "train/checkpoint.h"
+#include "train/footprint.h"
 #include "train/session.h"
 
 typedef struct brim_trainer brim_trainer;
@@ -32,6 +33,8 @@ const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
 uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loader */
+/* What the process was predicted to take of the host, before anything was placed; zero in evaluation only. */
+const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 /* The state at the last commit; the runner keeps its own counts (records, best) in it. */
 brim_train_state *brim_trainer_state(brim_trainer *trainer);
 /* Learning rate of the last step. */
