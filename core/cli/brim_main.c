@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "base/install.h"
 #include "base/text.h"
 #include "cli/cli.h"
+
+#define LARGE_BLOCK_BYTES (128 * 1024)
 
 const brim_command brim_commands[] = {
     {"train", "train a model", brim_command_train,
@@ -253,9 +256,19 @@ static int run_program(brim_cli *cli, int argc, char **argv)
   return run_command(cli, argc - 1, argv + 1);
 }
 
+/* Large blocks go back to the system when they are freed. By default glibc would keep blocks of the size of the largest
+ * one freed so far, up to 64 MiB, and what the process takes would depend on the order of what it did before. */
+static void give_back_large_blocks(void)
+{
+#ifdef M_MMAP_THRESHOLD
+  mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES);
+#endif
+}
+
 int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
+  give_back_large_blocks();
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
   const int result = run_program(&cli, argc, argv);
