@@ -1,0 +1,92 @@
+"""What is told before a run is what the run takes: of its device to the byte, of the host within 5 % or 8 MiB."""
+
+import json
+import shutil
+import signal
+import time
+
+from configurations import configurations
+from support import FASHION, INTERRUPTED, SANITIZED, SMALL_CNN, Case, main
+
+DEVICES = ["backend=cpu", "backend.devices=2", "backend.memory_mb=2048"]
+# Until somebody interrupts it, with an evaluation after every step.
+UNTIL_STOPPED = ["training.steps=1000000", "training.eval_every_steps=1", "training.checkpoint_every_steps=1000000"]
+MIB = 1 << 20
+# Of the process while it is planned, which `brim plan` and `brim train` each look at themselves.
+PROCESS_SPREAD = MIB
+
+
+class Exact(Case):
+    def plan(self, *words):
+        return json.loads(self.brim("plan", "--json", *DEVICES, *words).out)
+
+    def look(self):
+        """Who has how much of the devices."""
+        devices = json.loads(self.brim("devices", "--json", *DEVICES).out)["devices"]
+        return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
+                for user in device["users"]]
+
+    def has_evaluated(self, run):
+        path = self.folder / run / "metrics.jsonl"
+        return path.exists() and any(f'"split":"{part}"' in path.read_text().replace(" ", "")
+                                     for part in ("test", "validation"))
+
+    def train_and_look(self, run, *words):
+        """A run that has trained and evaluated, what the ledger said of it meanwhile, and its summary."""
+        process = self.start("--quiet", "train", f"run.dir={run}", *DEVICES, *words, *UNTIL_STOPPED)
+        deadline = time.monotonic() + 120
+        while not self.has_evaluated(run) and process.poll() is None:
+            self.assertLess(time.monotonic(), deadline, "it does not come to an evaluation")
+            time.sleep(0.005)
+        users = self.look()
+        process.send_signal(signal.SIGINT)
+        self.finish(process, INTERRUPTED)
+        return process.pid, users, self.summary(run)
+
+    def check(self, run, words):
+        plan = self.plan(*words)
+        pid, users, summary = self.train_and_look(run, *words)
+        self.assertEqual(users, [(pid, plan["peak_bytes"])])
+        self.assertEqual(summary["planned_peak_bytes"], plan["peak_bytes"])
+        self.assertEqual(summary["device_peak_bytes"], plan["peak_bytes"])
+        self.check_host(plan["host"], summary)
+
+    def check_host(self, host, summary):
+        stays = ("process_bytes", "arena_bytes", "kernel_bytes", "data_bytes", "loader_bytes")
+        self.assertEqual(host["total_bytes"],
+                         sum(host[key] for key in stays) + max(host["evaluation_bytes"], host["copy_bytes"]))
+        if not SANITIZED:  # whose own memory nobody predicts
+            self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
+            self.check_taken(summary)
+
+    def check_taken(self, summary):
+        predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
+        self.assertLessEqual(abs(taken - predicted), max(0.05 * predicted, 8 * MIB), summary)
+
+    def test_random_configurations_take_what_their_plans_say(self):
+        for i, words in enumerate(configurations(FASHION)):
+            with self.subTest(" ".join(words)):
+                self.check(f"run{i}", words)
+
+    def test_a_run_that_goes_on_is_told_what_reading_its_checkpoint_takes(self):
+        words = ["model=mlp", "model.hidden=[2048,2048]", "dataset=synthetic", "training.batch_size=16",
+                 "training.steps=4", "training.checkpoint_every_steps=2", "backend=cpu"]
+        self.train("run", *words)
+        (self.folder / "run" / "summary.json").unlink()  # as after a kill
+        shutil.rmtree(self.checkpoint("run", 4))
+        self.brim("train", "--resume", "run")
+        host, summary = self.plan(*words)["host"], self.summary("run")
+        self.assertGreater(host["resume_bytes"], host["loader_bytes"] + host["copy_bytes"])
+        if not SANITIZED:
+            self.check_taken(summary)
+            self.assertGreater(summary["predicted_rss_bytes"], host["total_bytes"] + 8 * MIB)
+
+    def test_what_the_process_will_take_is_said_with_its_causes(self):
+        line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
+        self.assertRegex(line, r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "
+                               r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB micro-batches ahead, "
+                               r"[\d.]+ .iB (the same in an evaluation|copy for a checkpoint)$")
+
+
+if __name__ == "__main__":
+    main()
