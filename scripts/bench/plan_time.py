@@ -33,6 +33,8 @@ COMMANDS = [
     [*ROBUST, "model=linear_probe", "dataset=cub200"],
     ["training.gradient_checkpointing=true", "training.gradient_accumulation_steps=4"],
     ["training.auto_batch_size=true"],
+    ["policy=swarm", "training.gradient_accumulation_steps=4"],
+    ["policy=swarm", "training.clear_cache_every_n_rounds=10", "training.num_train_samples=1000"],
     ["model=emotion_cnn", *FACES, "optimizer=adam", "optimizer.lr=1e-4", "training.batch_size=16",
      "training.epochs=20"],
     ["model=mental_state", *SIGNALS, "optimizer=adamw", "training.batch_size=16"],
