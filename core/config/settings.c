@@ -2,6 +2,7 @@
 #include "config/settings.h"
 
 #include "graph/fuse.h"
+#include "graph/recompute.h"
 
 static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
@@ -90,6 +91,10 @@ static const brim_param memory_table[] = {
                "most memory that the process may take of the device, libraries included; 0: what the device has"),
     BRIM_PARAM(F64, brim_memory_settings, limit, "0", "[0,1]",
                "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
+    BRIM_PARAM(ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
+               "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
+    BRIM_PARAM(BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
+               "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
     BRIM_PARAMS_END,
 };
 

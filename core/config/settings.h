@@ -34,6 +34,8 @@ typedef struct brim_claims_settings {
 typedef struct brim_memory_settings {
   uint64_t limit_mb;
   double limit;
+  int32_t recompute; /* enum brim_recompute_kind */
+  uint64_t recompute_budget_mb;
 } brim_memory_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;

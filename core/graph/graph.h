@@ -55,8 +55,10 @@ struct brim_graph {
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
   const brim_tensor *kept;     /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
-  bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
-  brim_tensor **gradient; /* by tensor id, left by brim_autodiff_run */
+  size_t recomputed_count;   /* nodes that are clones; see graph/recompute.h */
+  uint64_t recomputed_flops; /* their work */
+  bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */
+  brim_tensor **gradient;    /* by tensor id, left by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
 

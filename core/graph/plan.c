@@ -158,14 +158,84 @@ static void find_peak(brim_plan *plan)
   plan->peak_op = brim_arena_printf(&plan->arena, "%s '%s'", n->op, n->name);
 }
 
-static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int64_t batch, brim_graph *graph)
+/* The graph is the program's then, whatever comes of it. */
+static brim_status compile_program(const brim_plan *plan, brim_program *p, enum brim_program_kind kind, int64_t batch,
+                                   brim_graph *graph)
 {
-  brim_program *p = &plan->program[plan->program_count++];
-  p->kind = kind;
+  *p = (brim_program){.kind = kind, .graph = graph};
   p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
-  p->graph = graph;
   BRIM_TRY(prepare_nodes(plan, p));
   return brim_layout_program(p, plan->request.backend->alignment);
+}
+
+static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int64_t batch, brim_graph *graph)
+{
+  return compile_program(plan, &plan->program[plan->program_count++], kind, batch, graph);
+}
+
+static void release_program(const brim_plan *plan, brim_program *p)
+{
+  for (size_t n = 0; p->state && n < p->graph->node_count; n++)
+    if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
+  brim_graph_free(p->graph);
+  *p = (brim_program){0};
+}
+
+static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, brim_graph **out)
+{
+  brim_graph_options options = plan->request.graph;
+  options.batch = shape->batch;
+  options.training = shape->kind == BRIM_PROGRAM_TRAIN;
+  options.offers = offers;
+  options.offers_arg = plan->request.backend;
+  return brim_graph_build(&options, out);
+}
+
+/* ---- recompute ---- */
+
+/* Puts the program with what a level drops in the place of the one without. */
+static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
+{
+  const brim_batch_shape shape = {p->kind, p->info.batch};
+  brim_graph *g = NULL;
+  BRIM_TRY(build_graph(plan, &shape, &g));
+  if (brim_recompute_apply(g, r, level) != BRIM_OK) {
+    const brim_status status = brim_fail(g->status, "%s", g->error);
+    brim_graph_free(g);
+    return status;
+  }
+  release_program(plan, p);
+  return compile_program(plan, p, shape.kind, shape.batch, g);
+}
+
+/* Of a training program: the least level that keeps the transient part below `room`, or the last. */
+static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
+{
+  brim_arena arena = {0};
+  brim_recompute r;
+  const enum brim_recompute_kind kind = plan->request.recompute;
+  brim_status status = BRIM_OK;
+  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
+  brim_recompute_choose(p->graph, kind, &arena, &r);
+  for (uint32_t level = 1; level <= r.levels && status == BRIM_OK; level++) {
+    status = rebuild(plan, p, &r, level);
+    if (status == BRIM_OK && p->transient_bytes <= room) break;
+  }
+  brim_arena_release(&arena);
+  return status;
+}
+
+static brim_status recompute(brim_plan *plan)
+{
+  const brim_plan_request *r = &plan->request;
+  const uint64_t persistent = plan->persistent_bytes;
+  const uint64_t room = r->budget_bytes == 0           ? UINT64_MAX
+                        : r->budget_bytes > persistent ? r->budget_bytes - persistent
+                                                       : 0;
+  if (r->recompute == BRIM_RECOMPUTE_NONE) return BRIM_OK;
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) BRIM_TRY(recompute_program(plan, &plan->program[i], room));
+  return BRIM_OK;
 }
 
 /* Parameters and gradients lie in the same places in every program that has them. `train`: a graph of training before
@@ -193,17 +263,12 @@ static brim_status create(brim_plan *plan)
   assert(r->shape_count >= 1 && r->shape_count <= BRIM_PROGRAMS_MAX);
   const brim_graph *train = NULL, *eval = NULL;
   for (size_t i = 0; i < r->shape_count; i++) {
-    brim_graph_options options = r->graph;
-    options.batch = r->shape[i].batch;
-    options.training = r->shape[i].kind == BRIM_PROGRAM_TRAIN;
-    options.offers = offers;
-    options.offers_arg = r->backend;
     brim_graph *g = NULL;
-    BRIM_TRY(brim_graph_build(&options, &g));
+    BRIM_TRY(build_graph(plan, &r->shape[i], &g));
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
     BRIM_TRY(check_alike(plan->program[0].graph, train, g));
-    if (options.training) train = g;
-    if (!options.training) eval = g;
+    if (g->training) train = g;
+    if (!g->training) eval = g;
   }
   brim_graph *update = NULL;
   if (train && r->update.op) {
@@ -212,6 +277,7 @@ static brim_status create(brim_plan *plan)
   }
   reserve(plan);
   place_persistent(plan, train, eval, update);
+  BRIM_TRY(recompute(plan));
   for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
   find_peak(plan);
   return BRIM_OK;
@@ -234,12 +300,7 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out)
 void brim_plan_free(brim_plan *plan)
 {
   if (!plan) return;
-  for (size_t i = 0; i < plan->program_count; i++) {
-    brim_program *p = &plan->program[i];
-    for (size_t n = 0; p->state && n < p->graph->node_count; n++)
-      if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
-    brim_graph_free(p->graph);
-  }
+  for (size_t i = 0; i < plan->program_count; i++) release_program(plan, &plan->program[i]);
   brim_arena_release(&plan->arena);
   free(plan);
 }

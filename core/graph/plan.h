@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "brim/backend.h"
 #include "graph/graph.h"
+#include "graph/recompute.h"
 
 #define BRIM_PROGRAMS_MAX 16
 
@@ -56,6 +57,8 @@ typedef struct brim_plan_request {
   void *backend_self;
   int64_t grain;
   brim_update_options update; /* op NULL: no training */
+  enum brim_recompute_kind recompute;
+  uint64_t budget_bytes; /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;

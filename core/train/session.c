@@ -169,6 +169,8 @@ static brim_status check_precision(const brim_session *s)
 
 static brim_plan_request make_request(const brim_session *s)
 {
+  const brim_memory_settings *m = &s->settings->memory;
+  const uint64_t budget = m->recompute_budget_mb << 20;
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                        .model_self = s->model,
@@ -184,7 +186,9 @@ static brim_plan_request make_request(const brim_session *s)
                                        .fuse = s->settings->graph.fuse},
                              .backend = s->backend_ops,
                              .backend_self = s->backend,
-                             .grain = s->grain};
+                             .grain = s->grain,
+                             .recompute = (enum brim_recompute_kind)m->recompute,
+                             .budget_bytes = budget ? budget : brim_session_room(s, true)};
 }
 
 /* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */
