@@ -10,23 +10,28 @@
 #include "base/text.h"
 #include "memory/board.h"
 
-#define MAGIC UINT64_C(0x32584B544D495242) /* "BRIMTKX2" */
+#define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
 #define LOOK_SECONDS_MIN 0.05
 #define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
 #define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
 
+/* Devices are told apart by keys: their numbers differ from process to process, as CUDA_VISIBLE_DEVICES says. */
 typedef struct ticket {
   int64_t number, pid;
   uint64_t need_bytes;
   double since;
-  int32_t device; /* claimed; -1: waiting */
-  int32_t named;  /* the device asked for; -1: any */
+  uint64_t claimed;                     /* key of the device; 0: waiting */
+  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of those that would do */
+  uint32_t keys;
+  int32_t device; /* claimed, as the process numbers it */
+  int32_t named;  /* the device asked for, likewise; -1: any */
   char backend[32], process[32];
 } ticket;
 
 struct brim_claim {
   brim_board board;
   ticket own;
+  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of every device, by its number */
   size_t slot;
 };
 
@@ -47,15 +52,33 @@ static double wall_seconds(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool accepts(const ticket *t, int device)
+uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info)
 {
-  return t->named < 0 || t->named == device;
+  uint64_t hash = brim_hash(BRIM_HASH_START, backend, strlen(backend) + 1);
+  if (info->uuid[0]) return brim_hash(hash, info->uuid, strlen(info->uuid));
+  hash = brim_hash(hash, &device, sizeof device);
+  hash = brim_hash(hash, &devices, sizeof devices);
+  return brim_hash(hash, &info->total_bytes, sizeof info->total_bytes);
+}
+
+static bool has_key(const uint64_t *list, size_t count, uint64_t key)
+{
+  for (size_t i = 0; i < count; i++)
+    if (list[i] == key) return true;
+  return false;
+}
+
+static bool accepts(const ticket *t, uint64_t key)
+{
+  return has_key(t->key, t->keys, key);
 }
 
 /* Is there a device that both would take? */
 static bool meet(const ticket *a, const ticket *b)
 {
-  return a->named < 0 || accepts(b, a->named);
+  for (uint32_t i = 0; i < a->keys; i++)
+    if (accepts(b, a->key[i])) return true;
+  return false;
 }
 
 /* ---- the queue, under its lock ---- */
@@ -89,14 +112,14 @@ static brim_status enter(brim_claim *claim)
 }
 
 /* May `own` have this device, as far as the others go? Whoever waits for it and came before has it first. */
-static bool is_free_of_others(const ticket *own, int device, const ticket *all, size_t count, view *v)
+static bool is_free_of_others(const ticket *own, uint64_t key, const ticket *all, size_t count, view *v)
 {
   bool is_free = true;
   for (size_t i = 0; i < count; i++) {
     const ticket *t = &all[i];
-    if (t->number == own->number || strcmp(t->backend, own->backend) != 0) continue;
-    if (t->device == device) v->placing = true;
-    if (t->device == device || (t->device < 0 && t->number < own->number && accepts(t, device))) is_free = false;
+    if (t->number == own->number) continue;
+    if (t->claimed == key) v->placing = true;
+    if (t->claimed == key || (t->claimed == 0 && t->number < own->number && accepts(t, key))) is_free = false;
   }
   return is_free;
 }
@@ -104,10 +127,14 @@ static bool is_free_of_others(const ticket *own, int device, const ticket *all, 
 static size_t count_ahead(const ticket *own, const ticket *all, size_t count)
 {
   size_t ahead = 0;
-  for (size_t i = 0; i < count; i++)
-    ahead += meet(&all[i], own) && all[i].device < 0 && all[i].number < own->number &&
-             strcmp(all[i].backend, own->backend) == 0;
+  for (size_t i = 0; i < count; i++) ahead += all[i].claimed == 0 && all[i].number < own->number && meet(&all[i], own);
   return ahead;
+}
+
+static int device_count(const brim_claim_request *r)
+{
+  const int devices = r->ops->device_count(r->self);
+  return devices < BRIM_CLAIM_DEVICES_MAX ? devices : BRIM_CLAIM_DEVICES_MAX;
 }
 
 static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *all, view *v)
@@ -117,23 +144,24 @@ static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
   v->ahead = count_ahead(&claim->own, all, count);
-  const int devices = r->ops->device_count(r->self);
+  const int devices = device_count(r);
   for (int i = 0; i < devices; i++) {
     brim_device_info info = {0};
-    if (!accepts(&claim->own, i)) continue;
+    if (!accepts(&claim->own, claim->key[i])) continue;
     BRIM_TRY(r->ops->describe(r->self, i, &info));
     v->large = v->large || info.total_bytes >= r->need_bytes;
     if (v->best < 0 || info.free_bytes > v->best_info.free_bytes) {
       v->best = i;
       v->best_info = info;
     }
-    if (!is_free_of_others(&claim->own, i, all, count, v) || info.free_bytes < r->need_bytes) continue;
+    if (!is_free_of_others(&claim->own, claim->key[i], all, count, v) || info.free_bytes < r->need_bytes) continue;
     if (v->device >= 0 && (!r->wish.most_free || info.free_bytes <= most)) continue;
     v->device = i;
     most = info.free_bytes;
   }
   if (v->device < 0) return BRIM_OK;
   claim->own.device = v->device;
+  claim->own.claimed = claim->key[v->device];
   return brim_board_write(&claim->board, claim->slot, &claim->own);
 }
 
@@ -228,18 +256,27 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
 
 /* ---- tickets ---- */
 
-static void fill_ticket(ticket *t, const brim_claim_request *r, int named)
+static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, int named)
 {
+  ticket *t = &claim->own;
+  const int devices = device_count(r);
   *t = (ticket){.pid = getpid(), .need_bytes = r->need_bytes, .since = wall_seconds(), .device = -1, .named = named};
   snprintf(t->backend, sizeof t->backend, "%s", r->backend);
   brim_process_name(t->process, sizeof t->process);
+  for (int i = 0; i < devices; i++) {
+    brim_device_info info = {0};
+    BRIM_TRY(r->ops->describe(r->self, i, &info));
+    claim->key[i] = brim_device_key(r->backend, i, devices, &info);
+    if (named < 0 || named == i) t->key[t->keys++] = claim->key[i];
+  }
+  return BRIM_OK;
 }
 
 static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device)
 {
   int named;
   BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
-  fill_ticket(&claim->own, r, named);
+  BRIM_TRY(fill_ticket(claim, r, named));
   BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket)));
   BRIM_TRY(brim_board_lock(&claim->board));
   const brim_status status = enter(claim);
@@ -279,10 +316,17 @@ static void describe_ticket(brim_arena *arena, const ticket *t, brim_ticket *out
   *out = (brim_ticket){.pid = t->pid,
                        .need_bytes = t->need_bytes,
                        .since = t->since,
-                       .device = t->device,
+                       .device = t->claimed ? t->device : -1,
+                       .key = brim_arena_copy(arena, t->key, sizeof t->key),
+                       .keys = t->keys,
                        .process = brim_arena_string(arena, t->process),
                        .backend = backend,
                        .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};
+}
+
+bool brim_ticket_accepts(const brim_ticket *t, uint64_t key)
+{
+  return has_key(t->key, t->keys, key);
 }
 
 brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count)

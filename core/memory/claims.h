@@ -6,6 +6,8 @@
 #include "base/arena.h"
 #include "memory/choose.h"
 
+#define BRIM_CLAIM_DEVICES_MAX 64 /* of a backend, from the first */
+
 typedef struct brim_claim brim_claim;
 
 typedef struct brim_claim_request {
@@ -33,8 +35,13 @@ typedef struct brim_ticket {
   double since;               /* seconds since 1970 */
   int device;                 /* that it has claimed; -1: it waits */
   const char *process;        /* name */
-  const char *backend, *wish; /* "cpu", "cpu:1" or "any" */
+  const char *backend, *wish; /* "cpu", "cpu:1" or "any", as the process numbers its devices */
+  const uint64_t *key;        /* of the devices that would do */
+  size_t keys;
 } brim_ticket;
+/* The same for all processes that mean the same device of `devices`, whatever number they give it. */
+uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info);
+bool brim_ticket_accepts(const brim_ticket *t, uint64_t key);
 /* [init] All tickets in the order of their numbers. */
 brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count);
 #endif

@@ -11,7 +11,7 @@
 #include "memory/choose.h"
 #include "train/report.h"
 
-#define DEVICES_MAX 64 /* that policies are shown */
+#define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
 #define MICRO_BATCH_MAX ((int64_t)1 << 20)
 #define CHANGES_MAX 4    /* configurations that policies may ask for, one after another */
 #define DECISIONS_MAX 64 /* about out-of-memory, before a first step */
@@ -30,12 +30,10 @@ static const char *backend_id(const brim_session *s)
 }
 
 /* Runs in line that would take a device. */
-static int32_t count_waiting(const brim_session *s, const brim_ticket *ticket, size_t count, const char *device)
+static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
 {
   int32_t waiting = 0;
-  for (size_t i = 0; i < count; i++)
-    waiting += ticket[i].device < 0 && strcmp(ticket[i].backend, backend_id(s)) == 0 &&
-               (strcmp(ticket[i].wish, "any") == 0 || strcmp(ticket[i].wish, device) == 0);
+  for (size_t i = 0; i < count; i++) waiting += ticket[i].device < 0 && brim_ticket_accepts(&ticket[i], key);
   return waiting;
 }
 
@@ -59,7 +57,7 @@ static brim_status look_at_devices(brim_session *s, views *v)
     snprintf(d->name, sizeof d->name, "%s:%d", backend_id(s), i);
     if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
-    d->waiting = count_waiting(s, ticket, tickets, d->name);
+    d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
   }
   v->query = (brim_device_query){sizeof v->query, &s->demands, v->device, (size_t)count};
   return BRIM_OK;

@@ -116,6 +116,13 @@ class Queue(Case):
         self.queue_up("two", 1, *two, *WAIT, "device=cpu:0")
         self.train("three", *JOB, *two, *WAIT, "device=cpu:1")
 
+    def test_a_job_for_devices_that_are_split_otherwise_is_not_held_up(self):
+        """They have the same names, and are others."""
+        self.hold("one", *devices_of(1, 1))
+        self.queue_up("two", 1, *devices_of(1, 1), *WAIT)
+        self.train("three", *JOB, *devices_of(2, 1))
+        self.train("four", *JOB, *devices_of(1, 3), "device=cpu:0")
+
     def test_a_job_that_takes_any_comes_before_a_later_one_that_names_a_device(self):
         two = devices_of(1)
         first, second = self.hold("one", *two, "device=cpu:0"), self.hold("two", *two, "device=cpu:1")
