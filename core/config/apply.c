@@ -20,7 +20,8 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
 
 bool brim_override_is_choice(const brim_composition *c, const brim_override *override)
 {
-  if (override->append || !brim_compose_is_group(c, override->key)) return false;
+  if (!brim_compose_is_group(c, override->key)) return false;
+  if (override->append && !brim_compose_is_list(override->key)) return false;
   return !override->value || brim_compose_option_text(c, override->key, override->value);
 }
 
@@ -138,11 +139,24 @@ static void hint_keys_of_group(const target *t, const char *path)
   brim_text_release(&text);
 }
 
+/* Of a key of a plugin that could be in a list, and is not. */
+static bool hint_unlisted(const target *t, const char *path)
+{
+  const size_t length = strcspn(path, "."), end = length + (path[length] == '.');
+  const char *group = brim_arena_string_n(t->c->arena, path, length);
+  const char *id = brim_arena_string_n(t->c->arena, path + end, strcspn(path + end, "."));
+  if (!brim_compose_is_list(group)) return false;
+  if (!brim_registry_find(t->c->registry, brim_compose_group_kind(group), id)) return false;
+  brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
+  return true;
+}
+
 static void unknown_key(const target *t, const char *path)
 {
   const brim_override *o = t->override;
   const char *meant = brim_schema_suggest(t->schema, path);
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
+  if (hint_unlisted(t, path)) return;
   if (!meant) hint_keys_of_group(t, path);
   const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
   const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);
@@ -155,10 +169,11 @@ static void unknown_key(const target *t, const char *path)
   }
 }
 
+/* "model.id"; of a group that is a list also an item of it, "policy.id.0". */
 static bool is_group_id(const char *path)
 {
   const char *dot = strchr(path, '.');
-  if (!dot || strcmp(dot + 1, "id") != 0) return false;
+  if (!dot || (strcmp(dot + 1, "id") != 0 && !brim_starts_with(dot + 1, "id."))) return false;
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (strlen(g->name) == (size_t)(dot - path) && strncmp(g->name, path, (size_t)(dot - path)) == 0) return true;
   return false;
@@ -187,10 +202,39 @@ static bool is_list(const target *t, const char *path)
   return row ? row->row->type == BRIM_LIST || row->row->type == BRIM_SET : now && now->kind == BRIM_YAML_LIST;
 }
 
+/* A plugin is chosen by its group. */
+static void refuse_id(const target *t, const char *path, const brim_yaml *value)
+{
+  const int length = (int)strcspn(path, ".");
+  brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not set by itself: to choose a plugin, write %.*s=%s",
+                  path, length, path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
+}
+
+/* Neither a name nor a list of names for a group that is a list. A map, unless it is to be appended, sets keys. */
+static bool refuse_choice(const target *t, const char *path, const brim_yaml *value)
+{
+  brim_problems *problems = &t->c->problems;
+  const brim_yaml_origin *origin = &t->override->origin;
+  size_t i = 0;
+  if (!brim_compose_is_list(path) || (value->kind == BRIM_YAML_MAP && !t->override->append)) return false;
+  while (value->kind == BRIM_YAML_LIST && i < value->count && value->item[i]->kind == BRIM_YAML_SCALAR) i++;
+  if (value->kind == BRIM_YAML_LIST)
+    brim_problem_at(problems, origin, "'%s' must be a list of names, but item %zu is a %s", path, i,
+                    value->item[i]->kind == BRIM_YAML_MAP ? "map" : "list");
+  else
+    brim_problem_at(problems, origin, "'%s' must be a name or a list of names, got a map", path);
+  return true;
+}
+
 static void append_items(const target *t)
 {
   const brim_override *o = t->override;
   const bool known = brim_schema_find(t->schema, o->key) || find(t->c, o->key);
+  if (refuse_choice(t, o->key, o->value)) return;
+  if (is_group_id(o->key)) {
+    refuse_id(t, o->key, o->value);
+    return;
+  }
   if (!known) {
     unknown_key(t, o->key);
     return;
@@ -238,6 +282,7 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
 
 static void apply_section(const target *t, const char *path, const brim_yaml *value)
 {
+  if (refuse_choice(t, path, value)) return;
   if (value->kind != BRIM_YAML_MAP) {
     brim_problem_at(&t->c->problems, &t->override->origin, "'%s' holds keys and is not a value itself", path);
     brim_problem_hint(&t->c->problems,
@@ -263,9 +308,7 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   const brim_override *o = t->override;
   brim_problems *problems = &t->c->problems;
   if (is_group_id(path)) {
-    const int length = (int)strcspn(path, ".");
-    brim_problem_at(problems, &o->origin, "'%s' is not set by itself: to choose a plugin, write %.*s=%s", path, length,
-                    path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
+    refuse_id(t, path, value);
     return;
   }
   const brim_alias *alias = o->mode == BRIM_OVERRIDE_ADD ? NULL : brim_alias_find(path);

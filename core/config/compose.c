@@ -69,14 +69,28 @@ static brim_chosen *add_chosen(brim_composition *c, const char *group)
   return chosen;
 }
 
+static void append_choice(const brim_composition *c, brim_chosen *chosen, const brim_override *override)
+{
+  const char *names = brim_compose_option_text(c, override->key, override->value);
+  const bool both = chosen->appended && chosen->appended[0] && names[0];
+  if (both) names = brim_arena_printf(c->arena, "%s,%s", chosen->appended, names);
+  if (both || names[0] || !chosen->appended) chosen->appended = names;
+  chosen->appended_origin = override->origin;
+}
+
 void brim_compose_choose(brim_composition *c, const brim_override *override)
 {
   brim_chosen *chosen = brim_compose_chosen(c, override->key);
   if (!chosen) chosen = add_chosen(c, override->key);
+  if (override->append) {
+    append_choice(c, chosen, override);
+    return;
+  }
   const bool none = override->mode == BRIM_OVERRIDE_REMOVE || brim_yaml_is_null(override->value);
   chosen->option = none ? NULL : brim_compose_option_text(c, override->key, override->value);
   chosen->origin = override->origin;
   chosen->forced = override;
+  chosen->appended = NULL;
 }
 
 /* ---- merging ---- */
@@ -154,10 +168,8 @@ static void set_id(const brim_composition *c, brim_yaml *content, const char *id
   for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
 }
 
-/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
- * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
-static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
-                        bool included, brim_yaml *content)
+bool brim_compose_read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
+                              bool included, brim_yaml *content)
 {
   const size_t problems = c->problems.count;
   const uint32_t kind = brim_compose_group_kind(group);
@@ -186,36 +198,23 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
   return false;
 }
 
-/* Fills `content` with the options of a list: their ids, and what each says below its id. */
-static bool read_options(brim_composition *c, const brim_chosen *chosen, const char *names, brim_yaml *content)
+/* Fills `content` with what is chosen. */
+static bool read_chosen(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
 {
-  brim_yaml *ids = brim_yaml_list(c->arena, chosen->origin);
-  brim_yaml_set(c->arena, content, "id", ids);
-  for (const char *s = names; *s; s += strcspn(s, ","), s += *s == ',') {
-    const char *name = brim_arena_string_n(c->arena, s, strcspn(s, ","));
-    brim_yaml *one = brim_yaml_map(c->arena, chosen->origin);
-    if (!read_option(c, chosen->group, name, chosen->origin, false, one)) return false;
-    brim_yaml *id = brim_yaml_get(one, "id");
-    brim_yaml_remove(one, "id");
-    brim_yaml_append(c->arena, ids, id);
-    if (one->count > 0 && id->kind == BRIM_YAML_SCALAR) brim_yaml_set(c->arena, content, id->scalar, one);
-  }
-  return true;
+  const char *option = brim_interpolate_option(c, chosen->option, chosen->origin);
+  if (!option) return false;
+  c->unsettled = c->unsettled || strcmp(option, chosen->resolved ? chosen->resolved : chosen->option) != 0;
+  chosen->resolved = option;
+  return brim_compose_read_option(c, chosen->group, option, chosen->origin, false, content);
 }
 
 static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
 {
   const char *group = chosen->group;
-  const char *option = brim_interpolate_option(c, chosen->option, chosen->origin);
-  if (!option) return false;
-  c->unsettled = c->unsettled || strcmp(option, chosen->resolved ? chosen->resolved : chosen->option) != 0;
-  chosen->resolved = option;
-  if (strcmp(group, "experiment") == 0) return read_option(c, group, option, chosen->origin, false, c->root);
+  if (strcmp(group, "experiment") == 0) return read_chosen(c, chosen, c->root);
   brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
   const bool list = brim_compose_is_list(group);
-  const bool found =
-      list ? read_options(c, chosen, option, content) : read_option(c, group, option, chosen->origin, false, content);
-  if (!found) return false;
+  if (!(list ? brim_compose_read_list : read_chosen)(c, chosen, content)) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
   if (node && last && !list && brim_compose_group_kind(group)) keep_core_keys(node, group);
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
@@ -229,17 +228,10 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
 static void place_option(brim_composition *c, brim_chosen *chosen, bool last)
 {
   chosen->placed = true;
-  if (chosen->option) chosen->broken = !place_content(c, chosen, last);
+  if (chosen->option || chosen->appended) chosen->broken = !place_content(c, chosen, last);
 }
 
 /* ---- defaults lists ---- */
-
-static bool has_option(brim_composition *c, const char *group, const char *option)
-{
-  const uint32_t kind = brim_compose_group_kind(group);
-  return option &&
-         (brim_compose_option_file(c, group, option) || (kind && brim_registry_find(c->registry, kind, option)));
-}
 
 /* An entry `group: option`, `override group: option`, which is the same, or `optional group: option`, which is left
  * out if there is no such option. */
@@ -256,7 +248,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
     return;
   }
   brim_chosen *chosen = brim_compose_chosen(c, group);
-  if (optional && !has_option(c, group, option)) return;
+  if (optional && !brim_compose_has_options(c, group, option)) return;
   if (!chosen) {
     chosen = add_chosen(c, group);
     chosen->option = option;
@@ -276,7 +268,7 @@ static void merge_entry_file(brim_composition *c, const brim_yaml *entry, const 
     return;
   }
   if (group) {
-    read_option(c, group, name, entry->origin, true, into);
+    brim_compose_read_option(c, group, name, entry->origin, true, into);
     return;
   }
   const char *path = brim_compose_option_file(c, "", name);
@@ -376,25 +368,29 @@ static bool take_choices(brim_composition *c)
   return changed;
 }
 
-/* Choices of the command line for groups that no defaults list names, and those that contradict the lists. */
+/* A choice of the command line that contradicts the defaults lists. */
+static void check_forced(brim_composition *c, const brim_chosen *chosen, const brim_override *forced)
+{
+  const brim_yaml *node = brim_yaml_get(c->root, chosen->group);
+  const bool there = (chosen->met && chosen->met[0]) || (!chosen->placed && brim_yaml_get(node, "id"));
+  if (forced->mode == BRIM_OVERRIDE_ADD && there)
+    brim_problem_at(&c->problems, &forced->origin, "'%s' is chosen already: to choose another, write %s=%s",
+                    chosen->group, chosen->group, chosen->option ? chosen->option : "OPTION");
+  else if (forced->mode == BRIM_OVERRIDE_REMOVE && !(chosen->met && chosen->met[0]))
+    brim_problem_at(&c->problems, &forced->origin, "no defaults list names the group '%s'", chosen->group);
+  else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value &&
+           strcmp(brim_compose_option_text(c, chosen->group, forced->value), chosen->met) != 0)
+    brim_problem_at(&c->problems, &forced->origin, "the option of '%s' is '%s', not '%s'", chosen->group, chosen->met,
+                    brim_compose_option_text(c, chosen->group, forced->value));
+}
+
+/* Choices of the command line for groups that no defaults list names, and what it appends to others. */
 static void place_rest(brim_composition *c)
 {
   for (size_t i = 0; i < c->chosen_count; i++) {
     brim_chosen *chosen = c->chosen[i];
-    const brim_override *forced = chosen->forced;
-    if (!forced) continue;
-    const brim_yaml *node = brim_yaml_get(c->root, chosen->group);
-    const bool there = (chosen->met && chosen->met[0]) || (!chosen->placed && brim_yaml_get(node, "id"));
-    if (forced->mode == BRIM_OVERRIDE_ADD && there)
-      brim_problem_at(&c->problems, &forced->origin, "'%s' is chosen already: to choose another, write %s=%s",
-                      chosen->group, chosen->group, chosen->option ? chosen->option : "OPTION");
-    else if (forced->mode == BRIM_OVERRIDE_REMOVE && !(chosen->met && chosen->met[0]))
-      brim_problem_at(&c->problems, &forced->origin, "no defaults list names the group '%s'", chosen->group);
-    else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value &&
-             strcmp(brim_compose_option_text(c, chosen->group, forced->value), chosen->met) != 0)
-      brim_problem_at(&c->problems, &forced->origin, "the option of '%s' is '%s', not '%s'", chosen->group, chosen->met,
-                      brim_compose_option_text(c, chosen->group, forced->value));
-    if (!chosen->placed) place_option(c, chosen, true);
+    if (chosen->forced) check_forced(c, chosen, chosen->forced);
+    if ((chosen->forced || chosen->appended) && !chosen->placed) place_option(c, chosen, true);
   }
 }
 

@@ -27,12 +27,14 @@ typedef struct brim_chosen {
   const char *group, *option; /* option NULL: none; of a list: names joined by ',' */
   brim_yaml_origin origin;
   const brim_override *forced; /* the command line's choice; NULL: the defaults lists' */
-  const char *met;             /* the option that the defaults lists named last in this walk; "": none */
+  const char *appended;        /* names that the command line adds to a list; NULL: none */
+  brim_yaml_origin appended_origin;
+  const char *met; /* the option that the defaults lists named last in this walk; "": none */
   brim_yaml_origin met_origin;
   const char *replaced; /* an option that the defaults lists name and that is not the one chosen; or NULL */
   bool placed;          /* in the tree of this walk */
-  const char *resolved; /* the option with interpolations replaced; NULL: not yet */
-  bool broken;          /* its option was not found or not read: nothing more can be said about the group */
+  const char *resolved, *appended_resolved; /* the names with interpolations replaced; NULL: not yet */
+  bool broken; /* its option was not found or not read: nothing more can be said about the group */
 } brim_chosen;
 
 typedef struct brim_composition {
@@ -63,17 +65,27 @@ bool brim_compose_is_list(const char *group);
 uint32_t brim_compose_group_kind(const char *group);
 /* What is chosen by a scalar, or for a group that is a list also by a list of them; NULL if it is neither. */
 const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value);
-/* Records the command line's choice; the override must live as long as the composition. */
+/* Records the command line's choice, or what it appends to one; the override must live as long as the composition. */
 void brim_compose_choose(brim_composition *c, const brim_override *override);
 /* Builds c->root. What goes wrong is added to c->problems. */
 void brim_compose(brim_composition *c);
 /* NULL if nothing is chosen. */
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
+/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
+ * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
+bool brim_compose_read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
+                              bool included, brim_yaml *content);
+/* The same for all that is chosen for, and appended to, a group that is a list. */
+bool brim_compose_read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *content);
+/* What a group that is a list holds where nobody says anything; NULL: nothing. */
+const char *brim_compose_fallback(const brim_composition *c, const char *group);
 
 /* The options of a group, sorted: files on the search path and plugins. Loads every plugin. */
 size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out);
 /* The path of an option's file; NULL if there is none. */
 const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option);
+/* Is there such an option? Of a group that is a list: are there all of them? NULL: there is not. */
+bool brim_compose_has_options(const brim_composition *c, const char *group, const char *names);
 /* A file of the search path, read once; NULL if it is not a readable map (then a problem was added). */
 brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 /* Adds "no option ..." with what there is, or why the plugin of that name could not be loaded. `origin` is told if

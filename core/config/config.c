@@ -89,7 +89,7 @@ static brim_yaml *list_of_ids(const loading *l, const brim_group *group)
   if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
   if (chosen)
     brim_yaml_append(arena, list, id);
-  else if (brim_registry_find(l->c.registry, group->kind, group->list))
+  else if (brim_compose_fallback(&l->c, group->name))
     brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, nobody));
   if (!node || node->kind != BRIM_YAML_MAP) {
     node = brim_yaml_map(arena, nobody);
@@ -131,7 +131,10 @@ static bool find_list(loading *l, const brim_group *group)
 {
   const brim_yaml *ids = list_of_ids(l, group);
   bool good = ids != NULL;
-  if (!ids) brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s.id' must be a list of names of plugins", group->name);
+  if (!ids) {
+    const brim_yaml *id = brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id");
+    brim_problem_at(&l->c.problems, &id->origin, "'%s.id' must be a list of names of plugins", group->name);
+  }
   for (size_t i = 0; ids && i < ids->count; i++) good = add_to_list(l, group, ids->item[i]) && good;
   return good;
 }

@@ -23,6 +23,13 @@ bool brim_compose_is_list(const char *group)
   return false;
 }
 
+const char *brim_compose_fallback(const brim_composition *c, const char *group)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (g->list && strcmp(g->name, group) == 0 && brim_registry_find(c->registry, g->kind, g->list)) return g->list;
+  return NULL;
+}
+
 const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value)
 {
   const char *text = "";
@@ -65,6 +72,20 @@ const char *brim_compose_option_file(const brim_composition *c, const char *grou
     if (access(path, F_OK) == 0) return path;
   }
   return NULL;
+}
+
+static bool has_option(const brim_composition *c, const char *group, const char *option)
+{
+  const uint32_t kind = brim_compose_group_kind(group);
+  return brim_compose_option_file(c, group, option) || (kind && brim_registry_find(c->registry, kind, option));
+}
+
+bool brim_compose_has_options(const brim_composition *c, const char *group, const char *names)
+{
+  if (!names || !brim_compose_is_list(group)) return names && has_option(c, group, names);
+  for (const char *s = names; *s; s += strcspn(s, ","), s += *s == ',')
+    if (!has_option(c, group, brim_arena_string_n(c->arena, s, strcspn(s, ",")))) return false;
+  return true;
 }
 
 static int compare_names(const void *a, const void *b)

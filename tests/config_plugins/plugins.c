@@ -58,6 +58,20 @@ static const brim_param cpu_table[] = {
     BRIM_PARAM(SECONDS, cpu_params, poll_seconds, "0.5", "(0,60]", "time between looks"),
     BRIM_PARAMS_END};
 
+typedef struct first_params {
+  int64_t weight;
+  brim_shares shares;
+} first_params;
+static const brim_param first_table[] = {
+    BRIM_PARAM(I64, first_params, weight, "auto", "auto|[1,64]", "how much it weighs"),
+    BRIM_PARAM(SHARES, first_params, shares, "{}", NULL, "who may have how much"), BRIM_PARAMS_END};
+
+typedef struct second_params {
+  int64_t weight;
+} second_params;
+static const brim_param second_table[] = {BRIM_PARAM(I64, second_params, weight, "2", "[0,64]", "how much it weighs"),
+                                          BRIM_PARAMS_END};
+
 /* ---- functions that are never called: the loader wants them there ---- */
 
 static brim_status build(const void *self, brim_graph *g)
@@ -139,6 +153,13 @@ static const brim_backend_ops backend_ops = {.size = sizeof(brim_backend_ops),
                                              .zero = zero,
                                              .synchronize = synchronize};
 
+static brim_status choose_plan(void *self, const brim_plan_query *query, brim_plan_choice *out)
+{
+  (void)self, (void)query, (void)out;
+  return BRIM_ENOTSUP;
+}
+static const brim_policy_ops policy_ops = {.size = sizeof(brim_policy_ops), .choose_plan = choose_plan};
+
 #define PLUGIN(name, k, o, T, t)                                                                                       \
   static const brim_plugin name = {.size = sizeof(brim_plugin),                                                        \
                                    .kind = k,                                                                          \
@@ -153,6 +174,14 @@ PLUGIN(vit, BRIM_MODEL, model_ops, vit_params, vit_table);
 PLUGIN(files, BRIM_DATASET, dataset_ops, files_params, files_table);
 PLUGIN(made, BRIM_DATASET, dataset_ops, made_params, made_table);
 PLUGIN(cpu, BRIM_BACKEND, backend_ops, cpu_params, cpu_table);
+PLUGIN(first, BRIM_POLICY, policy_ops, first_params, first_table);
+PLUGIN(second, BRIM_POLICY, policy_ops, second_params, second_table);
+/* What stands in the list where nobody says anything. */
+static const brim_plugin auto_plan = {.size = sizeof(brim_plugin),
+                                      .kind = BRIM_POLICY,
+                                      .id = "auto_plan",
+                                      .help = "a plugin called auto_plan",
+                                      .ops = &policy_ops};
 
-static const brim_plugin *const plugins[] = {&cnn, &mlp, &vit, &files, &made, &cpu, NULL};
+static const brim_plugin *const plugins[] = {&cnn, &mlp, &vit, &files, &made, &cpu, &first, &second, &auto_plan, NULL};
 BRIM_MODULE("config-test", "1.0", plugins)

@@ -67,6 +67,23 @@ static const struct {
                                "schedule: {id: constant}\nloss: {id: cross_entropy}\nbackend: {id: cpu}\n"},
     {"configs/perhaps.yaml",
      "defaults: [config, optional training: mine, optional training: long, optional model: resnet, _self_]\n"},
+    {"configs/policy/lab.yaml", "id: first\nweight: 7\nshares: {\"cpu:0\": {alice: 0.4, bob: 2GB}}\n"},
+    {"configs/policy/more.yaml", "defaults: [lab, _self_]\nid: first\nweight: 8\n"},
+    {"configs/policies.yaml", "defaults: [config, policy: [lab, second], _self_]\npolicy:\n  first: {weight: 9}\n"},
+    {"configs/policy_of_group.yaml", "defaults: [config, policy: second, _self_]\npolicy:\n  first: {weight: 9}\n"},
+    {"configs/policies_twice.yaml", "defaults: [policies, override policy: [second]]\n"},
+    {"configs/policies_perhaps.yaml",
+     "defaults: [config, optional policy: [second, lab], optional policy: [lab, none], _self_]\n"},
+    {"configs/policies_of_maps.yaml", "defaults: [config, policy: [lab, {a: 1}]]\n"},
+    {"configs/policy_none.yaml", "defaults: [config, policy: []]\n"},
+    {"configs/policy_ids.yaml", "defaults: [config]\npolicy: {id: [second], second: {weight: 3}}\n"},
+    {"configs/policy_id.yaml", "defaults: [config]\npolicy: {id: second}\n"},
+    {"configs/policy_id_wrong.yaml", "defaults: [config]\npolicy: {id: {a: 1}}\n"},
+    {"configs/policy_scalar.yaml", "defaults: [config]\npolicy: second\n"},
+    {"configs/policy_of_unknown.yaml", "defaults: [config]\npolicy: {frist: {weight: 3}}\n"},
+    {"configs/batch_auto.yaml", "defaults: [config, training: long, _self_]\ntraining: {batch_size: auto}\n"},
+    {"configs/batch_product.yaml", "defaults: [config]\ntraining: {batch_size: 32, gradient_accumulation_steps: 4}\n"},
+    {"configs/batch_wrong.yaml", "defaults: [config]\ntraining: {effective_batch_size: 96, batch_size: 64}\n"},
     {"configs/sparse.yaml",
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
@@ -82,7 +99,7 @@ typedef struct config_case {
 #define SMALL_DATASET "dataset.id=files\ndataset.path=data/small\n"
 #define OPTIONS_OF_MODEL "available: cnn deep loop mlp pool switch unread vit wide wide_first   searched: configs"
 
-#define POLICY_HELP "what decides about device, plan and out-of-memory, each before the next"
+#define OPTIONS_OF_POLICY "available: auto_plan first lab more second   searched: configs"
 
 static const config_case config_cases[] = {
     /* ---- composition ---- */
@@ -234,12 +251,7 @@ static const config_case config_cases[] = {
      "error: 'memory.recompute' is not available in this build\n"
      "  command line, argument 2: training.gradient_checkpointing=true   (what the backward pass computes again rather "
      "than keeps; here only none)"},
-    {"a value of a later build, by its old name",
-     NULL,
-     {"training.auto_batch_size=true"},
-     "error: 'training.batch_size=auto' is not available in this build\n"
-     "  command line, argument 1: training.auto_batch_size=true   (samples in a micro-batch)"},
-    {"another, by the old name of its key",
+    {"a value of a later build, by the old name of its key",
      NULL,
      {"fp16=true"},
      "error: 'precision=fp16' is not available in this build\n"
@@ -252,33 +264,6 @@ static const config_case config_cases[] = {
      "error: 'memory.recompute' must be one of none|blocks|full|auto, got some\n"
      "  command line, argument 1: memory.recompute=some   (what the backward pass computes again rather than keeps; "
      "default none)"},
-    {"no policy is the empty list", NULL, {"policy=[]"}, "policy=[]\n"},
-    {"or one name that is empty", NULL, {"policy="}, "policy=\"\"\n"},
-    {"policies are a list of names",
-     NULL,
-     {"policy=[first, second]"},
-     "error: 'policy' is not available in this build\n"
-     "  command line, argument 1: policy=[first, second]   (" POLICY_HELP "; here only [])"},
-    {"a policy is a list of one",
-     NULL,
-     {"policy=first"},
-     "error: 'policy' is not available in this build\n"
-     "  command line, argument 1: policy=first   (" POLICY_HELP "; here only [])"},
-    {"a policy appended",
-     NULL,
-     {"policy+=first"},
-     "error: 'policy' is not available in this build\n"
-     "  command line, argument 1: policy+=first   (" POLICY_HELP "; here only [])"},
-    {"a policy that is no name",
-     NULL,
-     {"policy=[first, {a: 1}]"},
-     "error: 'policy' must be a list of names, but item 1 is a map\n"
-     "  command line, argument 1: policy=[first, {a: 1}]   (" POLICY_HELP "; default [])"},
-    {"a map for the policies",
-     NULL,
-     {"policy={a: 1}"},
-     "error: 'policy' must be a name or a list of names, got a map\n"
-     "  command line, argument 1: policy={a: 1}   (" POLICY_HELP "; default [])"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -300,6 +285,269 @@ static const config_case config_cases[] = {
      {0},
      "error: 'fp16' is the old name of 'precision', and both are given: leave out 'fp16'\n"
      "  configs/both_names.yaml:3:1"},
+
+    /* ---- a group that is a list ---- */
+    {"a list where nobody says anything has what the core puts there", NULL, {0}, "policy.id=[auto_plan]\n"},
+    {"an option of a list, with its parameters below its id",
+     NULL,
+     {"policy=first"},
+     "policy.id=[first]\n"
+     "policy.first.weight=auto\n"
+     "policy.first.shares={}\n"
+     "policy.auto_plan\n"},
+    {"several, in their order",
+     NULL,
+     {"policy=[second,first]"},
+     "policy.id=[second, first]\n"
+     "policy.second.weight=2\n"
+     "policy.first.weight=auto\n"},
+    {"none, as the empty list",
+     NULL,
+     {"policy=[]"},
+     "policy.id=[]\n"
+     "policy.auto_plan\n"},
+    {"none, as one name that is empty", NULL, {"policy="}, "policy.id=[]\n"},
+    {"null is what the core puts there", NULL, {"policy=null"}, "policy.id=[auto_plan]\n"},
+    {"the last choice is the whole list", NULL, {"policy=[first,second]", "policy=second"}, "policy.id=[second]\n"},
+    {"an option of a list that is a file",
+     NULL,
+     {"policy=lab"},
+     "policy.id=[first]\n"
+     "policy.first.weight=7\n"},
+    {"files and plugins in a list",
+     NULL,
+     {"policy=[second,lab]", "policy.first.weight=1", "policy={second: {weight: 5}}"},
+     "policy.id=[second, first]\n"
+     "policy.first.weight=1\n"
+     "policy.second.weight=5\n"},
+    {"an option of a list that includes a sibling",
+     NULL,
+     {"policy=more"},
+     "policy.id=[first]\n"
+     "policy.first.weight=8\n"},
+    {"a list by interpolation",
+     NULL,
+     {"policy=[${oc.env:BRIM_TEST_POLICY,first},second]"},
+     "policy.id=[first, second]\n"},
+    {"a list in a defaults list",
+     "policies",
+     {0},
+     "policy.id=[first, second]\n"
+     "policy.first.weight=9\n"
+     "policy.second.weight=2\n"},
+    {"no option in a defaults list", "policy_none", {0}, "policy.id=[]\n"},
+    {"a later defaults list has the whole list",
+     "policies_twice",
+     {0},
+     "policy.id=[second]\n"
+     "policy.first\n"},
+    {"optional lists are left out unless all of it is there",
+     "policies_perhaps",
+     {0},
+     "policy.id=[second, first]\n"
+     "policy.first.weight=7\n"},
+    {"what a file says for a policy that is not in the list is left out",
+     "policy_of_group",
+     {0},
+     "policy.id=[second]\n"
+     "policy.first\n"},
+    {"what it says is there with the policy",
+     "policy_of_group",
+     {"policy=first"},
+     "policy.id=[first]\n"
+     "policy.first.weight=9\n"},
+    {"a list may stand in the body with its ids",
+     "policy_ids",
+     {0},
+     "policy.id=[second]\n"
+     "policy.second.weight=3\n"},
+    {"or with one id",
+     "policy_id",
+     {0},
+     "policy.id=[second]\n"
+     "policy.second.weight=2\n"},
+    {"a choice replaces the body's list",
+     "policy_ids",
+     {"policy=lab"},
+     "policy.id=[first]\n"
+     "policy.second\n"},
+    {"+= appends to what is there by default", NULL, {"policy+=first"}, "policy.id=[auto_plan, first]\n"},
+    {"+= appends a list", NULL, {"policy+=[first,second]"}, "policy.id=[auto_plan, first, second]\n"},
+    {"+= appends an option that is a file",
+     NULL,
+     {"policy+=lab"},
+     "policy.id=[auto_plan, first]\n"
+     "policy.first.weight=7\n"},
+    {"+= appends to the defaults list's", "policy_of_group", {"policy+=auto_plan"}, "policy.id=[second, auto_plan]\n"},
+    {"+= appends to the body's",
+     "policy_ids",
+     {"policy+=lab"},
+     "policy.id=[second, first]\n"
+     "policy.second.weight=3\n"},
+    {"+= appends to a choice before it",
+     NULL,
+     {"policy=[second]", "policy+=first", "policy+=[auto_plan]", "policy+=[]"},
+     "policy.id=[second, first, auto_plan]\n"},
+    {"+= appends to the empty list", NULL, {"policy=[]", "policy+=first"}, "policy.id=[first]\n"},
+    {"+= of nothing changes nothing", NULL, {"policy+=[]", "policy+="}, "policy.id=[auto_plan]\n"},
+    {"a choice behind += is the whole list", NULL, {"policy+=first", "policy=second"}, "policy.id=[second]\n"},
+    {"+= to a group that was removed", "policies", {"~policy", "policy+=second"}, "policy.id=[auto_plan, second]\n"},
+    {"+= by interpolation", NULL, {"policy+=${oc.env:BRIM_TEST_POLICY,first}"}, "policy.id=[auto_plan, first]\n"},
+    {"no such policy",
+     NULL,
+     {"policy=[first,third]"},
+     "error: no option 'third' in group 'policy'\n"
+     "  " OPTIONS_OF_POLICY},
+    {"no such policy appended, where a file chooses others",
+     "policies",
+     {"policy+=third"},
+     "error: no option 'third' in group 'policy'\n"
+     "  " OPTIONS_OF_POLICY},
+    {"a policy twice",
+     NULL,
+     {"policy=[first,second,first]"},
+     "error: 'first' stands twice in the list of 'policy'\n"
+     "  command line, argument 1: policy=[first,second,first]"},
+    {"a policy twice, by its file",
+     NULL,
+     {"policy=[first,lab]"},
+     "error: 'first' stands twice in the list of 'policy'\n"
+     "  configs/policy/lab.yaml:1:5"},
+    {"a policy appended that is there",
+     NULL,
+     {"policy+=auto_plan"},
+     "error: 'auto_plan' stands twice in the list of 'policy'\n"
+     "  command line, argument 1: policy+=auto_plan"},
+    {"an item that is a map",
+     NULL,
+     {"policy=[first,{a: 1}]"},
+     "error: 'policy' must be a list of names, but item 1 is a map\n"
+     "  command line, argument 1: policy=[first,{a: 1}]"},
+    {"an item that is a list",
+     NULL,
+     {"policy+=[[first]]"},
+     "error: 'policy' must be a list of names, but item 0 is a list\n"
+     "  command line, argument 1: policy+=[[first]]"},
+    {"a map appended",
+     NULL,
+     {"policy+={a: 1}"},
+     "error: 'policy' must be a name or a list of names, got a map\n"
+     "  command line, argument 1: policy+={a: 1}"},
+    {"a map is keys of the policies",
+     NULL,
+     {"policy={a: 1}"},
+     "error: unknown key 'policy.a'\n"
+     "  command line, argument 1: policy={a: 1}\n"
+     "  to add a new key, write +policy.a=VALUE"},
+    {"a key of a policy that is not in the list",
+     NULL,
+     {"policy.first.weight=3"},
+     "error: unknown key 'policy.first.weight'\n"
+     "  command line, argument 1: policy.first.weight=3\n"
+     "  'first' is not in the list of 'policy': policy+=first puts it there"},
+    {"an item of the ids set by itself",
+     NULL,
+     {"policy.id.0=first"},
+     "error: 'policy.id.0' is not set by itself: to choose a plugin, write policy=first\n"
+     "  command line, argument 1: policy.id.0=first"},
+    {"the ids appended to by themselves",
+     NULL,
+     {"policy.id+=first"},
+     "error: 'policy.id' is not set by itself: to choose a plugin, write policy=first\n"
+     "  command line, argument 1: policy.id+=first"},
+    {"a file's policy that is none",
+     "policy_of_unknown",
+     {0},
+     "error: unknown key 'policy.frist'\n"
+     "  configs/policy_of_unknown.yaml:2:10"},
+    {"ids that are a map",
+     "policy_id_wrong",
+     {0},
+     "error: 'policy.id' must be a list of names of plugins\n"
+     "  configs/policy_id_wrong.yaml:2:14"},
+    {"a name in the place of the group",
+     "policy_scalar",
+     {0},
+     "error: 'policy' is a group: a scalar cannot replace it\n"
+     "  configs/policy_scalar.yaml:2:9\n"
+     "  choose an option in the defaults list: - policy: OPTION"},
+    {"maps in a defaults list's list",
+     "policies_of_maps",
+     {0},
+     "error: an entry of a defaults list is 'group: option', '_self_', or the name of a file\n"
+     "  configs/policies_of_maps.yaml:1:20"},
+    {"a share that is none",
+     NULL,
+     {"policy=first", "policy.first.shares={a: {alice: 1.5}}"},
+     "error: 'policy.first.shares' 'a.alice' must be a share in (0,1], or bytes with a unit (8000MB), got 1.5\n"
+     "  command line, argument 2: policy.first.shares={a: {alice: 1.5}}   (first: who may have how much; default {})"},
+
+    /* ---- the effective batch ---- */
+    {"batch_size=auto keeps the effective batch of the defaults",
+     NULL,
+     {"training.batch_size=auto"},
+     "training.batch_size=auto\n"
+     "training.effective_batch_size=128\n"
+     "training.gradient_accumulation_steps=1\n"},
+    {"by its old name",
+     NULL,
+     {"training.auto_batch_size=true"},
+     "training.batch_size=auto\n"
+     "training.effective_batch_size=128\n"},
+    {"that of the file", "robust", {"training.batch_size=auto"}, "training.effective_batch_size=64\n"},
+    {"that of the file's product",
+     "batch_product",
+     {"training.batch_size=auto"},
+     "training.effective_batch_size=128\n"},
+    {"that of the command line",
+     "batch_product",
+     {"training.batch_size=16", "training.batch_size=auto"},
+     "training.effective_batch_size=64\n"},
+    {"a file that says auto itself",
+     "batch_auto",
+     {0},
+     "training.batch_size=auto\n"
+     "training.effective_batch_size=256\n"},
+    {"a number behind auto",
+     "batch_auto",
+     {"training.batch_size=8"},
+     "training.batch_size=8\n"
+     "training.effective_batch_size=0\n"},
+    {"an effective batch beside auto",
+     "batch_product",
+     {"training.batch_size=auto", "training.effective_batch_size=96"},
+     "training.batch_size=auto\n"
+     "training.effective_batch_size=96\n"},
+    {"accumulation follows from the effective batch",
+     "batch_product",
+     {"training.effective_batch_size=256"},
+     "training.batch_size=32\n"
+     "training.gradient_accumulation_steps=8\n"
+     "training.effective_batch_size=256\n"},
+    {"an effective batch that is no multiple",
+     NULL,
+     {"training.batch_size=48", "training.effective_batch_size=128"},
+     "error: training.effective_batch_size 128 is not a multiple of training.batch_size 48\n"
+     "  command line, argument 1: training.batch_size=48\n"
+     "  choose a batch_size that divides it, or auto"},
+    {"no multiple, in a file",
+     "batch_wrong",
+     {0},
+     "error: training.effective_batch_size 96 is not a multiple of training.batch_size 64\n"
+     "  configs/batch_wrong.yaml:2:50\n"
+     "  choose a batch_size that divides it, or auto"},
+    {"a micro-batch of 0",
+     NULL,
+     {"training.batch_size=0"},
+     "error: 'training.batch_size' must be auto or in [1,1048576], got 0\n"
+     "  command line, argument 1: training.batch_size=0   (samples in a micro-batch; auto: a policy chooses; default "
+     "128)"},
+    {"a micro-batch that says auto as a string",
+     NULL,
+     {"training.batch_size='auto'"},
+     "error: 'training.batch_size' must be auto or an integer, got the string 'auto'\n"
+     "  command line, argument 1: training.batch_size='auto'   (samples in a micro-batch; auto: a policy chooses; "
+     "default 128)"},
 
     /* ---- interpolation ---- */
     {"a value of another key", NULL, {"run.name=${model.id}"}, "run.name=cnn\n"},
@@ -688,8 +936,11 @@ static const config_case config_cases[] = {
      "nowhere",
      {0},
      "error: no configuration 'nowhere'\n"
-     "  available: after_group bad_default both_names choose config empty id_refers listed not_a_map nulls old_names "
+     "  available: after_group bad_default batch_auto batch_product batch_wrong both_names choose config empty "
+     "id_refers listed not_a_map nulls old_names "
      "perhaps "
+     "policies policies_of_maps policies_perhaps policies_twice policy_id policy_id_wrong policy_ids policy_none "
+     "policy_of_group policy_of_unknown policy_scalar "
      "refers refers_wrong robust scalar_on_map "
      "self_first slash sparse "
      "whole "
@@ -727,7 +978,8 @@ static const config_case config_cases[] = {
      {"model=mlp", "training.batch_size=x", "trainin.epochs=3"},
      "error: no group 'modell'\n"
      "  configs/wrong.yaml:3:13\n"
-     "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend\n"
+     "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend "
+     "policy\n"
      "error: no file 'missing.yaml' on the search path\n"
      "  configs/wrong.yaml:4:5\n"
      "error: an entry of a defaults list is 'group: option', '_self_', or the name of a file\n"
@@ -755,7 +1007,8 @@ static const config_case config_cases[] = {
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
      "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
-     "error: 'training.batch_size' must be an integer, got x\n"
-     "  command line, argument 2: training.batch_size=x   (samples in a micro-batch; default 128)"},
+     "error: 'training.batch_size' must be auto or an integer, got x\n"
+     "  command line, argument 2: training.batch_size=x   (samples in a micro-batch; auto: a policy chooses; default "
+     "128)"},
 };
 #endif

@@ -27,9 +27,9 @@ static void write_text(const char *path, const char *text)
 
 static int setup(void **state)
 {
-  static const char *const folders[] = {
-      "configs",       "configs/model", "configs/dataset", "configs/training", "configs/experiment", "plugins",
-      "plugins/model", "other"};
+  static const char *const folders[] = {"configs",          "configs/model",      "configs/dataset",
+                                        "configs/training", "configs/experiment", "configs/policy",
+                                        "plugins",          "plugins/model",      "other"};
   scratch_setup(state);
   assert_int_equal(chdir(scratch_root), 0);
   for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) assert_int_equal(mkdir(folders[i], 0777), 0);
@@ -39,6 +39,7 @@ static int setup(void **state)
   setenv("BRIM_TEST_NUMBER", "42", 1);
   setenv("BRIM_TEST_MODEL", "vit", 1);
   unsetenv("BRIM_TEST_DATA");
+  unsetenv("BRIM_TEST_POLICY");
   brim_log_set_level(BRIM_LOG_WARN);
   registry = brim_registry_create();
   assert_int_equal(brim_registry_load(registry, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
@@ -384,7 +385,8 @@ static void the_schema_lists_every_key(void **state)
   (void)state;
   brim_text text = {0};
   brim_config_print_schema(NULL, registry, &text);
-  static const char *const want[] = {"training.batch_size ", "[1,1048576]", "samples in a micro-batch\n",
+  static const char *const want[] = {"training.batch_size ", "auto|[1,1048576]",
+                                     "samples in a micro-batch; auto: a policy chooses\n",
                                      ("\nmodel=vit: a plugin called vit\n"
                                       "model.depth   integer  12     [1,512]  number of blocks\n"
                                       "model.causal  boolean  false           look back only\n"),
