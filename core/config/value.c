@@ -383,7 +383,7 @@ static brim_status parse_shares(const brim_yaml *node, void *field, brim_text *p
     return problem_is(problem, node, "a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB");
   for (size_t i = 0; i < node->count; i++) count += node->item[i]->count;
   brim_share *item = BRIM_ARENA_NEW(arena, brim_share, count);
-  *(brim_shares *)field = (brim_shares){item, count};
+  const brim_shares shares = {item, count};
   for (size_t i = 0; i < node->count; i++) {
     const brim_yaml *row = node->item[i];
     if (row->kind != BRIM_YAML_MAP) {
@@ -397,6 +397,7 @@ static brim_status parse_shares(const brim_yaml *node, void *field, brim_text *p
       return problem_is(problem, row->item[k], "a share in (0,1], or bytes with a unit (8000MB)");
     }
   }
+  *(brim_shares *)field = shares;
   return BRIM_OK;
 }
 

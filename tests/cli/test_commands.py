@@ -199,7 +199,7 @@ class Look(Case):
     def test_help_lists_every_key(self):
         for command in ("train", "plan", "config"):
             text = self.brim(command, "--help").out
-            self.assertRegex(text, r"(?m)^training\.batch_size +integer +128 +\[1,1048576\] +samples in a micro-batch")
+            self.assertRegex(text, r"(?m)^training\.batch_size +integer +128 +auto\|\[1,1048576\] +samples in a micro-batch")
             self.assertRegex(text, r"(?m)^model\.\w+ .*")
             self.assertRegex(text, r"(?m)^optimizer\.lr ")
 

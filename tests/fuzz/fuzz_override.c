@@ -21,6 +21,8 @@ typedef struct all {
   const char *text;
   int32_t choice;
   brim_list list;
+  int64_t count_or_auto;
+  brim_shares shares;
 } all;
 static const brim_param rows[] = {BRIM_PARAM(BOOL, all, flag, "true", NULL, ""),
                                   BRIM_PARAM(I64, all, count, "1", "[-5,512]", ""),
@@ -30,6 +32,8 @@ static const brim_param rows[] = {BRIM_PARAM(BOOL, all, flag, "true", NULL, ""),
                                   BRIM_PARAM(STR, all, text, "", NULL, ""),
                                   BRIM_PARAM(ENUM, all, choice, "a", "a|b", ""),
                                   BRIM_PARAM(LIST, all, list, "[]", "[-1e9,1e9]", ""),
+                                  BRIM_PARAM(I64, all, count_or_auto, "auto", "auto|[1,64]", ""),
+                                  BRIM_PARAM(SHARES, all, shares, "{}", NULL, ""),
                                   BRIM_PARAMS_END};
 
 static void check(int condition, const char *what)
@@ -47,7 +51,14 @@ static void check_types(brim_arena *arena, const brim_yaml *value)
     brim_text_clear(&problem);
     const brim_status status = brim_value_parse(row, value, &out, arena, &problem);
     check((status == BRIM_OK) == (problem.length == 0), "a refusal without a text, or a text without a refusal");
-    if (status == BRIM_OK && row->type == BRIM_I64) check(out.count >= -5 && out.count <= 512, "out of range");
+    if (status == BRIM_OK && row->offset == offsetof(all, count))
+      check(out.count >= -5 && out.count <= 512, "out of range");
+    if (status == BRIM_OK && row->offset == offsetof(all, count_or_auto))
+      check(out.count_or_auto == -1 || (out.count_or_auto >= 1 && out.count_or_auto <= 64), "out of range");
+    for (size_t i = 0; i < out.shares.count; i++) {
+      const brim_share *share = &out.shares.item[i];
+      check(share->fraction > 0 ? share->fraction <= 1 && share->bytes == 0 : share->bytes > 0, "a share of nothing");
+    }
     if (status == BRIM_OK && row->type == BRIM_F64) check(out.number > 0 && out.number <= 1e300, "out of range");
   }
   brim_text_release(&problem);

@@ -20,11 +20,13 @@ typedef struct all {
   const char *text, *path;
   int32_t choice;
   brim_list list;
+  brim_shares shares;
 } all;
 
 static const brim_param flag = BRIM_PARAM(BOOL, all, flag, "true", NULL, "");
 static const brim_param count = BRIM_PARAM(I64, all, count, "1", NULL, "");
 static const brim_param count_in = BRIM_PARAM(I64, all, count, "1", "[1,512]", "");
+static const brim_param count_auto = BRIM_PARAM(I64, all, count, "auto", "auto|[1,64]", "");
 static const brim_param number = BRIM_PARAM(F64, all, number, "1", NULL, "");
 static const brim_param number_in = BRIM_PARAM(F64, all, number, "1", "(0,1]", "");
 static const brim_param number_up = BRIM_PARAM(F64, all, number, "1", "[0,inf)", "");
@@ -37,6 +39,7 @@ static const brim_param path = BRIM_PARAM(PATH, all, path, "", NULL, "");
 static const brim_param choice = BRIM_PARAM(ENUM, all, choice, "ring", "ring|tree|2", "");
 static const brim_param list = BRIM_PARAM(LIST, all, list, "[]", NULL, "");
 static const brim_param list_in = BRIM_PARAM(LIST, all, list, "[1]", "[0,1]", "");
+static const brim_param shares = BRIM_PARAM(SHARES, all, shares, "{}", NULL, "");
 
 static const brim_param set = BRIM_PARAM(SET, all, size, "all", "red|green|blue", "");
 
@@ -168,6 +171,43 @@ static void lists_are_of_numbers(void **state)
   assert_true(accept(&list, "7").list.item[0] == 7);
 }
 
+/* The name in front of a range stands for a number that cannot be written. */
+static void a_range_may_have_a_name_in_front(void **state)
+{
+  (void)state;
+  assert_int_equal(accept(&count_auto, "auto").count, -1);
+  assert_int_equal(accept(&count_auto, "1").count, 1);
+  assert_int_equal(accept(&count_auto, "64").count, 64);
+  const brim_param table[] = {count_auto, BRIM_PARAMS_END};
+  assert_int_equal(brim_value_check_table(table, sizeof(all)), BRIM_OK);
+  const brim_yaml *node = brim_value_default(&count_auto, &arena);
+  assert_string_equal(node->scalar, "auto");
+  assert_false(node->quoted);
+}
+
+static void check_share(const brim_share *got, const char *of, const char *who, double fraction, uint64_t bytes)
+{
+  assert_string_equal(got->of, of);
+  assert_string_equal(got->who, who);
+  assert_true(got->fraction == fraction);
+  assert_true(got->bytes == bytes);
+}
+
+static void shares_are_fractions_or_bytes_with_a_unit(void **state)
+{
+  (void)state;
+  const brim_shares all_of_it =
+      accept(&shares, "{'cpu:0': {alice: 0.4, bob: 8000MB}, any: {}, x: {'1': 1, z: 1.5KiB}}").shares;
+  assert_int_equal(all_of_it.count, 4);
+  check_share(&all_of_it.item[0], "cpu:0", "alice", 0.4, 0);
+  check_share(&all_of_it.item[1], "cpu:0", "bob", 0, 8000000000u);
+  check_share(&all_of_it.item[2], "x", "1", 1, 0);
+  check_share(&all_of_it.item[3], "x", "z", 0, 1536);
+  assert_int_equal(accept(&shares, "{}").shares.count, 0);
+  check_share(accept(&shares, "{a: {b: 1B}}").shares.item, "a", "b", 0, 1); /* the least there is */
+  check_share(accept(&shares, "{a: {b: 1e-9}}").shares.item, "a", "b", 1e-9, 0);
+}
+
 static const struct {
   const brim_param *row;
   const char *yaml, *want;
@@ -190,6 +230,17 @@ static const struct {
     {&count, "9223372036854775808", "must be an integer of at most 64 bits, got 9223372036854775808"},
     {&count_in, "0", "must be in [1,512], got 0"},
     {&count_in, "513", "must be in [1,512], got 513"},
+    {&count_auto, "0", "must be auto or in [1,64], got 0"},
+    {&count_auto, "65", "must be auto or in [1,64], got 65"},
+    {&count_auto, "-1", "must be auto or in [1,64], got -1"}, /* what auto is stored as */
+    {&count_auto, "x", "must be auto or an integer, got x"},
+    {&count_auto, "aut", "must be auto or an integer, got aut"},
+    {&count_auto, "automatic", "must be auto or an integer, got automatic"},
+    {&count_auto, "auto|", "must be auto or an integer, got auto|"},
+    {&count_auto, "'auto'", "must be auto or an integer, got the string 'auto'"},
+    {&count_auto, "[auto]", "must be auto or an integer, got a list"},
+    {&count_auto, "null", "must be auto or an integer, got null"},
+    {&count_in, "auto", "must be an integer, got auto"},
     {&number, "abc", "must be a number, got abc"},
     {&number, ".", "must be a number, got ."},
     {&number, "1e", "must be a number, got 1e"},
@@ -233,6 +284,27 @@ static const struct {
     {&set, "[red, all]", "must be all, none, or a list of red|green|blue, got all"},
     {&set, "{red: 1}", "must be all, none, or a list of red|green|blue, got a map"},
     {&set, "null", "must be all, none, or a list of red|green|blue, got null"},
+    {&shares, "0.5", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got 0.5"},
+    {&shares, "[a]", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got a list"},
+    {&shares, "null", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got null"},
+    {&shares, "{a: 0.5}", "'a' must be a map of who has which share of it, got 0.5"},
+    {&shares, "{a: {b: 1}, c: }", "'c' must be a map of who has which share of it, got null"},
+    {&shares, "{a: [b]}", "'a' must be a map of who has which share of it, got a list"},
+    {&shares, "{a: {b: 0}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 0"},
+    {&shares, "{a: {b: -0.5}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got -0.5"},
+    {&shares, "{a: {b: 1.01}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 1.01"},
+    {&shares, "{a: {b: 8000}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 8000"},
+    {&shares, "{a: {b: 0MB}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 0MB"},
+    {&shares, "{a: {b: -1GB}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got -1GB"},
+    {&shares, "{a: {b: 0.5B}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 0.5B"},
+    {&shares, "{a: {b: 9e18GB}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 9e18GB"},
+    {&shares, "{a: {b: 8 parsecs}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 8 parsecs"},
+    {&shares, "{a: {b: half}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got half"},
+    {&shares, "{a: {b: nan}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got nan"},
+    {&shares, "{a: {b: ''}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got the string ''"},
+    {&shares, "{a: {b: '0.5'}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got the string '0.5'"},
+    {&shares, "{a: {b: null}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got null"},
+    {&shares, "{a: {b: {c: 1}}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got a map"},
 };
 
 static void what_a_type_refuses_it_says(void **state)
@@ -281,10 +353,20 @@ static void defaults_are_nodes_of_their_own_origin(void **state)
 static void a_good_table_passes(void **state)
 {
   (void)state;
-  const brim_param table[] = {
-      flag,           count_in, number, size,   size_mb, seconds,
-      minutes,        text,     path,   choice, list_in, {"a.b", BRIM_I64, 8, offsetof(all, count), NULL, NULL, ""},
-      BRIM_PARAMS_END};
+  const brim_param table[] = {flag,
+                              count_in,
+                              number,
+                              size,
+                              size_mb,
+                              seconds,
+                              minutes,
+                              text,
+                              path,
+                              choice,
+                              list_in,
+                              shares,
+                              {"a.b", BRIM_I64, 8, offsetof(all, count), NULL, NULL, ""},
+                              BRIM_PARAMS_END};
   if (brim_value_check_table(table, sizeof(all)) != BRIM_OK) fail_msg("%s", brim_error_text());
   assert_int_equal(brim_value_check_table(NULL, 0), BRIM_OK);
 }
@@ -303,9 +385,9 @@ static const struct {
     {{"a", 99, 8, 0, "1", NULL, ""}, "parameter 'a': unknown type 99"},
     {{"a", BRIM_I64, 4, 0, "1", NULL, ""}, "parameter 'a': a field of type integer is 8 bytes wide, not 4"},
     {{"a", BRIM_I64, 8, sizeof(all), "1", NULL, ""},
-     "parameter 'a': its field at offset 96 lies outside the struct of 96 bytes"},
+     "parameter 'a': its field at offset 112 lies outside the struct of 112 bytes"},
     {{"a", BRIM_I64, 8, (size_t)-8, "1", NULL, ""},
-     "parameter 'a': its field at offset 18446744073709551608 lies outside the struct of 96 bytes"},
+     "parameter 'a': its field at offset 18446744073709551608 lies outside the struct of 112 bytes"},
     {{"a", BRIM_I64, 8, 4, "1", NULL, ""}, "parameter 'a': offset 4 is not aligned for type integer"},
     {{"a", BRIM_I64, 8, 0, "1", NULL, NULL}, "parameter 'a' has no help"},
     {{"a", BRIM_I64, 8, 0, "1", "1..5", ""},
@@ -319,12 +401,42 @@ static const struct {
     {{"a", BRIM_I64, 8, 0, "9", "[1,5]", ""}, "parameter 'a': its default must be in [1,5], got 9"},
     {{"a", BRIM_ENUM, 4, 0, "z", "x|y", ""}, "parameter 'a': its default must be one of x|y, got z"},
     {{"a", BRIM_LIST, sizeof(brim_list), 0, "[1", NULL, ""}, "parameter 'a': cannot read default \"[1\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|[-1,64]", ""},
+     "parameter 'a': cannot read range \"auto|[-1,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|[-5,64]", ""},
+     "parameter 'a': cannot read range \"auto|[-5,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|(-1,64]", ""},
+     "parameter 'a': cannot read range \"auto|(-1,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|(-inf,64]", ""},
+     "parameter 'a': cannot read range \"auto|(-inf,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|", ""},
+     "parameter 'a': cannot read range \"auto|\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto", ""},
+     "parameter 'a': cannot read range \"auto\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "auto|x|[1,64]", ""},
+     "parameter 'a': cannot read range \"auto|x|[1,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_I64, 8, 0, "1", "[1,64]|auto", ""},
+     "parameter 'a': cannot read range \"[1,64]|auto\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_F64, 8, 0, "1", "auto|[0,1]", ""},
+     "parameter 'a': cannot read range \"auto|[0,1]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_BYTES, 8, 0, "1", "auto|[0,64]", ""},
+     "parameter 'a': cannot read range \"auto|[0,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_SECONDS, 8, 0, "1", "auto|[0,64]", ""},
+     "parameter 'a': cannot read range \"auto|[0,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_LIST, sizeof(brim_list), 0, "[1]", "auto|[0,64]", ""},
+     "parameter 'a': cannot read range \"auto|[0,64]\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\""},
+    {{"a", BRIM_STR, 8, 0, "x", "auto|[0,1]", ""}, "parameter 'a': type string has no range"},
+    {{"a", BRIM_I64, 8, 0, "of", "auto|[0,1]", ""}, "parameter 'a': its default must be auto or an integer, got of"},
+    {{"a", BRIM_SHARES, sizeof(brim_shares), 0, "{}", "[0,1]", ""}, "parameter 'a': type shares has no range"},
+    {{"a", BRIM_SHARES, 8, 0, "{}", NULL, ""}, "parameter 'a': a field of type shares is 16 bytes wide, not 8"},
+    {{"a", BRIM_SHARES, sizeof(brim_shares), 0, "{a: 1}", NULL, ""},
+     "parameter 'a': its default 'a' must be a map of who has which share of it, got 1"},
 };
 
 static void a_wrong_row_is_named(void **state)
 {
   (void)state;
-  assert_int_equal(sizeof(all), 96); /* the messages above say so */
+  assert_int_equal(sizeof(all), 112); /* the messages above say so */
   for (size_t i = 0; i < sizeof bad_rows / sizeof bad_rows[0]; i++) {
     const brim_param table[] = {
         {"first", BRIM_I64, 8, offsetof(all, count), "1", NULL, ""}, bad_rows[i].row, BRIM_PARAMS_END};
@@ -338,6 +450,7 @@ static void types_have_names(void **state)
   (void)state;
   assert_string_equal(brim_value_type_name(BRIM_I64), "integer");
   assert_string_equal(brim_value_type_name(BRIM_LIST), "list");
+  assert_string_equal(brim_value_type_name(BRIM_SHARES), "shares");
   assert_string_equal(brim_value_type_name(0), "unknown");
   assert_string_equal(brim_value_type_name(1000), "unknown");
 }
@@ -353,6 +466,8 @@ int main(void)
       cmocka_unit_test_teardown(strings_are_any_scalar, release),
       cmocka_unit_test_teardown(enums_are_indices_of_their_names, release),
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
+      cmocka_unit_test_teardown(a_range_may_have_a_name_in_front, release),
+      cmocka_unit_test_teardown(shares_are_fractions_or_bytes_with_a_unit, release),
       cmocka_unit_test_teardown(what_a_type_refuses_it_says, release),
       cmocka_unit_test_teardown(a_set_is_all_none_or_names_in_any_order, release),
       cmocka_unit_test_teardown(defaults_are_nodes_of_their_own_origin, release),
