@@ -124,6 +124,14 @@ static void a_backend_is_loaded(void **state)
   assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
 }
 
+static void a_policy_is_loaded(void **state)
+{
+  (void)state;
+  const brim_module *module = NULL;
+  assert_int_equal(brim_loader_load(ABI_PLUGINS "/policy.so", &module), BRIM_OK);
+  assert_int_equal(module->plugins[0]->kind, BRIM_POLICY);
+}
+
 static void a_plugin_in_cpp_is_loaded(void **state)
 {
   (void)state;
@@ -181,6 +189,8 @@ static const struct {
     {"backend_alignment", "backend/idle: ops.alignment is 48, must be a power of two of at most 2097152"},
     {"backend_run", "backend/idle: the kernel 'relu' has no run function"},
     {"backend_empty", "backend/idle: ops.kernels is empty"},
+    {"policy_empty", "policy/mine: ops is empty: a policy decides something"},
+    {"policy_size", "policy/mine: ops.size is 24, must be 40: sizeof(brim_policy_ops)"},
     {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin has\n"
                "link the plugin with the library that defines it; of brim, only brim/*.h can be called"},
     {"library", "needs the library libbrim_abi_gone.so, which is not installed"},
@@ -516,6 +526,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_good_plugin_is_loaded_with_all_it_declares),
       cmocka_unit_test(a_backend_is_loaded),
+      cmocka_unit_test(a_policy_is_loaded),
       cmocka_unit_test(a_plugin_in_cpp_is_loaded),
       cmocka_unit_test(each_wrong_plugin_is_refused_with_its_own_message),
       cmocka_unit_test(files_that_are_no_shared_objects_are_refused_in_plain_words),

@@ -1,0 +1,405 @@
+/* The host of the policies: whom it asks and in which order, what it refuses to do, and how decisions are told. The
+ * policies are made up: they answer what a test has put into them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "memory/policies.h"
+#include "unit/made_policies.h"
+
+/* ---- order ---- */
+
+static void they_are_asked_in_order_and_the_first_that_decides_wins(void **state)
+{
+  (void)state;
+  for (int question = 0; question < QUESTIONS; question++) {
+    fixture f;
+    prepare(&f, 3);
+    decide(&f.made[1], 64);
+    decide(&f.made[2], 32);
+    open_policies(&f, true);
+    assert_int_equal(ask(&f, question), BRIM_OK);
+    assert_int_equal(f.made[0].asked, 1);
+    assert_int_equal(f.made[1].asked, 1);
+    assert_int_equal(f.made[2].asked, 0);
+    assert_int_equal(f.heard, 1);
+    assert_string_equal(f.policy[0], "policy.second");
+    brim_policies_close(f.policies);
+  }
+}
+
+static void nobody_decides_where_all_leave_it_to_the_next(void **state)
+{
+  (void)state;
+  for (size_t count = 0; count <= 3; count++) {
+    fixture f;
+    prepare(&f, count);
+    open_policies(&f, true);
+    for (int question = 0; question < QUESTIONS; question++) {
+      assert_int_equal(ask(&f, question), BRIM_ENOTSUP);
+      for (size_t i = 0; i < count; i++) assert_int_equal(f.made[i].asked, question + 1);
+    }
+    assert_int_equal(f.heard, 0);
+    brim_policies_close(f.policies);
+  }
+}
+
+static void any_other_status_ends_it_with_the_policys_text_and_name(void **state)
+{
+  (void)state;
+  for (int question = 0; question < QUESTIONS; question++) {
+    fixture f;
+    prepare(&f, 3);
+    f.made[1].status = BRIM_EIO;
+    f.made[1].text = "the table is gone";
+    decide(&f.made[2], 64);
+    open_policies(&f, true);
+    assert_int_equal(ask(&f, question), BRIM_EIO);
+    assert_string_equal(brim_error_text(), "the table is gone\ndecided by policy 'second'");
+    assert_int_equal(f.made[2].asked, 0);
+    assert_int_equal(f.heard, 0);
+    brim_policies_close(f.policies);
+  }
+}
+
+/* What the first wrote before it left the decision to the next is not the next one's. */
+static void an_answer_that_was_not_given_is_forgotten(void **state)
+{
+  (void)state;
+  fixture f;
+  brim_plan_choice choice;
+  const brim_plan_query query = plan_query();
+  prepare(&f, 2);
+  f.made[0].plan = (brim_plan_choice){.micro_batch = 32, .precision = BRIM_TAKE_BF16, .model = "cnn"};
+  f.ops[1].choose_plan = NULL;
+  open_policies(&f, true);
+  assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_ENOTSUP);
+  brim_policies_close(f.policies);
+  f.ops[1].choose_plan = choose_plan;
+  decide(&f.made[1], 64);
+  open_policies(&f, true);
+  assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_OK);
+  assert_int_equal(choice.micro_batch, 64);
+  assert_int_equal(choice.precision, BRIM_AS_IT_IS);
+  assert_null(choice.model);
+  brim_policies_close(f.policies);
+}
+
+/* ---- tables of another age ---- */
+
+static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 2);
+  f.ops[0] = (brim_policy_ops){.size = sizeof(brim_policy_ops)};
+  decide(&f.made[1], 64);
+  open_policies(&f, true);
+  for (int question = 0; question < QUESTIONS; question++) assert_int_equal(ask(&f, question), BRIM_OK);
+  assert_int_equal(f.made[0].asked, 0);
+  assert_int_equal(f.made[1].asked, QUESTIONS);
+  brim_policies_close(f.policies);
+}
+
+/* What lies behind the size that a table says is not the table's. */
+static void a_table_that_is_shorter_has_the_hooks_that_it_has(void **state)
+{
+  (void)state;
+  const size_t ends[] = {offsetof(brim_policy_ops, choose_device), offsetof(brim_policy_ops, choose_plan),
+                         offsetof(brim_policy_ops, on_oom), offsetof(brim_policy_ops, on_boundary)};
+  for (int has = 0; has < QUESTIONS; has++) {
+    fixture f;
+    prepare(&f, 1);
+    f.ops[0].size = (uint32_t)ends[has];
+    decide(&f.made[0], 64);
+    open_policies(&f, true);
+    for (int question = 0; question < QUESTIONS; question++)
+      assert_int_equal(ask(&f, question), question < has ? BRIM_OK : BRIM_ENOTSUP);
+    assert_int_equal(f.made[0].asked, has);
+    assert_false(brim_policies_watch(f.policies));
+    brim_policies_close(f.policies);
+  }
+}
+
+static void memory_is_watched_if_one_of_them_looks_at_it(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 0);
+  open_policies(&f, true);
+  assert_false(brim_policies_watch(f.policies));
+  brim_policies_close(f.policies);
+  prepare(&f, 2);
+  f.ops[0].on_boundary = NULL;
+  open_policies(&f, true);
+  assert_true(brim_policies_watch(f.policies));
+  brim_policies_close(f.policies);
+}
+
+/* ---- nonsense ---- */
+
+static void check_refused(fixture *f, int question, const char *want)
+{
+  open_policies(f, true);
+  assert_int_equal(ask(f, question), BRIM_ECONFIG);
+  assert_string_equal(brim_error_text(), want);
+  assert_int_equal(f->heard, 0); /* what is not done is not told as a decision */
+  brim_policies_close(f->policies);
+}
+
+static void a_place_that_there_is_not_is_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    brim_place place;
+    const char *want;
+  } cases[] = {
+      {{.kind = BRIM_PLACE_DEVICE, .device = 7}, "policy.first chose device 7 of 2"},
+      {{.kind = BRIM_PLACE_DEVICE, .device = 2}, "policy.first chose device 2 of 2"},
+      {{.kind = BRIM_PLACE_DEVICE, .device = -1}, "policy.first chose device -1 of 2"},
+      {{.kind = 0}, "policy.first chose a place of kind 0, which there is not"},
+      {{.kind = BRIM_PLACE_HOST + 1}, "policy.first chose a place of kind 4, which there is not"},
+      {{.kind = -3}, "policy.first chose a place of kind -3, which there is not"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    fixture f;
+    prepare(&f, 1);
+    f.made[0].status = BRIM_OK;
+    f.made[0].place = cases[i].place;
+    f.made[0].action = (brim_action){.kind = BRIM_ACT_PLACE, .place = cases[i].place};
+    check_refused(&f, DEVICE, cases[i].want);
+    check_refused(&f, OOM, cases[i].want);
+  }
+}
+
+#define NONE_OF_THEM ", which is none of those that may be: they divide the effective batch 128, from 128 down to 32"
+
+static void a_plan_that_cannot_be_is_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    brim_plan_choice plan;
+    const char *want;
+  } cases[] = {
+      {{.micro_batch = 0}, "policy.first chose the micro-batch 0" NONE_OF_THEM},
+      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* divides it, and is too small */
+      {{.micro_batch = 48}, "policy.first chose the micro-batch 48" NONE_OF_THEM},
+      {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
+      {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},
+       "policy.first chose a precision that the backend does not have: fp16"},
+      {{.micro_batch = 64, .precision = 9},
+       "policy.first chose a precision that the backend does not have: none there is"},
+      {{.micro_batch = 64, .precision = -1},
+       "policy.first chose a precision that the backend does not have: none there is"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    fixture f;
+    prepare(&f, 1);
+    f.made[0].status = BRIM_OK;
+    f.made[0].plan = cases[i].plan;
+    f.made[0].action = (brim_action){.kind = BRIM_ACT_PLAN, .plan = cases[i].plan};
+    check_refused(&f, PLAN, cases[i].want);
+    check_refused(&f, OOM, cases[i].want);
+  }
+}
+
+static void another_variant_after_the_first_step_is_refused(void **state)
+{
+  (void)state;
+  static const brim_plan_choice choices[] = {{.micro_batch = 64, .precision = BRIM_TAKE_BF16},
+                                             {.micro_batch = 64, .precision = BRIM_TAKE_FP32},
+                                             {.micro_batch = 64, .model = "mlp"}};
+  for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+    fixture f;
+    brim_plan_choice choice;
+    brim_plan_query query = plan_query();
+    prepare(&f, 1);
+    f.made[0].status = BRIM_OK;
+    f.made[0].plan = choices[i];
+    open_policies(&f, true);
+    assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_OK);
+    query.may_change_variant = 0;
+    assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_ECONFIG);
+    assert_string_equal(brim_error_text(),
+                        "policy.first chose another precision or model, which is possible before the first step only");
+    assert_int_equal(f.heard, 1);
+    brim_policies_close(f.policies);
+  }
+}
+
+static void kinds_that_there_are_not_are_refused(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 1);
+  f.made[0].status = BRIM_OK;
+  check_refused(&f, OOM, "policy.first chose an action of kind 0, which there is not");
+  f.made[0].action.kind = BRIM_ACT_GIVE_UP + 1;
+  check_refused(&f, OOM, "policy.first chose an action of kind 4, which there is not");
+  f.made[0].boundary.cleanup = BRIM_CLEAN_HEAVY + 1;
+  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind 3, which there is not");
+  f.made[0].boundary.cleanup = -1;
+  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind -1, which there is not");
+}
+
+/* ---- telling ---- */
+
+static void decisions_are_told_with_what_was_chosen_and_why(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 1);
+  decide(&f.made[0], 32);
+  open_policies(&f, true);
+  for (int question = 0; question < QUESTIONS; question++) assert_int_equal(ask(&f, question), BRIM_OK);
+  check_heard(&f, 0, "policy.first", "cpu:1, at most 48.0 MiB", "it is free");
+  check_heard(&f, 1, "policy.first", "micro-batch 32 x 4", "it fits");
+  check_heard(&f, 2, "policy.first", "micro-batch 32 x 4", "it fits");
+  check_heard(&f, 3, "policy.first", "light cleanup", "it is time");
+  f.made[0].place = (brim_place){.kind = BRIM_PLACE_WAIT, .reason = "all are full"};
+  f.made[0].action = (brim_action){.kind = BRIM_ACT_PLACE, .place = {.kind = BRIM_PLACE_HOST}};
+  f.made[0].plan = (brim_plan_choice){.micro_batch = 64, .precision = BRIM_TAKE_BF16, .model = "cnn"};
+  f.made[0].boundary = (brim_boundary){.cleanup = BRIM_CLEAN_NONE, .warn = 1, .reason = "it is full"};
+  for (int question = 0; question < QUESTIONS; question++) assert_int_equal(ask(&f, question), BRIM_OK);
+  check_heard(&f, 4, "policy.first", "waits for any device", "all are full");
+  check_heard(&f, 5, "policy.first", "micro-batch 64 x 2, precision bf16, model cnn", "");
+  check_heard(&f, 6, "policy.first", "the host's processors", "");
+  check_heard(&f, 7, "policy.first", "no cleanup", "it is full");
+  f.made[0].action = (brim_action){.kind = BRIM_ACT_GIVE_UP, .reason = "enough"};
+  f.made[0].boundary.cleanup = BRIM_CLEAN_HEAVY;
+  assert_int_equal(ask(&f, OOM), BRIM_OK);
+  assert_int_equal(ask(&f, BOUNDARY), BRIM_OK);
+  check_heard(&f, 8, "policy.first", "gives up", "enough");
+  check_heard(&f, 9, "policy.first", "heavy cleanup", "it is full");
+  brim_policies_tell(f.policies, "a key", "light cleanup", "");
+  check_heard(&f, 10, "a key", "light cleanup", "");
+  assert_int_equal(f.heard, 11);
+  brim_policies_close(f.policies);
+}
+
+static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 1);
+  decide(&f.made[0], 32);
+  open_policies(&f, false);
+  assert_int_equal(ask(&f, DEVICE), BRIM_OK);
+  brim_reason(f.made[0].place.reason, "another"); /* what was told was copied */
+  assert_int_equal(ask(&f, PLAN), BRIM_OK);
+  assert_int_equal(f.heard, 0);
+  brim_policies_listen(f.policies, hear, &f);
+  assert_int_equal(f.heard, 2);
+  check_heard(&f, 0, "policy.first", "cpu:1, at most 48.0 MiB", "it is free");
+  check_heard(&f, 1, "policy.first", "micro-batch 32 x 4", "it fits");
+  assert_int_equal(ask(&f, BOUNDARY), BRIM_OK);
+  assert_int_equal(f.heard, 3); /* at once */
+  brim_policies_listen(f.policies, hear, &f);
+  assert_int_equal(f.heard, 3); /* not again */
+  brim_policies_close(f.policies);
+}
+
+/* Where policies ask for another configuration, those of it stand in their place. */
+static void decisions_go_on_with_those_that_stand_in_their_place(void **state)
+{
+  (void)state;
+  fixture f, after;
+  prepare(&f, 1);
+  prepare(&after, 1);
+  decide(&f.made[0], 32);
+  decide(&after.made[0], 64);
+  open_policies(&f, false);
+  assert_int_equal(ask(&f, PLAN), BRIM_OK);
+  const brim_decisions before = brim_policies_take_decisions(f.policies);
+  brim_policies_close(f.policies);
+  assert_int_equal(brim_policies_open(&after.config, before, &after.policies), BRIM_OK);
+  assert_int_equal(ask(&after, PLAN), BRIM_OK);
+  brim_policies_listen(after.policies, hear, &after);
+  assert_int_equal(after.heard, 2);
+  check_heard(&after, 0, "policy.first", "micro-batch 32 x 4", "it fits");
+  check_heard(&after, 1, "policy.first", "micro-batch 64 x 2", "it fits");
+  brim_policies_close(after.policies);
+}
+
+static void a_reason_is_cut_where_it_does_not_fit(void **state)
+{
+  (void)state;
+  char reason[BRIM_REASON_BYTES + 1], text[2 * BRIM_REASON_BYTES];
+  memset(text, 'x', sizeof text);
+  text[sizeof text - 1] = '\0';
+  reason[BRIM_REASON_BYTES] = '!';
+  brim_reason(reason, "%d%s", 7, text);
+  assert_int_equal(strlen(reason), BRIM_REASON_BYTES - 1);
+  assert_true(brim_starts_with(reason, "7xx"));
+  assert_int_equal(reason[BRIM_REASON_BYTES], '!');
+}
+
+/* ---- instances ---- */
+
+static void instances_are_made_and_dropped(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 2);
+  for (int i = 0; i < 2; i++) {
+    f.plugin[i].create = create;
+    f.plugin[i].destroy = destroy;
+  }
+  decide(&f.made[1], 64);
+  open_policies(&f, true);
+  assert_int_equal(ask(&f, PLAN), BRIM_OK);
+  assert_int_equal(f.made[1].asked, 1);
+  brim_policies_close(f.policies);
+  assert_int_equal(f.made[0].destroyed, 1);
+  assert_int_equal(f.made[1].destroyed, 1);
+  brim_policies_close(NULL);
+}
+
+static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **state)
+{
+  (void)state;
+  fixture f;
+  prepare(&f, 3);
+  for (int i = 0; i < 3; i++) {
+    f.plugin[i].create = create;
+    f.plugin[i].destroy = destroy;
+  }
+  f.made[1].create_status = BRIM_EIO;
+  f.made[1].text = "no such table";
+  assert_int_equal(brim_policies_open(&f.config, (brim_decisions){0}, &f.policies), BRIM_EIO);
+  assert_string_equal(brim_error_text(), "no such table\nwhile making policy 'second'");
+  assert_int_equal(f.made[0].destroyed, 1);
+  assert_int_equal(f.made[1].destroyed, 0);
+  assert_int_equal(f.made[2].destroyed, 0);
+}
+
+int main(void)
+{
+  static const struct CMUnitTest tests[] = {
+      cmocka_unit_test(they_are_asked_in_order_and_the_first_that_decides_wins),
+      cmocka_unit_test(nobody_decides_where_all_leave_it_to_the_next),
+      cmocka_unit_test(any_other_status_ends_it_with_the_policys_text_and_name),
+      cmocka_unit_test(an_answer_that_was_not_given_is_forgotten),
+      cmocka_unit_test(a_hook_that_is_null_leaves_it_to_the_next),
+      cmocka_unit_test(a_table_that_is_shorter_has_the_hooks_that_it_has),
+      cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
+      cmocka_unit_test(a_place_that_there_is_not_is_refused),
+      cmocka_unit_test(a_plan_that_cannot_be_is_refused),
+      cmocka_unit_test(another_variant_after_the_first_step_is_refused),
+      cmocka_unit_test(kinds_that_there_are_not_are_refused),
+      cmocka_unit_test(decisions_are_told_with_what_was_chosen_and_why),
+      cmocka_unit_test(decisions_before_somebody_listens_are_kept_in_order_and_told_once),
+      cmocka_unit_test(decisions_go_on_with_those_that_stand_in_their_place),
+      cmocka_unit_test(a_reason_is_cut_where_it_does_not_fit),
+      cmocka_unit_test(instances_are_made_and_dropped),
+      cmocka_unit_test(one_that_cannot_be_made_is_named_and_those_before_it_dropped),
+  };
+  brim_log_set_level(BRIM_LOG_ERROR);
+  return cmocka_run_group_tests_name("policies", tests, NULL, NULL);
+}
