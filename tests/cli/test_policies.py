@@ -1,0 +1,502 @@
+"""Policies: what decides when memory is short. Devices are shares of the host with limits, which a network of some
+megabytes fills; what is decided is in the log, in events.jsonl, and changes no number."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import time
+
+from support import NO_FIT, SMALL, USAGE, Case, main
+
+PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+
+# Micro-batches of 16 and more are multiples of the grain. The peaks are 0.6 MiB with 32, 1.04 with 64, 1.9 with 128, and
+# then the double each time.
+CNN = ["model=cnn", "model.width=8", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
+       "dataset.test_count=64", "backend.threads=1", "training.steps=2"]
+# Nothing is small enough for a MiB.
+LARGE = ["model=mlp", "model.hidden=[2048]", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
+         "dataset.test_count=64", "backend.threads=1", "training.steps=2"]
+WEIGHTS = ["model.safetensors", "optimizer.safetensors"]
+
+
+def devices_of(mebibytes, count=2):
+    return ["backend=cpu", f"backend.devices={count}", f"backend.memory_mb={mebibytes}"]
+
+
+class Policies(Case):
+    def decisions(self, run):
+        """[(who, what)]; each is an event with its reason, and one line of the log."""
+        return [(event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
+                if event["event"] == "decision"]
+
+    def choices(self, run, who):
+        return [choice for by, choice in self.decisions(run) if by == f"policy.{who}"]
+
+    def assert_decided(self, result, run, who, choices):
+        self.assertEqual(self.choices(run, who), choices, result)
+        for event in self.records(run, "events.jsonl"):
+            if event["event"] == "decision":
+                reason = f": {event['reason']}" if event["reason"] else ""
+                self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
+
+    def lines(self, result, who):
+        """What a run that did not begin decided."""
+        return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{who}: (.*?)(?:: .*)?$", result.err)
+
+    def reasons(self, run):
+        return [event["reason"] for event in self.records(run, "events.jsonl") if event["event"] == "decision"]
+
+    def batch_of(self, run):
+        return self.json(run, "plan.json")["batch_size"]
+
+    def peak_of(self, run):
+        return self.json(run, "plan.json")["peak_bytes"]
+
+    def until(self, condition, process):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+
+    def hold(self, run, *words, env=None):
+        """A run that has placed its arena, and goes on."""
+        process = self.start("train", f"run.dir={run}", *words, "training.steps=0", "training.epochs=1000000",
+                             "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000", env=env)
+        self.until(lambda: (self.folder / run / "events.jsonl").exists(), process)
+        return process
+
+    def forget_the_end(self, run):
+        """As if it had been killed after its first step."""
+        for step in self.steps(run)[1:]:
+            shutil.rmtree(self.checkpoint(run, step))
+        for name in ("last", "best"):
+            link = self.folder / run / "checkpoints" / name
+            if link.is_symlink():
+                link.unlink()
+                link.symlink_to(f"step-{self.steps(run)[0]:08d}")
+        (self.folder / run / "summary.json").unlink()
+
+    def edit(self, run, old, new):
+        path = self.folder / run / "config.yaml"
+        text = path.read_text()
+        self.assertRegex(text, rf"(?m)^ *{re.escape(old)}$")
+        path.write_text(re.sub(rf"(?m)^( *){re.escape(old)}$", rf"\g<1>{new}", text))
+
+    def look(self, *words):
+        found = json.loads(self.brim("devices", "--json", *words).out)["devices"]
+        return [device for device in found if device["backend"] == "cpu"]
+
+
+class Robust(Policies):
+    BATCH = ["policy=robust", "training.batch_size=1024"]
+
+    def test_three_retries_are_three_smaller_micro_batches(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "max_retries=3")
+        self.assert_decided(result, "run", "robust", ["cpu:0", "micro-batch 512 x 2", "micro-batch 256 x 4",
+                                                      "micro-batch 128 x 8"])
+        for i, reason in enumerate(self.reasons("run")[1:], 1):
+            self.assertRegex(reason, rf"^retry {i} of 3, as [\d.]+ MiB were needed and cpu:0 had room for 2\.0 MiB$")
+        self.assertIn("effective batch 1024 = 128 x 8", result.err)
+        self.assertLessEqual(self.peak_of("run"), 2 << 20)
+
+    def test_no_decision_changes_a_bit(self):
+        self.train("whole", *CNN, "training.batch_size=1024", "backend=cpu")
+        self.train("halved", *CNN, *self.BATCH, *devices_of(2))
+        self.train("host", *CNN, *self.BATCH, *devices_of(1))
+        self.train("auto", *CNN, "training.effective_batch_size=1024", "training.batch_size=auto", *devices_of(1))
+        self.assertEqual([self.batch_of(run) for run in ("whole", "halved", "host", "auto")], [1024, 128, 1024, 32])
+        for run in ("halved", "host", "auto"):
+            self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
+
+    def test_after_the_retries_come_the_other_device_and_the_processors(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "max_retries=2")
+        halves = ["micro-batch 512 x 2", "micro-batch 256 x 4"]
+        self.assert_decided(result, "run", "robust", ["cpu:0", *halves, "cpu:1", *halves, "the host's processors"])
+        self.assertIn("effective batch 1024 = 1024 x 1", result.err)
+        config = self.read("run", "config.yaml")
+        for line in ("device: cpu", "  devices: 1", "  memory_mb: 0"):
+            self.assertRegex(config, rf"(?m)^{line}$")
+
+    def test_without_the_processors_it_ends_with_what_would_fit(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "max_retries=2", "policy.robust.allow_cpu=false",
+                            status=NO_FIT)
+        self.assert_error(result, "but the device has 2.0 MiB free", "at its peak, in ", "parameters ",
+                          "training.batch_size=128 training.gradient_accumulation_steps=8 would fit")
+        self.assertEqual(self.lines(result, "robust").count("cpu:1"), 1)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_no_retry_is_no_smaller_micro_batch(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "max_retries=0")
+        self.assert_decided(result, "run", "robust", ["cpu:0", "cpu:1", "the host's processors"])
+
+    def test_micro_batches_are_not_smaller_than_the_least(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "min_batch_size=256", "max_retries=10")
+        halves = ["micro-batch 512 x 2", "micro-batch 256 x 4"]
+        self.assert_decided(result, "run", "robust", ["cpu:0", *halves, "cpu:1", *halves, "the host's processors"])
+
+    def test_a_device_that_others_fill_is_not_taken(self):
+        two = devices_of(8)
+        self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
+        result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=256")
+        self.assert_decided(result, "run", "robust", ["cpu:1"])
+        self.assertRegex(self.reasons("run")[0], r"^8\.0 MiB of 8\.0 MiB are free, the most of 2 devices$")
+
+    def test_it_moves_off_a_device_that_is_too_full(self):
+        """The first has the most free memory, and still too little; the second is no better; so the processors."""
+        two = devices_of(8)
+        for device in (0, 1):
+            self.hold(f"hold{device}", *CNN, *two, f"device=cpu:{device}", f"training.batch_size={(256, 512)[device]}")
+        result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=512", "max_retries=0")
+        self.assert_decided(result, "run", "robust", ["cpu:0", "cpu:1", "the host's processors"])
+        self.assertIn("effective batch 512 = 512 x 1", result.err)
+
+    def test_the_least_free_memory_is_asked_of_each_device(self):
+        two = devices_of(8)
+        self.hold("one", *CNN, *two, "device=cpu:1", "training.batch_size=512")
+        result = self.train("first", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=8")
+        self.assert_decided(result, "first", "robust", ["cpu:0"])
+        result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=9")
+        self.assert_decided(result, "none", "robust", ["the host's processors"])
+        self.assertIn("no device has the 9.0 MiB free that min_gpu_memory_mb asks for", result.err)
+        # and it does not move to a device that has less than that
+        result = self.train("host", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=8",
+                            "max_retries=0")
+        self.assert_decided(result, "host", "robust", ["cpu:0", "the host's processors"])
+
+    def test_a_device_that_is_named_is_not_left_for_another(self):
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(2), "device=cpu:1", "max_retries=1",
+                            "policy.robust.allow_cpu=false", status=NO_FIT)
+        self.assertEqual(self.lines(result, "robust"), ["micro-batch 512 x 2"])
+
+    def test_what_fits_is_left_alone(self):
+        result = self.train("run", *CNN, "policy=robust", "training.batch_size=64", "backend=cpu")
+        self.assertEqual(self.decisions("run"), [], result)
+
+    def test_a_run_that_waits_waits(self):
+        one = devices_of(8, 1)
+        holder = self.hold("one", *CNN, *one, "training.batch_size=512")
+        process = self.start("train", "run.dir=two", *CNN, *one, "policy=robust", "training.batch_size=512",
+                             "wait_for_gpu=true", "gpu_check_interval_seconds=0.05")
+        self.until(lambda: json.loads(self.brim("devices", "--json", *one).out)["queue"], process)
+        holder.kill()
+        self.finish(process, 0)
+        self.assertEqual(self.batch_of("two"), 512)
+        self.assertEqual(self.decisions("two"), [])
+
+
+class Auto(Policies):
+    AUTO = ["training.batch_size=auto", "training.effective_batch_size=1024"]
+
+    def test_the_largest_micro_batch_that_fits(self):
+        for limit, batch in ((1, 32), (2, 128), (4, 256), (64, 1024)):
+            with self.subTest(limit):
+                run = f"run{limit}"
+                result = self.train(run, *CNN, *self.AUTO, "backend=cpu", f"memory.limit_mb={limit}")
+                self.assert_decided(result, run, "auto_plan", [f"micro-batch {batch} x {1024 // batch}"])
+                self.assertEqual(self.batch_of(run), batch)
+                self.assertLessEqual(self.peak_of(run), limit << 20)
+                if batch < 1024:  # and the next one does not fit
+                    self.train("more", *CNN, f"training.batch_size={2 * batch}", "backend=cpu", f"memory.limit_mb={limit}",
+                               f"training.gradient_accumulation_steps={512 // batch}", status=NO_FIT)
+
+    def test_the_effective_batch_is_that_of_the_other_keys(self):
+        for words, effective in (([], 64), (["training.batch_size=16"], 16),
+                                 (["training.gradient_accumulation_steps=2"], 128)):
+            with self.subTest(words):
+                result = self.train(f"run{effective}", *CNN, "backend=cpu", *words, "training.batch_size=auto")
+                self.assertIn(f"effective batch {effective} = {effective} x 1", result.err)
+        result = self.brim("train", "--config-name", "robust", *CNN, "policy=auto_plan", "training.batch_size=auto",
+                           "backend=cpu", "run.dir=robust")
+        self.assertIn("effective batch 128 = 128 x 1", result.err)
+
+    def test_nothing_fits(self):
+        result = self.train("run", *LARGE, *self.AUTO, "backend=cpu", "memory.limit_mb=1", status=NO_FIT)
+        self.assert_error(result, "memory.limit_mb allows 1.0 MiB", "at its peak, in ", "parameters ", "optimizer ",
+                          "no smaller training.batch_size fits: the nearest, 1, needs ")
+        self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n", result.err)
+
+    def test_what_keeps_micro_batches_large_is_told(self):
+        result = self.train("run", *CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=1", "min_batch_size=64",
+                            status=NO_FIT)
+        self.assert_error(result, "the nearest, 64, needs ",
+                          "micro-batches are no smaller than 64 because of min_batch_size=64")
+
+    def test_a_batch_size_that_is_given_is_left_alone(self):
+        result = self.train("run", *CNN, "training.batch_size=64", "backend=cpu", "memory.limit_mb=1", status=NO_FIT)
+        self.assertNotIn("policy.", result.err)
+
+    def test_nobody_to_choose(self):
+        result = self.train("run", *CNN, *self.AUTO, "policy=[]", status=USAGE)
+        self.assert_error(result, "training.batch_size=auto, and none of the policies chooses a micro-batch",
+                          "policy=[...,auto_plan]")
+
+    def test_a_resumed_run_keeps_its_micro_batch(self):
+        words = [*CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=2", "training.checkpoint_every_steps=1",
+                 "training.keep_checkpoints=10"]
+        self.train("whole", *words)
+        for run, limit, batch in (("more", 64, 128), ("less", 1, 32)):
+            with self.subTest(run):
+                self.train(run, *words)
+                self.forget_the_end(run)
+                self.edit(run, "limit_mb: 2", f"limit_mb: {limit}")
+                result = self.brim("train", "--resume", run)
+                self.assertIn(f"effective batch 1024 = {batch} x {1024 // batch}", result.err)
+                self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
+
+    def test_how_a_step_is_cut_may_be_edited_and_the_effective_batch_not(self):
+        words = [*CNN, "training.batch_size=256", "backend=cpu", "training.checkpoint_every_steps=1",
+                 "training.keep_checkpoints=10"]
+        self.train("run", *words)
+        self.train("whole", *words)
+        self.forget_the_end("run")
+        self.edit("run", "batch_size: 256", "batch_size: 128")
+        self.assert_error(self.brim("train", "--resume", "run", status=USAGE), "'training.batch_size' was edited: the run "
+                          "began with 256, and it is 128 now")
+        self.edit("run", "effective_batch_size: 0", "effective_batch_size: 512")
+        self.assert_error(self.brim("train", "--resume", "run", status=USAGE), "'training.effective_batch_size' was edited")
+        self.edit("run", "effective_batch_size: 512", "effective_batch_size: 256")
+        self.edit("run", "batch_size: 128", "batch_size: auto")
+        self.edit("run", "id: [auto_plan]", "id: [fixed]\n  fixed: {micro_batch: 64}")
+        result = self.brim("train", "--resume", "run")
+        self.assertIn("effective batch 256 = ", result.err)
+        self.assert_same_checkpoint("whole", "run", 2, WEIGHTS)
+
+
+class Order(Policies):
+    AUTO = ["training.batch_size=auto", "training.effective_batch_size=1024", "backend=cpu"]
+
+    def test_the_first_that_decides_wins(self):
+        result = self.train("fixed", *CNN, *self.AUTO, "policy=[fixed,auto_plan]", "policy.fixed.micro_batch=64")
+        self.assertEqual(self.decisions("fixed"), [("policy.fixed", "micro-batch 64 x 16")], result)
+        result = self.train("auto", *CNN, *self.AUTO, "policy=[auto_plan,fixed]", "policy.fixed.micro_batch=64")
+        self.assertEqual(self.decisions("auto"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
+
+    def test_who_does_not_decide_leaves_it_to_the_next(self):
+        result = self.train("run", *CNN, *self.AUTO, "policy=[fixed,auto_plan]")
+        self.assertEqual(self.decisions("run"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
+
+    def test_fixed_gives_up(self):
+        words = [*CNN, "training.batch_size=1024", *devices_of(2)]
+        result = self.train("run", *words, "policy=[fixed,robust]", status=NO_FIT)
+        self.assertEqual(self.lines(result, "fixed"), ["micro-batch 1024 x 1", "gives up"])
+        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, which fixed leaves to it
+        self.assert_error(result, "but the device has 2.0 MiB free", "would fit")
+        self.train("other", *words, "policy=[robust,fixed]")
+
+    def test_a_choice_that_cannot_be_is_refused(self):
+        result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
+        self.assert_error(result, "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
+                                  "the effective batch 1024, from 1024 down to 1")
+
+    def test_a_policy_of_ones_own_decides_before_robust(self):
+        words = [*CNN, "training.batch_size=1024", *devices_of(2)]
+        argv = ["--plugin-path", PLUGINS / "policy.so", "train", *words, "run.dir=run"]
+        result = self.brim(*argv, "policy=[mine,robust]", status=NO_FIT)
+        self.assertIn("policy.mine: gives up: policy of the test\n", result.err)
+        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
+        self.brim(*argv, "policy=[robust,mine]")
+        self.assertNotIn("policy.mine", dict(self.decisions("run")))
+        self.assert_error(self.train("none", *words, "policy=mine", status=USAGE), "no option 'mine' in group 'policy'")
+
+
+class Swarm(Policies):
+    """Presets by memory: what is called small is set to the devices of the test."""
+
+    WORDS = ["policy=swarm", "training.batch_size=auto", "training.effective_batch_size=8"]
+    MODEL = [*CNN, "training.steps=4", "training.checkpoint_every_steps=1", "training.keep_checkpoints=10"]
+
+    def test_micro_batches_by_memory(self):
+        for small, medium, batch in ((0.1, 0.2, 1), (0.05, 0.2, 2), (0.05, 0.06, 8)):
+            with self.subTest((small, medium)):
+                run = f"run{batch}"
+                result = self.train(run, *CNN, *self.WORDS, *devices_of(64), f"policy.swarm.small_below_gb={small}",
+                                    f"policy.swarm.medium_below_gb={medium}")
+                self.assert_decided(result, run, "swarm", [f"micro-batch {batch} x {8 // batch}"])
+                self.assertIn(f"effective batch 8 = {batch} x {8 // batch}", result.err)
+
+    def test_a_smaller_model_by_the_memory_of_all_devices(self):
+        table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01", "policy.swarm.medium_below_gb=0.01"]
+        for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two of 64 MiB are 0.134 GB
+            with self.subTest(below):
+                result = self.train(model, *CNN, *self.WORDS, *devices_of(64), *table,
+                                    f"policy.swarm.model_below_gb={below}")
+                self.assertRegex(self.read(model, "config.yaml"), rf"(?m)^model:\n  id: {model}$")
+                first = self.choices(model, "swarm")[0]
+                self.assertEqual(first, "micro-batch 8 x 1" + (", model mlp" if model == "mlp" else ""), result)
+
+    def test_a_resumed_run_goes_on_with_the_smaller_model(self):
+        self.train("run", *self.MODEL, *self.WORDS, *devices_of(64), "policy.swarm.small_model=mlp")
+        self.assertEqual(self.choices("run", "swarm"), ["micro-batch 1 x 8, model mlp", "micro-batch 1 x 8"])
+        shutil.copytree(self.folder / "run", self.folder / "other", symlinks=True)
+        self.forget_the_end("other")
+        self.brim("train", "--resume", "other")
+        self.assertRegex(self.read("other", "config.yaml"), r"(?m)^model:\n  id: mlp$")
+        self.assert_same_checkpoint("run", "other", 4, WEIGHTS)
+
+    WIDE = [*(word for word in CNN if word != "model.width=8"), "model.width=64"]  # takes some 10 MiB
+
+    def test_out_of_memory_is_micro_batch_1(self):
+        for batch in (1, 2):
+            self.train(f"plain{batch}", *self.WIDE, f"training.batch_size={batch}", *devices_of(64),
+                       f"training.gradient_accumulation_steps={8 // batch}")
+        share = (self.peak_of("plain1") + self.peak_of("plain2")) / 2 / (64 << 20)
+        result = self.train("run", *self.WIDE, *self.WORDS, *devices_of(64), "policy.swarm.small_below_gb=0",
+                            f"memory.limit={share}")
+        self.assert_decided(result, "run", "swarm", ["micro-batch 2 x 4", "micro-batch 1 x 8"])
+        self.assert_same_checkpoint("plain1", "run", 2, WEIGHTS)
+
+    def test_out_of_memory_with_micro_batch_1_is_a_smaller_model(self):
+        large = ["policy.swarm.small_below_gb=0", "policy.swarm.medium_below_gb=0", "policy.swarm.model_below_gb=0"]
+        words = [*self.WIDE, *self.WORDS, *devices_of(5), *large]
+        result = self.train("run", *words, "policy.swarm.small_model=mlp")
+        self.assert_decided(result, "run", "swarm",
+                            ["micro-batch 1 x 8", "micro-batch 1 x 8, model mlp", "micro-batch 8 x 1"])
+        self.assertRegex(self.read("run", "config.yaml"), r"(?m)^model:\n  id: mlp$")
+        result = self.train("none", *words, status=NO_FIT)
+        self.assert_error(result, "but the device has 5.0 MiB free", "no smaller training.batch_size fits")
+
+
+class Capped(Policies):
+    TABLE = "policy.capped.shares={cpu:0: {alice: 0.5, server: 16MB}, cpu:1: {bob: 0.25}}"
+
+    def test_each_client_has_its_device_and_its_cap(self):
+        for client, device, cap in (("alice", 0, "32.0 MiB"), ("server", 0, "15.3 MiB"), ("bob", 1, "16.0 MiB")):
+            with self.subTest(client):
+                result = self.train(client, *CNN, *devices_of(64), "policy=capped", self.TABLE,
+                                    f"policy.capped.client={client}")
+                self.assert_decided(result, client, "capped", [f"cpu:{device}, at most {cap}"])
+
+    def test_the_environment_names_the_client_and_the_key_comes_first(self):
+        words = [*CNN, *devices_of(64), "policy=capped", self.TABLE]
+        result = self.train("a", *words, env={"CLIENT_ID": "bob"})
+        self.assert_decided(result, "a", "capped", ["cpu:1, at most 16.0 MiB"])
+        result = self.train("b", *words, "policy.capped.client=alice", env={"CLIENT_ID": "bob"})
+        self.assert_decided(result, "b", "capped", ["cpu:0, at most 32.0 MiB"])
+
+    def test_a_table_that_gives_away_more_than_there_is_is_refused_whoever_asks(self):
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.6}, cpu:1: {carol: 0.1}}"
+        for client in ("alice", "bob", "carol"):
+            result = self.train("run", *CNN, *devices_of(64), "policy=capped", table, f"policy.capped.client={client}",
+                                status=USAGE)
+            self.assert_error(result, "the shares of cpu:0 add up to 110 % of it: 70.4 MiB of 64.0 MiB",
+                              "32.0 MiB alice + 38.4 MiB bob")
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # all of it, and no more
+        self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob")
+
+    def test_bytes_count_with_fractions(self):
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 40MiB}}"
+        result = self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob", status=USAGE)
+        self.assert_error(result, "add up to 112.5 % of it: 72.0 MiB of 64.0 MiB")
+
+    def test_who_is_not_in_the_table_is_refused(self):
+        words = [*CNN, *devices_of(64), "policy=capped", self.TABLE]
+        result = self.train("run", *words, "policy.capped.client=mallory", status=USAGE)
+        self.assert_error(result, "client 'mallory' has no share of a device of this backend",
+                          "policy.capped.shares has: alice of cpu:0, server of cpu:0, bob of cpu:1")
+        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must say")
+
+    def test_another_device_than_the_clients_is_refused(self):
+        words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
+        self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE), "device=cpu:0, but client 'bob' has a "
+                          "share of cpu:1")
+        self.train("run", *words, "device=cpu:1")
+
+    def test_a_plan_over_the_cap_is_refused_or_made_smaller(self):
+        words = [*CNN, "training.batch_size=1024", *devices_of(64), self.TABLE, "policy.capped.client=server",
+                 "policy.capped.shares={cpu:0: {server: 4MiB}}"]
+        self.assert_error(self.train("run", *words, "policy=capped", status=NO_FIT), "but the policy allows 4.0 MiB",
+                          "training.batch_size=256 training.gradient_accumulation_steps=4 would fit")
+        self.train("robust", *words, "policy=[capped,robust]")
+        self.assertLessEqual(self.peak_of("robust"), 4 << 20)
+        self.assertEqual(self.decisions("robust")[0], ("policy.capped", "cpu:0, at most 4.0 MiB"))
+        words[words.index("training.batch_size=1024")] = "training.effective_batch_size=1024"
+        self.train("auto", *words, "policy=[capped,auto_plan]", "training.batch_size=auto")
+        self.assertEqual(self.batch_of("auto"), 256)
+
+    def test_two_clients_never_have_more_than_their_own(self):
+        two = devices_of(64)
+        table = "policy.capped.shares={cpu:0: {alice: 4MiB}, cpu:1: {bob: 0.0625}}"  # of 64 MiB the same
+        words = [*CNN, *two, "policy=[capped,auto_plan]", table, "training.batch_size=auto",
+                 "training.effective_batch_size=1024"]
+        clients = {client: self.start("train", f"run.dir={client}", *words, "training.steps=60",
+                                      "training.eval_every_steps=10", env={"CLIENT_ID": client})
+                   for client in ("alice", "bob")}
+        looks, seen = 0, set()
+        while any(process.poll() is None for process in clients.values()):
+            first, second = self.look(*two)
+            for device, client in ((first, "alice"), (second, "bob")):
+                for user in device["users"]:
+                    self.assertEqual(user["pid"], clients[client].pid)
+                    self.assertLessEqual(user["bytes"], 4 << 20)
+                    seen.add(client)
+            looks += 1
+        for process in clients.values():
+            self.finish(process, 0)
+        self.assertEqual(seen, {"alice", "bob"}, f"in {looks} looks")
+        self.assertEqual([self.batch_of(client) for client in clients], [256, 256])
+
+
+class Cleanup(Policies):
+    ROUNDS = [*SMALL, "training.steps=12", "training.eval_every_steps=1", "training.checkpoint_every_steps=1000",
+              "dataset.train_count=2048"]
+    CALM = ["policy.periodic.warn_percent=100", "policy.periodic.critical_percent=100"]
+
+    def cleanups(self, run):
+        return [(event["step"], event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
+                if event["event"] == "decision"]
+
+    def test_light_every_5_rounds_heavy_every_10_and_heavy_at_the_end(self):
+        result = self.train("run", *self.ROUNDS, "policy=periodic", *self.CALM)
+        self.assertEqual(self.cleanups("run"), [(5, "policy.periodic", "light cleanup"),
+                                                (10, "policy.periodic", "heavy cleanup"),
+                                                (12, "policy.periodic", "heavy cleanup")], result)
+        for step, reason in zip((5, 10, 12), self.reasons("run")):
+            self.assertRegex(reason, rf"^planned at round {step}: RAM at [\d.]+%, GPU at [\d.]+%$")
+        self.assertEqual(len(re.findall(r"(?m)\[Memory\] Before cleanup: \d+\.\d\d GB allocated$", result.err)), 3)
+        self.assertEqual(len(re.findall(r"(?m)\[Memory\] After cleanup: \d+\.\d\d GB \(freed -?\d+\.\d\d GB\)$",
+                                        result.err)), 3)
+
+    def test_the_cadence_is_configured(self):
+        self.train("run", *self.ROUNDS, "policy=periodic", *self.CALM, "policy.periodic.light_every_n_rounds=3",
+                   "policy.periodic.heavy_every_n_rounds=0")
+        self.assertEqual([(step, choice) for step, _, choice in self.cleanups("run")],
+                         [(3, "light cleanup"), (6, "light cleanup"), (9, "light cleanup"), (12, "heavy cleanup")])
+
+    def test_it_warns_and_cleans_up_where_memory_is_short(self):
+        """Some of the host's memory is always used, so a threshold of 0 is always reached."""
+        result = self.train("warn", *self.ROUNDS, "policy=periodic", "policy.periodic.warn_percent=0",
+                            "policy.periodic.critical_percent=100")
+        self.assertEqual([(step, choice) for step, _, choice in self.cleanups("warn")][:5],
+                         [(1, "no cleanup"), (2, "no cleanup"), (3, "no cleanup"), (4, "no cleanup"), (5, "light cleanup")])
+        self.assertRegex(result.err, r"warning: .*Warning at round 1: RAM at [\d.]+%, GPU at [\d.]+%")
+        result = self.train("critical", *self.ROUNDS, "policy=periodic", "policy.periodic.warn_percent=0",
+                            "policy.periodic.critical_percent=0")
+        self.assertEqual({choice for _, _, choice in self.cleanups("critical")}, {"heavy cleanup"})
+        self.assertIn("Critical at round 7: RAM at ", result.err)
+
+    def test_a_key_alone_cleans_up_lightly(self):
+        result = self.train("run", *self.ROUNDS, "training.clear_cache_every_n_rounds=4")
+        key = "training.clear_cache_every_n_rounds"
+        self.assertEqual(self.cleanups("run"), [(4, key, "light cleanup"), (8, key, "light cleanup")], result)
+        self.assertEqual(result.err.count("[Memory] Before cleanup: "), 2)
+
+    def test_without_either_nothing_is_cleaned_up(self):
+        result = self.train("run", *self.ROUNDS)
+        self.assertEqual(self.cleanups("run"), [])
+        self.assertNotIn("[Memory]", result.err)
+
+    def test_cleaning_up_changes_no_number(self):
+        self.train("plain", *self.ROUNDS)
+        for run, words in (("often", ["policy.periodic.light_every_n_rounds=1", "policy.periodic.heavy_every_n_rounds=2"]),
+                           ("heavy", ["policy.periodic.heavy_every_n_rounds=1"])):
+            self.train(run, *self.ROUNDS, "policy=periodic", *self.CALM, *words, "training.num_workers=2")
+            self.assert_same_checkpoint("plain", run, 12)
+            self.assert_same_records("plain", run)
+
+
+if __name__ == "__main__":
+    main()
