@@ -243,6 +243,9 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   const brim_config_choice *who;
   BRIM_TRY(ask(p, ask_oom, event, out, sizeof *out, &who));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
+  if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
+    return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s, and nothing elsewhere",
+                     name_of(who), event->devices.demands->device);
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
     return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", name_of(who), out->kind);

@@ -100,6 +100,21 @@ static brim_status take_place(brim_session *s, const views *v, const brim_place 
   s->limit_bytes = place->limit_bytes;
   snprintf(s->wanted, sizeof s->wanted, "%s",
            place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->settings->device);
+  if (place->kind != BRIM_PLACE_DEVICE || place->limit_bytes == 0) return BRIM_OK;
+  s->demands.device = s->wanted;
+  s->demands.stays = 1;
+  return BRIM_OK;
+}
+
+/* The device that $GPU_DEVICE_ID names is the user's, for policies too. */
+static brim_status name_device(brim_session *s, const views *v)
+{
+  const brim_device_wish wish = {s->demands.device, s->settings->auto_device, 0};
+  int named;
+  if (strcmp(s->demands.device, "auto") != 0) return BRIM_OK;
+  BRIM_TRY(brim_device_named(backend_id(s), s->backend_ops, s->backend, &wish, &named));
+  if (named >= 0 && (size_t)named < v->query.count)
+    s->demands.device = brim_arena_string(&s->arena, v->device[named].name);
   return BRIM_OK;
 }
 
@@ -108,6 +123,7 @@ brim_status brim_decide_device(brim_session *s)
   views v = {.arena = {0}};
   brim_place place;
   brim_status status = look_at_devices(s, &v);
+  if (status == BRIM_OK) status = name_device(s, &v);
   if (status == BRIM_OK) {
     status = brim_policies_choose_device(s->policies, &v.query, &place);
     if (status == BRIM_ENOTSUP)

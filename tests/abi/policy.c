@@ -1,4 +1,5 @@
-/* A policy of which the table can be spoiled from the build, as those of plugin.c. As it stands it gives up at once. */
+/* Policies for tests: "mine" gives up at once, and its table can be spoiled from the build, as those of plugin.c;
+ * "first" takes the first device, whatever others have of it; "mover" goes to another device when memory runs out. */
 #include "brim/brim.h"
 
 #ifndef OPS_SIZE
@@ -23,5 +24,38 @@ static const brim_plugin plugin = {.size = sizeof plugin,
                                    .id = "mine",
                                    .help = "a policy that only exists for this test",
                                    .ops = &ops};
-static const brim_plugin *const plugins[] = {&plugin, NULL};
+
+static brim_status choose_first(void *self, const brim_device_query *query, brim_place *out)
+{
+  (void)self;
+  (void)query;
+  out->kind = BRIM_PLACE_DEVICE;
+  brim_reason(out->reason, "it is the first");
+  return BRIM_OK;
+}
+
+static const brim_policy_ops first_ops = {.size = sizeof first_ops, .choose_device = choose_first};
+static const brim_plugin first = {.size = sizeof first,
+                                  .kind = BRIM_POLICY,
+                                  .id = "first",
+                                  .help = "another policy that only exists for this test",
+                                  .ops = &first_ops};
+
+static brim_status move_on(void *self, const brim_oom *event, brim_action *out)
+{
+  (void)self;
+  out->kind = BRIM_ACT_PLACE;
+  out->place.kind = BRIM_PLACE_DEVICE;
+  out->place.device = (event->device + 1) % (int32_t)event->devices.count;
+  return BRIM_OK;
+}
+
+static const brim_policy_ops mover_ops = {.size = sizeof mover_ops, .on_oom = move_on};
+static const brim_plugin mover = {.size = sizeof mover,
+                                  .kind = BRIM_POLICY,
+                                  .id = "mover",
+                                  .help = "a third policy that only exists for this test",
+                                  .ops = &mover_ops};
+
+static const brim_plugin *const plugins[] = {&plugin, &first, &mover, NULL};
 BRIM_MODULE("abi-test-policy", "1.0", plugins)

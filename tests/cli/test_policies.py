@@ -172,6 +172,26 @@ class Robust(Policies):
                             "policy.robust.allow_cpu=false", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["micro-batch 512 x 2"])
 
+    def test_the_device_that_the_environment_names_is_named(self):
+        result = self.train("run", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "1"})
+        self.assertEqual(self.decisions("run"), [])
+        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        result = self.train("bad", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "2"}, status=NO_FIT)
+        self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
+
+    def test_it_moves_to_a_device_with_room_and_goes_on_there(self):
+        """The first device was chosen by another policy, which does not look at what others have of it."""
+        two = devices_of(8)
+        self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
+        result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
+                           "training.batch_size=512", "max_retries=1", "run.dir=run")
+        self.assert_decided(result, "run", "first", ["cpu:0"])
+        self.assert_decided(result, "run", "robust", ["micro-batch 256 x 2", "cpu:1"])
+        self.assertRegex(self.reasons("run")[1], r"^retry 1 of 1, as 7\.1 MiB were needed and cpu:0 had room for 9\d\d\.\d KiB$")
+        self.assertIn("effective batch 512 = 512 x 1", result.err)
+        self.train("plain", *CNN, "training.batch_size=512", "backend=cpu")
+        self.assert_same_checkpoint("plain", "run", 2, WEIGHTS)
+
     def test_what_fits_is_left_alone(self):
         result = self.train("run", *CNN, "policy=robust", "training.batch_size=64", "backend=cpu")
         self.assertEqual(self.decisions("run"), [], result)
@@ -416,6 +436,25 @@ class Capped(Policies):
         words[words.index("training.batch_size=1024")] = "training.effective_batch_size=1024"
         self.train("auto", *words, "policy=[capped,auto_plan]", "training.batch_size=auto")
         self.assertEqual(self.batch_of("auto"), 256)
+
+    def test_a_client_that_does_not_fit_goes_nowhere_else(self):
+        """Neither to another's device nor to the host's processors, whatever the other policies of the list would do."""
+        for client, device in (("alice", 0), ("bob", 1)):
+            words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
+                     f"policy.capped.shares={{cpu:{device}: {{{client}: 1MiB}}}}"]
+            result = self.train("run", *words, "policy=[capped,robust]", "max_retries=1", status=NO_FIT)
+            self.assertEqual(self.lines(result, "robust"), ["micro-batch 512 x 2"])
+            self.assert_error(result, "but the policy allows 1.0 MiB", "would fit")
+            result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *words, "policy=[capped,mover]",
+                               "run.dir=run", status=USAGE)
+            self.assert_error(result, f"policy.mover chose another place, but the run has a limit on cpu:{device}")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_the_environments_device_must_be_the_clients(self):
+        words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
+        self.train("run", *words, env={"GPU_DEVICE_ID": "1"})
+        self.assert_error(self.train("other", *words, env={"GPU_DEVICE_ID": "0"}, status=USAGE),
+                          "device=cpu:0, but client 'bob' has a share of cpu:1")
 
     def test_two_clients_never_have_more_than_their_own(self):
         two = devices_of(64)

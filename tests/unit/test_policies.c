@@ -209,6 +209,30 @@ static void a_plan_that_cannot_be_is_refused(void **state)
   }
 }
 
+/* A limit on a device is no leave to go to another. */
+static void a_run_that_has_a_limit_stays_where_it_is(void **state)
+{
+  (void)state;
+  for (int32_t kind = BRIM_PLACE_DEVICE; kind <= BRIM_PLACE_HOST; kind++) {
+    fixture f;
+    brim_action action;
+    brim_oom event = oom();
+    const brim_demands bound = {.device = "cpu:0", .stays = 1};
+    prepare(&f, 1);
+    f.made[0].status = BRIM_OK;
+    f.made[0].action = (brim_action){.kind = BRIM_ACT_PLACE, .place = {.kind = kind, .device = 1}};
+    open_policies(&f, true);
+    event.devices.demands = event.plan.demands = &bound;
+    assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_ECONFIG);
+    assert_string_equal(brim_error_text(),
+                        "policy.first chose another place, but the run has a limit on cpu:0, and nothing elsewhere");
+    assert_int_equal(f.heard, 0);
+    f.made[0].action = (brim_action){.kind = BRIM_ACT_PLAN, .plan = {.micro_batch = 32}};
+    assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_OK);
+    brim_policies_close(f.policies);
+  }
+}
+
 static void another_variant_after_the_first_step_is_refused(void **state)
 {
   (void)state;
@@ -391,6 +415,7 @@ int main(void)
       cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
       cmocka_unit_test(a_place_that_there_is_not_is_refused),
       cmocka_unit_test(a_plan_that_cannot_be_is_refused),
+      cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),
       cmocka_unit_test(another_variant_after_the_first_step_is_refused),
       cmocka_unit_test(kinds_that_there_are_not_are_refused),
       cmocka_unit_test(decisions_are_told_with_what_was_chosen_and_why),

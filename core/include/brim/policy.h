@@ -25,7 +25,8 @@ extern "C" {
 
 /* What the user asks for, whichever the policies are: the keys of the same names. */
 typedef struct brim_demands {
-  const char *device;        /* "auto", or the name of one */
+  const char *device;        /* "auto", or the name of one: $GPU_DEVICE_ID's too, and one that a policy has limited */
+  int32_t stays;             /* 1: a policy has given the run a limit on that one; no policy moves it elsewhere */
   int32_t wait;              /* wait_for_gpu */
   uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
@@ -95,7 +96,8 @@ typedef struct brim_plan_choice {
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
-  uint64_t needed_bytes, room_bytes; /* what the plan needs; what there was for it, or ever can be if the run may wait */
+  uint64_t needed_bytes,
+      room_bytes;  /* what the plan needs; what there was for it, or ever can be if the run may wait */
   int64_t retries; /* plans that were tried after the first one, so far */
   brim_plan_query plan;
   brim_device_query devices;

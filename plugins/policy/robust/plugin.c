@@ -96,7 +96,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
     take_device(devices, other, &out->place);
     return BRIM_OK;
   }
-  if (!p->allow_cpu || !now->is_shared) return BRIM_ENOTSUP;
+  if (!p->allow_cpu || !now->is_shared || event->plan.demands->stays) return BRIM_ENOTSUP;
   out->place.kind = BRIM_PLACE_HOST;
   brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s", a, now->name, b);
   return BRIM_OK;
