@@ -14,7 +14,7 @@ ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4
 LATER = [("memory.headroom_mb", "0", "512"), ("memory.warn_percent", "0", "85"), ("memory.critical_percent", "0", "90"),
          ("dist.ranks", "1", "4"), ("comm", "", "mpi"), ("total_clients", "0", "100"), ("clients_per_round", "0", "10"),
          ("rounds", "0", "100"), ("parallel_clients", "-1", "4"), ("method", "", "heuristic.random"),
-         ("repeats", "1", "3"), ("protocol", "", "mqtt"), ("memory.recompute", "none", "blocks")]
+         ("repeats", "1", "3"), ("protocol", "", "mqtt")]
 
 
 class Robust(Case):
@@ -83,7 +83,7 @@ class Later(Case):
 
     def test_nobody_sees_them_who_does_not_write_them(self):
         text = self.brim("config", *SMALL).out
-        for key in ("recompute", "dist", "headroom_mb", "total_clients"):
+        for key in ("warn_percent", "dist", "headroom_mb", "total_clients"):
             self.assertNotIn(key, text)
 
 

@@ -237,20 +237,18 @@ static const config_case config_cases[] = {
     {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision=fp32\n"},
     {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
-    {"a key of a later build, neutral", NULL, {"memory.recompute=none"}, "memory.recompute=none\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "memory.recompute\n"},
+    {"a key of a later build, neutral", NULL, {"memory.headroom_mb=0MiB"}, "memory.headroom_mb=0MiB\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "memory.headroom_mb\n"},
     {"a key of a later build",
      NULL,
-     {"memory.recompute=blocks"},
-     "error: 'memory.recompute' is not available in this build\n"
-     "  command line, argument 1: memory.recompute=blocks   (what the backward pass computes again rather than keeps; "
-     "here only none)"},
-    {"a key of a later build, by its old name",
+     {"seed=1", "memory.headroom_mb=512"},
+     "error: 'memory.headroom_mb' is not available in this build\n"
+     "  command line, argument 2: memory.headroom_mb=512   (memory of the device that plans leave to others; here only "
+     "0)"},
+    {"an old name that turns something on",
      NULL,
-     {"seed=1", "training.gradient_checkpointing=true"},
-     "error: 'memory.recompute' is not available in this build\n"
-     "  command line, argument 2: training.gradient_checkpointing=true   (what the backward pass computes again rather "
-     "than keeps; here only none)"},
+     {"training.gradient_checkpointing=true"},
+     "memory.recompute=blocks\ntraining.gradient_checkpointing\n"},
     {"a value of a later build, by the old name of its key",
      NULL,
      {"fp16=true"},
@@ -260,10 +258,10 @@ static const config_case config_cases[] = {
      "in fp32)"},
     {"a key of a later build with a wrong value",
      NULL,
-     {"memory.recompute=some"},
-     "error: 'memory.recompute' must be one of none|blocks|full|auto, got some\n"
-     "  command line, argument 1: memory.recompute=some   (what the backward pass computes again rather than keeps; "
-     "default none)"},
+     {"memory.headroom_mb=some"},
+     "error: 'memory.headroom_mb' must be a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got some\n"
+     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to others; default "
+     "0)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
