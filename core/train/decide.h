@@ -6,10 +6,10 @@
 /* [init] Which device to plan for: sets what the session wants, and its limit. ENODEVICE with session->again if it is
  * to be the host's processors. */
 brim_status brim_decide_device(brim_session *session);
-/* [init] A plan did not get its memory: `status` and the thread's error text say why. OK: plan and place again, in
- * other micro-batches, or on another device, which is selected. Else `status`, with its text; session->again if another
- * configuration is asked for. */
-brim_status brim_decide_after_oom(brim_session *session, brim_status status, uint64_t needed_bytes);
+/* [init] A plan did not get its memory: `failure` and the thread's error text say why. OK: plan and place again, in
+ * other micro-batches, or on another device, which is selected. Else `failure`, with its text; session->again if
+ * another configuration is asked for. */
+brim_status brim_decide_after_oom(brim_session *session, brim_status failure, uint64_t needed_bytes);
 /* [step] Between two steps, at a round's end: what to clean up. `is_end`: nothing is trained after it. */
 brim_status brim_decide_at_boundary(brim_session *session, int64_t step, int64_t round, bool is_end,
                                     uint64_t planned_bytes, enum brim_cleanup *out);

@@ -37,6 +37,7 @@ class Policies(Case):
 
     def assert_decided(self, result, run, who, choices):
         self.assertEqual(self.choices(run, who), choices, result)
+        self.assertEqual(self.lines(result, who), choices)
         for event in self.records(run, "events.jsonl"):
             if event["event"] == "decision":
                 reason = f": {event['reason']}" if event["reason"] else ""
