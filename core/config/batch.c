@@ -30,13 +30,26 @@ static void keep(const brim_config *config, brim_arena *arena, const char *path,
   node->scalar = brim_arena_printf(arena, "%lld", (long long)value);
 }
 
+/* Did the command line itself give a key its value? */
+static bool is_typed(const brim_config *config, const char *path)
+{
+  return brim_yaml_get_path(config->root, path)->origin.text != NULL;
+}
+
 void brim_batch_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
+  static const char effective_path[] = "training.effective_batch_size";
   brim_training_settings *t = &config->settings.training;
+  if (t->batch_size == 0 || t->gradient_accumulation_steps == 0) return; /* missing, in what is only shown */
+  /* What a run has kept gives way to what is typed now. */
+  if (is_typed(config, "training.gradient_accumulation_steps") && !is_typed(config, effective_path)) {
+    t->effective_batch_size = 0;
+    keep(config, c->arena, effective_path, 0);
+  }
   if (t->batch_size < 0 && t->effective_batch_size == 0) {
     t->effective_batch_size =
         number_below_auto(c, brim_schema_find(schema, batch_path)) * t->gradient_accumulation_steps;
-    keep(config, c->arena, "training.effective_batch_size", t->effective_batch_size);
+    keep(config, c->arena, effective_path, t->effective_batch_size);
   } else if (t->batch_size < 0) {
     return;
   } else if (t->effective_batch_size == 0) {

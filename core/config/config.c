@@ -451,7 +451,7 @@ static void load(loading *l, const brim_config_request *request)
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
   fill(l);
-  if (l->c.problems.count == 0 && !request->allow_missing) brim_batch_resolve(&l->c, &l->schema, l->config);
+  if (l->c.problems.count == 0) brim_batch_resolve(&l->c, &l->schema, l->config);
 }
 
 /* What a configuration was made of, to make it again. */

@@ -83,6 +83,7 @@ static const struct {
     {"configs/policy_of_unknown.yaml", "defaults: [config]\npolicy: {frist: {weight: 3}}\n"},
     {"configs/batch_auto.yaml", "defaults: [config, training: long, _self_]\ntraining: {batch_size: auto}\n"},
     {"configs/batch_product.yaml", "defaults: [config]\ntraining: {batch_size: 32, gradient_accumulation_steps: 4}\n"},
+    {"configs/batch_kept.yaml", "defaults: [config]\ntraining: {batch_size: auto, effective_batch_size: 64}\n"},
     {"configs/batch_wrong.yaml", "defaults: [config]\ntraining: {effective_batch_size: 96, batch_size: 64}\n"},
     {"configs/sparse.yaml",
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
@@ -506,6 +507,16 @@ static const config_case config_cases[] = {
      {0},
      "training.batch_size=auto\n"
      "training.effective_batch_size=256\n"},
+    {"what a run has kept, and another micro-batch",
+     "batch_kept",
+     {"training.batch_size=16"},
+     "training.gradient_accumulation_steps=4\n"
+     "training.effective_batch_size=64\n"},
+    {"what a run has kept gives way to what is typed",
+     "batch_kept",
+     {"training.batch_size=16", "training.gradient_accumulation_steps=2"},
+     "training.gradient_accumulation_steps=2\n"
+     "training.effective_batch_size=0\n"},
     {"a number behind auto",
      "batch_auto",
      {"training.batch_size=8"},
