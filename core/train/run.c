@@ -359,6 +359,8 @@ static void announce(const run *r)
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
            (long long)t->effective_batch_size, (long long)s->batch, (long long)(t->effective_batch_size / s->batch),
            r->dir);
+  if (r->settings->precision == BRIM_PRECISION_BF16 && s->device_info.on_host)
+    brim_log(BRIM_LOG_INFO, "precision=bf16: activations are kept in bf16 and computed in fp32");
   if (s->grain > 0 && s->batch % s->grain != 0)
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "

@@ -162,7 +162,7 @@ static brim_status check_precision(const brim_session *s)
   if (dtype == 0 || (has_field && ops->stores & BRIM_STORES(dtype))) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "precision=bf16: backend '%s' keeps activations in %s only\n"
-                   "take precision=fp32, or a backend that keeps them in bf16: cuda does",
+                   "take precision=fp32, or a backend that keeps them in bf16: cuda and cpu do",
                    brim_config_choice_of(s->config, "backend")->plugin->id,
                    ops->real == BRIM_DTYPE_F64 ? "double precision" : "fp32");
 }

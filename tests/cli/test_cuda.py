@@ -211,7 +211,7 @@ class Messages(CudaCase):
     def test_precision_is_of_backends_that_have_it(self):
         result = self.cuda("train", *RUN, "backend=reference", "precision=bf16", status=USAGE)
         self.assert_error(result, "backend 'reference' keeps activations in double precision only",
-                          "take precision=fp32, or a backend that keeps them in bf16: cuda does")
+                          "take precision=fp32, or a backend that keeps them in bf16: cuda and cpu do")
         for word in ("precision=fp16", "fp16=true"):
             self.assert_error(self.cuda("train", *RUN, "backend=cuda", word, status=USAGE),
                               "'precision=fp16' is not available in this build")

@@ -65,13 +65,13 @@ cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node)
   {                                                                                                                    \
     return run_flat(self, launch, table_of(self)->field, NULL);                                                        \
   }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .prepare = cpu_follow_prepare, .run = id##_run}
+  CPU_KERNEL(id) = {.op = #id, .prepare = cpu_follow_prepare, .run = id##_run}
 #define SLOPE(id, field)                                                                                               \
   static CPU_RUN(id##_run)                                                                                             \
   {                                                                                                                    \
     return run_flat(self, launch, NULL, table_of(self)->field);                                                        \
   }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .prepare = cpu_binary_prepare, .run = id##_run}
+  CPU_KERNEL(id) = {.op = #id, .prepare = cpu_binary_prepare, .run = id##_run}
 FUNCTION(leaky_relu, leaky_relu);
 FUNCTION(gelu, gelu[launch->node->attr.activation.approximate]);
 FUNCTION(silu, silu);

@@ -68,6 +68,20 @@ static CPU_PREPARE(attention_prepare)
   return BRIM_OK;
 }
 
+static uint64_t lse_bytes(const brim_node *node)
+{
+  return cpu_aligned((uint64_t)brim_shape_count(&node->in[4]->shape) * sizeof(float));
+}
+
+/* In bf16 the results are kept rounded, but their products with dy must cancel against others that are not: so they are
+ * made again, with their lse, behind the scratch. */
+static CPU_PREPARE(attention_grad_prepare)
+{
+  BRIM_TRY(attention_prepare(self, program, node, need, state));
+  if (cpu_is_widened(node->in[3])) need->workspace_bytes = cpu_aligned(need->workspace_bytes) + lse_bytes(node);
+  return BRIM_OK;
+}
+
 static attention attention_of(cpu_backend *b, const brim_launch *launch)
 {
   const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
@@ -268,12 +282,17 @@ static void attend(void *arg, int64_t task, int32_t thread)
   }
 }
 
+static void attend_all(attention *a, float *y, float *lse)
+{
+  a->y = y;
+  a->lse = lse;
+  cpu_pool_run(a->backend->pool, a->samples * a->attr->heads * a->q_blocks, attend, a);
+}
+
 static CPU_RUN(attention_run)
 {
   attention a = attention_of(self, launch);
-  a.y = launch->out[0];
-  a.lse = launch->out[1];
-  cpu_pool_run(a.backend->pool, a.samples * a.attr->heads * a.q_blocks, attend, &a);
+  attend_all(&a, launch->out[0], launch->out[1]);
   return BRIM_OK;
 }
 
@@ -353,8 +372,11 @@ static void send_to_head(void *arg, int64_t task, int32_t thread)
 static CPU_RUN(attention_grad_run)
 {
   attention a = attention_of(self, launch);
+  const uint64_t scratch_end = cpu_aligned((uint64_t)a.backend->threads * scratch_bytes(a.backend));
   a.y = launch->in[3];
   a.lse = launch->in[4];
+  if (cpu_is_widened(launch->node->in[3]))
+    attend_all(&a, launch->in[3], (float *)((char *)launch->workspace + scratch_end));
   a.dy = launch->in[5];
   a.dq = launch->out[0];
   a.dk = launch->out[1];
@@ -371,5 +393,5 @@ static CPU_RUN(attention_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(attention) = {.op = "attention", .prepare = attention_prepare, .run = attention_run};
-BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_prepare, .run = attention_grad_run};
+CPU_KERNEL(attention) = {.op = "attention", .prepare = attention_prepare, .run = attention_run};
+CPU_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_grad_prepare, .run = attention_grad_run};

@@ -70,25 +70,25 @@ static CPU_RUN(add_run)
 {
   return run(self, launch, CPU_ADD);
 }
-BRIM_KERNEL(add) = {.op = "add", .prepare = combine_prepare, .run = add_run};
+CPU_KERNEL(add) = {.op = "add", .prepare = combine_prepare, .run = add_run};
 
 static CPU_RUN(sub_run)
 {
   return run(self, launch, CPU_SUB);
 }
-BRIM_KERNEL(sub) = {.op = "sub", .prepare = combine_prepare, .run = sub_run};
+CPU_KERNEL(sub) = {.op = "sub", .prepare = combine_prepare, .run = sub_run};
 
 static CPU_RUN(mul_run)
 {
   return run(self, launch, CPU_MUL);
 }
-BRIM_KERNEL(mul) = {.op = "mul", .prepare = combine_prepare, .run = mul_run};
+CPU_KERNEL(mul) = {.op = "mul", .prepare = combine_prepare, .run = mul_run};
 
 static CPU_RUN(div_run)
 {
   return run(self, launch, CPU_DIV);
 }
-BRIM_KERNEL(div) = {.op = "div", .prepare = combine_prepare, .run = div_run};
+CPU_KERNEL(div) = {.op = "div", .prepare = combine_prepare, .run = div_run};
 
 static brim_status repeat(cpu_backend *b, const brim_launch *launch, bool is_mean)
 {
@@ -105,10 +105,10 @@ static CPU_RUN(sum_grad_run)
 {
   return repeat(self, launch, false);
 }
-BRIM_KERNEL(sum_grad) = {.op = "sum_grad", .prepare = cpu_plain_prepare, .run = sum_grad_run};
+CPU_KERNEL(sum_grad) = {.op = "sum_grad", .prepare = cpu_plain_prepare, .run = sum_grad_run};
 
 static CPU_RUN(mean_grad_run)
 {
   return repeat(self, launch, true);
 }
-BRIM_KERNEL(mean_grad) = {.op = "mean_grad", .prepare = cpu_plain_prepare, .run = mean_grad_run};
+CPU_KERNEL(mean_grad) = {.op = "mean_grad", .prepare = cpu_plain_prepare, .run = mean_grad_run};

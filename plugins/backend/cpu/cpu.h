@@ -112,6 +112,21 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
+/* Puts a kernel beside the others, for small.c to wrap: as BRIM_KERNEL, for kernels that know fp32 alone. */
+#define CPU_KERNEL(id)                                                                                                 \
+  static const brim_kernel kernel_##id;                                                                                \
+  static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
+  static const brim_kernel kernel_##id
+
+/* small.c: the backend's kernels, for its ops; returns how many. */
+size_t cpu_kernels_make(const brim_kernel *const **out);
+/* Is it a tensor that is kept in bf16, and that the kernel sees widened, in scratch that it may write to? */
+#define CPU_WIDENED (-2)
+static inline bool cpu_is_widened(const brim_tensor *t)
+{
+  return t->producer == CPU_WIDENED;
+}
+
 /* For several families: outputs in the order of in[0]; likewise, and in[1] is converted if it differs. */
 CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);

@@ -86,6 +86,6 @@ static CPU_RUN(dropout_add_run)
   return drop(self, launch, x, launch->in[0]);
 }
 
-BRIM_KERNEL(dropout) = {.op = "dropout", .prepare = cpu_follow_prepare, .run = dropout_run};
-BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = dropout_run};
-BRIM_KERNEL(dropout_add) = {.op = "dropout+add", .prepare = cpu_binary_prepare, .run = dropout_add_run};
+CPU_KERNEL(dropout) = {.op = "dropout", .prepare = cpu_follow_prepare, .run = dropout_run};
+CPU_KERNEL(dropout_grad) = {.op = "dropout_grad", .prepare = cpu_follow_prepare, .run = dropout_run};
+CPU_KERNEL(dropout_add) = {.op = "dropout+add", .prepare = cpu_binary_prepare, .run = dropout_add_run};

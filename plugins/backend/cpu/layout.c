@@ -145,4 +145,4 @@ static CPU_RUN(reshape_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(reshape) = {.op = "reshape", .prepare = reshape_prepare, .run = reshape_run};
+CPU_KERNEL(reshape) = {.op = "reshape", .prepare = reshape_prepare, .run = reshape_run};

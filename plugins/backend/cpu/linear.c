@@ -98,13 +98,13 @@ static CPU_RUN(linear_grad_weight_run)
   return multiply(b, launch, &g);
 }
 
-BRIM_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_tanh) = {.op = "linear+tanh", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .prepare = linear_prepare, .run = linear_run};
-BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
-BRIM_KERNEL(linear_grad_weight) = {
+CPU_KERNEL(linear) = {.op = "linear", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_relu) = {.op = "linear+relu", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_tanh) = {.op = "linear+tanh", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_gelu) = {.op = "linear+gelu", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_silu) = {.op = "linear+silu", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
+CPU_KERNEL(linear_grad_weight) = {
     .op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

@@ -92,8 +92,8 @@ static CPU_RUN(gather_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(gather) = {.op = "gather", .prepare = cpu_plain_prepare, .run = gather_run};
-BRIM_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = cpu_plain_prepare, .run = gather_grad_run};
+CPU_KERNEL(gather) = {.op = "gather", .prepare = cpu_plain_prepare, .run = gather_run};
+CPU_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = cpu_plain_prepare, .run = gather_grad_run};
 
 /* ---- embedding ---- */
 
@@ -150,5 +150,5 @@ static CPU_RUN(embedding_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(embedding) = {.op = "embedding", .prepare = cpu_plain_prepare, .run = embedding_run};
-BRIM_KERNEL(embedding_grad) = {.op = "embedding_grad", .prepare = cpu_plain_prepare, .run = embedding_grad_run};
+CPU_KERNEL(embedding) = {.op = "embedding", .prepare = cpu_plain_prepare, .run = embedding_run};
+CPU_KERNEL(embedding_grad) = {.op = "embedding_grad", .prepare = cpu_plain_prepare, .run = embedding_grad_run};

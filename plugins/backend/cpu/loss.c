@@ -170,8 +170,8 @@ static CPU_RUN(classification_metrics_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(softmax_cross_entropy) = {
+CPU_KERNEL(softmax_cross_entropy) = {
     .op = "softmax_cross_entropy", .prepare = cpu_plain_prepare, .run = softmax_cross_entropy_run};
-BRIM_KERNEL(softmax_cross_entropy_grad) = {
+CPU_KERNEL(softmax_cross_entropy_grad) = {
     .op = "softmax_cross_entropy_grad", .prepare = cpu_plain_prepare, .run = softmax_cross_entropy_grad_run};
-BRIM_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics_run};
+CPU_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics_run};

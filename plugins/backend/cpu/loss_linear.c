@@ -188,7 +188,7 @@ static CPU_RUN(linear_loss_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(linear_cross_entropy) = {
+CPU_KERNEL(linear_cross_entropy) = {
     .op = "linear_cross_entropy", .prepare = linear_loss_prepare, .run = linear_loss_run};
 
 /* ---- backward ---- */
@@ -287,7 +287,7 @@ static CPU_RUN(linear_loss_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(linear_cross_entropy_grad) = {
+CPU_KERNEL(linear_cross_entropy_grad) = {
     .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
 
 static CPU_RUN(rank_metrics_run)
@@ -305,4 +305,4 @@ static CPU_RUN(rank_metrics_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_metrics_run};
+CPU_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_metrics_run};

@@ -128,7 +128,7 @@ static CPU_RUN(lstm_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(lstm) = {.op = "lstm", .prepare = lstm_prepare, .run = lstm_run};
+CPU_KERNEL(lstm) = {.op = "lstm", .prepare = lstm_prepare, .run = lstm_run};
 
 /* ---- backward through the steps ---- */
 
@@ -194,7 +194,7 @@ static CPU_RUN(lstm_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(lstm_grad) = {.op = "lstm_grad", .prepare = lstm_grad_prepare, .run = lstm_grad_run};
+CPU_KERNEL(lstm_grad) = {.op = "lstm_grad", .prepare = lstm_grad_prepare, .run = lstm_grad_run};
 
 /* ---- gradients of the weights ---- */
 
@@ -279,5 +279,5 @@ static CPU_RUN(lstm_grad_weight_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(lstm_grad_weight) = {
+CPU_KERNEL(lstm_grad_weight) = {
     .op = "lstm_grad_weight", .prepare = lstm_grad_weight_prepare, .run = lstm_grad_weight_run};

@@ -128,7 +128,7 @@ static CPU_RUN(concat_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(concat) = {.op = "concat", .prepare = concat_prepare, .run = concat_run};
+CPU_KERNEL(concat) = {.op = "concat", .prepare = concat_prepare, .run = concat_run};
 
 /* ---- slice ---- */
 
@@ -171,7 +171,7 @@ static CPU_RUN(slice_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(slice) = {.op = "slice", .prepare = slice_prepare, .run = slice_run};
+CPU_KERNEL(slice) = {.op = "slice", .prepare = slice_prepare, .run = slice_run};
 
 /* ---- pad ---- */
 
@@ -258,4 +258,4 @@ static CPU_RUN(pad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(pad) = {.op = "pad", .prepare = pad_prepare, .run = pad_run};
+CPU_KERNEL(pad) = {.op = "pad", .prepare = pad_prepare, .run = pad_run};

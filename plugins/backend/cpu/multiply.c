@@ -90,4 +90,4 @@ static CPU_RUN(matmul_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(matmul) = {.op = "matmul", .prepare = matmul_prepare, .run = matmul_run};
+CPU_KERNEL(matmul) = {.op = "matmul", .prepare = matmul_prepare, .run = matmul_run};

@@ -198,10 +198,10 @@ static CPU_RUN(rms_norm_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .prepare = cpu_plain_prepare, .run = layer_norm_run};
-BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
-BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .prepare = cpu_plain_prepare, .run = rms_norm_run};
-BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};
-BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .prepare = cpu_plain_prepare, .run = layer_norm_relu_run};
-BRIM_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .prepare = cpu_plain_prepare, .run = add_layer_norm_run};
-BRIM_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .prepare = cpu_plain_prepare, .run = add_rms_norm_run};
+CPU_KERNEL(layer_norm) = {.op = "layer_norm", .prepare = cpu_plain_prepare, .run = layer_norm_run};
+CPU_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
+CPU_KERNEL(rms_norm) = {.op = "rms_norm", .prepare = cpu_plain_prepare, .run = rms_norm_run};
+CPU_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};
+CPU_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .prepare = cpu_plain_prepare, .run = layer_norm_relu_run};
+CPU_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .prepare = cpu_plain_prepare, .run = add_layer_norm_run};
+CPU_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .prepare = cpu_plain_prepare, .run = add_rms_norm_run};

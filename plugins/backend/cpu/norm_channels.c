@@ -426,12 +426,12 @@ static CPU_RUN(norm_grad_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
-BRIM_KERNEL(batch_norm_inference) = {.op = "batch_norm_inference", .prepare = cpu_follow_prepare, .run = inference_run};
-BRIM_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
-BRIM_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
-BRIM_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
-BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
-BRIM_KERNEL(batch_norm_inference_relu) = {
+CPU_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
+CPU_KERNEL(batch_norm_inference) = {.op = "batch_norm_inference", .prepare = cpu_follow_prepare, .run = inference_run};
+CPU_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
+CPU_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
+CPU_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
+CPU_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+CPU_KERNEL(batch_norm_inference_relu) = {
     .op = "batch_norm_inference+relu", .prepare = cpu_follow_prepare, .run = inference_relu_run};
-BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+CPU_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};

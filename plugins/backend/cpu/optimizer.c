@@ -200,11 +200,11 @@ static CPU_RUN(moving_average_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(adamw) = {.op = "adamw", .run = adamw_run};
-BRIM_KERNEL(adam) = {.op = "adam", .run = adam_run};
-BRIM_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
-BRIM_KERNEL(ema) = {.op = "ema", .run = ema_run};
-BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
-BRIM_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
-BRIM_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
-BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};
+CPU_KERNEL(adamw) = {.op = "adamw", .run = adamw_run};
+CPU_KERNEL(adam) = {.op = "adam", .run = adam_run};
+CPU_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
+CPU_KERNEL(ema) = {.op = "ema", .run = ema_run};
+CPU_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
+CPU_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
+CPU_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
+CPU_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};

@@ -138,4 +138,4 @@ static CPU_RUN(permute_run)
   return BRIM_OK;
 }
 
-BRIM_KERNEL(permute) = {.op = "permute", .run = permute_run};
+CPU_KERNEL(permute) = {.op = "permute", .run = permute_run};

@@ -97,11 +97,10 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
-static const brim_backend_ops ops = {
+static brim_backend_ops ops = {
     .size = sizeof(brim_backend_ops),
     .real = BRIM_DTYPE_F32,
-    .kernels = BRIM_KERNELS,
-    .kernels_end = BRIM_KERNELS_END,
+    .stores = BRIM_STORES(BRIM_DTYPE_BF16),
     .alignment = CPU_ALIGNMENT,
     .device_count = cpu_device_count,
     .describe = cpu_device_describe,
@@ -113,6 +112,12 @@ static const brim_backend_ops ops = {
     .synchronize = cpu_device_synchronize,
     .users = cpu_device_users,
 };
+
+__attribute__((constructor)) static void gather_kernels(void)
+{
+  const size_t count = cpu_kernels_make(&ops.kernels);
+  ops.kernels_end = ops.kernels + count;
+}
 
 static const brim_plugin backend = {
     .size = sizeof(brim_plugin),

@@ -64,5 +64,5 @@ static CPU_RUN(relu_grad_run)
   return run_flat(self, launch, relu_grad_piece);
 }
 
-BRIM_KERNEL(relu) = {.op = "relu", .prepare = cpu_follow_prepare, .run = relu_run};
-BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = relu_grad_run};
+CPU_KERNEL(relu) = {.op = "relu", .prepare = cpu_follow_prepare, .run = relu_run};
+CPU_KERNEL(relu_grad) = {.op = "relu_grad", .prepare = cpu_binary_prepare, .run = relu_grad_run};

@@ -122,7 +122,7 @@ static CPU_RUN(sum_to_run)
   cpu_pool_run(b->pool, cpu_divide_up(v.sums, COLUMNS), add_samples, &v);
   return BRIM_OK;
 }
-BRIM_KERNEL(sum_to) = {.op = "sum_to", .prepare = sum_to_prepare, .run = sum_to_run};
+CPU_KERNEL(sum_to) = {.op = "sum_to", .prepare = sum_to_prepare, .run = sum_to_run};
 
 static CPU_PREPARE(reduce_prepare)
 {
@@ -150,10 +150,10 @@ static CPU_RUN(sum_run)
 {
   return reduce(self, launch, false);
 }
-BRIM_KERNEL(sum) = {.op = "sum", .prepare = reduce_prepare, .run = sum_run};
+CPU_KERNEL(sum) = {.op = "sum", .prepare = reduce_prepare, .run = sum_run};
 
 static CPU_RUN(mean_run)
 {
   return reduce(self, launch, true);
 }
-BRIM_KERNEL(mean) = {.op = "mean", .prepare = reduce_prepare, .run = mean_run};
+CPU_KERNEL(mean) = {.op = "mean", .prepare = reduce_prepare, .run = mean_run};

@@ -86,5 +86,5 @@ static CPU_RUN(rotary_grad_run)
   return turn_all(self, launch, -1);
 }
 
-BRIM_KERNEL(rotary) = {.op = "rotary", .prepare = rotary_prepare, .run = rotary_run};
-BRIM_KERNEL(rotary_grad) = {.op = "rotary_grad", .prepare = rotary_prepare, .run = rotary_grad_run};
+CPU_KERNEL(rotary) = {.op = "rotary", .prepare = rotary_prepare, .run = rotary_run};
+CPU_KERNEL(rotary_grad) = {.op = "rotary_grad", .prepare = rotary_prepare, .run = rotary_grad_run};

@@ -41,22 +41,22 @@ static CPU_RUN(softmax_run)
 {
   return run(self, launch, (rows){.forward = cpu_broadcast_table(self)->softmax});
 }
-BRIM_KERNEL(softmax) = {.op = "softmax", .prepare = cpu_plain_prepare, .run = softmax_run};
+CPU_KERNEL(softmax) = {.op = "softmax", .prepare = cpu_plain_prepare, .run = softmax_run};
 
 static CPU_RUN(softmax_grad_run)
 {
   return run(self, launch, (rows){.backward = cpu_broadcast_table(self)->softmax_grad});
 }
-BRIM_KERNEL(softmax_grad) = {.op = "softmax_grad", .prepare = cpu_plain_prepare, .run = softmax_grad_run};
+CPU_KERNEL(softmax_grad) = {.op = "softmax_grad", .prepare = cpu_plain_prepare, .run = softmax_grad_run};
 
 static CPU_RUN(log_softmax_run)
 {
   return run(self, launch, (rows){.forward = cpu_broadcast_table(self)->log_softmax});
 }
-BRIM_KERNEL(log_softmax) = {.op = "log_softmax", .prepare = cpu_plain_prepare, .run = log_softmax_run};
+CPU_KERNEL(log_softmax) = {.op = "log_softmax", .prepare = cpu_plain_prepare, .run = log_softmax_run};
 
 static CPU_RUN(log_softmax_grad_run)
 {
   return run(self, launch, (rows){.backward = cpu_broadcast_table(self)->log_softmax_grad});
 }
-BRIM_KERNEL(log_softmax_grad) = {.op = "log_softmax_grad", .prepare = cpu_plain_prepare, .run = log_softmax_grad_run};
+CPU_KERNEL(log_softmax_grad) = {.op = "log_softmax_grad", .prepare = cpu_plain_prepare, .run = log_softmax_grad_run};
