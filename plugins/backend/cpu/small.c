@@ -1,8 +1,11 @@
 /* Activations in bfloat16 on processors that compute in fp32: they are kept small, and widened where they are used.
  * Every kernel of this backend knows fp32 alone, so each is wrapped. Where a node has a tensor in bf16, its kernel sees
  * a copy of the node whose tensors are fp32 and lie in scratch: inputs are widened into it before the kernel runs,
- * outputs are rounded from it afterwards. So what waits for the backward pass takes half the memory, and what is at
- * work takes scratch of its own for as long as one operation lasts.
+ * outputs are rounded from it afterwards. What waits for the backward pass takes half the memory.
+ *
+ * So that the scratch is small too, operations that treat samples one by one, or add up over them in order, are run on
+ * a few samples at a time: the table below says which of their tensors are samples. By as many grains, a result is the
+ * same bits as of all at once, since that is what holds for micro-batches.
  *
  * Kernels register in a section of their own (CPU_KERNEL); the backend's table is made of the wrapped ones when the
  * plugin is loaded. */
@@ -11,28 +14,110 @@
 
 #include "cpu.h"
 
-#define PIECE 16384 /* values a task */
+#define PIECE 16384            /* values a task */
+#define SLICE_BYTES (1u << 20) /* of scratch that a slice is to have, if a grain does not need more */
 #define KERNELS_MAX 512
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
 
-/* A tensor of a node that is kept in bf16, as its kernel sees it. */
-typedef struct wide {
-  brim_tensor tensor;       /* the same in fp32 */
-  const brim_tensor *small; /* NULL: an end mark */
-  uint64_t offset;          /* in the scratch */
-} wide;
+/* ---- which operations can be sliced ---- */
+
+#define BIT(i) (1u << (i))
+typedef struct slicing {
+  const char *op;
+  uint32_t in, out; /* tensors whose first dimension is samples, a bit each; others are given whole */
+} slicing;
+
+/* Outputs that are given whole are gradients, to which kernels add. */
+static const slicing slicings[] = {
+    {"relu", BIT(0), BIT(0)},
+    {"relu_grad", BIT(0) | BIT(1), BIT(0)},
+    {"leaky_relu", BIT(0), BIT(0)},
+    {"leaky_relu_grad", BIT(0) | BIT(1), BIT(0)},
+    {"sigmoid", BIT(0), BIT(0)},
+    {"sigmoid_grad", BIT(0) | BIT(1), BIT(0)},
+    {"tanh", BIT(0), BIT(0)},
+    {"tanh_grad", BIT(0) | BIT(1), BIT(0)},
+    {"gelu", BIT(0), BIT(0)},
+    {"gelu_grad", BIT(0) | BIT(1), BIT(0)},
+    {"silu", BIT(0), BIT(0)},
+    {"silu_grad", BIT(0) | BIT(1), BIT(0)},
+    {"scale", BIT(0), BIT(0)},
+    {"exp", BIT(0), BIT(0)},
+    {"add", BIT(0) | BIT(1), BIT(0)},
+    {"sub", BIT(0) | BIT(1), BIT(0)},
+    {"mul", BIT(0) | BIT(1), BIT(0)},
+    {"dropout", BIT(0), BIT(0)},
+    {"dropout_grad", BIT(0), BIT(0)},
+    {"dropout+add", BIT(0) | BIT(1), BIT(0)},
+    {"softmax", BIT(0), BIT(0)},
+    {"softmax_grad", BIT(0) | BIT(1), BIT(0)},
+    {"conv2d", BIT(0), BIT(0)},
+    {"conv2d+relu", BIT(0), BIT(0)},
+    {"conv2d+leaky_relu", BIT(0), BIT(0)},
+    {"conv2d+sigmoid", BIT(0), BIT(0)},
+    {"conv2d+tanh", BIT(0), BIT(0)},
+    {"conv2d_grad_input", BIT(0), BIT(0)},
+    {"conv2d_grad_weight", BIT(0) | BIT(1), 0},
+    {"linear", BIT(0), BIT(0)},
+    {"linear+relu", BIT(0), BIT(0)},
+    {"linear+leaky_relu", BIT(0), BIT(0)},
+    {"linear+sigmoid", BIT(0), BIT(0)},
+    {"linear+tanh", BIT(0), BIT(0)},
+    {"linear+gelu", BIT(0), BIT(0) | BIT(1)},
+    {"linear+silu", BIT(0), BIT(0) | BIT(1)},
+    {"linear_grad_input", BIT(0), BIT(0)},
+    {"linear_grad_weight", BIT(0) | BIT(1), 0},
+    {"max_pool2d", BIT(0), BIT(0) | BIT(1)},
+    {"max_pool2d_grad", BIT(0) | BIT(1), BIT(0)},
+    {"avg_pool2d", BIT(0), BIT(0)},
+    {"avg_pool2d_grad", BIT(0), BIT(0)},
+    {"adaptive_avg_pool2d", BIT(0), BIT(0)},
+    {"adaptive_avg_pool2d_grad", BIT(0), BIT(0)},
+    {"layer_norm", BIT(0), BIT(0) | BIT(1) | BIT(2)},
+    {"layer_norm+relu", BIT(0), BIT(0) | BIT(1) | BIT(2)},
+    {"layer_norm_grad", BIT(0) | BIT(2) | BIT(3) | BIT(4), BIT(0)},
+    {"rms_norm", BIT(0), BIT(0) | BIT(1)},
+    {"rms_norm_grad", BIT(0) | BIT(2) | BIT(3), BIT(0)},
+    {"add+layer_norm", BIT(0) | BIT(1), BIT(0) | BIT(1) | BIT(2) | BIT(3)},
+    {"add+rms_norm", BIT(0) | BIT(1), BIT(0) | BIT(1) | BIT(2)},
+    {"group_norm", BIT(0), BIT(0) | BIT(1) | BIT(2)},
+    {"group_norm+relu", BIT(0), BIT(0) | BIT(1) | BIT(2)},
+    {"group_norm_grad", BIT(0) | BIT(2) | BIT(3) | BIT(4), BIT(0)},
+    {"attention", BIT(0) | BIT(1) | BIT(2), BIT(0) | BIT(1)},
+    {"attention_grad", BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4) | BIT(5), BIT(0) | BIT(1) | BIT(2)},
+};
+
+/* A node's tensors are its inputs and then its outputs: operands. */
+typedef struct operand {
+  brim_tensor *t; /* the node's */
+  bool sliced, small;
+  size_t same;     /* the first operand that is the same tensor: itself, most often */
+  uint64_t offset; /* in the scratch, if it is small */
+} operand;
+
+/* What a kernel sees: the node, with so many samples. */
+typedef struct part {
+  brim_node node;
+  brim_tensor *tensor; /* copies, by operand */
+  brim_tensor **pointer;
+  void *state; /* the kernel's */
+} part;
 
 /* What is kept of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
-  void *state;    /* its own */
-  brim_node node; /* as it sees it; only where something is small */
-  wide *wide;
-  size_t wide_count;
-  void **place; /* of its inputs, then its outputs, while it runs */
+  void *state; /* the kernel's, where nothing is small: then there is nothing else */
+  operand *operand;
+  size_t operands;
+  int64_t rows, slice; /* samples in all, and at a time; 0: everything at once */
+  part part[2];        /* a slice, and what is left after whole ones */
+  size_t parts;
+  void **place; /* by operand, while it runs */
 } wrapped;
+
+/* ---- bf16 ---- */
 
 static float widen_one(uint16_t x)
 {
@@ -77,10 +162,10 @@ static void round_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t i = task * PIECE; i < end; i++) to[i] = round_one(from[i]);
 }
 
-static void convert(cpu_backend *b, cpu_task_fn fn, const void *from, void *to, int64_t count)
+static void convert(cpu_backend *b, cpu_task_fn fn, const void *from, void *to, uint64_t count)
 {
-  conversion c = {from, to, count};
-  cpu_pool_run(b->pool, cpu_divide_up(count, PIECE), fn, &c);
+  conversion c = {from, to, (int64_t)count};
+  cpu_pool_run(b->pool, cpu_divide_up(c.count, PIECE), fn, &c);
 }
 
 /* ---- preparing ---- */
@@ -97,6 +182,12 @@ static bool is_small(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16;
 }
 
+/* Its result lies in the memory of its input, where the orders agree. */
+static bool is_view(const brim_node *n)
+{
+  return strcmp(n->op, "reshape") == 0;
+}
+
 static bool has_small(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++)
@@ -106,58 +197,132 @@ static bool has_small(const brim_node *n)
   return false;
 }
 
-/* Its result lies in the memory of its input, where the orders agree. */
-static bool is_view(const brim_node *n)
+/* What the table says of a node, if that holds: samples must be as many everywhere, operands of sums as large as the
+ * result, and what is given whole must be added to. NULL: it is not sliced. */
+static const slicing *find_slicing(const brim_node *n)
 {
-  return strcmp(n->op, "reshape") == 0;
+  const slicing *s = NULL;
+  for (size_t i = 0; i < sizeof slicings / sizeof slicings[0] && !s; i++)
+    if (strcmp(slicings[i].op, n->op) == 0) s = &slicings[i];
+  if (!s) return NULL;
+  const brim_shape *first = &n->in[0]->shape;
+  const bool alike = strcmp(n->op, "add") == 0 || strcmp(n->op, "sub") == 0 || strcmp(n->op, "mul") == 0;
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    const brim_shape *shape = &n->in[k]->shape;
+    if (!(s->in >> k & 1)) continue;
+    if (shape->rank < 1 || shape->dim[0] != first->dim[0]) return NULL;
+    if (alike && !brim_shape_equal(shape, first)) return NULL;
+  }
+  for (uint32_t k = 0; k < n->out_count; k++) {
+    const brim_shape *shape = &n->out[k]->shape;
+    const bool sliced = s->out >> k & 1;
+    if (sliced && (shape->rank < 1 || shape->dim[0] != first->dim[0])) return NULL;
+    if (!sliced && n->out[k]->role != BRIM_ROLE_GRADIENT) return NULL;
+  }
+  return s;
 }
 
-static brim_tensor *widened(wrapped *w, brim_tensor *t)
+static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *s)
 {
-  if (!is_small(t)) return t;
-  for (size_t i = 0; i < w->wide_count; i++)
-    if (w->wide[i].small == t) return &w->wide[i].tensor;
-  wide *x = &w->wide[w->wide_count++];
-  x->small = t;
-  x->tensor = *t;
-  x->tensor.dtype = BRIM_DTYPE_F32;
-  x->tensor.bytes = t->bytes * 2;
-  x->tensor.producer = CPU_WIDENED;
-  return &x->tensor;
-}
-
-static brim_status make_wide_node(wrapped *w, const brim_node *n)
-{
-  const size_t count = (size_t)n->in_count + n->out_count;
-  brim_tensor **tensor = calloc(count, sizeof *tensor);
-  w->wide = calloc(count, sizeof *w->wide);
-  w->place = calloc(count, sizeof *w->place);
-  w->node = *n;
-  w->node.in = tensor;
-  w->node.out = tensor ? tensor + n->in_count : NULL;
-  if (!tensor || !w->wide || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in bf16", n->name);
-  for (uint32_t k = 0; k < n->in_count; k++) w->node.in[k] = widened(w, n->in[k]);
-  for (uint32_t k = 0; k < n->out_count; k++) w->node.out[k] = widened(w, n->out[k]);
+  w->operands = (size_t)n->in_count + n->out_count;
+  w->operand = calloc(w->operands, sizeof *w->operand);
+  w->place = calloc(w->operands, sizeof *w->place);
+  if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in bf16", n->name);
+  for (size_t i = 0; i < w->operands; i++) {
+    operand *o = &w->operand[i];
+    const bool in = i < n->in_count;
+    const size_t k = in ? i : i - n->in_count;
+    o->t = in ? n->in[k] : n->out[k];
+    o->small = is_small(o->t);
+    o->sliced = s && k < 32 && (in ? s->in : s->out) >> k & 1;
+    while (w->operand[o->same].t != o->t) o->same++;
+  }
   return BRIM_OK;
+}
+
+/* Samples at a time: as many grains as have the scratch that is wanted. */
+static int64_t slice_of(const wrapped *w, int64_t grain)
+{
+  uint64_t bytes = 0;
+  const int64_t unit = grain > 0 ? grain : 1;
+  for (size_t i = 0; i < w->operands; i++)
+    if (w->operand[i].small && w->operand[i].sliced) bytes += 2 * w->operand[i].t->bytes;
+  const int64_t units = (int64_t)(SLICE_BYTES / (bytes / (uint64_t)w->rows * (uint64_t)unit + 1));
+  return cpu_min(w->rows, unit * cpu_max(units, 1));
+}
+
+static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t rows)
+{
+  p->tensor = calloc(w->operands, sizeof *p->tensor);
+  p->pointer = calloc(w->operands, sizeof *p->pointer);
+  if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in bf16", n->name);
+  p->node = *n;
+  p->node.in = p->pointer;
+  p->node.out = p->pointer + n->in_count;
+  for (size_t i = 0; i < w->operands; i++) {
+    const operand *o = &w->operand[i];
+    brim_tensor *t = &p->tensor[o->same];
+    p->pointer[i] = t;
+    if (o->same != i) continue;
+    *t = *o->t;
+    if (o->small) {
+      t->dtype = BRIM_DTYPE_F32;
+      t->producer = CPU_WIDENED;
+      t->bytes *= 2;
+    }
+    if (!o->sliced) continue;
+    t->shape.dim[0] = rows;
+    t->bytes = t->bytes / (uint64_t)w->rows * (uint64_t)rows;
+  }
+  return BRIM_OK;
+}
+
+static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
+{
+  const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
+  return o->sliced ? bytes / (uint64_t)seen->shape.dim[0] * (uint64_t)w->rows : bytes;
+}
+
+/* What the kernel has chosen for a result holds for the node's own. */
+static void take_choices(const wrapped *w, const brim_node *n)
+{
+  for (size_t i = n->in_count; i < w->operands; i++) {
+    const operand *o = &w->operand[i];
+    const brim_tensor *seen = w->part[0].pointer[i];
+    if (o->t->role == BRIM_ROLE_GRADIENT) continue;
+    o->t->channel_block = seen->channel_block;
+    o->t->bytes = smaller_bytes(w, o, seen);
+  }
 }
 
 static CPU_PREPARE(prepare_wide)
 {
   wrapped *w = *state;
-  BRIM_TRY(make_wide_node(w, node));
-  if (w->kernel->prepare) BRIM_TRY(w->kernel->prepare(self, program, &w->node, need, &w->state));
-  for (uint32_t k = 0; k < node->out_count; k++) {
-    if (!is_small(node->out[k])) continue;
-    node->out[k]->channel_block = w->node.out[k]->channel_block;
-    node->out[k]->bytes = w->node.out[k]->bytes / 2;
+  const slicing *s = find_slicing(node);
+  BRIM_TRY(list_operands(w, node, s));
+  w->rows = s ? node->in[0]->shape.dim[0] : 1;
+  w->slice = s ? slice_of(w, program->grain) : 1;
+  const int64_t rest = w->rows % w->slice;
+  uint64_t own = 0;
+  for (size_t p = 0; p < (rest ? 2 : 1); p++) {
+    brim_kernel_need inner = {0};
+    brim_program_info info = *program;
+    const int64_t rows = p == 0 ? w->slice : rest;
+    if (s) info.batch = info.batch / w->rows * rows;
+    w->parts++;
+    BRIM_TRY(make_part(w, &w->part[p], node, rows));
+    if (w->kernel->prepare) BRIM_TRY(w->kernel->prepare(self, &info, &w->part[p].node, &inner, &w->part[p].state));
+    if (p == 0) take_choices(w, node);
+    own = inner.workspace_bytes > own ? inner.workspace_bytes : own;
+    need->no_inplace = need->no_inplace || inner.no_inplace || !is_view(node);
+    need->host_bytes += inner.host_bytes;
   }
-  uint64_t bytes = cpu_aligned(need->workspace_bytes);
-  for (size_t i = 0; i < w->wide_count; i++) {
-    w->wide[i].offset = bytes;
-    bytes += cpu_aligned(w->wide[i].tensor.bytes);
+  need->workspace_bytes = cpu_aligned(own);
+  for (size_t i = 0; i < w->operands; i++) {
+    if (!w->operand[i].small || w->operand[i].same != i) continue;
+    w->operand[i].offset = need->workspace_bytes;
+    need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
   }
-  need->workspace_bytes = bytes;
-  if (!is_view(node)) need->no_inplace = 1;
   return BRIM_OK;
 }
 
@@ -174,26 +339,32 @@ static CPU_PREPARE(prepare)
 static brim_status realize(void *self, const brim_node *node, void *state)
 {
   wrapped *w = state;
-  return w->kernel->realize ? w->kernel->realize(self, w->wide ? &w->node : node, w->state) : BRIM_OK;
+  if (!w->kernel->realize) return BRIM_OK;
+  if (w->parts == 0) return w->kernel->realize(self, node, w->state);
+  for (size_t p = 0; p < w->parts; p++) BRIM_TRY(w->kernel->realize(self, &w->part[p].node, w->part[p].state));
+  return BRIM_OK;
 }
 
 static void release(void *self, void *state)
 {
   wrapped *w = state;
   if (w->state && w->kernel->release) w->kernel->release(self, w->state);
-  free((void *)w->node.in);
-  free(w->wide);
+  for (size_t p = 0; p < w->parts; p++) {
+    if (w->part[p].state && w->kernel->release) w->kernel->release(self, w->part[p].state);
+    free(w->part[p].tensor);
+    free(w->part[p].pointer);
+  }
+  free(w->operand);
   free(w->place);
   free(w);
 }
 
 /* ---- running ---- */
 
-static void *place_of(const wrapped *w, const brim_tensor *t, void *where, void *workspace)
+/* Where an operand's samples from `row` on lie. */
+static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
 {
-  for (size_t i = 0; i < w->wide_count; i++)
-    if (w->wide[i].small == t) return (char *)workspace + w->wide[i].offset;
-  return where;
+  return (char *)base + (o->sliced ? o->t->bytes / (uint64_t)w->rows * (uint64_t)row : 0);
 }
 
 /* A norm of a sum that is kept is the norm of what is kept: the two are added here, rounded, and nothing is left for
@@ -208,32 +379,48 @@ static void settle_sum(const brim_node *n, float *a, float *b)
   }
 }
 
-static brim_status run_wide(cpu_backend *b, const wrapped *w, const brim_launch *launch)
+static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const brim_launch *launch, int64_t row)
 {
   const brim_node *n = launch->node;
-  void **in = w->place, **out = w->place + n->in_count;
-  if (is_view(n) && launch->in[0] == launch->out[0]) return BRIM_OK;
-  for (uint32_t k = 0; k < n->in_count; k++) {
-    in[k] = place_of(w, n->in[k], launch->in[k], launch->workspace);
-    if (is_small(n->in[k])) convert(b, widen_piece, launch->in[k], in[k], (int64_t)(n->in[k]->bytes / 2));
+  brim_step step = *launch->step;
+  for (size_t i = 0; i < w->operands; i++) {
+    const operand *o = &w->operand[i];
+    const bool in = i < n->in_count;
+    char *own = at_row(w, o, in ? launch->in[i] : launch->out[i - n->in_count], row);
+    w->place[i] = o->small ? (char *)launch->workspace + w->operand[o->same].offset : own;
+    if (in && o->small && o->same == i && (o->sliced || row == 0))
+      convert(b, widen_piece, own, w->place[i], p->tensor[i].bytes / sizeof(float));
   }
-  for (uint32_t k = 0; k < n->out_count; k++) out[k] = place_of(w, n->out[k], launch->out[k], launch->workspace);
-  if (n->in_count > 1) settle_sum(n, in[0], in[1]);
-  const brim_launch inner = {
-      .node = &w->node, .state = w->state, .in = in, .out = out, .workspace = launch->workspace, .step = launch->step};
+  if (n->in_count > 1) settle_sum(&p->node, w->place[0], w->place[1]);
+  step.first_sample += row;
+  const brim_launch inner = {.node = &p->node,
+                             .state = p->state,
+                             .in = w->place,
+                             .out = w->place + n->in_count,
+                             .workspace = launch->workspace,
+                             .step = &step};
   BRIM_TRY(w->kernel->run(b, &inner));
-  for (uint32_t k = 0; k < n->out_count; k++)
-    if (is_small(n->out[k])) convert(b, round_piece, out[k], launch->out[k], (int64_t)(n->out[k]->bytes / 2));
+  for (size_t i = n->in_count; i < w->operands; i++) {
+    const operand *o = &w->operand[i];
+    if (o->small)
+      convert(b, round_piece, w->place[i], at_row(w, o, launch->out[i - n->in_count], row),
+              p->tensor[o->same].bytes / sizeof(float));
+  }
   return BRIM_OK;
 }
 
 static CPU_RUN(run)
 {
-  const wrapped *w = launch->state;
-  if (w->wide) return run_wide(self, w, launch);
-  brim_launch inner = *launch;
-  inner.state = w->state;
-  return w->kernel->run(self, &inner);
+  wrapped *w = launch->state;
+  if (w->parts == 0) {
+    brim_launch inner = *launch;
+    inner.state = w->state;
+    return w->kernel->run(self, &inner);
+  }
+  if (is_view(launch->node) && launch->in[0] == launch->out[0]) return BRIM_OK;
+  for (int64_t row = 0; row < w->rows; row += w->slice)
+    BRIM_TRY(run_part(self, w, &w->part[row + w->slice > w->rows], launch, row));
+  return BRIM_OK;
 }
 
 /* From fp32 to bf16 or back; the order in memory stays. */
@@ -252,7 +439,7 @@ static CPU_PREPARE(cast_prepare)
 static CPU_RUN(cast_run)
 {
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
-  const int64_t count = (int64_t)(x->bytes / brim_dtype_bytes(x->dtype));
+  const uint64_t count = x->bytes / brim_dtype_bytes(x->dtype);
   if (x->dtype == y->dtype)
     memcpy(launch->out[0], launch->in[0], x->bytes);
   else
