@@ -7,7 +7,7 @@ import time
 
 from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
-COMMANDS = ["train", "eval", "predict", "plan", "config", "plugins", "devices", "ops", "version"]
+COMMANDS = ["train", "start", "eval", "predict", "plan", "config", "plugins", "devices", "ops", "version"]
 
 
 class Help(Case):
@@ -221,7 +221,7 @@ class Look(Case):
 
 class Streams(Case):
     def test_results_that_cannot_be_written_are_an_error(self):
-        for command in (["plan"], ["plan", "--json"], ["plugins"], ["config"], ["devices"], ["ops"], ["version", "--json"],
+        for command in (["plan"], ["plan", "--json"], ["start", "--yes", *SMALL], ["plugins"], ["config"], ["devices"], ["ops"], ["version", "--json"],
                         ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
             with self.subTest(command), open("/dev/full", "w", encoding="ascii") as full:
                 process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
