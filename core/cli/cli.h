@@ -35,6 +35,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv);
 int brim_command_eval(brim_cli *cli, int argc, char **argv);
 int brim_command_predict(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
+int brim_command_start(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);
 int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
@@ -86,6 +87,13 @@ brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv);
 /* Lists options, a line each, those that take a value with '=' behind: of a command, or the global ones (NULL). They
  * are what the command itself gives to brim_cli_parse, which must therefore be the first thing that it does. */
 void brim_cli_list_options(const brim_command *command, brim_text *out);
+/* The global options in force, as words behind "brim"; `out` has room for BRIM_CLI_GLOBAL_WORDS. Returns how many. */
+#define BRIM_CLI_GLOBAL_WORDS (4 * BRIM_CLI_PATHS_MAX + 4)
+size_t brim_cli_global_words(const brim_cli *cli, const char **out);
+/* Words, up to NULL, on a line that a shell splits into the same words. */
+void brim_cli_quote(const char *const *word, brim_text *out);
+/* While `quiet`, only errors are told; then again what the global options say. */
+void brim_cli_hush(const brim_cli *cli, bool quiet);
 /* Prints the thread's error and returns the exit status for the code. */
 int brim_cli_fail(brim_status status);
 /* Prints results as JSON, and releases them. NULL (jansson refused a text) is an error. Whether standard output took

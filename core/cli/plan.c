@@ -1,9 +1,11 @@
-/* brim plan: the memory of a run, and of runs with other micro-batches, before anything is allocated. */
+/* brim plan: the memory of a run, and of runs with other micro-batches or on other devices, before anything is
+ * allocated. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/fits.h"
 #include "graph/plan_json.h"
 #include "train/footprint.h"
 #include "train/session.h"
@@ -37,7 +39,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
 }
 
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
-                              const row *table, size_t count)
+                              const row *table, size_t count, const brim_fits *fits)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -47,11 +49,11 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "host", brim_footprint_json(host));
+  json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   return brim_cli_print_json(out);
 }
 
-static void print_text(const brim_session *s, const brim_plan *plan, const brim_footprint *host, const row *table,
-                       size_t count)
+static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
   char a[32], b[32], values[64];
   snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
@@ -73,30 +75,50 @@ static void print_text(const brim_session *s, const brim_plan *plan, const brim_
            (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
            brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes),
            table[i].batch * table[i].accumulation == effective ? "" : "   another effective batch");
-  printf("\nthe device has %s free of %s\n", brim_format_bytes(a, sizeof a, s->device_info.free_bytes),
-         brim_format_bytes(b, sizeof b, s->device_info.total_bytes));
-  brim_text line = {0};
-  brim_footprint_tell(host, &line);
-  printf("%s\n", brim_text_str(&line));
-  brim_text_release(&line);
 }
 
-static brim_status show_plan(const brim_config *config, bool json)
+/* What fits on the devices here, and what the process takes of the host. */
+static void print_places(const brim_fits *fits, const brim_footprint *host)
+{
+  brim_text text = {0};
+  brim_cli_print_fits(fits, &text);
+  brim_text_add(&text, "\n");
+  brim_footprint_tell(host, &text);
+  printf("\n%s\n", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+/* Before other plans and backends take memory of the host, which the run will not have. The plan is gone again: where
+ * devices differ, each is selected in its turn. */
+static brim_status predict_host(brim_session *s, brim_footprint *host)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  const brim_status status = brim_session_start(s);
+  if (status == BRIM_OK) brim_footprint_predict(s, plan, host);
+  brim_plan_free(plan);
+  return status;
+}
+
+static brim_status show_plan(const brim_cli *cli, const brim_config *config, bool json)
 {
   brim_session *s = NULL;
   brim_plan *plan = NULL;
   brim_footprint host = {0};
+  brim_fits fits = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &s));
   brim_status status = brim_session_settle(&s);
+  if (status == BRIM_OK) status = predict_host(s, &host);
+  if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
-  if (status == BRIM_OK) status = brim_session_start(s); /* before the table's plans take memory */
-  if (status == BRIM_OK) brim_footprint_predict(s, plan, &host);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
-  if (status == BRIM_OK && json) status = print_json(s, plan, &host, table, count);
-  if (status == BRIM_OK && !json) print_text(s, plan, &host, table, count);
+  if (status == BRIM_OK && json) status = print_json(s, plan, &host, table, count, &fits);
+  if (status == BRIM_OK && !json) print_text(s, plan, table, count);
+  if (status == BRIM_OK && !json) print_places(&fits, &host);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_fits_release(&fits);
   brim_plan_free(plan);
   brim_session_close(s);
   return status;
@@ -110,7 +132,7 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
   brim_config *config = NULL;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
-  if (status == BRIM_OK) status = show_plan(config, json);
+  if (status == BRIM_OK) status = show_plan(cli, config, json);
   brim_config_free(config);
   return brim_cli_end(status, &operands);
 }

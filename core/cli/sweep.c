@@ -17,7 +17,6 @@
 #include "config/compose.h"
 #include "train/rundir.h"
 
-#define GLOBAL_WORDS 160  /* --plugin-path, --config-path and so on, with their values */
 #define LEFT_SHOWN_MAX 20 /* jobs listed after an interruption */
 
 /* ---- expansion ---- */
@@ -145,27 +144,6 @@ static const char *folder_word(brim_sweep_run *run, size_t job)
   return out;
 }
 
-static size_t add_global_words(const brim_cli *cli, const char **out)
-{
-  size_t n = 0;
-  out[n++] = "brim";
-  for (size_t i = 0; i < cli->plugin_path_count; i++) {
-    out[n++] = "--plugin-path";
-    out[n++] = cli->plugin_path[i];
-  }
-  for (size_t i = 0; i < cli->config_path_count; i++) {
-    out[n++] = "--config-path";
-    out[n++] = cli->config_path[i];
-  }
-  if (cli->config_name) {
-    out[n++] = "--config-name";
-    out[n++] = cli->config_name;
-  }
-  if (cli->quiet) out[n++] = "--quiet";
-  if (cli->verbose) out[n++] = "--verbose";
-  return n;
-}
-
 static bool is_of_the_sweep(const char *word)
 {
   return strcmp(word, "-m") == 0 || strcmp(word, "--multirun") == 0 || strcmp(word, "--fail-fast") == 0;
@@ -174,10 +152,11 @@ static bool is_of_the_sweep(const char *word)
 /* The words of a job, ending in NULL. `--job` stands in for at least one word, so a job always has it. */
 static const char **job_words(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, size_t job)
 {
-  const char **out = BRIM_ARENA_NEW(&run->arena, const char *, GLOBAL_WORDS + given->argc + 2);
+  const char **out = BRIM_ARENA_NEW(&run->arena, const char *, BRIM_CLI_GLOBAL_WORDS + given->argc + 3);
   const char **word = BRIM_ARENA_NEW(&run->arena, const char *, given->count + 1);
   brim_sweep_words(&run->sweep, job, word);
-  size_t n = add_global_words(cli, out), next = 0;
+  size_t n = 1 + brim_cli_global_words(cli, out + 1), next = 0;
+  out[0] = "brim";
   for (int i = 0; i < given->argc; i++) {
     if (next < given->count && given->number[next] == i)
       out[n++] = word[next++];

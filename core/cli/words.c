@@ -161,9 +161,54 @@ brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
   }
   *argc = kept;
   cli->config_name = config_name;
-  if (verbose) brim_log_set_level(BRIM_LOG_DEBUG);
-  if (quiet) brim_log_set_level(BRIM_LOG_WARN);
   cli->quiet = quiet;
   cli->verbose = verbose;
+  brim_cli_hush(cli, false);
   return BRIM_OK;
+}
+
+void brim_cli_hush(const brim_cli *cli, bool quiet)
+{
+  const enum brim_level asked = cli->quiet ? BRIM_LOG_WARN : cli->verbose ? BRIM_LOG_DEBUG : BRIM_LOG_INFO;
+  brim_log_set_level(quiet ? BRIM_LOG_ERROR : asked);
+}
+
+size_t brim_cli_global_words(const brim_cli *cli, const char **out)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < cli->plugin_path_count; i++) {
+    out[n++] = "--plugin-path";
+    out[n++] = cli->plugin_path[i];
+  }
+  for (size_t i = 0; i < cli->config_path_count; i++) {
+    out[n++] = "--config-path";
+    out[n++] = cli->config_path[i];
+  }
+  if (cli->config_name) {
+    out[n++] = "--config-name";
+    out[n++] = cli->config_name;
+  }
+  if (cli->quiet) out[n++] = "--quiet";
+  if (cli->verbose) out[n++] = "--verbose";
+  return n;
+}
+
+static void quote_word(const char *word, brim_text *out)
+{
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (word[0] && strspn(word, plain) == strlen(word)) {
+    brim_text_add(out, word);
+    return;
+  }
+  brim_text_add(out, "'");
+  for (; *word; word++) brim_text_add_n(out, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+  brim_text_add(out, "'");
+}
+
+void brim_cli_quote(const char *const *word, brim_text *out)
+{
+  for (size_t i = 0; word[i]; i++) {
+    if (i > 0) brim_text_add(out, " ");
+    quote_word(word[i], out);
+  }
 }

@@ -372,6 +372,13 @@ const brim_registry_failure *brim_registry_failure_of(const brim_registry *regis
   return NULL;
 }
 
+const char *brim_registry_home(const brim_registry *registry, enum brim_kind kind, size_t i)
+{
+  for (size_t k = 0; k < registry->file_count; k++)
+    if (registry->file[k]->kind == kind && i-- == 0) return registry->file[k]->id;
+  return NULL;
+}
+
 size_t brim_registry_count(const brim_registry *registry)
 {
   load_source(registry, 0);

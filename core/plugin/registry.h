@@ -48,6 +48,10 @@ const brim_registry_entry *brim_registry_find(const brim_registry *registry, enu
 /* Why the file KIND/ID.so, which find would have taken, cannot be used; NULL if there is no such file, or if it can. */
 const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,
                                                       const char *id);
+/* The id of the i-th file KIND/ID.so, by its path: nothing is loaded, and an id may come twice. NULL: there are no
+ * more.
+ */
+const char *brim_registry_home(const brim_registry *registry, enum brim_kind kind, size_t i);
 /* All of them; these load everything. */
 size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */

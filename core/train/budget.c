@@ -66,12 +66,14 @@ static void suggest_evaluation(brim_session *s, uint64_t room, brim_text *text)
   brim_text_add(text, "\nno smaller training.eval_batch_size fits");
 }
 
-/* The least of what limits the process on its device, and what it is called; 0: nothing does. */
-static uint64_t limit_of(const brim_session *s, char *name, size_t room)
+/* The least of what limits the process on a device, of which a policy lets it have `cap` (0: all), and what it is
+ * called; 0: nothing does. */
+static uint64_t least_limit(const brim_session *s, const brim_device_info *device, uint64_t cap, char *name,
+                            size_t room)
 {
   const brim_memory_settings *m = &s->settings->memory;
   const double share = m->limit > 0 ? m->limit : s->fraction;
-  const uint64_t limits[] = {m->limit_mb << 20, (uint64_t)(share * (double)s->device_info.total_bytes), s->limit_bytes};
+  const uint64_t limits[] = {m->limit_mb << 20, (uint64_t)(share * (double)device->total_bytes), cap};
   char of_share[64];
   snprintf(of_share, sizeof of_share, "%s=%.4g", m->limit > 0 ? "memory.limit" : "TF_GPU_MEMORY_FRACTION", share);
   const char *const names[] = {"memory.limit_mb", of_share, "the policy"};
@@ -84,10 +86,15 @@ static uint64_t limit_of(const brim_session *s, char *name, size_t room)
   return least;
 }
 
-/* What is left of it for arenas: it counts what the process has of the device already. */
-static uint64_t left_of(uint64_t limit, const brim_session *s)
+static uint64_t limit_of(const brim_session *s, char *name, size_t room)
 {
-  const uint64_t taken = s->device_info.taken_bytes;
+  return least_limit(s, &s->device_info, s->limit_bytes, name, room);
+}
+
+/* What is left of it for arenas: it counts what the process has of the device already. */
+static uint64_t left_of(uint64_t limit, const brim_device_info *device)
+{
+  const uint64_t taken = device->taken_bytes;
   return limit > taken ? limit - taken : 0;
 }
 
@@ -106,19 +113,24 @@ static bool may_wait(const brim_session *s)
   return s->wait && brim_device_is_shared(&s->device_info);
 }
 
-uint64_t brim_session_room(const brim_session *s, bool later)
+uint64_t brim_session_room_on(const brim_session *s, const brim_device_info *device, uint64_t cap, uint64_t has)
 {
   char name[64];
+  const uint64_t limit = least_limit(s, device, cap, name, sizeof name);
+  return limit > 0 && left_of(limit, device) < has ? left_of(limit, device) : has;
+}
+
+uint64_t brim_session_room(const brim_session *s, bool later)
+{
   const uint64_t has = later && may_wait(s) ? s->device_info.total_bytes : s->device_info.free_bytes;
-  const uint64_t limit = limit_of(s, name, sizeof name);
-  return limit > 0 && left_of(limit, s) < has ? left_of(limit, s) : has;
+  return brim_session_room_on(s, &s->device_info, s->limit_bytes, has);
 }
 
 brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char name[64], bytes[32];
   const bool waits = may_wait(s);
-  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, s);
+  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, &s->device_info);
   const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
   const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
   if (!over_limit && plan->peak_bytes <= has) return BRIM_OK;

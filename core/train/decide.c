@@ -135,6 +135,33 @@ brim_status brim_decide_device(brim_session *s)
   return status;
 }
 
+/* What the policies would say if the user named this device. */
+static brim_device_limit limit_on(const brim_session *s, views *v, int device)
+{
+  brim_demands demands = s->demands;
+  brim_place place;
+  demands.device = v->device[device].name;
+  v->query.demands = &demands;
+  const brim_status status = brim_policies_choose_device(s->policies, &v->query, &place);
+  v->query.demands = &s->demands;
+  if (status == BRIM_ENOTSUP) return (brim_device_limit){true, 0};
+  const bool there =
+      status == BRIM_OK && place.kind != BRIM_PLACE_HOST && (place.kind != BRIM_PLACE_DEVICE || place.device == device);
+  return (brim_device_limit){there, there ? place.limit_bytes : 0};
+}
+
+brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int count)
+{
+  views v = {.arena = {0}};
+  const brim_status status = look_at_devices(s, &v);
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
+    out[i] = (brim_device_limit){true, s->limit_bytes};
+    if (i != s->device && (size_t)i < v.query.count) out[i] = limit_on(s, &v, i);
+  }
+  brim_arena_release(&v.arena);
+  return status;
+}
+
 /* ---- micro-batches ---- */
 
 static int descending(const void *a, const void *b)
@@ -189,19 +216,21 @@ static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, ui
                    (long long)micro_batch);
 }
 
-static uint32_t precisions_of(const brim_session *s)
+/* The same precisions as policies name them. */
+static const int32_t take_names[] = {[BRIM_PRECISION_FP32] = BRIM_TAKE_FP32,
+                                     [BRIM_PRECISION_BF16] = BRIM_TAKE_BF16,
+                                     [BRIM_PRECISION_FP16] = BRIM_TAKE_FP16};
+
+static uint32_t take_bits(uint32_t precisions)
 {
-  const brim_backend_ops *ops = s->backend_ops;
-  const bool bf16 = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores &&
-                    ops->stores & BRIM_STORES(BRIM_DTYPE_BF16);
-  return 1u << BRIM_TAKE_FP32 | (bf16 ? 1u << BRIM_TAKE_BF16 : 0);
+  uint32_t bits = 0;
+  for (size_t i = 0; i < sizeof take_names / sizeof take_names[0]; i++)
+    if (precisions >> i & 1) bits |= 1u << take_names[i];
+  return bits;
 }
 
 static brim_plan_query query_of(brim_session *s, const views *v)
 {
-  static const int32_t precision[] = {[BRIM_PRECISION_FP32] = BRIM_TAKE_FP32,
-                                      [BRIM_PRECISION_BF16] = BRIM_TAKE_BF16,
-                                      [BRIM_PRECISION_FP16] = BRIM_TAKE_FP16};
   const brim_training_settings *t = &s->settings->training;
   uint64_t all = 0;
   for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
@@ -216,8 +245,8 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
                            .may_change_variant = !s->options.resume && s->changes < CHANGES_MAX,
-                           .precisions = precisions_of(s),
-                           .precision = precision[s->settings->precision],
+                           .precisions = take_bits(brim_session_precisions(s)),
+                           .precision = take_names[s->settings->precision],
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,
                            .peak = answer_peak,
                            .host = s};

@@ -154,12 +154,18 @@ static uint32_t activations_of(const brim_session *s)
   return s->settings->precision == BRIM_PRECISION_BF16 ? BRIM_DTYPE_BF16 : 0;
 }
 
-static brim_status check_precision(const brim_session *s)
+uint32_t brim_session_precisions(const brim_session *s)
 {
   const brim_backend_ops *ops = s->backend_ops;
   const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
-  const uint32_t dtype = activations_of(s);
-  if (dtype == 0 || (has_field && ops->stores & BRIM_STORES(dtype))) return BRIM_OK;
+  const bool bf16 = has_field && ops->stores & BRIM_STORES(BRIM_DTYPE_BF16);
+  return 1u << BRIM_PRECISION_FP32 | (bf16 ? 1u << BRIM_PRECISION_BF16 : 0);
+}
+
+static brim_status check_precision(const brim_session *s)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  if (brim_session_precisions(s) >> s->settings->precision & 1) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "precision=bf16: backend '%s' keeps activations in %s only\n"
                    "take precision=fp32, or a backend that keeps them in bf16: cuda and cpu do",

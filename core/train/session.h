@@ -103,6 +103,12 @@ brim_status brim_session_move(brim_session *session, int device);
 void brim_session_tell_device(const brim_session *session); /* which of several, and why */
 /* Bytes that a plan may take of the device now, within all limits; `later`: of the empty one, if the run may wait. */
 uint64_t brim_session_room(const brim_session *session, bool later);
+/* The same of any of the backend's devices, if `has_bytes` of it are to be had, and a policy lets the run have
+ * `cap_bytes`; 0: all. */
+uint64_t brim_session_room_on(const brim_session *session, const brim_device_info *device, uint64_t cap_bytes,
+                              uint64_t has_bytes);
+/* Precisions that the backend has: bit 1 << enum brim_precision of each. */
+uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
  * that would fit. */

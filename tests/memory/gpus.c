@@ -1,5 +1,8 @@
 /* A backend whose GPUs are made up by $TEST_GPUS: "100/400,300/400" are two, with MiB free and in all. They can be
- * looked at and nothing else. "broken": they are there, but the driver has no answer. */
+ * looked at, and mlps can be planned for them. "broken": they are there, but the driver has no answer.
+ *
+ * "300/400/5" is of another kind, whose products need 5 MiB of scratch; "300/400/0" can be looked at and nothing else.
+ * The one that is selected has lost CONTEXT_MIB to the driver, as long as it is selected. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +10,9 @@
 #include "brim/brim.h"
 
 #define MIB ((uint64_t)1 << 20)
+#define CONTEXT_MIB 3
+
+static int selected = -1;
 
 static const char *gpus(void)
 {
@@ -32,7 +38,29 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   char *end = NULL;
   *out = (brim_device_info){.name = "made up"};
   out->free_bytes = strtoull(text, &end, 10) * MIB;
-  out->total_bytes = strtoull(end + 1, NULL, 10) * MIB;
+  out->total_bytes = strtoull(end + 1, &end, 10) * MIB;
+  if (*end == '/') snprintf(out->name, sizeof out->name, "made up, of kind %llu", strtoull(end + 1, NULL, 10));
+  if (device != selected) return BRIM_OK;
+  out->taken_bytes = CONTEXT_MIB * MIB;
+  out->free_bytes -= out->taken_bytes;
+  return BRIM_OK;
+}
+
+/* Scratch of products, in MiB; 0: it cannot be selected. */
+static uint64_t kind_of(int device)
+{
+  brim_device_info info;
+  const char *kind = NULL;
+  if (describe(NULL, device, &info) == BRIM_OK) kind = strrchr(info.name, ' ');
+  return kind && strstr(info.name, "kind") ? strtoull(kind, NULL, 10) : 1;
+}
+
+static brim_status choose(void *self, int device)
+{
+  (void)self;
+  selected = -1;
+  if (kind_of(device) == 0) return brim_fail(BRIM_ENOTSUP, "GPU %d is too old", device);
+  selected = device;
   return BRIM_OK;
 }
 
@@ -71,7 +99,28 @@ static brim_status run(void *self, const brim_launch *launch)
   return copy(self, NULL, NULL, 0);
 }
 
-BRIM_KERNEL(relu) = {.op = "relu", .run = run};
+static brim_status prepare(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
+                           void **state)
+{
+  (void)self;
+  (void)program;
+  (void)node;
+  (void)state;
+  need->workspace_bytes = kind_of(selected) * MIB;
+  return BRIM_OK;
+}
+
+BRIM_KERNEL(linear) = {.op = "linear", .prepare = prepare, .run = run};
+#define PLAIN(id) BRIM_KERNEL(id) = {.op = #id, .run = run}
+PLAIN(reshape);
+PLAIN(softmax_cross_entropy);
+PLAIN(classification_metrics);
+PLAIN(softmax_cross_entropy_grad);
+PLAIN(linear_grad_weight);
+PLAIN(linear_grad_input);
+PLAIN(relu_grad);
+PLAIN(adamw);
+PLAIN(relu);
 
 static const brim_backend_ops ops = {.size = sizeof ops,
                                      .real = BRIM_DTYPE_F32,
@@ -85,7 +134,8 @@ static const brim_backend_ops ops = {.size = sizeof ops,
                                      .upload = copy,
                                      .download = copy,
                                      .zero = zero,
-                                     .synchronize = synchronize};
+                                     .synchronize = synchronize,
+                                     .select = choose};
 static const brim_plugin backend = {
     .size = sizeof backend, .kind = BRIM_BACKEND, .id = "gpus", .help = "GPUs that are made up", .ops = &ops};
 static const brim_plugin *const plugins[] = {&backend, NULL};

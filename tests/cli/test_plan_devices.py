@@ -1,0 +1,141 @@
+"""What `brim plan` says fits on the devices here: on the backend's own, and on those of other backends."""
+
+import json
+import os
+import time
+
+from support import NO_FIT, SMALL, Case, main
+
+GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend whose GPUs are made up; see tests/memory/gpus.c
+# takes 44.6 MiB; in micro-batches of 32, 31.5 MiB, and at least 18.9 MiB
+CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=64"]
+MLP = ["model=mlp", "dataset=synthetic", "training.batch_size=64"]
+
+
+def shares(mebibytes, count=2):
+    return ["backend=cpu", f"backend.devices={count}", f"backend.memory_mb={mebibytes}"]
+
+
+class PlanDevices(Case):
+    def plan(self, *words, env=None, status=0):
+        return json.loads(self.brim("plan", "--json", *words, env=env, status=status).out)
+
+    def devices(self, *words, env=None, status=0):
+        return {device["device"]: device for device in self.plan(*words, env=env, status=status)["devices"]}
+
+    def made_up(self, gpus, *words, status=0):
+        """A device's name -> (samples, bytes) now, and if it were empty, of GPUs that are made up."""
+        found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus}, status=status)
+        def pair(fit):
+            return fit and (fit["batch_size"], fit["peak_bytes"])
+        return {name: (pair(d["fits_now"]), pair(d["fits_empty"])) for name, d in found.items()}
+
+    def peak(self, batch, *words):
+        return self.plan(*CNN, f"training.batch_size={batch}", *words)["peak_bytes"]
+
+    def hold(self, *words):
+        """A run that has placed its arena, and goes on."""
+        process = self.start("train", "run.dir=held", *words, "training.epochs=1000000",
+                             "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000")
+        deadline = time.monotonic() + 60
+        while not (self.folder / "held/events.jsonl").exists():
+            self.assertLess(time.monotonic(), deadline, "the run did not begin")
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+
+    def test_a_device_that_another_run_is_on_has_room_for_a_smaller_micro_batch(self):
+        self.hold(*CNN, *shares(80), "device=cpu:0", "training.batch_size=32")
+        devices = self.devices(*CNN, *shares(80))
+        first, second = devices["cpu:0"], devices["cpu:1"]
+        self.assertEqual((first["total_bytes"], first["free_bytes"]),
+                         (80 << 20, (80 << 20) - self.json("held", "plan.json")["peak_bytes"]))
+        whole = {"batch_size": 64, "gradient_accumulation_steps": 1, "peak_bytes": self.peak(64)}
+        self.assertEqual((first["fits_now"], first["fits_empty"]), (whole, whole))
+        self.assertEqual((second["fits_now"], second["fits_empty"]), (whole, whole))
+        self.assertEqual((first["chosen"], second["chosen"]), (False, True))
+        devices = self.devices(*CNN, *shares(80), "training.effective_batch_size=128")
+        self.assertEqual(devices["cpu:0"]["fits_now"],
+                         {"batch_size": 64, "gradient_accumulation_steps": 2, "peak_bytes": self.peak(64)})
+        self.assertEqual(devices["cpu:0"]["fits_empty"]["batch_size"], 128)
+
+    def test_what_fits_is_the_largest_micro_batch_of_exactly_that_memory(self):
+        peaks = {batch: self.peak(batch, "training.effective_batch_size=64") for batch in (64, 32, 16, 8)}
+        for batch, next_larger in ((32, 64), (16, 32), (8, 16)):
+            limit = -(-peaks[batch] >> 20)  # whole MiB that are enough for it
+            self.assertGreater(peaks[next_larger], limit << 20)
+            devices = self.devices(*CNN, *shares(limit), "training.batch_size=auto")
+            self.assertEqual(devices["cpu:0"]["fits_now"], {"batch_size": batch, "peak_bytes": peaks[batch],
+                                                            "gradient_accumulation_steps": 64 // batch})
+
+    def test_where_nothing_fits_there_is_a_dash_and_the_exit_status_says_so(self):
+        result = self.brim("plan", *CNN, *shares(16), status=NO_FIT)
+        self.assertRegex(result.out, r"(?m)^\* cpu:0 +16\.0 MiB +16\.0 MiB +- +- +- +-$")
+        self.assert_error(result, "the run needs 44.6 MiB, but the device has 16.0 MiB free")
+        device = self.devices(*CNN, *shares(16), status=NO_FIT)["cpu:0"]
+        self.assertEqual((device["fits_now"], device["fits_empty"]), (None, None))
+
+    def test_limits_hold_for_every_device(self):
+        for words in (["memory.limit=0.5"], ["memory.limit_mb=32"]):
+            with self.subTest(words):
+                devices = self.devices(*CNN, *shares(64), *words, status=NO_FIT)
+                for name in ("cpu:0", "cpu:1"):
+                    self.assertEqual(devices[name]["fits_now"]["batch_size"], 32)
+                    self.assertEqual(devices[name]["fits_empty"]["batch_size"], 32)
+        half = self.devices(*CNN, *shares(64), env={"TF_GPU_MEMORY_FRACTION": "0.5"}, status=NO_FIT)
+        self.assertEqual(half["cpu:1"]["fits_now"]["batch_size"], 32)
+
+    def test_a_share_that_a_policy_gives_is_all_there_is(self):
+        words = [*CNN, *shares(64), "training.batch_size=auto", "policy=[capped,auto_plan]",
+                 "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {a: 20MB, b: 44MB}}", "policy.capped.client=a"]
+        devices = self.devices(*words)
+        self.assertTrue(devices["cpu:0"]["chosen"])
+        self.assertEqual(devices["cpu:0"]["fits_now"]["batch_size"], 16)  # 32 take 31.5 MiB: 32 MB are 30.5
+        self.assertIsNone(devices["cpu:1"]["fits_now"])  # the policy would not have it there
+
+    def test_other_backends_are_there_with_plans_of_their_own(self):
+        plan = self.plan(*SMALL, "backend=cpu")
+        devices = {device["device"]: device for device in plan["devices"]}
+        self.assertEqual(list(devices)[0], "cpu:0")
+        self.assertEqual([d for d in devices if devices[d]["chosen"]], ["cpu:0"])
+        other = self.plan("backend=reference", *[word for word in SMALL if not word.startswith("backend.")])
+        self.assertEqual(devices["reference:0"]["fits_now"]["peak_bytes"], other["peak_bytes"])
+        self.assertNotEqual(other["peak_bytes"], plan["peak_bytes"])
+
+    def test_gpus_of_a_backend_that_is_not_chosen_are_not_touched(self):
+        devices = self.devices("--plugin-path", GPUS, *MLP, "backend=cpu", env={"TEST_GPUS": "100/400"})
+        self.assertNotIn("gpus:0", devices)
+        devices = self.devices("--plugin-path", GPUS, *MLP, "backend=gpus", env={"TEST_GPUS": "100/400"})
+        self.assertIn("cpu:0", devices)
+
+    def test_gpus_of_one_kind_share_their_plans_and_those_of_another_have_their_own(self):
+        # Kind 5 needs 4 MiB more. A context takes 3 MiB of the GPU that is selected, and would take as much of another.
+        found = self.made_up("100/400,14/400,300/400/5,17/400/5,16/400/5")
+        small, large = found["gpus:0"][0], found["gpus:2"][0]
+        self.assertEqual((small[0], large[0]), (64, 64))
+        self.assertEqual(large[1] - small[1], 4 << 20)
+        self.assertTrue(13 << 20 < large[1] < 14 << 20)
+        self.assertEqual(found["gpus:1"], (small, small))
+        self.assertEqual(found["gpus:3"], (large, large))  # 14 MiB are left
+        self.assertEqual(found["gpus:4"], (None, large))  # 13 MiB are
+
+    def test_the_runs_own_plan_is_of_its_own_device_whatever_else_was_selected(self):
+        gpus = "300/400/5,100/400,90/100/0"
+        shown = self.plan("--plugin-path", GPUS, "backend=gpus", *MLP, env={"TEST_GPUS": gpus})
+        alone = self.plan("--plugin-path", GPUS, "backend=gpus", *MLP, env={"TEST_GPUS": "300/400/5"})
+        self.assertEqual([d["device"] for d in shown["devices"] if d["chosen"]], ["gpus:0"])
+        for plan in (shown, alone):
+            del plan["devices"], plan["host"]
+        self.assertEqual(shown, alone)
+
+    def test_what_the_libraries_take_counts_towards_a_limit_on_every_gpu(self):
+        found = self.made_up("100/400,300/400,300/400/5", "memory.limit_mb=16")
+        self.assertEqual([fit and fit[0] for fit, _ in list(found.values())[:3]], [64, 64, None])
+
+    def test_a_gpu_that_cannot_be_used_has_room_for_nothing(self):
+        found = self.made_up("100/400,90/400/0")
+        self.assertEqual(found["gpus:1"], (None, None))
+        self.assertEqual(found["gpus:0"][0][0], 64)
+
+
+if __name__ == "__main__":
+    main()
