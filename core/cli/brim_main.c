@@ -36,6 +36,15 @@ const brim_command brim_commands[] = {
      "GPU names the one it came from. Slow.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
+    {"start", "ask for device, precision and batch size, then train", brim_command_start,
+     "usage: brim start [group=option | key=value]... [--yes]\n"
+     "\n"
+     "  brim start                                     shows the devices and what fits on them, asks, and trains\n"
+     "  brim start model=mlp training.epochs=2         what the command line says is not asked\n"
+     "  brim start --yes                               takes every default\n"
+     "\n"
+     "Enter takes the default in brackets. Before it starts, it prints the `brim train` command that does the same,\n"
+     "the only line on standard output. Where it is answered with no, nothing is made.\n"},
     {"eval", "evaluate a run's checkpoint", brim_command_eval,
      "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
      "\n"
@@ -63,7 +72,8 @@ const brim_command brim_commands[] = {
      "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
      "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
-     "the peak lies, and what other micro-batches would take.\n"},
+     "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"
+     "if it were empty. * marks what the run would take.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
      "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
      "\n"

@@ -9,7 +9,8 @@ from support import BINARY, LOAD, SMALL, USAGE, Case, main
 # The installation's, or the build's: both lie beside the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # with a model "vit" that has a "depth"
-COMMANDS = ["train", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete", "version"]
+COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete",
+            "version"]
 
 
 class Messages(Case):
@@ -112,7 +113,7 @@ class Help(Case):
 
     def test_keys_come_from_the_schema(self):
         schema = self.brim("config", "--schema").out
-        for command in ("train", "eval", "plan", "config"):
+        for command in ("train", "start", "eval", "plan", "config"):
             self.assertTrue(self.brim(command, "--help").out.endswith(schema), command)
 
     def test_old_names_are_told(self):

@@ -1,0 +1,456 @@
+/* brim start: shows the devices, asks on which, in which precision and with which micro-batches to train, and goes on
+ * as `brim train`, with the answers as overrides. What the command line says is not asked again.
+ *
+ * Standard output gets one line, the command that does the same without questions, so that it can be kept in a file;
+ * all else is a conversation, and goes to standard error. Every answer is tried as a plan before the next question. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/fits.h"
+#include "train/decide.h"
+
+#define BATCHES_SHOWN_MAX 12
+
+/* What the answers add to the words of the command line, a place each; NULL: nothing, as that is so anyway. */
+enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, EFFECTIVE, ANSWERS };
+
+typedef struct start {
+  brim_cli *cli;
+  const brim_operands *given;
+  brim_arena *arena;
+  bool yes; /* take the defaults */
+  const char *answer[ANSWERS];
+  brim_config *config; /* with the answers so far */
+  brim_session *session;
+  /* as they are without answers */
+  brim_config *own;
+  brim_fits fits;
+  char *line; /* read last */
+  size_t line_room;
+} start;
+
+static const char *const precision_names[] = {
+    [BRIM_PRECISION_FP32] = "fp32", [BRIM_PRECISION_BF16] = "bf16", [BRIM_PRECISION_FP16] = "fp16"};
+#define PRECISIONS (sizeof precision_names / sizeof precision_names[0])
+
+/* ---- configuration and plan with the answers so far ---- */
+
+/* The command line's words and the answers'; numbers are for messages. */
+static size_t list_words(const start *s, const char ***word, int **number)
+{
+  size_t n = 0;
+  *word = BRIM_ARENA_NEW(s->arena, const char *, s->given->count + ANSWERS);
+  *number = BRIM_ARENA_NEW(s->arena, int, s->given->count + ANSWERS);
+  for (; n < s->given->count; n++) {
+    (*word)[n] = s->given->word[n];
+    (*number)[n] = s->given->number[n];
+  }
+  for (size_t i = 0; i < ANSWERS; i++) {
+    if (!s->answer[i]) continue;
+    (*word)[n] = s->answer[i];
+    (*number)[n] = n ? (*number)[n - 1] + 1 : 1;
+    n++;
+  }
+  return n;
+}
+
+static brim_status compose(const start *s, brim_config **out)
+{
+  const char **word;
+  int *number;
+  const size_t count = list_words(s, &word, &number);
+  return brim_cli_config(s->cli, NULL, word, number, count, out);
+}
+
+static void drop_session(start *s)
+{
+  brim_session_close(s->session);
+  brim_config_free(s->config);
+  s->session = NULL;
+  s->config = NULL;
+}
+
+/* A session with the answers so far: devices, and what the policies choose. What it logs, the run will say. */
+static brim_status open_session(start *s)
+{
+  drop_session(s);
+  brim_cli_hush(s->cli, true);
+  brim_status status = compose(s, &s->config);
+  if (status == BRIM_OK) status = brim_session_open(s->config, &(brim_session_options){0}, &s->session);
+  if (status == BRIM_OK) status = brim_session_settle(&s->session);
+  brim_cli_hush(s->cli, false);
+  return status;
+}
+
+/* Does what was answered so far make a run that can be placed? */
+static brim_status try_plan(start *s, uint64_t *peak)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(open_session(s));
+  BRIM_TRY(brim_session_plan(s->session, s->session->batch, &plan));
+  *peak = plan->peak_bytes;
+  const brim_status status = brim_session_check_budget(s->session, plan);
+  brim_plan_free(plan);
+  return status;
+}
+
+/* Does the command line say this key, under whichever name? */
+static bool is_given(const start *s, const char *path)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->own->root, path);
+  return node && node->origin.file && strcmp(node->origin.file, "command line") == 0;
+}
+
+/* ... or anything of this group? */
+static bool is_group_given(const start *s, const char *group)
+{
+  const size_t length = strlen(group);
+  for (size_t i = 0; i < s->given->count; i++) {
+    const char *key = s->given->word[i] + strspn(s->given->word[i], "+~");
+    if (strncmp(key, group, length) == 0 && strchr(".=", key[length])) return true;
+  }
+  return false;
+}
+
+/* A session on a device, before anybody has said in which precision. One of the configuration's files that the device
+ * lacks is no reason not to ask for another. */
+static brim_status open_device(start *s)
+{
+  s->answer[PRECISION] = NULL;
+  const brim_status status = open_session(s);
+  if (status != BRIM_ECONFIG || s->own->settings.precision == BRIM_PRECISION_FP32 || is_given(s, "precision"))
+    return status;
+  s->answer[PRECISION] = "precision=fp32";
+  return open_session(s);
+}
+
+static const char *backend_of(const brim_session *session)
+{
+  return brim_config_choice_of(session->config, "backend")->plugin->id;
+}
+
+/* ---- questions ---- */
+
+static brim_status fail_ended(const char *question)
+{
+  if (isatty(STDIN_FILENO)) fputs("\n", stderr);
+  return brim_fail(BRIM_ECONFIG,
+                   "standard input ended before there was an answer to '%s': nothing was started\n"
+                   "--yes takes all defaults",
+                   question);
+}
+
+/* The answer without spaces around it; an empty one is the default. It is good until the next question. */
+static brim_status ask(start *s, const char *question, const char *choices, const char *def, const char **answer)
+{
+  *answer = def;
+  if (s->yes) return BRIM_OK;
+  fprintf(stderr, "%s (%s) [%s]: ", question, choices, def);
+  errno = 0;
+  const ssize_t length = getline(&s->line, &s->line_room, stdin);
+  if (length < 0) return fail_ended(question);
+  char *text = s->line + strspn(s->line, " \t\r\n");
+  size_t end = strlen(text);
+  while (end > 0 && strchr(" \t\r\n", text[end - 1])) end--;
+  text[end] = '\0';
+  if (end > 0) *answer = text;
+  if (!isatty(STDIN_FILENO)) fprintf(stderr, "%s\n", *answer); /* nobody typed it here */
+  return BRIM_OK;
+}
+
+/* After an answer that cannot be: says why. True: ask again; with --yes there is nobody to ask. */
+static bool explain(const start *s)
+{
+  if (!s->yes) brim_log_error();
+  return !s->yes;
+}
+
+/* ---- device ---- */
+
+static const brim_device_fit *find_device(const start *s, const char *name)
+{
+  for (size_t i = 0; i < s->fits.count; i++)
+    if (strcmp(s->fits.device[i].name, name) == 0) return &s->fits.device[i];
+  for (size_t i = 0; i < s->fits.count; i++) /* "cpu" is the first of them */
+    if (strcmp(s->fits.device[i].backend, name) == 0) return &s->fits.device[i];
+  return NULL;
+}
+
+/* Once: a device may be asked for again. */
+static brim_status show_devices(start *s)
+{
+  brim_text text = {0};
+  if (s->fits.count > 0) return BRIM_OK;
+  BRIM_TRY(brim_cli_find_fits(s->cli, s->session, !is_group_given(s, "backend"), &s->fits));
+  brim_cli_print_fits(&s->fits, &text);
+  if (!s->cli->quiet) fprintf(stderr, "%s\n", brim_text_str(&text));
+  brim_text_release(&text);
+  return BRIM_OK;
+}
+
+/* The words for a device: its backend's too, if the configuration would take another. */
+static brim_status choose_device(start *s, const char *name)
+{
+  const brim_device_fit *d = find_device(s, name);
+  brim_config *config = NULL;
+  s->answer[BACKEND] = s->answer[DEVICE] = NULL;
+  if (strcmp(name, s->own->settings.device) == 0) return open_device(s);
+  if (!d && strcmp(name, "auto") != 0)
+    return brim_fail(BRIM_ECONFIG, "there is no device '%s'\nname one of the table, or auto", name);
+  s->answer[DEVICE] = brim_arena_printf(s->arena, "device=%s", d ? d->name : name);
+  if (d) {
+    brim_cli_hush(s->cli, true);
+    const brim_status status = compose(s, &config);
+    brim_cli_hush(s->cli, false);
+    BRIM_TRY(status);
+    if (strcmp(brim_config_choice_of(config, "backend")->plugin->id, d->backend) != 0)
+      s->answer[BACKEND] = brim_arena_printf(s->arena, "backend=%s", d->backend);
+    brim_config_free(config);
+  }
+  return open_device(s);
+}
+
+static brim_status ask_device(start *s)
+{
+  const char *answer;
+  BRIM_TRY(show_devices(s));
+  if (is_given(s, "device")) return BRIM_OK;
+  for (;;) {
+    BRIM_TRY(ask(s, "device", "auto, or one of these", s->own->settings.device, &answer));
+    const brim_status status = choose_device(s, answer);
+    if (status == BRIM_OK || !explain(s)) return status;
+  }
+}
+
+/* ---- precision ---- */
+
+/* "fp32, bf16": those that the backend has. */
+static const char *list_precisions(const start *s)
+{
+  const char *list = "";
+  const uint32_t has = brim_session_precisions(s->session);
+  for (size_t i = 0; i < PRECISIONS; i++)
+    if (has >> i & 1) list = brim_arena_printf(s->arena, "%s%s%s", list, list[0] ? ", " : "", precision_names[i]);
+  return list;
+}
+
+static brim_status choose_precision(start *s, uint32_t has, const char *choices, const char *name)
+{
+  for (size_t i = 0; i < PRECISIONS; i++) {
+    if (!(has >> i & 1) || strcmp(precision_names[i], name) != 0) continue;
+    const bool is_so = (int32_t)i == s->own->settings.precision;
+    s->answer[PRECISION] = is_so ? NULL : brim_arena_printf(s->arena, "precision=%s", name);
+    return open_session(s);
+  }
+  return brim_fail(BRIM_ECONFIG, "there is no precision '%s' on this device\nit has %s", name, choices);
+}
+
+static brim_status ask_precision(start *s)
+{
+  const char *answer;
+  const uint32_t has = brim_session_precisions(s->session);
+  const char *choices = list_precisions(s);
+  const int32_t own = s->own->settings.precision;
+  if (is_given(s, "precision")) return BRIM_OK;
+  for (;;) {
+    BRIM_TRY(ask(s, "precision", choices, precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
+    const brim_status status = choose_precision(s, has, choices, answer);
+    if (status == BRIM_OK || !explain(s)) return status;
+  }
+}
+
+/* ---- batch size ---- */
+
+/* ENOMEM_DEVICE if no micro-batch fits the device that was chosen, in the precision that was. */
+static brim_status check_room(start *s)
+{
+  const brim_session *session = s->session;
+  const uint64_t room = brim_session_room(session, true);
+  uint64_t peak = 0, nearest = UINT64_MAX;
+  char a[32], b[32];
+  if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan will be judged */
+  for (size_t i = brim_session_list_micro_batches(s->session); i-- > 0;) {
+    BRIM_TRY(brim_session_peak(s->session, i, &peak));
+    if (peak <= room) return BRIM_OK;
+    if (peak < nearest) nearest = peak;
+  }
+  return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
+                   backend_of(session), session->device, precision_names[session->settings->precision],
+                   brim_format_bytes(a, sizeof a, nearest), brim_format_bytes(b, sizeof b, room));
+}
+
+/* Until something fits there. */
+static brim_status ask_place(start *s)
+{
+  for (;;) {
+    BRIM_TRY(ask_device(s));
+    BRIM_TRY(ask_precision(s));
+    const brim_status status = check_room(s);
+    if (status == BRIM_OK || (is_given(s, "device") && is_given(s, "precision")) || !explain(s)) return status;
+  }
+}
+
+/* The micro-batches that fit, largest first. */
+static brim_status show_batches(start *s)
+{
+  brim_session *session = s->session;
+  const uint64_t room = brim_session_room(session, true);
+  const size_t count = brim_session_list_micro_batches(session);
+  const long long effective = (long long)session->settings->training.effective_batch_size;
+  char bytes[32];
+  size_t shown = 0;
+  if (s->cli->quiet || s->yes) return BRIM_OK;
+  fprintf(stderr, "\n  a step has %lld samples; these micro-batches fit in %s:\n", effective,
+          brim_format_bytes(bytes, sizeof bytes, room));
+  for (size_t i = 0; i < count && shown < BATCHES_SHOWN_MAX; i++) {
+    uint64_t peak;
+    BRIM_TRY(brim_session_peak(session, i, &peak));
+    if (peak > room) continue;
+    fprintf(stderr, "  %8lld x %-8lld %10s\n", (long long)session->micro_batch[i],
+            effective / (long long)session->micro_batch[i], brim_format_bytes(bytes, sizeof bytes, peak));
+    shown++;
+  }
+  fputs("\n", stderr);
+  return BRIM_OK;
+}
+
+/* Samples in a micro-batch; 0: it is not a number of them. */
+static int64_t number_of(const char *text)
+{
+  char *end = NULL;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  return *end || errno || value < 1 ? 0 : value;
+}
+
+/* The words for a micro-batch. The effective batch stays as it is if it can be cut so. */
+static brim_status set_batch(start *s, const char *text)
+{
+  const brim_training_settings *own = &s->own->settings.training;
+  const bool is_auto = strcmp(text, "auto") == 0;
+  const int64_t batch = is_auto ? -1 : number_of(text), effective = own->effective_batch_size;
+  s->answer[BATCH] = s->answer[EFFECTIVE] = NULL;
+  if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is no number of samples\nwrite 1 or more, or auto", text);
+  if (batch == own->batch_size) return BRIM_OK;
+  s->answer[BATCH] =
+      is_auto ? "training.batch_size=auto" : brim_arena_printf(s->arena, "training.batch_size=%lld", (long long)batch);
+  if (!is_auto && effective % batch == 0 && !is_given(s, "training.effective_batch_size"))
+    s->answer[EFFECTIVE] = brim_arena_printf(s->arena, "training.effective_batch_size=%lld", (long long)effective);
+  return BRIM_OK;
+}
+
+/* "auto", unless no policy chooses micro-batches: then what the configuration says. */
+static const char *default_batch(start *s)
+{
+  const int64_t own = s->own->settings.training.batch_size;
+  if (own < 0 || (set_batch(s, "auto") == BRIM_OK && open_session(s) != BRIM_ECONFIG)) return "auto";
+  return brim_arena_printf(s->arena, "%lld", (long long)own);
+}
+
+/* The last question about the plan: afterwards it fits. */
+static brim_status ask_batch(start *s, uint64_t *peak)
+{
+  const char *answer;
+  if (is_given(s, "training.batch_size")) return try_plan(s, peak);
+  BRIM_TRY(show_batches(s));
+  const char *def = default_batch(s);
+  for (;;) {
+    BRIM_TRY(ask(s, "batch size", "samples in a micro-batch, or auto", def, &answer));
+    brim_status status = set_batch(s, answer);
+    if (status == BRIM_OK) status = try_plan(s, peak);
+    if (status == BRIM_OK || !explain(s)) return status;
+  }
+}
+
+/* ---- starting ---- */
+
+/* The command that does the same without questions: its words, ending in NULL. */
+static const char **command_words(const start *s)
+{
+  const char **word;
+  int *number;
+  const size_t count = list_words(s, &word, &number);
+  const char **out = BRIM_ARENA_NEW(s->arena, const char *, BRIM_CLI_GLOBAL_WORDS + count + 3);
+  size_t n = 0;
+  out[n++] = "brim";
+  n += brim_cli_global_words(s->cli, out + n);
+  out[n++] = "train";
+  for (size_t i = 0; i < count; i++) out[n++] = word[i];
+  return out;
+}
+
+static brim_status print_command(const char *const *word)
+{
+  brim_text line = {0};
+  brim_cli_quote(word, &line);
+  const bool written = puts(brim_text_str(&line)) >= 0 && fflush(stdout) == 0;
+  brim_text_release(&line);
+  return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
+}
+
+/* In the place of this process, so that nothing is left of what was looked at: a GPU's context stays until its process
+ * ends, and would be on a device that the run may not even use. */
+static brim_status become(const char *const *word)
+{
+  execv("/proc/self/exe", (char *const *)word);
+  return brim_fail(BRIM_ELOAD, "cannot start /proc/self/exe: %s", strerror(errno));
+}
+
+static void show_plan(const start *s, uint64_t peak)
+{
+  const brim_session *session = s->session;
+  const brim_config *config = session->config; /* what the policies have made of it */
+  char a[32], b[32];
+  if (s->cli->quiet) return;
+  fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %lld x %lld, peak %s of %s free\n",
+          brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->plugin->id,
+          backend_of(session), session->device, precision_names[session->settings->precision],
+          (long long)session->batch, (long long)(session->settings->training.effective_batch_size / session->batch),
+          brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
+}
+
+static brim_status ask_to_start(start *s, bool *go)
+{
+  const char *answer;
+  for (;;) {
+    BRIM_TRY(ask(s, "start", "yes, no", "yes", &answer));
+    *go = strcmp(answer, "yes") == 0 || strcmp(answer, "y") == 0;
+    if (*go || strcmp(answer, "no") == 0 || strcmp(answer, "n") == 0) return BRIM_OK;
+    fprintf(stderr, "'%s' is neither yes nor no\n", answer);
+  }
+}
+
+static brim_status ask_all(start *s, bool *go)
+{
+  uint64_t peak = 0;
+  BRIM_TRY(compose(s, &s->own));
+  BRIM_TRY(open_device(s));
+  BRIM_TRY(ask_place(s));
+  BRIM_TRY(ask_batch(s, &peak));
+  show_plan(s, peak);
+  BRIM_TRY(print_command(command_words(s)));
+  return ask_to_start(s, go);
+}
+
+int brim_command_start(brim_cli *cli, int argc, char **argv)
+{
+  start s = {.cli = cli};
+  const brim_option option[] = {{"--yes", BRIM_OPTION_FLAG, &s.yes}};
+  brim_operands operands;
+  bool go = false;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  s.given = &operands;
+  s.arena = &operands.arena;
+  if (status == BRIM_OK) status = ask_all(&s, &go);
+  drop_session(&s);
+  brim_fits_release(&s.fits);
+  brim_config_free(s.own);
+  free(s.line);
+  if (status == BRIM_OK && go) status = become(command_words(&s));
+  return brim_cli_end(status, &operands);
+}
