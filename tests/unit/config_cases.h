@@ -945,7 +945,8 @@ static const config_case config_cases[] = {
      "nowhere",
      {0},
      "error: no configuration 'nowhere'\n"
-     "  available: after_group bad_default batch_auto batch_product batch_wrong both_names choose config empty "
+     "  available: after_group bad_default batch_auto batch_kept batch_product batch_wrong both_names choose config "
+     "empty "
      "id_refers listed not_a_map nulls old_names "
      "perhaps "
      "policies policies_of_maps policies_perhaps policies_twice policy_id policy_id_wrong policy_ids policy_none "
