@@ -208,18 +208,42 @@ static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_re
   return compile_program(plan, p, shape.kind, shape.batch, g);
 }
 
-/* Of a training program: the least level that keeps the transient part below `room`, or the last. */
+/* The first level that keeps the transient part within `room`; levels whose bytes are more need no plan to tell. */
+static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
+{
+  for (uint32_t level = 0; level <= r->levels && p->transient_bytes > room; level++)
+    if (r->bytes[level] <= room) BRIM_TRY(rebuild(plan, p, r, level));
+  return BRIM_OK;
+}
+
+/* The level of the least memory. Those before the last may need less than it for the gaps between buffers, but not less
+ * than their bytes. */
+static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
+{
+  uint64_t least = UINT64_MAX;
+  uint32_t best = 0, at = 0;
+  for (uint32_t level = r->levels + 1; level-- > 0 && r->bytes[level] < least;) {
+    BRIM_TRY(rebuild(plan, p, r, at = level));
+    if (p->transient_bytes >= least) continue;
+    least = p->transient_bytes;
+    best = level;
+  }
+  return at == best ? BRIM_OK : rebuild(plan, p, r, best);
+}
+
 static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
 {
+  const enum brim_recompute_kind kind = plan->request.recompute;
+  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
   brim_arena arena = {0};
   brim_recompute r;
-  const enum brim_recompute_kind kind = plan->request.recompute;
+  brim_recompute_choose(p, kind, &arena, &r);
   brim_status status = BRIM_OK;
-  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
-  brim_recompute_choose(p->graph, kind, &arena, &r);
-  for (uint32_t level = 1; level <= r.levels && status == BRIM_OK; level++) {
-    status = rebuild(plan, p, &r, level);
-    if (status == BRIM_OK && p->transient_bytes <= room) break;
+  if (kind == BRIM_RECOMPUTE_AUTO) {
+    status = rebuild_to_fit(plan, p, &r, room);
+    if (status == BRIM_OK && p->transient_bytes > room) status = rebuild_least(plan, p, &r);
+  } else {
+    status = rebuild(plan, p, &r, 1);
   }
   brim_arena_release(&arena);
   return status;

@@ -1,0 +1,317 @@
+/* What to drop for how little memory: a set of nodes for every 64th of the peak without recompute, of the least work
+ * that was found.
+ *
+ * A descent goes down from the peak: of the results that wait there for the backward pass, it drops those first that
+ * free most bytes for the work of making them again, looks where the peak is then, and goes on until nothing lowers it.
+ * Alone it would make a long run of layers again at once, whose results then are a peak themselves. So there is one
+ * descent that may drop everything, and others that keep every end of a block, every second, third, fourth, sixth and
+ * so on, up to what is the square root for a chain. Of every descent's every step, the set is kept that is better than
+ * what was found for so much memory before. */
+#include "graph/recompute_auto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a byte moved counts for beside an operation: machines compute this many times faster than they read. */
+#define OPERATIONS_PER_BYTE 8
+/* So many steps in a row that lower nothing end a descent. */
+#define STALLS_MAX 8
+/* So many nodes are tried to be kept again, over all levels. */
+#define TRIES_MAX 512
+
+enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory of all */
+
+typedef struct found {
+  uint64_t bytes, work, flops; /* bytes 0: nothing */
+  bool *dropped;
+} found;
+
+typedef struct worth {
+  double value; /* bytes freed for the work */
+  uint64_t bytes;
+  uint32_t node;
+} worth;
+
+typedef struct search {
+  brim_estimate e;
+  size_t nodes;
+  bool *keeps;                     /* by node: the backward pass reads its results */
+  bool *repeats, *refused;         /* by node */
+  int32_t *first_view, *next_view; /* by node: views of its results; -1: none */
+  uint64_t *work, start_bytes;
+  worth *ranked;
+  uint32_t *list; /* of nodes dropped in a step */
+  found slot[BRIM_RECOMPUTE_LEVELS_MAX];
+} search;
+
+uint64_t brim_recompute_work(const brim_node *n)
+{
+  const brim_cost cost = brim_op_cost(n);
+  return n->descriptor->view ? 0 : cost.flops + OPERATIONS_PER_BYTE * cost.bytes;
+}
+
+static void index_views(search *s, brim_arena *arena)
+{
+  const brim_graph *g = s->e.w.g;
+  s->first_view = BRIM_ARENA_NEW(arena, int32_t, s->nodes);
+  s->next_view = BRIM_ARENA_NEW(arena, int32_t, s->nodes);
+  memset(s->first_view, 0xff, s->nodes * sizeof *s->first_view);
+  for (size_t i = s->nodes; i-- > 0;) {
+    const int32_t of = g->node[i]->descriptor->view ? s->e.w.maker[g->node[i]->in[0]->id] : -1;
+    if (of < 0) continue;
+    s->next_view[i] = s->first_view[of];
+    s->first_view[of] = (int32_t)i;
+  }
+}
+
+static void init_search(search *s, const brim_program *p, brim_arena *arena)
+{
+  const brim_graph *g = p->graph;
+  brim_estimate_init(&s->e, p, arena);
+  s->nodes = g->forward_count;
+  s->keeps = BRIM_ARENA_NEW(arena, bool, s->nodes);
+  for (size_t i = g->forward_count; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
+      const int32_t maker = s->e.w.maker[g->node[i]->in[k]->id];
+      if (maker >= 0) s->keeps[maker] = true;
+    }
+  s->repeats = BRIM_ARENA_NEW(arena, bool, s->nodes);
+  s->refused = BRIM_ARENA_NEW(arena, bool, s->nodes);
+  s->work = BRIM_ARENA_NEW(arena, uint64_t, s->nodes);
+  for (size_t i = 0; i < s->nodes; i++) {
+    s->repeats[i] = brim_walk_repeats(g, g->node[i]);
+    s->work[i] = brim_recompute_work(g->node[i]);
+  }
+  index_views(s, arena);
+  s->ranked = BRIM_ARENA_NEW(arena, worth, s->nodes);
+  s->list = BRIM_ARENA_NEW(arena, uint32_t, s->nodes);
+  for (size_t i = 0; i < BRIM_RECOMPUTE_LEVELS_MAX; i++) s->slot[i].dropped = BRIM_ARENA_NEW(arena, bool, s->nodes);
+}
+
+/* ---- dropping ---- */
+
+static void add_to(search *s, uint32_t node, size_t *count)
+{
+  s->e.w.dropped[node] = true;
+  s->list[(*count)++] = node;
+}
+
+/* Drops a node, the views of its results, and what comes before that nothing keeps anyway. Adds them to the list, and
+ * returns how much work that is. */
+static uint64_t drop(search *s, uint32_t node, size_t *count)
+{
+  const brim_graph *g = s->e.w.g;
+  uint64_t work = 0;
+  size_t at = *count;
+  add_to(s, node, count);
+  for (; at < *count; at++) {
+    const brim_node *n = g->node[s->list[at]];
+    work += s->work[n->index];
+    for (uint32_t k = 0; k < n->in_count; k++) {
+      const int32_t before = s->e.w.maker[n->in[k]->id];
+      if (before < 0 || s->e.w.dropped[before] || !s->repeats[before] || s->keeps[before]) continue;
+      add_to(s, (uint32_t)before, count);
+    }
+    for (int32_t v = s->first_view[n->index]; v >= 0; v = s->next_view[v])
+      if (!s->e.w.dropped[v]) add_to(s, (uint32_t)v, count);
+  }
+  return work;
+}
+
+static void take_back(search *s, size_t count)
+{
+  for (size_t i = 0; i < count; i++) s->e.w.dropped[s->list[i]] = false;
+}
+
+/* Bytes of a node's results that wait at the peak between the passes, for the backward one. */
+static uint64_t waiting_bytes(const search *s, const brim_node *n)
+{
+  const brim_estimate *e = &s->e;
+  uint64_t bytes = 0;
+  for (uint32_t k = 0; k < n->out_count; k++) {
+    const brim_tensor *t = n->out[k];
+    if (t->role != BRIM_ROLE_ACTIVATION || e->root[t->id] != t->id) continue;
+    if (e->forward_last[t->id] < e->when && e->when < e->last[t->id]) bytes += t->bytes;
+  }
+  return bytes;
+}
+
+static int by_value(const void *a, const void *b)
+{
+  const worth *x = a, *y = b;
+  if (x->value != y->value) return x->value > y->value ? -1 : 1;
+  return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* What may be dropped, the best first. */
+static size_t rank_nodes(search *s)
+{
+  size_t ranked = 0;
+  for (uint32_t i = 0; i < s->nodes; i++) {
+    if (s->e.w.dropped[i] || s->refused[i] || !s->repeats[i]) continue;
+    const uint64_t bytes = waiting_bytes(s, s->e.w.g->node[i]);
+    if (bytes == 0) continue;
+    size_t count = 0;
+    const uint64_t work = drop(s, i, &count);
+    take_back(s, count);
+    s->ranked[ranked++] = (worth){(double)bytes / (double)(work + 1), bytes, i};
+  }
+  qsort(s->ranked, ranked, sizeof *s->ranked, by_value);
+  return ranked;
+}
+
+/* ---- descents ---- */
+
+static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
+{
+  const brim_graph *g = s->e.w.g;
+  into->bytes = bytes;
+  into->work = work;
+  into->flops = 0;
+  memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
+  for (size_t i = 0; i < s->nodes; i++)
+    if (into->dropped[i] && !g->node[i]->descriptor->view) into->flops += brim_op_cost(g->node[i]).flops;
+}
+
+static uint64_t work_dropped(const search *s)
+{
+  uint64_t work = 0;
+  for (size_t i = 0; i < s->nodes; i++) work += s->e.w.dropped[i] ? s->work[i] : 0;
+  return work;
+}
+
+/* Keeps what is dropped now if it is the best so far for so many bytes. */
+static void offer(search *s, uint64_t bytes)
+{
+  const uint64_t work = work_dropped(s);
+  found *slot = &s->slot[bytes * SLOTS / (s->start_bytes + 1)], *least = &s->slot[SLOTS];
+  if (slot->bytes == 0 || work < slot->work) put(s, slot, bytes, work);
+  if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
+}
+
+/* Drops the ranked nodes from `from` on until about so many bytes are freed, one at least. False, with all as it was:
+ * the peak would rise. */
+static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uint64_t *peak)
+{
+  uint64_t freed = 0;
+  size_t count = 0;
+  for (size_t i = from; i < ranked && (i == from || freed + s->ranked[i].bytes <= bytes); i++) {
+    if (s->e.w.dropped[s->ranked[i].node]) continue; /* with one before it */
+    drop(s, s->ranked[i].node, &count);
+    freed += s->ranked[i].bytes;
+  }
+  const uint64_t then = brim_estimate_run(&s->e);
+  if (then > *peak) {
+    take_back(s, count);
+    return false;
+  }
+  *peak = then;
+  return true;
+}
+
+/* The best nodes together, or else the first that does no harm alone. False: there is none. */
+static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
+{
+  const size_t ranked = rank_nodes(s);
+  if (ranked > 0 && try_drops(s, 0, ranked, bytes, peak)) return true;
+  for (size_t i = 0; i < ranked && i < STALLS_MAX; i++) {
+    if (try_drops(s, i, ranked, 0, peak)) return true;
+    s->refused[s->ranked[i].node] = true;
+  }
+  return false;
+}
+
+/* From nothing dropped, never dropping what is refused. */
+static void descend(search *s)
+{
+  memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
+  uint64_t peak = brim_estimate_run(&s->e);
+  for (int stalls = 0; stalls < STALLS_MAX; stalls++) {
+    const uint64_t before = peak;
+    if (!step_down(s, s->start_bytes / SLOTS, &peak)) return;
+    if (peak == before) continue;
+    offer(s, peak);
+    stalls = 0;
+  }
+}
+
+/* Which ends of blocks a descent keeps: one of so many, and how many count as gone before the first. Where ends lie
+ * within blocks and between them, another start makes it others. */
+static const struct {
+  size_t every, gone;
+} kept[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {6, 3}, {8, 0}, {8, 5}, {12, 0}, {16, 0}, {24, 0}};
+
+static void search_all(search *s, const bool *end)
+{
+  size_t ends = 0;
+  for (size_t i = 0; i < s->nodes; i++) ends += end[i];
+  s->start_bytes = brim_estimate_run(&s->e);
+  descend(s);
+  for (size_t k = 0; k < sizeof kept / sizeof kept[0] && kept[k].every * kept[k].every <= 2 * ends; k++) {
+    size_t seen = kept[k].gone;
+    for (size_t i = 0; i < s->nodes; i++) s->refused[i] = end[i] && ++seen % kept[k].every == 0;
+    descend(s);
+  }
+}
+
+/* ---- giving back ---- */
+
+/* A descent drops what is best at its time, which later drops may have made needless: keeps nodes again, those of most
+ * work first, as long as the peak stays. */
+static void relent(search *s, found *f, size_t tries)
+{
+  size_t count = 0;
+  memcpy(s->e.w.dropped, f->dropped, s->nodes * sizeof *f->dropped);
+  for (uint32_t i = 0; i < s->nodes; i++)
+    if (f->dropped[i] && s->work[i] > 0) s->ranked[count++] = (worth){(double)s->work[i], 0, i};
+  qsort(s->ranked, count, sizeof *s->ranked, by_value);
+  for (size_t i = 0; i < count && i < tries; i++) {
+    const uint32_t node = s->ranked[i].node;
+    s->e.w.dropped[node] = false;
+    if (brim_estimate_run(&s->e) > f->bytes) s->e.w.dropped[node] = true;
+  }
+  put(s, f, brim_estimate_run(&s->e), work_dropped(s));
+}
+
+static void relent_all(search *s)
+{
+  size_t levels = 0;
+  for (size_t i = 0; i <= SLOTS; i++) levels += s->slot[i].bytes > 0;
+  for (size_t i = 0; i <= SLOTS; i++)
+    if (s->slot[i].bytes > 0) relent(s, &s->slot[i], TRIES_MAX / levels);
+}
+
+/* ---- levels ---- */
+
+/* From most memory to least, without what takes no less work than something behind it. */
+static void list_levels(const search *s, brim_arena *arena, brim_recompute *out)
+{
+  const found *level[BRIM_RECOMPUTE_LEVELS_MAX];
+  const found *last = &s->slot[SLOTS];
+  size_t count = 0;
+  out->bytes[0] = s->start_bytes;
+  if (last->bytes == 0 || last->bytes >= s->start_bytes) return;
+  level[count++] = last;
+  for (size_t i = 0; i < SLOTS; i++) {
+    const found *f = &s->slot[i], *before = level[count - 1];
+    if (f->bytes == 0 || f->bytes <= before->bytes || f->bytes >= s->start_bytes) continue;
+    if (f->work < before->work && f->flops < before->flops) level[count++] = f;
+  }
+  while (count > 0) {
+    const found *f = level[--count];
+    out->levels++;
+    out->bytes[out->levels] = f->bytes;
+    out->dropped[out->levels] = brim_arena_copy(arena, f->dropped, s->nodes * sizeof *f->dropped);
+  }
+}
+
+void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *arena, brim_recompute *out)
+{
+  brim_arena scratch = {0};
+  search s = {0};
+  init_search(&s, p, &scratch);
+  search_all(&s, end);
+  relent_all(&s);
+  list_levels(&s, arena, out);
+  brim_arena_release(&scratch);
+}

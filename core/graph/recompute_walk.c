@@ -1,0 +1,200 @@
+#include "graph/recompute_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- walking ---- */
+
+void brim_walk_init(brim_walk *w, const brim_graph *g, brim_arena *arena)
+{
+  *w = (brim_walk){.g = g};
+  for (size_t i = 0; i < g->forward_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
+      if (g->node[i]->out[k]->id >= w->tensors) w->tensors = g->node[i]->out[k]->id + 1;
+  w->maker = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    const bool forward = t->producer >= 0 && (size_t)t->producer < g->forward_count;
+    w->maker[i] = forward && t->role == BRIM_ROLE_ACTIVATION ? t->producer : -1;
+  }
+  w->dropped = BRIM_ARENA_NEW(arena, bool, g->forward_count);
+  w->made = BRIM_ARENA_NEW(arena, bool, g->forward_count);
+  w->stack = BRIM_ARENA_NEW(arena, uint32_t, g->forward_count);
+}
+
+static int by_index(const void *a, const void *b)
+{
+  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Puts the maker of a dropped tensor onto the stack, unless its clone is there already. */
+static void ask_for(brim_walk *w, const brim_tensor *t, size_t *count)
+{
+  const int32_t maker = w->maker[t->id];
+  if (maker < 0 || !w->dropped[maker] || w->made[maker]) return;
+  w->made[maker] = true;
+  w->stack[(*count)++] = (uint32_t)maker;
+}
+
+/* Clones what makes a dropped tensor, back to tensors that are kept. */
+static void make_again(brim_walk *w, const brim_tensor *t)
+{
+  size_t count = 0;
+  ask_for(w, t, &count);
+  for (size_t done = 0; done < count; done++) {
+    const brim_node *n = w->g->node[w->stack[done]];
+    for (uint32_t k = 0; k < n->in_count; k++) ask_for(w, n->in[k], &count);
+  }
+  if (count > 1) qsort(w->stack, count, sizeof *w->stack, by_index);
+  for (size_t i = 0; i < count; i++) w->visit(w, w->g->node[w->stack[i]], true);
+}
+
+void brim_walk_backward(brim_walk *w)
+{
+  const brim_graph *g = w->g;
+  memset(w->made, 0, g->forward_count * sizeof *w->made);
+  for (size_t i = g->forward_count; i < g->node_count; i++) {
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) make_again(w, g->node[i]->in[k]);
+    w->visit(w, g->node[i], false);
+  }
+}
+
+const brim_tensor *brim_walk_root(const brim_graph *g, const brim_tensor *t)
+{
+  for (;;) {
+    const brim_node *maker = t->producer >= 0 ? g->node[t->producer] : NULL;
+    if (!maker || !maker->descriptor->view || maker->in[0]->bytes != t->bytes) return t;
+    t = maker->in[0];
+  }
+}
+
+static bool is_gradient_of_buffer(const brim_graph *g, const brim_tensor *t)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].gradient == t) return g->parameter[i].is_buffer;
+  return false;
+}
+
+/* What adds to gradients of parameters or to the metrics runs once. What batch norm adds to its moving averages, a
+ * clone adds to memory of its own. */
+bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (n->out[k]->role != BRIM_ROLE_ACTIVATION && !is_gradient_of_buffer(g, n->out[k])) return false;
+  return true;
+}
+
+/* ---- lifetimes ---- */
+
+/* `clone`: of a dropped tensor the second instance. */
+static void touch(brim_estimate *e, const brim_tensor *t, bool clone)
+{
+  const uint32_t root = e->root[t->id];
+  const int32_t maker = clone ? e->w.maker[root] : -1;
+  const size_t i = root + (maker >= 0 && e->w.dropped[maker] ? e->w.g->tensor_count : 0);
+  if (e->first[i] < 0) e->first[i] = e->now;
+  e->last[i] = e->now;
+}
+
+static void visit_time(brim_walk *w, const brim_node *n, bool clone)
+{
+  brim_estimate *e = (brim_estimate *)w;
+  const bool backward = clone || n->index >= w->g->forward_count;
+  for (uint32_t k = 0; k < n->in_count; k++) touch(e, n->in[k], backward && brim_walk_drops(w, n->in[k]));
+  for (uint32_t k = 0; k < n->out_count; k++) touch(e, n->out[k], clone);
+  e->live[e->now++] = e->here[n->index];
+}
+
+/* May out[k] lie in the place of an input, so that the two need memory once? */
+static bool may_take_over(const brim_program *p, const brim_node *n, uint32_t k)
+{
+  const brim_op *op = n->descriptor;
+  const uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
+  if (op->view || inputs == 0 || p->need[n->index].no_inplace) return false;
+  if (k == 1 && n->out[0]->bytes == n->out[1]->bytes) return true;
+  for (uint32_t i = 0; i < n->in_count && i < 32; i++)
+    if (inputs & BRIM_OP_INPLACE(i) && n->in[i]->bytes == n->out[k]->bytes) return true;
+  return false;
+}
+
+static bool is_transient(const brim_graph *g, const brim_tensor *t)
+{
+  return t->role == BRIM_ROLE_ACTIVATION || t->role == BRIM_ROLE_WORKSPACE || t == g->input || t == g->label;
+}
+
+static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
+{
+  const brim_graph *g = p->graph;
+  e->root = BRIM_ARENA_NEW(arena, uint32_t, g->tensor_count);
+  e->bytes = BRIM_ARENA_NEW(arena, int64_t, g->tensor_count);
+  e->here = BRIM_ARENA_NEW(arena, int64_t, g->node_count);
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    e->root[i] = brim_walk_root(g, g->tensor[i])->id;
+    e->bytes[i] = is_transient(g, g->tensor[i]) ? (int64_t)g->tensor[i]->bytes : 0;
+  }
+  for (size_t i = 0; i < g->node_count; i++) {
+    e->here[i] = (int64_t)p->need[i].workspace_bytes;
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
+      if (may_take_over(p, g->node[i], k)) e->here[i] -= e->bytes[g->node[i]->out[k]->id];
+  }
+}
+
+/* The forward pass is the same whatever is dropped. */
+static void run_forward(brim_estimate *e)
+{
+  const brim_graph *g = e->w.g;
+  memset(e->first, 0xff, 2 * g->tensor_count * sizeof *e->first);
+  if (g->input) touch(e, g->input, false);
+  if (g->label) touch(e, g->label, false);
+  for (size_t i = 0; i < g->forward_count; i++) visit_time(&e->w, g->node[i], false);
+  memcpy(e->forward_first, e->first, g->tensor_count * sizeof *e->first);
+  memcpy(e->forward_last, e->last, g->tensor_count * sizeof *e->last);
+}
+
+void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena)
+{
+  const brim_graph *g = p->graph;
+  *e = (brim_estimate){0};
+  brim_walk_init(&e->w, g, arena);
+  e->w.visit = visit_time;
+  measure(e, p, arena);
+  e->first = BRIM_ARENA_NEW(arena, int32_t, 2 * g->tensor_count);
+  e->last = BRIM_ARENA_NEW(arena, int32_t, 2 * g->tensor_count);
+  e->forward_first = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
+  e->forward_last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
+  e->live = BRIM_ARENA_NEW(arena, int64_t, 2 * (g->node_count + g->forward_count + 1));
+  run_forward(e);
+}
+
+static uint64_t find_peak(brim_estimate *e)
+{
+  const size_t tensors = e->w.g->tensor_count;
+  int64_t *change = e->live + e->now, waiting = 0, most = 0;
+  memset(change, 0, (size_t)(e->now + 1) * sizeof *change);
+  for (size_t i = 0; i < tensors + e->w.tensors; i++) {
+    const int64_t bytes = e->bytes[i < tensors ? i : i - tensors];
+    if (bytes == 0 || e->first[i] < 0) continue;
+    change[e->first[i]] += bytes;
+    change[e->last[i] + 1] -= bytes;
+  }
+  for (int32_t t = 0; t < e->now; t++) {
+    waiting += change[t];
+    if (waiting + e->live[t] <= most) continue;
+    most = waiting + e->live[t];
+    e->when = t;
+  }
+  return (uint64_t)most;
+}
+
+uint64_t brim_estimate_run(brim_estimate *e)
+{
+  const brim_graph *g = e->w.g;
+  e->now = (int32_t)g->forward_count;
+  e->when = 0;
+  memset(e->first, 0xff, 2 * g->tensor_count * sizeof *e->first);
+  memcpy(e->first, e->forward_first, g->tensor_count * sizeof *e->first);
+  memcpy(e->last, e->forward_last, g->tensor_count * sizeof *e->last);
+  brim_walk_backward(&e->w);
+  return find_peak(e);
+}
