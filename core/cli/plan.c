@@ -53,6 +53,15 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   return brim_cli_print_json(out);
 }
 
+static void print_recompute(const brim_plan *plan, int64_t batch)
+{
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
+  if (!train || plan->request.recompute == BRIM_RECOMPUTE_NONE) return;
+  printf("recompute=%s: %zu operations again, %.1f %% more work in a step\n",
+         brim_recompute_name(plan->request.recompute), train->graph->recomputed_count,
+         100 * brim_recompute_share(train));
+}
+
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
 {
   char a[32], b[32], values[64];
@@ -68,6 +77,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
            r == BRIM_ROLE_PARAMETER ? values : "");
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
+  print_recompute(plan, s->batch);
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
   const int64_t effective = s->settings->training.effective_batch_size;
   for (size_t i = 0; i < count; i++)

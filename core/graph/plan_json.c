@@ -20,6 +20,17 @@ static json_t *describe_program(const brim_program *p)
   return o;
 }
 
+/* Of the program that most of a run's steps are made of; `train`: NULL in plans without training. */
+static json_t *describe_recompute(enum brim_recompute_kind kind, const brim_program *train)
+{
+  json_t *o = json_object();
+  json_object_set_new(o, "kind", json_string(brim_recompute_name(kind)));
+  json_object_set_new(o, "operations", integer(train ? train->graph->recomputed_count : 0));
+  json_object_set_new(o, "flops", integer(train ? train->graph->recomputed_flops : 0));
+  json_object_set_new(o, "share", json_real(train ? brim_recompute_share(train) : 0));
+  return o;
+}
+
 json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
 {
   json_t *o = json_object(), *classes = json_object(), *programs = json_array();
@@ -33,6 +44,9 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
   json_object_set_new(o, "persistent_bytes", integer(plan->persistent_bytes));
   json_object_set_new(o, "classes", classes);
   json_object_set_new(o, "peak_operation", json_string(plan->peak_op ? plan->peak_op : ""));
+  json_object_set_new(
+      o, "recompute",
+      describe_recompute(plan->request.recompute, brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch_size)));
   json_object_set_new(o, "programs", programs);
   return o;
 }

@@ -6,6 +6,7 @@
 #include "graph/plan.h"
 
 /* A new reference: batch_size, peak_bytes, lower_bound_bytes, persistent_bytes, classes (bytes of each at the peak),
- * peak_operation, and the programs with their batch, nodes, transient bytes, FLOPs and bytes moved. */
+ * peak_operation, recompute (its kind, the operations and FLOPs made again, and these as a share of the FLOPs without),
+ * and the programs with their batch, nodes, transient bytes, FLOPs and bytes moved. */
 json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size);
 #endif
