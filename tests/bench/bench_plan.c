@@ -1,5 +1,5 @@
-/* Times how long a graph of a thousand forward operations takes to build, to differentiate and to plan for the cpu
- * backend: the least of RUNS, in milliseconds. */
+/* Times how long a graph of a thousand forward operations takes to build, to differentiate, to plan for the cpu backend
+ * and to find out what to recompute: the least of RUNS, in milliseconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -62,6 +62,34 @@ static void time_plan(const brim_plan_request *request, const char *what)
   printf("%-44s %8.2f ms  (%zu buffers, %.2f %% above the lower bound)\n", what, least, buffers, slack);
 }
 
+static void time_recompute(const brim_plan_request *request)
+{
+  brim_plan *plan = NULL;
+  double least = 1e9;
+  uint32_t levels = 0;
+  must(brim_plan_create(request, &plan));
+  for (int i = 0; i < RUNS; i++) {
+    brim_arena arena = {0};
+    brim_recompute r;
+    const double start = now_ms();
+    brim_recompute_choose(&plan->program[0], BRIM_RECOMPUTE_AUTO, &arena, &r);
+    const double ms = now_ms() - start;
+    if (ms < least) least = ms;
+    levels = r.levels;
+    brim_arena_release(&arena);
+  }
+  printf("%-44s %8.2f ms  (%u levels)\n", "what to recompute", least, levels);
+  brim_plan_request tight = *request;
+  tight.recompute = BRIM_RECOMPUTE_AUTO;
+  for (uint64_t percent = 75; percent > 0; percent -= 25) {
+    char what[64];
+    tight.budget_bytes = plan->persistent_bytes + (plan->peak_bytes - plan->persistent_bytes) * percent / 100;
+    snprintf(what, sizeof what, "plan with %d %% of the activations", (int)percent);
+    time_plan(&tight, what);
+  }
+  brim_plan_free(plan);
+}
+
 int main(void)
 {
   loaded cpu;
@@ -78,6 +106,7 @@ int main(void)
   time_graph(&request, false);
   time_graph(&request, true);
   time_plan(&request, "build, differentiate and plan");
+  time_recompute(&request);
   request.update = (brim_update_options){.op = "adamw", .state_count = 2};
   request.shape_count = 3;
   time_plan(&request, "with a remainder, evaluation and the update");

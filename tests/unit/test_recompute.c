@@ -1,0 +1,335 @@
+/* What recompute buys for what work, in the plans of deep models. That it changes no bit, tests/conformance/
+ * test_random_graphs.c and tests/cli/test_recompute.py show. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "graph/recompute_auto.h"
+#include "graph/recompute_walk.h"
+#include "recompute_models.h"
+
+/* Sanitizers look at memory, not at numbers: fewer budgets will do for them. */
+#ifdef __SANITIZE_ADDRESS__
+enum { STEPS = 5 };
+#else
+enum { STEPS = 50 };
+#endif
+enum { BATCH = 8, KERNELS_MAX = 512, DROPPABLE_MAX = 14 };
+
+static brim_backend_ops backend = {.size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .alignment = 64};
+static const int depths[] = {12, 24, 48};
+
+static brim_status run_nothing(void *self, const brim_launch *launch)
+{
+  (void)self;
+  (void)launch;
+  return BRIM_OK;
+}
+
+/* Convolutions ask for scratch, as libraries do. */
+static brim_status prepare(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
+                           void **state)
+{
+  (void)self;
+  (void)program;
+  (void)state;
+  if (strncmp(node->op, "conv2d", 6) == 0) need->workspace_bytes = node->out[0]->bytes / 2 + 1;
+  return BRIM_OK;
+}
+
+static int make_backend(void **state)
+{
+  (void)state;
+  static brim_kernel kernels[KERNELS_MAX];
+  static const brim_kernel *table[KERNELS_MAX];
+  assert_true(brim_op_count() <= KERNELS_MAX);
+  for (size_t i = 0; i < brim_op_count(); i++) {
+    kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .prepare = prepare, .run = run_nothing};
+    table[i] = &kernels[i];
+  }
+  backend.kernels = table;
+  backend.kernels_end = table + brim_op_count();
+  return 0;
+}
+
+static brim_plan *plan_of(const deep *d, enum brim_recompute_kind kind, uint64_t budget_bytes)
+{
+  brim_plan_request request = request_of_deep(d, &backend, NULL, BATCH);
+  request.recompute = kind;
+  request.budget_bytes = budget_bytes;
+  brim_plan *plan = NULL;
+  if (brim_plan_create(&request, &plan) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(brim_plan_check(plan), BRIM_OK);
+  return plan;
+}
+
+/* Calls `check` for every model at every depth. */
+static void for_each_model(void (*check)(const deep *d))
+{
+  for (size_t m = 0; m < DEEP_MODELS; m++)
+    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+      deep d = deep_models[m];
+      d.blocks = depths[i];
+      check(&d);
+    }
+}
+
+/* ---- budgets ---- */
+
+static void check_budgets(const deep *d)
+{
+  brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0), *floor = plan_of(d, BRIM_RECOMPUTE_AUTO, 1);
+  const uint64_t most = none->peak_bytes, least = floor->peak_bytes;
+  uint64_t peak = most, flops = 0;
+  double slack = 1;
+  assert_true(least < most);
+  for (uint64_t i = 0; i <= STEPS; i++) {
+    const uint64_t budget = most - (most - least) * i / STEPS;
+    brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, budget);
+    if (plan->peak_bytes > budget) fail_msg("%s: step %d is above its budget", d->name, (int)i);
+    if (plan->peak_bytes > peak) fail_msg("%s: step %d takes more than the one before", d->name, (int)i);
+    const brim_graph *g = plan->program[0].graph;
+    assert_true(g->recomputed_flops >= flops);
+    assert_true((g->recomputed_count > 0) == (budget < most));
+    peak = plan->peak_bytes;
+    flops = g->recomputed_flops;
+    const double gaps = (double)plan->peak_bytes / (double)plan->lower_bound_bytes;
+    if (gaps > slack) slack = gaps;
+    brim_plan_free(plan);
+  }
+  print_message("%-32s x %2d: at most %.2f %% above the lower bound\n", d->name, d->blocks, 100 * (slack - 1));
+  assert_true(slack <= 1.03);
+  brim_plan_free(none);
+  brim_plan_free(floor);
+}
+
+static void a_plan_never_exceeds_its_budget_and_shrinks_with_it(void **state)
+{
+  (void)state;
+  for_each_model(check_budgets);
+}
+
+/* ---- what is bought for what ---- */
+
+static double transient_of(const brim_plan *plan)
+{
+  return (double)(plan->peak_bytes - plan->persistent_bytes);
+}
+
+static double extra_percent(const brim_plan *plan)
+{
+  return 100 * brim_recompute_share(&plan->program[0]);
+}
+
+/* The transient memory of a plan, and its extra work. */
+static void print_point(const brim_plan *plan, const brim_plan *none, const char *what)
+{
+  print_message("  %s%.0f %%: %.1f %%", what, 100 * transient_of(plan) / transient_of(none), extra_percent(plan));
+}
+
+static brim_plan *plan_of_share(const deep *d, const brim_plan *none, double share)
+{
+  return plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + (uint64_t)(share * transient_of(none)));
+}
+
+/* The most extra work at a third of the memory; 0: so little memory cannot be had, for the results of what is made
+ * again at once. In a chain of convolutions with nothing cheap in between, two thirds of the results are two thirds of
+ * the forward pass, which are 22 % of a step: there is nothing better. Others have norms, activations and sums that
+ * cost little. */
+static double work_at_a_third(const deep *d)
+{
+  if (d->block == chain_block && d->norm == NORM_NONE) return d->blocks < 48 ? 0 : 23.5;
+  if (d->block == chain_block) return d->blocks < 24 ? 0 : 20;
+  if (d->block == residual_block && d->blocks < 24) return 22;
+  return 20;
+}
+
+static void check_work(const deep *d)
+{
+  static const double shares[] = {0.75, 0.5, 0.25};
+  brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0), *third = plan_of_share(d, none, 1.0 / 3);
+  print_message("%-32s x %2d:", d->name, d->blocks);
+  for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+    brim_plan *plan = plan_of_share(d, none, shares[i]);
+    print_point(plan, none, "");
+    brim_plan_free(plan);
+  }
+  print_point(third, none, "; a third: ");
+  print_message("\n");
+  const double bound = work_at_a_third(d);
+  if (bound > 0) {
+    assert_true(transient_of(third) <= transient_of(none) / 3);
+    assert_true(extra_percent(third) <= bound);
+  }
+  brim_plan_free(third);
+  brim_plan_free(none);
+}
+
+static void a_third_of_the_memory_costs_a_fifth_more_work_at_most(void **state)
+{
+  (void)state;
+  print_message("transient memory, of that without recompute: extra work in a step\n");
+  for_each_model(check_work);
+}
+
+/* A level whose bytes are more than a budget is passed over without a plan: so no plan may do with less. */
+static void check_bytes(const deep *d)
+{
+  brim_arena arena = {0};
+  brim_recompute r;
+  uint32_t met = 0;
+  brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0), *least = plan_of(d, BRIM_RECOMPUTE_AUTO, 1);
+  brim_recompute_choose(&none->program[0], BRIM_RECOMPUTE_AUTO, &arena, &r);
+  assert_true(r.bytes[0] <= none->program[0].live_bytes);
+  assert_true(r.bytes[0] >= 0.97 * (double)none->program[0].live_bytes);
+  assert_true(r.bytes[r.levels] <= least->program[0].live_bytes);
+  for (uint32_t level = 1; level <= r.levels; level++) {
+    const bool *dropped = r.dropped[level];
+    assert_true(r.bytes[level] < r.bytes[level - 1]);
+    brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
+    const brim_graph *g = plan->program[0].graph;
+    uint64_t flops = 0; /* of the level; the plan's is this one if it does as much */
+    for (size_t i = 0; i < g->forward_count; i++)
+      flops += dropped[i] && !g->node[i]->descriptor->view ? brim_op_cost(g->node[i]).flops : 0;
+    if (flops == g->recomputed_flops) {
+      met++;
+      assert_true(r.bytes[level] <= plan->program[0].live_bytes);
+    }
+    brim_plan_free(plan);
+  }
+  assert_true(met > r.levels / 4);
+  brim_plan_free(least);
+  brim_plan_free(none);
+  brim_arena_release(&arena);
+}
+
+static void no_plan_does_with_less_than_its_level_says(void **state)
+{
+  (void)state;
+  for (size_t m = 0; m < DEEP_MODELS; m++) {
+    deep d = deep_models[m];
+    d.blocks = depths[0];
+    check_bytes(&d);
+  }
+}
+
+static void check_fixed(const deep *d)
+{
+  brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0);
+  print_message("%-32s x %2d:", d->name, d->blocks);
+  for (int kind = BRIM_RECOMPUTE_BLOCKS; kind <= BRIM_RECOMPUTE_FULL; kind++) {
+    brim_plan *plan = plan_of(d, (enum brim_recompute_kind)kind, 0);
+    print_point(plan, none, kind == BRIM_RECOMPUTE_FULL ? "full " : "blocks ");
+    assert_true(transient_of(plan) < 0.55 * transient_of(none));
+    assert_true(extra_percent(plan) < 34); /* each forward operation once more: a third of a step */
+    brim_plan_free(plan);
+  }
+  print_message("\n");
+  brim_plan_free(none);
+}
+
+static void blocks_and_full_lower_the_peak_of_deep_models(void **state)
+{
+  (void)state;
+  for_each_model(check_fixed);
+}
+
+/* ---- against all there is ---- */
+
+/* Of a small program: bytes and work of every set of nodes that may be dropped. */
+typedef struct all_sets {
+  brim_estimate e;
+  uint32_t node[DROPPABLE_MAX], count;
+  uint64_t bytes[1 << DROPPABLE_MAX], work[1 << DROPPABLE_MAX];
+} all_sets;
+
+static uint64_t work_made(const all_sets *a)
+{
+  const brim_graph *g = a->e.w.g;
+  uint64_t work = 0;
+  for (size_t i = 0; i < g->forward_count; i++) work += a->e.w.made[i] ? brim_recompute_work(g->node[i]) : 0;
+  return work;
+}
+
+static void try_all_sets(all_sets *a, const brim_program *p, brim_arena *arena)
+{
+  const brim_graph *g = p->graph;
+  brim_estimate_init(&a->e, p, arena);
+  a->count = 0;
+  for (uint32_t i = 0; i < g->forward_count; i++) {
+    const bool needed = i + 4 < g->forward_count; /* flatten, head, loss: used again at once */
+    if (!needed || g->node[i]->descriptor->view || !brim_walk_repeats(g, g->node[i])) continue;
+    assert_true(a->count < DROPPABLE_MAX);
+    a->node[a->count++] = i;
+  }
+  for (uint32_t set = 0; set < 1u << a->count; set++) {
+    for (uint32_t k = 0; k < a->count; k++) a->e.w.dropped[a->node[k]] = set >> k & 1;
+    a->bytes[set] = brim_estimate_run(&a->e);
+    a->work[set] = work_made(a);
+  }
+}
+
+static uint64_t least_work(const all_sets *a, uint64_t bytes)
+{
+  uint64_t least = UINT64_MAX;
+  for (uint32_t set = 0; set < 1u << a->count; set++)
+    if (a->bytes[set] <= bytes && a->work[set] < least) least = a->work[set];
+  return least;
+}
+
+/* Each level's work against the least for its memory, and the least memory against the least of all. */
+static void check_against_all(const deep *d)
+{
+  static all_sets all;
+  brim_arena arena = {0};
+  brim_recompute r;
+  brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_NONE, 0);
+  brim_recompute_choose(&plan->program[0], BRIM_RECOMPUTE_AUTO, &arena, &r);
+  try_all_sets(&all, &plan->program[0], &arena);
+  double worst = 1;
+  assert_true(r.levels > 2);
+  for (uint32_t level = 1; level <= r.levels; level++) {
+    memcpy(all.e.w.dropped, r.dropped[level], plan->program[0].graph->forward_count * sizeof(bool));
+    assert_int_equal(brim_estimate_run(&all.e), r.bytes[level]);
+    const double ratio = (double)work_made(&all) / (double)least_work(&all, r.bytes[level]);
+    if (ratio > worst) worst = ratio;
+  }
+  uint64_t floor = UINT64_MAX;
+  for (uint32_t set = 0; set < 1u << all.count; set++)
+    if (all.bytes[set] < floor) floor = all.bytes[set];
+  const double above = (double)r.bytes[r.levels] / (double)floor;
+  print_message(
+      "%-32s x %2d: %u levels of %u sets, at most %.1f %% more work than the best; least memory %.1f %% above "
+      "the least\n",
+      d->name, d->blocks, r.levels, 1u << all.count, 100 * (worst - 1), 100 * (above - 1));
+  assert_true(worst <= 1.1);
+  assert_true(above <= 1.2);
+  brim_plan_free(plan);
+  brim_arena_release(&arena);
+}
+
+static void levels_of_small_models_are_near_the_best_of_all_sets(void **state)
+{
+  (void)state;
+  static const int blocks[DEEP_MODELS] = {12, 6, 2, 2, 1};
+  for (size_t m = 0; m < DEEP_MODELS; m++) {
+    deep d = deep_models[m];
+    d.blocks = blocks[m];
+    check_against_all(&d);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_plan_never_exceeds_its_budget_and_shrinks_with_it),
+      cmocka_unit_test(a_third_of_the_memory_costs_a_fifth_more_work_at_most),
+      cmocka_unit_test(no_plan_does_with_less_than_its_level_says),
+      cmocka_unit_test(blocks_and_full_lower_the_peak_of_deep_models),
+      cmocka_unit_test(levels_of_small_models_are_near_the_best_of_all_sets),
+  };
+  return cmocka_run_group_tests(tests, make_backend, NULL);
+}
