@@ -13,6 +13,7 @@
 #include "brim/random.h"
 #include "graph/layout.h"
 #include "graph/lower.h"
+#include "graph/recompute_walk.h"
 
 #define CANARY_BYTES 64
 #define TENSORS_MAX 16 /* of a node */
@@ -423,6 +424,39 @@ static void prepare(bench *b)
       fail_msg("%s on %s: %s", g->node[i]->op, b->o.backend->name, brim_error_text());
 }
 
+static void release(bench *b)
+{
+  brim_program *p = &b->program;
+  for (size_t i = 0; i < b->g->node_count; i++)
+    if (p->state[i] && p->kernel[i]->release) p->kernel[i]->release(b->o.backend->self, p->state[i]);
+}
+
+/* Half of what may be dropped. */
+static void drop_any(bench *b, brim_arena *arena, brim_recompute *out)
+{
+  bool *dropped = BRIM_ARENA_NEW(arena, bool, b->g->forward_count);
+  for (uint32_t i = 0; i < b->g->forward_count; i++)
+    dropped[i] = bench_pick(b, 0, 1) && brim_walk_repeats(b->g, b->g->node[i]);
+  *out = (brim_recompute){.levels = 1, .dropped = {NULL, dropped}};
+}
+
+/* As plans are made: what to drop is found in the whole graph, and another graph is built and rewritten. */
+static void recompute(bench *b)
+{
+  brim_arena arena = {0};
+  brim_recompute r;
+  if (b->o.drop_any)
+    drop_any(b, &arena, &r);
+  else
+    brim_recompute_choose(&b->program, b->o.recompute, &arena, &r);
+  release(b);
+  brim_graph_free(b->g);
+  build(b);
+  if (r.levels > 0 && brim_recompute_apply(b->g, &r, r.levels) != BRIM_OK) fail_msg("%s", b->g->error);
+  prepare(b);
+  brim_arena_release(&arena);
+}
+
 bench *bench_create(const bench_options *options)
 {
   bench *b = brim_xcalloc(1, sizeof *b);
@@ -446,6 +480,7 @@ bench *bench_create(const bench_options *options)
   b->on_device = !info.on_host;
   build(b);
   prepare(b);
+  if (!b->o.evaluate && (b->o.drop_any || b->o.recompute != BRIM_RECOMPUTE_NONE)) recompute(b);
   make_memory(b);
   return b;
 }
@@ -453,8 +488,8 @@ bench *bench_create(const bench_options *options)
 void bench_free(bench *b)
 {
   brim_program *p = &b->program;
+  release(b);
   for (size_t i = 0; i < b->g->node_count; i++) {
-    if (p->state[i] && p->kernel[i]->release) p->kernel[i]->release(b->o.backend->self, p->state[i]);
     if (!b->arena || p->workspace_buffer[i] < 0)
       free_twin(b, b->workspace[i], b->device_workspace[i], p->need[i].workspace_bytes);
   }

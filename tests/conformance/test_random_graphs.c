@@ -3,11 +3,12 @@
  *   against reference          loss and parameters' gradients, by what rounding every result to fp32 changes alone
  *   no fusion against all      the same bits: more than the tolerance that is promised (seed 2164 differs, in rounding)
  *   memory of their own        against the planner's layout: the same bits
- *   a batch at once            against pieces at multiples of the grain: the same bits
- *   one thread against three   the same bits
+ *   recompute                  blocks, full, auto at its least memory, and any nodes by chance: the same bits as
+ * without a batch at once            against pieces at multiples of the grain: the same bits one thread against three
+ * the same bits
  *
  * cuda, on the emulated device, some of them: against reference, without fusion and with all, with memory of their own
- * and shared.
+ * and shared, with recompute.
  *
  * A failure says the seed; RANDOM_GRAPH_SEED=<seed> runs that one alone and lists its operations. */
 #include <math.h>
@@ -120,6 +121,32 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
   s->options = options;
 }
 
+/* In which graphs something was made again, by the way of choosing it. */
+enum { WAYS = 4 };
+static int recomputed[WAYS];
+
+/* What is dropped and made again comes out the same, wherever it lies. */
+static void expect_same_recomputed(subject *s, const bench *whole, const backend *on)
+{
+  static const enum brim_recompute_kind kinds[] = {BRIM_RECOMPUTE_BLOCKS, BRIM_RECOMPUTE_FULL, BRIM_RECOMPUTE_AUTO};
+  static const char *const told[] = {"with recompute=blocks", "with recompute=full", "with recompute=auto",
+                                     "with any nodes made again"};
+  const bench_options options = s->options;
+  for (int way = 0; !options.evaluate && way < WAYS; way++) {
+    s->options.drop_any = way == WAYS - 1;
+    s->options.recompute = way < WAYS - 1 ? kinds[way] : BRIM_RECOMPUTE_NONE;
+    s->options.shared_memory = (s->random.seed + (uint64_t)way) % 2;
+    bench *again = create(s, on, way == WAYS - 1 && s->random.seed % 3 == 0 ? 0 : BRIM_FUSE_ALL);
+    if (again->g->recomputed_count > 0) {
+      recomputed[way]++;
+      bench_run(again, 0, again->g->node_count);
+      expect_same(again, whole, told[way]);
+    }
+    bench_free(again);
+  }
+  s->options = options;
+}
+
 static void check_bits(subject *s, const backend *on)
 {
   bench *plain = run(s, on, 0), *fused = run(s, on, BRIM_FUSE_ALL);
@@ -133,6 +160,7 @@ static void check_bits(subject *s, const backend *on)
     bench_free(shared);
   }
   s->options.shared_memory = false;
+  expect_same_recomputed(s, fused, on);
   for (int64_t batch = GRAIN; on != &cuda && batch <= 2 * GRAIN; batch += GRAIN)
     if (batch < s->options.batch) expect_same_in_pieces(s, fused, batch);
   bench_free(plain);
@@ -317,6 +345,11 @@ static void a_step_leaves_the_same_bits(const backend *on)
       check_bits(&s, on);
       if (on == &cpu) check_threads(&s);
     }
+  }
+  for (int way = 0; way < WAYS; way++) {
+    printf("%d%s", recomputed[way], way < WAYS - 1 ? ", " : " graphs with recompute=blocks, full, auto, any\n");
+    if (!getenv("RANDOM_GRAPH_SEED")) assert_true(recomputed[way] >= (int)last_seed(on) / 4);
+    recomputed[way] = 0;
   }
   fail_if_problems();
 }
