@@ -51,7 +51,8 @@ class Systems(Case):
     def test_swarm(self):
         result = self.line("s", "model=cnn", "training.gradient_accumulation_steps=4",
                            "training.clear_cache_every_n_rounds=10", "training.auto_batch_size=true",
-                           "training.num_train_samples=512", "policy=swarm", effective=256)
+                           "training.num_train_samples=512", "training.gradient_checkpointing=true",
+                           "policy=swarm", effective=256)
         self.assertIn("policy.swarm: micro-batch 2 x 128", result.err)
 
     def test_swarm_by_memory(self):
