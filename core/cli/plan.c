@@ -8,6 +8,7 @@
 #include "cli/fits.h"
 #include "graph/plan_json.h"
 #include "train/footprint.h"
+#include "train/placement.h"
 #include "train/session.h"
 
 #define TABLE_ROWS_MAX 24
@@ -119,7 +120,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, boo
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &s));
-  brim_status status = brim_session_settle(&s);
+  brim_status status = brim_placement_try(&s);
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);

@@ -13,11 +13,12 @@
 #include "cli/cli.h"
 #include "cli/fits.h"
 #include "train/decide.h"
+#include "train/placement.h"
 
 #define BATCHES_SHOWN_MAX 12
 
 /* What the answers add to the words of the command line, a place each; NULL: nothing, as that is so anyway. */
-enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, EFFECTIVE, ANSWERS };
+enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, ACCUMULATION, ANSWERS };
 
 typedef struct start {
   brim_cli *cli;
@@ -82,7 +83,7 @@ static brim_status open_session(start *s)
   brim_cli_hush(s->cli, true);
   brim_status status = compose(s, &s->config);
   if (status == BRIM_OK) status = brim_session_open(s->config, &(brim_session_options){0}, &s->session);
-  if (status == BRIM_OK) status = brim_session_settle(&s->session);
+  if (status == BRIM_OK) status = brim_placement_try(&s->session);
   brim_cli_hush(s->cli, false);
   return status;
 }
@@ -328,19 +329,24 @@ static int64_t number_of(const char *text)
   return *end || errno || value < 1 ? 0 : value;
 }
 
-/* The words for a micro-batch. The effective batch stays as it is if it can be cut so. */
+/* The words for a micro-batch. The effective batch stays as it is. */
 static brim_status set_batch(start *s, const char *text)
 {
   const brim_training_settings *own = &s->own->settings.training;
   const bool is_auto = strcmp(text, "auto") == 0;
   const int64_t batch = is_auto ? -1 : number_of(text), effective = own->effective_batch_size;
-  s->answer[BATCH] = s->answer[EFFECTIVE] = NULL;
+  s->answer[BATCH] = s->answer[ACCUMULATION] = NULL;
   if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is no number of samples\nwrite 1 or more, or auto", text);
   if (batch == own->batch_size) return BRIM_OK;
+  if (!is_auto && effective % batch != 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "a step has %lld samples, which %lld does not divide\nwrite a number that does, or auto",
+                     (long long)effective, (long long)batch);
   s->answer[BATCH] =
       is_auto ? "training.batch_size=auto" : brim_arena_printf(s->arena, "training.batch_size=%lld", (long long)batch);
-  if (!is_auto && effective % batch == 0 && !is_given(s, "training.effective_batch_size"))
-    s->answer[EFFECTIVE] = brim_arena_printf(s->arena, "training.effective_batch_size=%lld", (long long)effective);
+  if (!is_auto && !is_given(s, "training.effective_batch_size"))
+    s->answer[ACCUMULATION] =
+        brim_arena_printf(s->arena, "training.gradient_accumulation_steps=%lld", (long long)(effective / batch));
   return BRIM_OK;
 }
 

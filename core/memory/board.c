@@ -125,6 +125,15 @@ static brim_status check_header(brim_board *b, const char *path, uint64_t magic)
       "'%s' is in use by another version of brim\nwait until its runs have ended, or choose another claims.dir", path);
 }
 
+/* Made only where it is not there: systems forbid to open another user's file in such a folder as if to make it. */
+static int open_file(const char *path)
+{
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+  int fd = open(path, flags);
+  if (fd < 0 && errno == ENOENT) fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+  return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
+}
+
 brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, size_t slot_bytes)
 {
   char path[PATH_MAX];
@@ -132,7 +141,7 @@ brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, siz
   BRIM_TRY(make_folder(brim_shared_folder()));
   if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), name) >= (int)sizeof path)
     return brim_fail(BRIM_EIO, "the path of '%s' is too long", brim_shared_folder());
-  b->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  b->fd = open_file(path);
   if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
   (void)fchmod(b->fd, 0666); /* whatever the mask of whoever made it; another's file is as it should be already */
   brim_status status = brim_board_lock(b);

@@ -29,6 +29,28 @@ void brim_reason(char *reason, const char *format, ...)
   va_end(list);
 }
 
+static const brim_policy_ops *ops_of(const brim_config_choice *choice)
+{
+  return choice->plugin->ops;
+}
+
+/* Nobody decides about devices before one that limits. */
+static brim_status check_order(const brim_policies *p)
+{
+  for (size_t i = 1; i < p->count; i++) {
+    const brim_policy_ops *ops = ops_of(p->choice[i]);
+    if (ops->size < offsetof(brim_policy_ops, limits) + sizeof ops->limits || !ops->limits) continue;
+    for (size_t k = 0; k < i; k++)
+      if (BRIM_HAS(brim_policy_ops, ops_of(p->choice[k]), choose_device))
+        return brim_fail(BRIM_ECONFIG,
+                         "policy '%s' limits what a run may take, and '%s' in front of it would decide first\n"
+                         "write policy=[%s,%s]",
+                         p->choice[i]->plugin->id, p->choice[k]->plugin->id, p->choice[i]->plugin->id,
+                         p->choice[k]->plugin->id);
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_policies_open(const brim_config *config, brim_decisions before, brim_policies **out)
 {
   brim_policies *p = brim_xcalloc(1, sizeof *p);
@@ -46,6 +68,7 @@ brim_status brim_policies_open(const brim_config *config, brim_decisions before,
     p->choice[p->count] = choice;
     p->self[p->count++] = self;
   }
+  if (status == BRIM_OK) status = check_order(p);
   if (status != BRIM_OK) {
     brim_policies_close(p);
     return status;
@@ -202,7 +225,8 @@ static brim_status check_plan(const brim_config_choice *who, const brim_plan_que
   if (!found)
     return brim_fail(BRIM_ECONFIG,
                      "%s chose the micro-batch %lld, which is none of those that may be: they divide the effective "
-                     "batch %lld, from %lld down to %lld",
+                     "batch %lld, go from %lld down to %lld, and keep to training.grain, training.norm_group and "
+                     "min_batch_size",
                      name_of(who), (long long)plan->micro_batch, (long long)q->effective_batch,
                      (long long)q->micro_batch[0], (long long)q->micro_batch[q->micro_batch_count - 1]);
   const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;

@@ -106,12 +106,11 @@ static brim_status take_place(brim_session *s, const views *v, const brim_place 
   return BRIM_OK;
 }
 
-/* The device that $GPU_DEVICE_ID names is the user's, for policies too. */
+/* The device that $GPU_DEVICE_ID names is the user's, for policies too; "cpu" is the name of the first. */
 static brim_status name_device(brim_session *s, const views *v)
 {
   const brim_device_wish wish = {s->demands.device, s->settings->auto_device, 0};
   int named;
-  if (strcmp(s->demands.device, "auto") != 0) return BRIM_OK;
   BRIM_TRY(brim_device_named(backend_id(s), s->backend_ops, s->backend, &wish, &named));
   if (named >= 0 && (size_t)named < v->query.count)
     s->demands.device = brim_arena_string(&s->arena, v->device[named].name);
@@ -173,9 +172,10 @@ static int descending(const void *a, const void *b)
 static void add_micro_batch(brim_session *s, int64_t batch, bool multiples)
 {
   const int64_t effective = s->settings->training.effective_batch_size, grain = s->grain;
+  const bool own = batch == s->settings->training.batch_size; /* the user's, whatever it is a multiple of */
   if (batch > MICRO_BATCH_MAX || s->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
-  if (batch < s->demands.min_batch_size && batch < effective) return;
-  if (!brim_session_allows(s, batch) || (multiples && batch % grain != 0 && batch >= grain)) return;
+  if (batch < s->demands.min_batch_size && batch < effective && !own) return;
+  if (!brim_session_allows(s, batch) || (multiples && batch % grain != 0 && batch >= grain && !own)) return;
   s->micro_batch[s->micro_batch_count++] = batch;
 }
 
@@ -211,7 +211,10 @@ static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, ui
 {
   brim_session *s = q->host;
   for (size_t i = 0; i < s->micro_batch_count; i++)
-    if (s->micro_batch[i] == micro_batch) return brim_session_peak(s, i, bytes);
+    if (s->micro_batch[i] == micro_batch) {
+      const brim_status status = brim_session_peak(s, i, bytes);
+      return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* which would leave it to the next policy */
+    }
   return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                    (long long)micro_batch);
 }

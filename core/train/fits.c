@@ -16,7 +16,7 @@ void brim_fits_release(brim_fits *fits)
 
 /* The largest micro-batch whose plan takes at most `room`. Peaks fall with the micro-batch, or nearly so: what is found
  * was planned and fits, and the next larger one was planned and does not. */
-static brim_status find_fit(brim_session *s, uint64_t room, brim_fit *out)
+static brim_status search(brim_session *s, uint64_t room, brim_fit *out)
 {
   const size_t count = brim_session_list_micro_batches(s);
   size_t low = 0, high = count; /* the list falls: those before low do not fit, that at high does */
@@ -35,6 +35,14 @@ static brim_status find_fit(brim_session *s, uint64_t room, brim_fit *out)
   const int64_t batch = s->micro_batch[high];
   *out = (brim_fit){batch, s->settings->training.effective_batch_size / batch, peak};
   return BRIM_OK;
+}
+
+static brim_status find_fit(brim_session *s, uint64_t room, brim_fit *out)
+{
+  brim_session_plan_within(s, room > 0 ? room : 1);
+  const brim_status status = search(s, room, out);
+  brim_session_plan_within(s, 0);
+  return status;
 }
 
 static uint64_t less(uint64_t bytes, uint64_t taken)

@@ -38,6 +38,7 @@ static brim_status claim_and_open(placement *p)
   for (;;) {
     int device;
     brim_claim *claim;
+    if (!p->plan) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
     BRIM_TRY(brim_session_check_budget(p->session, p->plan));
     BRIM_TRY(brim_session_claim(p->session, p->plan, &claim, &device));
     const bool queues = claim && p->session->wait;
@@ -50,9 +51,9 @@ static brim_status claim_and_open(placement *p)
 }
 
 /* Is it want of memory that another plan or device may have? A run that may wait has had all its time. */
-static bool is_want(const placement *p, brim_status status)
+static bool is_want(const brim_session *s, brim_status status)
 {
-  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !p->session->wait);
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
 }
 
 static brim_status place(placement *p)
@@ -61,7 +62,7 @@ static brim_status place(placement *p)
     BRIM_TRY(make_plan(p));
     BRIM_TRY(brim_session_start(p->session));
     const brim_status status = claim_and_open(p);
-    if (status == BRIM_OK || p->wish->count > 0 || !is_want(p, status) || !p->plan) return status;
+    if (status == BRIM_OK || p->wish->count > 0 || !is_want(p->session, status) || !p->plan) return status;
     const uint64_t needed = p->plan->peak_bytes;
     brim_plan_free(p->plan); /* plans are of the device that they were made for */
     p->plan = NULL;
@@ -81,4 +82,33 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
   *plan = p.plan;
   *exec = p.exec;
   return BRIM_OK;
+}
+
+/* The plan of a session as it is, if it does not fit its device: `needed` bytes. */
+static brim_status check(brim_session *s, uint64_t *needed)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  *needed = plan->peak_bytes;
+  const brim_status status = brim_session_check_budget(s, plan);
+  brim_plan_free(plan);
+  return status;
+}
+
+brim_status brim_placement_try(brim_session **session)
+{
+  BRIM_TRY(brim_session_settle(session));
+  for (;;) {
+    brim_session *s = *session;
+    uint64_t needed = 0;
+    brim_status status = check(s, &needed);
+    if (!is_want(s, status)) return status;
+    status = brim_decide_after_oom(s, status, needed);
+    if (s->again.count > 0) {
+      BRIM_TRY(brim_session_remake(session));
+      BRIM_TRY(brim_session_settle(session));
+    } else if (status != BRIM_OK) {
+      return is_want(s, status) ? BRIM_OK : status;
+    }
+  }
 }

@@ -15,4 +15,7 @@ typedef struct brim_placement_wish {
  * session->again if a policy asks for another configuration. EINTERRUPTED. */
 brim_status brim_placement_open(brim_session *session, const brim_placement_wish *wish, brim_plan **plan,
                                 brim_exec **exec);
+/* [plan] What brim_placement_open would do as far as it can be known without placing: settles the session, and lets the
+ * policies go on where a plan does not fit. OK also if they find none that fits: brim_session_check_budget tells. */
+brim_status brim_placement_try(brim_session **session);
 #endif

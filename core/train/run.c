@@ -196,13 +196,20 @@ static void clean(run *r, enum brim_cleanup cleanup)
            after < before ? 1e-9 * (before - after) : 0);
 }
 
+/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
+static bool is_out_of_patience(const run *r)
+{
+  const int64_t patience = r->settings->training.patience;
+  return patience > 0 && r->state->worse_evaluations >= patience;
+}
+
 /* A round is what lies between two evaluations; they may be switched off, but are due all the same. */
 static brim_status end_round(run *r)
 {
   enum brim_cleanup cleanup;
   const int64_t every = r->settings->training.eval_every_steps, per_epoch = r->session->order.steps_per_epoch;
   const int64_t step = r->state->step, length = every > 0 ? every : per_epoch;
-  const bool is_end = step >= r->session->order.steps;
+  const bool is_end = step >= r->session->order.steps || is_out_of_patience(r);
   if (r->round_step == step || !is_due(r, every)) return BRIM_OK;
   r->round_step = step;
   BRIM_TRY(brim_decide_at_boundary(r->session, step, (step + length - 1) / length, is_end,
@@ -236,13 +243,6 @@ static brim_status one_step(run *r)
   if (r->state->step % r->settings->observe.log_every_steps == 0 || is_due(r, 0)) BRIM_TRY(close_window(r));
   show_progress(r);
   return BRIM_OK;
-}
-
-/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
-static bool is_out_of_patience(const run *r)
-{
-  const int64_t patience = r->settings->training.patience;
-  return patience > 0 && r->state->worse_evaluations >= patience;
 }
 
 static brim_status stop_early(run *r)
@@ -319,7 +319,7 @@ static brim_status open_resumed(run *r)
     return BRIM_OK;
   }
   BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
-  r->checkpoint_step = r->state->step;
+  r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
   r->report.train_loss = r->state->train_loss;
   r->report.train_accuracy = r->state->train_accuracy;
   brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,

@@ -79,6 +79,12 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
   return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
 }
 
+void brim_session_plan_within(brim_session *s, uint64_t bytes)
+{
+  s->within_bytes = bytes;
+  if (s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+}
+
 brim_status brim_session_move(brim_session *s, int device)
 {
   s->device = device;
@@ -176,7 +182,7 @@ static brim_status check_precision(const brim_session *s)
 static brim_plan_request make_request(const brim_session *s)
 {
   const brim_memory_settings *m = &s->settings->memory;
-  const uint64_t budget = m->recompute_budget_mb << 20;
+  const uint64_t budget = m->recompute_budget_mb << 20, room = brim_session_room(s, true);
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                        .model_self = s->model,
@@ -194,7 +200,9 @@ static brim_plan_request make_request(const brim_session *s)
                              .backend_self = s->backend,
                              .grain = s->grain,
                              .recompute = (enum brim_recompute_kind)m->recompute,
-                             .budget_bytes = budget ? budget : brim_session_room(s, true)};
+                             .budget_bytes = budget            ? budget
+                                             : s->within_bytes ? s->within_bytes
+                                                               : room + (room == 0)};
 }
 
 /* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */

@@ -45,9 +45,10 @@ typedef struct brim_session {
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */
   brim_demands demands;
-  char wanted[64];      /* the device that is asked for: by its key, or by a policy */
-  bool wait;            /* for a device, until there is room */
-  uint64_t limit_bytes; /* by a policy; 0: none */
+  char wanted[64];       /* the device that is asked for: by its key, or by a policy */
+  bool wait;             /* for a device, until there is room */
+  uint64_t within_bytes; /* see brim_session_plan_within */
+  uint64_t limit_bytes;  /* by a policy; 0: none */
   brim_data data;
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
@@ -59,7 +60,6 @@ typedef struct brim_session {
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
   uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
   size_t micro_batch_count;
-  int64_t kept_batch;     /* micro-batch of the run that is gone on with; 0: none, or another is taken */
   int64_t retries, asked; /* plans tried on this device after the first; decisions about out-of-memory */
   uint64_t tried;         /* devices that did not have the memory: a bit each */
   int changes;            /* configurations that policies have asked for */
@@ -107,6 +107,8 @@ uint64_t brim_session_room(const brim_session *session, bool later);
  * `cap_bytes`; 0: all. */
 uint64_t brim_session_room_on(const brim_session *session, const brim_device_info *device, uint64_t cap_bytes,
                               uint64_t has_bytes);
+/* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
+void brim_session_plan_within(brim_session *session, uint64_t bytes);
 /* Precisions that the backend has: bit 1 << enum brim_precision of each. */
 uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may

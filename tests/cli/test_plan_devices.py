@@ -90,7 +90,9 @@ class PlanDevices(Case):
         devices = self.devices(*words)
         self.assertTrue(devices["cpu:0"]["chosen"])
         self.assertEqual(devices["cpu:0"]["fits_now"]["batch_size"], 16)  # 32 take 31.5 MiB: 32 MB are 30.5
-        self.assertIsNone(devices["cpu:1"]["fits_now"])  # the policy would not have it there
+        self.assertEqual(devices["cpu:1"]["fits_now"]["batch_size"], 1)  # of 20 MB
+        words[-2] = "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {b: 44MB}}"
+        self.assertIsNone(self.devices(*words)["cpu:1"]["fits_now"])  # the policy would not have it there
 
     def test_other_backends_are_there_with_plans_of_their_own(self):
         plan = self.plan(*SMALL, "backend=cpu")

@@ -311,7 +311,29 @@ class Order(Policies):
     def test_a_choice_that_cannot_be_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
         self.assert_error(result, "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
-                                  "the effective batch 1024, from 1024 down to 1")
+                                  "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
+
+    def test_nobody_decides_about_devices_before_one_that_limits(self):
+        table = "policy.capped.shares={cpu:1: {a: 9MB}}"
+        result = self.train("run", *CNN, *devices_of(64), "policy=[robust,capped]", table, "policy.capped.client=a",
+                            status=USAGE)
+        self.assert_error(result, "policy 'capped' limits what a run may take", "write policy=[capped,robust]")
+
+    def test_the_micro_batch_that_is_configured_may_be_whatever_it_is(self):
+        for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):
+            result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
+            self.assertIn(" x 4; run folder", result.err)
+
+    def test_plan_goes_on_as_train_does(self):
+        words = [*CNN, *devices_of(4), "policy=robust", "training.batch_size=1024", "policy.robust.allow_cpu=false"]
+        chosen = json.loads(self.brim("plan", "--json", *words).out)["batch_size"]
+        self.assertLess(chosen, 1024)
+        self.train("run", *words)
+        self.assertEqual(self.json("run", "plan.json")["batch_size"], chosen)
+
+    def test_going_to_the_host_keeps_what_holds_there(self):
+        self.train("run", *CNN, *devices_of(1), "policy=robust", "max_retries=0")
+        self.assertRegex(self.read("run", "config.yaml"), r"(?m)^  threads: 1$")
 
     def test_a_policy_of_ones_own_decides_before_robust(self):
         words = [*CNN, "training.batch_size=1024", *devices_of(2)]

@@ -84,7 +84,7 @@ class Start(Case):
 
     def test_the_printed_command_does_the_same_run(self):
         cases = {"defaults": ["", "", "", "y"], "cut": ["cpu:0", "fp32", "32", "yes"],
-                 "another effective batch": ["cpu", "", "48", ""], "another backend": ["reference:0", "", "", ""]}
+                 "a single one": ["cpu", "", "128", ""], "another backend": ["reference:0", "", "", ""]}
         for name, answers in cases.items():
             with self.subTest(name):
                 extra = ["run.name=it's $5", "training.gradient_accumulation_steps=2"]
@@ -103,11 +103,10 @@ class Start(Case):
         self.assertEqual(self.command(result)[-1], "training.batch_size=32")
         self.assertIn("micro-batch 32 x 4,", result.err)
         result = self.answer(["", "", "16", "no"], *WORDS)  # 64 by the configuration
-        self.assertEqual(self.command(result)[-2:], ["training.batch_size=16", "training.effective_batch_size=64"])
+        self.assertEqual(self.command(result)[-2:], ["training.batch_size=16", "training.gradient_accumulation_steps=4"])
         self.assertIn("micro-batch 16 x 4,", result.err)
-        result = self.answer(["", "", "48", "no"], *WORDS)
-        self.assertEqual(self.command(result)[-1], "training.batch_size=48")
-        self.assertIn("micro-batch 48 x 1,", result.err)
+        result = self.answer(["", "", "48", "16", "no"], *WORDS)
+        self.assert_error(result, "a step has 64 samples, which 48 does not divide", "write a number that does, or auto")
 
     def test_global_options_are_part_of_the_command(self):
         (self.folder / "my").mkdir()
@@ -181,7 +180,7 @@ class Start(Case):
         result = self.answer(["64", "32", "no"], *words)
         self.assert_error(result, "the run needs 44.6 MiB, but memory.limit_mb allows 40.0 MiB",
                           "training.batch_size=32 training.gradient_accumulation_steps=2 would fit")
-        self.assertEqual(self.command(result)[-2:], ["training.batch_size=32", "training.effective_batch_size=64"])
+        self.assertEqual(self.command(result)[-2:], ["training.batch_size=32", "training.gradient_accumulation_steps=2"])
 
     def test_a_batch_of_the_command_line_that_does_not_fit_is_the_end(self):
         result = self.answer(["", "", "yes"], *CNN, "memory.limit_mb=40", "training.batch_size=64", status=NO_FIT)
@@ -192,7 +191,7 @@ class Start(Case):
     def test_an_effective_batch_of_the_command_line_is_kept(self):
         result = self.answer(["48", "32", "no"], *WORDS, "device=cpu", "precision=fp32",
                              "training.effective_batch_size=64")
-        self.assert_error(result, "training.effective_batch_size 64 is not a multiple of training.batch_size 48")
+        self.assert_error(result, "a step has 64 samples, which 48 does not divide")
         self.assertIn("micro-batch 32 x 2,", result.err)
 
     def test_without_a_policy_that_chooses_the_default_is_the_configurations(self):
@@ -266,7 +265,7 @@ class Start(Case):
         for question, answer in (("device", "cpu:0"), ("precision", ""), ("batch size", "32"), ("start", "yes")):
             text = self.until(other, re.escape(question) + r" \([^)]*\) \[[^]]*\]: \Z")
             os.write(other, answer.encode() + b"\n")
-        self.assertIn("training.batch_size=32 training.effective_batch_size=64\r\n", text)
+        self.assertIn("training.batch_size=32 training.gradient_accumulation_steps=2\r\n", text)
         status, text = self.rest(process, other)
         self.assertEqual(status, DONE, text)
         self.assertIn("results in run", text)

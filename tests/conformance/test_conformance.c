@@ -663,6 +663,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_cpu_gives_same_bits_at_multiples_of_the_grain),
       cmocka_unit_test(test_cpu_gives_same_bits_on_any_number_of_threads),
       cmocka_unit_test(test_backend_agrees_with_reference),
+      cmocka_unit_test(test_backend_agrees_in_bf16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
       cmocka_unit_test(test_every_operation_has_cases),

@@ -517,6 +517,18 @@ static const config_case config_cases[] = {
      {"training.batch_size=16", "training.gradient_accumulation_steps=2"},
      "training.gradient_accumulation_steps=2\n"
      "training.effective_batch_size=0\n"},
+    {"what a run has kept, and another accumulation of auto",
+     "batch_kept",
+     {"training.gradient_accumulation_steps=4"},
+     "training.batch_size=auto\n"
+     "training.effective_batch_size=256\n"},
+    {"three numbers that contradict each other",
+     NULL,
+     {"training.batch_size=32", "training.effective_batch_size=64", "training.gradient_accumulation_steps=4"},
+     "error: training.batch_size 32 times training.gradient_accumulation_steps 4 is not training.effective_batch_size "
+     "64\n"
+     "  command line, argument 3: training.gradient_accumulation_steps=4\n"
+     "  leave one of them out: it follows from the other two"},
     {"a number behind auto",
      "batch_auto",
      {"training.batch_size=8"},

@@ -178,7 +178,9 @@ static void a_place_that_there_is_not_is_refused(void **state)
   }
 }
 
-#define NONE_OF_THEM ", which is none of those that may be: they divide the effective batch 128, from 128 down to 32"
+#define NONE_OF_THEM                                                                                                   \
+  ", which is none of those that may be: they divide the effective batch 128, go from 128 down to 32, and keep to "    \
+  "training.grain, training.norm_group and min_batch_size"
 
 static void a_plan_that_cannot_be_is_refused(void **state)
 {

@@ -5,8 +5,8 @@
  * returns BRIM_OK if it has decided, BRIM_ENOTSUP to leave it to the next, and anything else, with its text, to end the
  * run. A function that is NULL leaves everything to the next.
  *
- * No decision changes the numbers: the effective batch is the user's, and a policy chooses how it is cut. What would
- * change them, precision and the model, can be chosen before the first step only.
+ * The effective batch is the user's, and a policy chooses how it is cut: with multiples of training.grain to the same
+ * bits, else but for rounding. What changes more, precision and the model, can be chosen before the first step only.
  *
  * All functions are called on one thread, [init] or between two steps, and may allocate. What a query points to is
  * valid during the call. `reason` tells the user why, with the numbers: every decision is a line of the log and an
@@ -30,7 +30,7 @@ typedef struct brim_demands {
   int32_t wait;              /* wait_for_gpu */
   uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
-  int64_t max_retries;       /* plans tried after the first one that did not get its memory */
+  int64_t max_retries;       /* plans tried on a device after the first one that did not get its memory */
 } brim_demands;
 
 /* A device of the backend that was chosen. */
@@ -143,6 +143,9 @@ typedef struct brim_policy_ops {
   brim_status (*choose_plan)(void *self, const brim_plan_query *query, brim_plan_choice *out);
   brim_status (*on_oom)(void *self, const brim_oom *event, brim_action *out);
   brim_status (*on_boundary)(void *self, const brim_memory_view *memory, brim_boundary *out);
+  /* 1: choose_device limits what the run may take, which nobody may decide before it: a list with another policy that
+   * has a choose_device in front of this one is refused. */
+  int32_t limits;
 } brim_policy_ops;
 
 /* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1. */

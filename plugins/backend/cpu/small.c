@@ -295,10 +295,22 @@ static void take_choices(const wrapped *w, const brim_node *n)
   }
 }
 
-static CPU_PREPARE(prepare_wide)
+/* Does what is left after whole slices come in the same order as they do? */
+static bool parts_agree(const wrapped *w, const brim_node *n)
 {
-  wrapped *w = *state;
-  const slicing *s = find_slicing(node);
+  for (size_t i = n->in_count; w->parts == 2 && i < w->operands; i++) {
+    const brim_tensor *a = w->part[0].pointer[i], *b = w->part[1].pointer[i];
+    if (a->channel_block != b->channel_block) return false;
+    if (w->operand[i].sliced && a->bytes / (uint64_t)a->shape.dim[0] != b->bytes / (uint64_t)b->shape.dim[0])
+      return false;
+  }
+  return true;
+}
+
+static brim_status prepare_parts(cpu_backend *self, const brim_program_info *program, const brim_node *node,
+                                 brim_kernel_need *need, wrapped *w, const slicing *s)
+{
+  *need = (brim_kernel_need){0};
   BRIM_TRY(list_operands(w, node, s));
   w->rows = s ? node->in[0]->shape.dim[0] : 1;
   w->slice = s ? slice_of(w, program->grain) : 1;
@@ -326,6 +338,27 @@ static CPU_PREPARE(prepare_wide)
   return BRIM_OK;
 }
 
+static void release_parts(cpu_backend *b, wrapped *w)
+{
+  for (size_t p = 0; p < w->parts; p++) {
+    if (w->part[p].state && w->kernel->release) w->kernel->release(b, w->part[p].state);
+    free(w->part[p].tensor);
+    free(w->part[p].pointer);
+  }
+  free(w->operand);
+  free(w->place);
+  *w = (wrapped){.kernel = w->kernel};
+}
+
+static CPU_PREPARE(prepare_wide)
+{
+  wrapped *w = *state;
+  BRIM_TRY(prepare_parts(self, program, node, need, w, find_slicing(node)));
+  if (parts_agree(w, node)) return BRIM_OK;
+  release_parts(self, w);
+  return prepare_parts(self, program, node, need, w, NULL);
+}
+
 static CPU_PREPARE(prepare)
 {
   wrapped *w = calloc(1, sizeof *w);
@@ -349,13 +382,7 @@ static void release(void *self, void *state)
 {
   wrapped *w = state;
   if (w->state && w->kernel->release) w->kernel->release(self, w->state);
-  for (size_t p = 0; p < w->parts; p++) {
-    if (w->part[p].state && w->kernel->release) w->kernel->release(self, w->part[p].state);
-    free(w->part[p].tensor);
-    free(w->part[p].pointer);
-  }
-  free(w->operand);
-  free(w->place);
+  release_parts(self, w);
   free(w);
 }
 
@@ -369,14 +396,27 @@ static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
 
 /* A norm of a sum that is kept is the norm of what is kept: the two are added here, rounded, and nothing is left for
  * the kernel to add. */
-static void settle_sum(const brim_node *n, float *a, float *b)
+typedef struct sum {
+  float *a, *b;
+  int64_t count;
+} sum;
+
+static void settle_piece(void *arg, int64_t task, int32_t thread)
 {
-  if (strncmp(n->op, "add+", 4) != 0 || a == b) return;
-  const int64_t count = brim_shape_count(&n->in[0]->shape);
-  for (int64_t i = 0; i < count; i++) {
-    a[i] = widen_one(round_one(a[i] + b[i]));
-    b[i] = 0;
+  (void)thread;
+  const sum *s = arg;
+  const int64_t end = cpu_min(s->count, (task + 1) * PIECE);
+  for (int64_t i = task * PIECE; i < end; i++) {
+    s->a[i] = widen_one(round_one(s->a[i] + s->b[i]));
+    s->b[i] = 0;
   }
+}
+
+static void settle_sum(cpu_backend *backend, const brim_node *n, float *a, float *b)
+{
+  sum s = {a, b, brim_shape_count(&n->in[0]->shape)};
+  if (strncmp(n->op, "add+", 4) != 0 || a == b) return; /* x + x is exact */
+  cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
 static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const brim_launch *launch, int64_t row)
@@ -391,7 +431,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
     if (in && o->small && o->same == i && (o->sliced || row == 0))
       convert(b, widen_piece, own, w->place[i], p->tensor[i].bytes / sizeof(float));
   }
-  if (n->in_count > 1) settle_sum(&p->node, w->place[0], w->place[1]);
+  if (n->in_count > 1) settle_sum(b, &p->node, w->place[0], w->place[1]);
   step.first_sample += row;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,

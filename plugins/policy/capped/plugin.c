@@ -82,20 +82,25 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const capped *p = self;
   const char *environment = getenv("CLIENT_ID"), *client = p->client[0] ? p->client : environment ? environment : "";
   const brim_device_view *best = NULL;
+  const char *elsewhere = NULL; /* a device of the client's that is not the one that is asked for */
   char bytes[32];
+  if (p->shares.count == 0 && p->client[0])
+    return brim_fail(BRIM_ECONFIG, "policy.capped.client is '%s', but policy.capped.shares is empty", p->client);
   if (p->shares.count == 0) return BRIM_ENOTSUP;
   for (size_t i = 0; i < q->count; i++) BRIM_TRY(check_device(p, &q->device[i]));
   for (size_t i = 0; i < p->shares.count; i++) {
     const brim_share *share = &p->shares.item[i];
     const brim_device_view *d = find_device(q, share->of);
     if (!d || strcmp(share->who, client) != 0 || (best && d->free_bytes <= best->free_bytes)) continue;
+    elsewhere = d->name;
+    if (strcmp(q->demands->device, "auto") != 0 && strcmp(q->demands->device, d->name) != 0) continue;
     best = d;
     out->limit_bytes = bytes_of(share, d);
   }
-  if (!best) return fail_unknown(p, client);
-  if (strcmp(q->demands->device, "auto") != 0 && strcmp(q->demands->device, best->name) != 0)
+  if (!best && elsewhere)
     return brim_fail(BRIM_ECONFIG, "device=%s, but client '%s' has a share of %s", q->demands->device, client,
-                     best->name);
+                     elsewhere);
+  if (!best) return fail_unknown(p, client);
   out->kind = BRIM_PLACE_DEVICE;
   out->device = (int32_t)(best - q->device);
   brim_reason(out->reason, "the share of client '%s', of %s", client,
@@ -103,7 +108,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   return BRIM_OK;
 }
 
-static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_device};
+static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_device, .limits = 1};
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "capped",
