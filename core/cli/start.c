@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fits.h"
-#include "train/decide.h"
+#include "train/cuts.h"
 #include "train/placement.h"
 
 #define BATCHES_SHOWN_MAX 12

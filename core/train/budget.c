@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/decide.h"
+#include "train/cuts.h"
 
 /* The largest micro-batch below the chosen one that fits. 0: none. */
 static int64_t find_fitting(brim_session *s, uint64_t room, uint64_t *peak_bytes)

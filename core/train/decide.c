@@ -9,12 +9,12 @@
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
+#include "train/cuts.h"
 #include "train/report.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
-#define MICRO_BATCH_MAX ((int64_t)1 << 20)
-#define CHANGES_MAX 4    /* configurations that policies may ask for, one after another */
-#define DECISIONS_MAX 64 /* about out-of-memory, before a first step */
+#define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
+#define DECISIONS_MAX 64                   /* about out-of-memory, before a first step */
 
 /* ---- views ---- */
 
@@ -161,50 +161,6 @@ brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int coun
   return status;
 }
 
-/* ---- micro-batches ---- */
-
-static int descending(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x < y) - (x > y);
-}
-
-static void add_micro_batch(brim_session *s, int64_t batch, bool multiples)
-{
-  const int64_t effective = s->settings->training.effective_batch_size, grain = s->grain;
-  const bool own = batch == s->settings->training.batch_size; /* the user's, whatever it is a multiple of */
-  if (batch > MICRO_BATCH_MAX || s->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
-  if (batch < s->demands.min_batch_size && batch < effective && !own) return;
-  if (!brim_session_allows(s, batch) || (multiples && batch % grain != 0 && batch >= grain && !own)) return;
-  s->micro_batch[s->micro_batch_count++] = batch;
-}
-
-size_t brim_session_list_micro_batches(brim_session *s)
-{
-  const int64_t effective = s->settings->training.effective_batch_size;
-  const bool multiples = s->grain > 1 && effective % s->grain == 0;
-  if (s->micro_batch_count > 0) return s->micro_batch_count;
-  for (int64_t k = 1; k * k <= effective; k++) {
-    if (effective % k != 0) continue;
-    add_micro_batch(s, k, multiples);
-    if (k != effective / k) add_micro_batch(s, effective / k, multiples);
-  }
-  qsort(s->micro_batch, s->micro_batch_count, sizeof *s->micro_batch, descending);
-  return s->micro_batch_count;
-}
-
-brim_status brim_session_peak(brim_session *s, size_t index, uint64_t *bytes)
-{
-  if (s->peak[index] == 0) {
-    brim_plan *plan = NULL;
-    BRIM_TRY(brim_session_plan(s, s->micro_batch[index], &plan));
-    s->peak[index] = plan->peak_bytes;
-    brim_plan_free(plan);
-  }
-  *bytes = s->peak[index];
-  return BRIM_OK;
-}
-
 /* ---- plans ---- */
 
 static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
@@ -313,7 +269,7 @@ static brim_status decide_plan(brim_session *s)
   views v = {.arena = {0}};
   if (brim_session_list_micro_batches(s) == 0)
     return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
-                     (long long)MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
+                     (long long)BRIM_MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
   brim_status status = look_at_devices(s, &v);
   if (status == BRIM_OK) status = choose_plan(s, &v);
   brim_arena_release(&v.arena);

@@ -20,10 +20,4 @@ brim_status brim_decide_limits(brim_session *session, brim_device_limit *out, in
 /* [step] Between two steps, at a round's end: what to clean up. `is_end`: nothing is trained after it. */
 brim_status brim_decide_at_boundary(brim_session *session, int64_t step, int64_t round, bool is_end,
                                     uint64_t planned_bytes, enum brim_cleanup *out);
-
-/* [plan] Lists the micro-batches that may be chosen, largest first: they divide the effective batch, cut no norm group,
- * and are multiples of the grain, or smaller than it. Returns how many. */
-size_t brim_session_list_micro_batches(brim_session *session);
-/* [plan] Peak of the plan of one of them. */
-brim_status brim_session_peak(brim_session *session, size_t index, uint64_t *bytes);
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/cuts.h"
 #include "train/decide.h"
 
 void brim_fits_release(brim_fits *fits)

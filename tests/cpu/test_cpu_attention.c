@@ -114,6 +114,7 @@ static uint64_t workspace_of(const loaded *cpu, const char *op, int64_t length)
     void *kernel_state = NULL;
     if (strcmp((*k)->op, op) != 0) continue;
     assert_int_equal((*k)->prepare(cpu->self, &program, &node, &need, &kernel_state), BRIM_OK);
+    if (kernel_state && (*k)->release) (*k)->release(cpu->self, kernel_state);
     return need.workspace_bytes;
   }
   fail_msg("no kernel %s", op);

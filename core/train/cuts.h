@@ -1,0 +1,13 @@
+/* How a step may be cut into micro-batches, and what the plans of each take. */
+#ifndef BRIM_TRAIN_CUTS_H
+#define BRIM_TRAIN_CUTS_H
+#include "train/session.h"
+
+#define BRIM_MICRO_BATCH_MAX ((int64_t)1 << 20) /* samples */
+
+/* [plan] Lists the micro-batches that may be chosen, largest first: they divide the effective batch, cut no norm group,
+ * and are multiples of the grain, or smaller than it. Returns how many. */
+size_t brim_session_list_micro_batches(brim_session *session);
+/* [plan] Peak of the plan of one of them. */
+brim_status brim_session_peak(brim_session *session, size_t index, uint64_t *bytes);
+#endif
