@@ -65,7 +65,7 @@ static void print_group(const brim_composition *c, const char *group, brim_text 
     brim_text_printf(out, "  %-*s  %s\n", (int)width, option[i],
                      file    ? file
                      : entry ? entry->plugin->help
-                             : "chosen by brim: cpu where there is one, else reference");
+                             : "chosen by brim: a GPU where there is one, else cpu, else reference");
   }
   if (count == 0) brim_text_add(out, "  none\n");
 }

@@ -53,6 +53,7 @@ static brim_status look_at_devices(brim_session *s, views *v)
     *d = (brim_device_view){.total_bytes = info.total_bytes,
                             .free_bytes = info.free_bytes,
                             .is_shared = brim_device_is_shared(&info),
+                            .on_host = info.on_host,
                             .tried = (int32_t)(s->tried >> i & 1)};
     snprintf(d->name, sizeof d->name, "%s:%d", backend_id(s), i);
     if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
@@ -261,7 +262,7 @@ static brim_status choose_plan(brim_session *s, views *v)
   if (set > 0) brim_session_cut(s, set);
   if (set > 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
-                                 "add one to the list that does: policy=[...,auto_plan]");
+                                 "add one that does: policy+=auto_plan");
 }
 
 static brim_status decide_plan(brim_session *s)

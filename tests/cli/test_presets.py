@@ -32,7 +32,7 @@ class Robust(Case):
         for key, value in (("epochs", 1), ("batch_size", 32), ("gradient_accumulation_steps", 4), ("num_workers", 4)):
             self.assertRegex(text, rf"(?m)^  {key}: {value}$")
         self.assertRegex(text, r"(?m)^optimizer:\n  id: adam\n  lr: 1e-3$")
-        self.assertRegex(text, r"(?m)^policy:\n  id: \[robust\]\n  robust:\n    allow_cpu: true$")
+        self.assertRegex(text, r"(?m)^policy:\n  id: \[robust, auto_plan\]\n  robust:\n    allow_cpu: true$")
 
     def test_its_keys_are_overridden_at_the_top(self):
         words = ["wait_for_gpu=false", "max_retries=5", "min_batch_size=8", "min_gpu_memory_mb=2GiB",

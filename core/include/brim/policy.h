@@ -39,6 +39,7 @@ typedef struct brim_device_view {
   uint64_t total_bytes, free_bytes;
   int32_t
       is_shared; /* others have memory of it too, and it can be waited for: a GPU, or a share of a host with a limit */
+  int32_t on_host; /* it computes with the host's processors */
   int32_t waiting; /* runs in line that would take it */
   int32_t tried;   /* a plan of this run did not get its memory here */
 } brim_device_view;
