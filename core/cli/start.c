@@ -35,10 +35,6 @@ typedef struct start {
   size_t line_room;
 } start;
 
-static const char *const precision_names[] = {
-    [BRIM_PRECISION_FP32] = "fp32", [BRIM_PRECISION_BF16] = "bf16", [BRIM_PRECISION_FP16] = "fp16"};
-#define PRECISIONS (sizeof precision_names / sizeof precision_names[0])
-
 /* ---- configuration and plan with the answers so far ---- */
 
 /* The command line's words and the answers'; numbers are for messages. */
@@ -235,15 +231,15 @@ static const char *list_precisions(const start *s)
 {
   const char *list = "";
   const uint32_t has = brim_session_precisions(s->session);
-  for (size_t i = 0; i < PRECISIONS; i++)
-    if (has >> i & 1) list = brim_arena_printf(s->arena, "%s%s%s", list, list[0] ? ", " : "", precision_names[i]);
+  for (size_t i = 0; i < BRIM_PRECISIONS; i++)
+    if (has >> i & 1) list = brim_arena_printf(s->arena, "%s%s%s", list, list[0] ? ", " : "", brim_precision_names[i]);
   return list;
 }
 
 static brim_status choose_precision(start *s, uint32_t has, const char *choices, const char *name)
 {
-  for (size_t i = 0; i < PRECISIONS; i++) {
-    if (!(has >> i & 1) || strcmp(precision_names[i], name) != 0) continue;
+  for (size_t i = 0; i < BRIM_PRECISIONS; i++) {
+    if (!(has >> i & 1) || strcmp(brim_precision_names[i], name) != 0) continue;
     const bool is_so = (int32_t)i == s->own->settings.precision;
     s->answer[PRECISION] = is_so ? NULL : brim_arena_printf(s->arena, "precision=%s", name);
     return open_session(s);
@@ -259,7 +255,7 @@ static brim_status ask_precision(start *s)
   const int32_t own = s->own->settings.precision;
   if (is_given(s, "precision")) return BRIM_OK;
   for (;;) {
-    BRIM_TRY(ask(s, "precision", choices, precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
+    BRIM_TRY(ask(s, "precision", choices, brim_precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
     const brim_status status = choose_precision(s, has, choices, answer);
     if (status == BRIM_OK || !explain(s)) return status;
   }
@@ -281,7 +277,7 @@ static brim_status check_room(start *s)
     if (peak < nearest) nearest = peak;
   }
   return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
-                   backend_of(session), session->device, precision_names[session->settings->precision],
+                   backend_of(session), session->device, brim_precision_names[session->settings->precision],
                    brim_format_bytes(a, sizeof a, nearest), brim_format_bytes(b, sizeof b, room));
 }
 
@@ -415,7 +411,7 @@ static void show_plan(const start *s, uint64_t peak)
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %lld x %lld, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->plugin->id,
-          backend_of(session), session->device, precision_names[session->settings->precision],
+          backend_of(session), session->device, brim_precision_names[session->settings->precision],
           (long long)session->batch, (long long)(session->settings->training.effective_batch_size / session->batch),
           brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
 }

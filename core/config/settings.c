@@ -4,6 +4,8 @@
 #include "graph/fuse.h"
 #include "graph/recompute.h"
 
+const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
+
 static const brim_param top_table[] = {
     BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
     BRIM_PARAM(STR, brim_settings, device, "auto", NULL,

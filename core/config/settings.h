@@ -44,6 +44,8 @@ typedef struct brim_observe_settings {
 /* What activations, their gradients and copies of weights are kept in. */
 enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16 };
 #define BRIM_PRECISION_NAMES "fp32|bf16|fp16"
+#define BRIM_PRECISIONS 3
+extern const char *const brim_precision_names[BRIM_PRECISIONS]; /* by enum brim_precision */
 
 typedef struct brim_settings {
   int64_t seed; /* section "" */

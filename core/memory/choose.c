@@ -117,17 +117,17 @@ brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void
   return brim_device_select(ops, self, *device, info);
 }
 
-void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device,
-                      const brim_device_info *info)
+void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device)
 {
   char a[32], b[32];
   int named;
+  brim_device_info now = {0};
   const int count = ops->device_count(self);
   if (count < 2 || strcmp(wish->device, "auto") != 0) return;
-  if (brim_device_named(id, ops, self, wish, &named) != BRIM_OK) return;
+  if (brim_device_named(id, ops, self, wish, &named) != BRIM_OK || ops->describe(self, device, &now) != BRIM_OK) return;
   brim_log(BRIM_LOG_INFO, "device=auto takes %s:%d of %d%s: %s of %s free", id, device, count,
            named >= 0        ? ", as GPU_DEVICE_ID says"
            : wish->most_free ? ", which has the most free memory"
                              : ", the first with room",
-           brim_format_bytes(a, sizeof a, info->free_bytes), brim_format_bytes(b, sizeof b, info->total_bytes));
+           brim_format_bytes(a, sizeof a, now.free_bytes), brim_format_bytes(b, sizeof b, now.total_bytes));
 }

@@ -24,7 +24,7 @@ brim_status brim_device_select(const brim_backend_ops *ops, void *self, int devi
  * free memory: with what each has. */
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info);
-/* [init] Says at level info which of several devices was taken and why. */
-void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device,
-                      const brim_device_info *info);
+/* [init] Says at level info which of several devices was taken and why, with what is free now. */
+void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                      int device);
 #endif

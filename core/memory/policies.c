@@ -216,8 +216,6 @@ brim_status brim_policies_choose_device(brim_policies *p, const brim_device_quer
 
 /* ---- plans ---- */
 
-static const char *const precision_names[] = {"", "fp32", "bf16", "fp16"};
-
 static brim_status check_plan(const brim_config_choice *who, const brim_plan_query *q, const brim_plan_choice *plan)
 {
   bool found = false;
@@ -232,7 +230,7 @@ static brim_status check_plan(const brim_config_choice *who, const brim_plan_que
   const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;
   if (!known || (plan->precision != BRIM_AS_IT_IS && !(q->precisions >> plan->precision & 1)))
     return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", name_of(who),
-                     known ? precision_names[plan->precision] : "none there is");
+                     known ? brim_precision_names[plan->precision - 1] : "none there is");
   if (!q->may_change_variant && (plan->precision != BRIM_AS_IT_IS || plan->model))
     return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible before the first step only",
                      name_of(who));
@@ -246,7 +244,8 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
   BRIM_TRY(check_plan(who, q, plan));
   brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
                    (long long)(q->effective_batch / plan->micro_batch));
-  if (plan->precision != BRIM_AS_IT_IS) brim_text_printf(&text, ", precision %s", precision_names[plan->precision]);
+  if (plan->precision != BRIM_AS_IT_IS)
+    brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
   tell(p, BRIM_LOG_INFO, name_of(who), brim_text_str(&text), plan->reason);
   brim_text_release(&text);

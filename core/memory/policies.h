@@ -7,6 +7,11 @@
 
 typedef struct brim_policies brim_policies;
 
+/* Policies number precisions behind BRIM_AS_IT_IS. */
+_Static_assert(BRIM_TAKE_FP32 == BRIM_PRECISION_FP32 + 1 && BRIM_TAKE_BF16 == BRIM_PRECISION_BF16 + 1 &&
+                   BRIM_TAKE_FP16 == BRIM_PRECISION_FP16 + 1,
+               "the same order");
+
 /* A decision, for the run's events. */
 typedef struct brim_decision {
   const char *policy, *choice, *reason; /* "robust", "micro-batch 16 x 8", "44.6 MiB needed, 32.0 MiB free" */

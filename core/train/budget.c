@@ -86,11 +86,6 @@ static uint64_t least_limit(const brim_session *s, const brim_device_info *devic
   return least;
 }
 
-static uint64_t limit_of(const brim_session *s, char *name, size_t room)
-{
-  return least_limit(s, &s->device_info, s->limit_bytes, name, room);
-}
-
 /* What is left of it for arenas: it counts what the process has of the device already. */
 static uint64_t left_of(uint64_t limit, const brim_device_info *device)
 {
@@ -129,20 +124,19 @@ uint64_t brim_session_room(const brim_session *s, bool later)
 brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char name[64], bytes[32];
-  const bool waits = may_wait(s);
-  const uint64_t limit = limit_of(s, name, sizeof name), allowed = left_of(limit, &s->device_info);
-  const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
-  const bool over_limit = limit > 0 && plan->peak_bytes > allowed;
-  if (!over_limit && plan->peak_bytes <= has) return BRIM_OK;
+  const uint64_t room = brim_session_room(s, true);
+  if (plan->peak_bytes <= room) return BRIM_OK;
+  const uint64_t limit = least_limit(s, &s->device_info, s->limit_bytes, name, sizeof name);
+  const bool over_limit = limit > 0 && plan->peak_bytes > left_of(limit, &s->device_info);
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
-  const uint64_t room = over_limit && allowed < has ? allowed : has;
   brim_text text = {0};
   brim_text_printf(&text, "the %s needs %s, but ", evaluating ? "evaluation" : "run",
                    brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
   if (over_limit)
     tell_limit(s, name, limit, &text);
   else
-    brim_text_printf(&text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, has), waits ? "" : " free");
+    brim_text_printf(&text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room),
+                     may_wait(s) ? "" : " free");
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),

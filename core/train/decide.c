@@ -164,29 +164,19 @@ brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int coun
 
 /* ---- plans ---- */
 
-static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
+/* Of the plan of a micro-batch of the list. */
+static brim_status peak_of(brim_session *s, int64_t micro_batch, uint64_t *bytes)
 {
-  brim_session *s = q->host;
   for (size_t i = 0; i < s->micro_batch_count; i++)
-    if (s->micro_batch[i] == micro_batch) {
-      const brim_status status = brim_session_peak(s, i, bytes);
-      return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* which would leave it to the next policy */
-    }
+    if (s->micro_batch[i] == micro_batch) return brim_session_peak(s, i, bytes);
   return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                    (long long)micro_batch);
 }
 
-/* The same precisions as policies name them. */
-static const int32_t take_names[] = {[BRIM_PRECISION_FP32] = BRIM_TAKE_FP32,
-                                     [BRIM_PRECISION_BF16] = BRIM_TAKE_BF16,
-                                     [BRIM_PRECISION_FP16] = BRIM_TAKE_FP16};
-
-static uint32_t take_bits(uint32_t precisions)
+static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
-  uint32_t bits = 0;
-  for (size_t i = 0; i < sizeof take_names / sizeof take_names[0]; i++)
-    if (precisions >> i & 1) bits |= 1u << take_names[i];
-  return bits;
+  const brim_status status = peak_of(q->host, micro_batch, bytes);
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* which would leave it to the next policy */
 }
 
 static brim_plan_query query_of(brim_session *s, const views *v)
@@ -205,8 +195,8 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
                            .may_change_variant = !s->options.resume && s->changes < CHANGES_MAX,
-                           .precisions = take_bits(brim_session_precisions(s)),
-                           .precision = take_names[s->settings->precision],
+                           .precisions = brim_session_precisions(s) << 1,
+                           .precision = s->settings->precision + 1,
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,
                            .peak = answer_peak,
                            .host = s};
@@ -215,9 +205,8 @@ static brim_plan_query query_of(brim_session *s, const views *v)
 /* Takes a choice; what needs another configuration is in s->again. */
 static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan_choice *plan)
 {
-  static const char *const names[] = {[BRIM_TAKE_FP32] = "fp32", [BRIM_TAKE_BF16] = "bf16", [BRIM_TAKE_FP16] = "fp16"};
   if (plan->precision != BRIM_AS_IT_IS && plan->precision != q->precision)
-    ask_again(s, "precision=%s", names[plan->precision]);
+    ask_again(s, "precision=%s", brim_precision_names[plan->precision - 1]);
   if (plan->model && strcmp(plan->model, q->model) != 0) ask_again(s, "model=%s", plan->model);
   if (s->again.count == 0) brim_session_cut(s, plan->micro_batch);
 }
@@ -237,10 +226,7 @@ static int64_t read_kept_batch(const char *run)
 static bool fits(brim_session *s, int64_t batch)
 {
   uint64_t peak = 0;
-  for (size_t i = 0; i < s->micro_batch_count; i++)
-    if (s->micro_batch[i] == batch)
-      return brim_session_peak(s, i, &peak) == BRIM_OK && peak <= brim_session_room(s, true);
-  return false;
+  return peak_of(s, batch, &peak) == BRIM_OK && peak <= brim_session_room(s, true);
 }
 
 static brim_status choose_plan(brim_session *s, views *v)

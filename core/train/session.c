@@ -95,9 +95,7 @@ brim_status brim_session_move(brim_session *s, int device)
 void brim_session_tell_device(const brim_session *s)
 {
   const brim_device_wish wish = wish_of(s);
-  brim_device_info now = {0}; /* the run may have waited */
-  if (s->backend_ops->describe(s->backend, s->device, &now) == BRIM_OK)
-    brim_device_tell(backend_id(s), s->backend_ops, s->backend, &wish, s->device, &now);
+  brim_device_tell(backend_id(s), s->backend_ops, s->backend, &wish, s->device);
 }
 
 /* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for

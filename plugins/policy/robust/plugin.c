@@ -18,13 +18,13 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* The one with the most free memory, among those with enough that nothing was tried on; NULL: none. */
-static const brim_device_view *find_free(const brim_device_query *q)
+/* The one with the most free memory, among those with enough that nothing was tried on, `but` one; NULL: none. */
+static const brim_device_view *find_free(const brim_device_query *q, const brim_device_view *but)
 {
   const brim_device_view *best = NULL;
   for (size_t i = 0; i < q->count; i++) {
     const brim_device_view *d = &q->device[i];
-    if (!d->is_shared || d->tried || d->free_bytes < q->demands->min_device_bytes) continue;
+    if (d == but || !d->is_shared || d->tried || d->free_bytes < q->demands->min_device_bytes) continue;
     if (!best || d->free_bytes > best->free_bytes) best = d;
   }
   return best;
@@ -48,7 +48,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
 {
   const robust *p = self;
   char bytes[32];
-  const brim_device_view *best = find_free(q);
+  const brim_device_view *best = find_free(q, NULL);
   if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user, or the queue, decides */
   if (!best && !p->allow_cpu) return BRIM_ENOTSUP;
   if (best) {
@@ -74,7 +74,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   const robust *p = self;
   const brim_device_query *devices = &event->devices;
-  const brim_device_view *now = &devices->device[event->device], *other = NULL;
+  const brim_device_view *now = &devices->device[event->device];
   const int64_t half = event->retries < event->plan.demands->max_retries ? find_half(event) : 0;
   char a[32], b[32];
   brim_format_bytes(a, sizeof a, event->needed_bytes);
@@ -87,11 +87,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
     return BRIM_OK;
   }
   out->kind = BRIM_ACT_PLACE;
-  for (size_t i = 0; i < devices->count && is_free_to_choose(devices); i++) {
-    const brim_device_view *d = &devices->device[i];
-    if (d == now || d->tried || d->free_bytes < devices->demands->min_device_bytes) continue;
-    if (!other || d->free_bytes > other->free_bytes) other = d;
-  }
+  const brim_device_view *other = is_free_to_choose(devices) ? find_free(devices, now) : NULL;
   if (other) {
     take_device(devices, other, &out->place);
     return BRIM_OK;
