@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What can be shown on a GPU only: gpu_check.sh [conformance|sanitize|bench|all]
 #
-#   conformance  every operation against the reference backend in fp32 and bf16; training curves against the reference's;
+#   conformance  every operation against the reference backend in fp32, bf16 and fp16; training curves against the
+#                reference's; steps that fp16 has no numbers for are skipped without a trace;
 #                resume and interruption; the same bits in every run and with one launch at a time; plan = bytes allocated
 #   sanitize     compute-sanitizer over every kernel; a line says so where the host refuses it
 #   bench        training beside PyTorch, eager and compiled, on the same GPU

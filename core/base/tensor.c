@@ -11,6 +11,7 @@ static const struct {
     [BRIM_DTYPE_F32] = {"F32", 4},
     [BRIM_DTYPE_F64] = {"F64", 8},
     [BRIM_DTYPE_BF16] = {"BF16", 2},
+    [BRIM_DTYPE_F16] = {"F16", 2},
     [BRIM_DTYPE_I32] = {"I32", 4},
     [BRIM_DTYPE_U8] = {"U8", 1},
 };

@@ -53,8 +53,8 @@ const brim_command brim_commands[] = {
      "  brim eval runs/a --checkpoint step-00000050    one of the run's checkpoints; a path will do too\n"
      "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
      "\n"
-     "Prints loss and accuracy, samples, precision, recall and F1 of each class, and the confusion matrix. Takes the\n"
-     "memory of evaluation alone, and writes nothing.\n"},
+     "Prints loss and accuracy, samples, precision, recall and F1 of each class, and the confusion matrix; of 4096\n"
+     "classes or more loss and accuracy only. Takes the memory of evaluation alone, and writes nothing.\n"},
     {"predict", "class and probability of samples in files", brim_command_predict,
      "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--json]\n"
      "\n"
@@ -65,15 +65,19 @@ const brim_command brim_commands[] = {
      "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
      "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
-     "usage: brim plan [group=option | key=value]... [--json]\n"
+     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--no-timing] [--json]\n"
      "\n"
      "  brim plan                                      of the default configuration\n"
      "  brim plan model=mlp training.batch_size=512    with changes\n"
      "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
+     "  brim plan -o plan.svg                          and a picture: every buffer by time and place\n"
      "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"
-     "if it were empty. * marks what the run would take.\n"},
+     "if it were empty. * marks what the run would take. Then what nothing beats in memory and predicted time of a\n"
+     "step; kernels that the device profile lacks are timed, which takes some seconds the first time: --no-timing "
+     "goes\n"
+     "by what there is.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
      "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
      "\n"

@@ -34,8 +34,10 @@ static const char *class_name(const eval *e, int64_t class)
 
 /* ---- output ---- */
 
+/* null: not counted. */
 static json_t *json_of_classes(const eval *e)
 {
+  if (!e->result.confusion) return json_null();
   json_t *rows = json_array();
   for (int64_t c = 0; c < e->result.classes; c++) {
     const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
@@ -50,15 +52,18 @@ static json_t *json_of_classes(const eval *e)
 static brim_status print_json(const eval *e)
 {
   const brim_evaluation *r = &e->result;
+  json_t *confusion = r->confusion ? brim_scores_confusion_json(r->confusion, r->classes) : json_null();
   json_t *root =
       json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint", e->checkpoint,
                 "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
                 (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "accuracy", brim_json_figure(r->accuracy),
                 "f1", brim_json_figure(r->f1), "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer),
-                "per_class", json_of_classes(e), "confusion", brim_scores_confusion_json(r->confusion, r->classes));
-  char top[32];
+                "per_class", json_of_classes(e), "confusion", confusion);
+  char top[32], left_out[200];
   snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
   if (root && r->top_k > 0) json_object_set_new(root, top, brim_json_figure(r->accuracy_top));
+  if (root && !r->confusion)
+    json_object_set_new(root, "left_out", json_string(brim_scores_left_out(left_out, sizeof left_out, r->classes)));
   return brim_cli_print_json(root);
 }
 
@@ -97,6 +102,17 @@ static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text
   brim_table_print(&table, out);
 }
 
+static void add_scores(const eval *e, brim_arena *arena, brim_text *out)
+{
+  char left_out[200];
+  if (e->result.confusion) {
+    add_classes(e, arena, out);
+    add_confusion(&e->result, arena, out);
+  } else {
+    brim_text_printf(out, "\n%s\n", brim_scores_left_out(left_out, sizeof left_out, e->result.classes));
+  }
+}
+
 static void print_text(const eval *e)
 {
   const brim_evaluation *r = &e->result;
@@ -106,9 +122,9 @@ static void print_text(const eval *e)
   brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %%", e->run, slash ? slash + 1 : e->checkpoint,
                    part_name(e), r->loss, 100 * r->accuracy);
   if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
-  brim_text_printf(&out, ", macro F1 %.4f (%lld sample%s)\n", r->f1, (long long)r->samples, brim_plural(r->samples));
-  add_classes(e, &arena, &out);
-  add_confusion(r, &arena, &out);
+  if (r->confusion) brim_text_printf(&out, ", macro F1 %.4f", r->f1);
+  brim_text_printf(&out, " (%lld sample%s)\n", (long long)r->samples, brim_plural(r->samples));
+  add_scores(e, &arena, &out);
   fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);
   brim_arena_release(&arena);

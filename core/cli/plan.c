@@ -6,9 +6,12 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fits.h"
+#include "cli/frontier.h"
 #include "graph/plan_json.h"
+#include "graph/plan_svg.h"
 #include "train/footprint.h"
 #include "train/placement.h"
+#include "train/rundir.h"
 #include "train/session.h"
 
 #define TABLE_ROWS_MAX 24
@@ -39,8 +42,28 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   return BRIM_OK;
 }
 
+/* What the plan takes of time: the step, and what of it is spent on making things again. */
+typedef struct step_speed {
+  brim_figures figures;
+  double extra; /* share of the step without; 0: nothing is made again */
+  brim_frontier frontier;
+} step_speed;
+
+static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
+{
+  brim_variant v = brim_session_variant(s, s->batch);
+  brim_figures none;
+  BRIM_TRY(brim_session_figures(s, &v, &out->figures)); /* first, as not all may be timed */
+  BRIM_TRY(brim_frontier_find(s, precisions, &out->frontier));
+  if (out->figures.recomputed == 0) return BRIM_OK;
+  v.recompute = BRIM_RECOMPUTE_NONE;
+  BRIM_TRY(brim_session_figures(s, &v, &none));
+  out->extra = out->figures.step_seconds / none.step_seconds - 1;
+  return BRIM_OK;
+}
+
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
-                              const row *table, size_t count, const brim_fits *fits)
+                              const row *table, size_t count, const brim_fits *fits, const step_speed *speed)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -49,21 +72,42 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                                           "peak_bytes", (json_int_t)table[i].peak_bytes, "lower_bound_bytes",
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
+  json_object_set_new(out, "step_seconds", json_real(speed->figures.step_seconds));
+  json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, s));
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   return brim_cli_print_json(out);
 }
 
-static void print_recompute(const brim_plan *plan, int64_t batch)
+static void print_recompute(const brim_plan *plan, int64_t batch, const step_speed *speed)
 {
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   if (!train || plan->request.recompute == BRIM_RECOMPUTE_NONE) return;
-  printf("recompute=%s: %zu operations again, %.1f %% more work in a step\n",
-         brim_recompute_name(plan->request.recompute), train->graph->recomputed_count,
-         100 * brim_recompute_share(train));
+  brim_text text = {0};
+  brim_recompute_tell(train, plan->request.recompute, &text);
+  if (train->graph->recomputed_count > 0)
+    brim_text_printf(&text, ", predicted to take %.1f %% more time", 100 * (speed->extra > 0 ? speed->extra : 0));
+  puts(brim_text_str(&text));
+  brim_text_release(&text);
 }
 
-static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count)
+static void print_update(const brim_session *s)
+{
+  if (!brim_session_updates_in_backward(s)) return;
+  printf("update=fused_backward: each parameter is updated in the backward pass, when its gradient is there\n");
+}
+
+/* What is not in the arena. */
+static void print_host(const brim_plan *plan)
+{
+  char bytes[32];
+  if (plan->host_bytes == 0) return;
+  printf("  %-12s %12s   optimizer's state in host memory, exactly %llu bytes (memory.offload)\n", "host",
+         brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
+}
+
+static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
+                       const step_speed *speed)
 {
   char a[32], b[32], values[64];
   snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
@@ -78,7 +122,9 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
            r == BRIM_ROLE_PARAMETER ? values : "");
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
-  print_recompute(plan, s->batch);
+  print_host(plan);
+  print_recompute(plan, s->batch, speed);
+  print_update(s);
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
   const int64_t effective = s->settings->training.effective_batch_size;
   for (size_t i = 0; i < count; i++)
@@ -88,11 +134,14 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
            table[i].batch * table[i].accumulation == effective ? "" : "   another effective batch");
 }
 
-/* What fits on the devices here, and what the process takes of the host. */
-static void print_places(const brim_fits *fits, const brim_footprint *host)
+/* What fits on the devices here, which plans nothing beats, and what the process takes of the host. */
+static void print_places(const brim_session *s, const brim_fits *fits, const brim_frontier *frontier,
+                         const brim_footprint *host)
 {
   brim_text text = {0};
   brim_cli_print_fits(fits, &text);
+  brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
+  brim_cli_print_frontier(frontier, s, &text);
   brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);
   printf("\n%s\n", brim_text_str(&text));
@@ -111,7 +160,31 @@ static brim_status predict_host(brim_session *s, brim_footprint *host)
   return status;
 }
 
-static brim_status show_plan(const brim_cli *cli, const brim_config *config, bool json)
+/* What `brim plan` is asked for. */
+typedef struct wishes {
+  bool json, no_timing;
+  const char *picture; /* file; NULL: none */
+} wishes;
+
+static brim_status write_picture(const brim_session *s, const brim_plan *plan, const char *path)
+{
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
+  char title[256];
+  snprintf(title, sizeof title, "%s on %s, micro-batch %lld x %lld, %s",
+           brim_config_choice_of(s->config, "model")->plugin->id,
+           brim_config_choice_of(s->config, "dataset")->plugin->id, (long long)s->batch,
+           (long long)(s->settings->training.effective_batch_size / s->batch), s->device_info.name);
+  const uint64_t budget = plan->request.budget_bytes, room = brim_session_room(s, true);
+  const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
+  brim_text text = {0};
+  brim_plan_svg(plan, train ? train : &plan->program[plan->peak_program], &picture, &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "picture in %s", path);
+  return status;
+}
+
+static brim_status show_plan(const brim_cli *cli, const brim_config *config, const wishes *wish)
 {
   brim_session *s = NULL;
   brim_plan *plan = NULL;
@@ -119,15 +192,18 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, boo
   brim_fits fits = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &s));
+  step_speed speed = {.extra = 0};
+  BRIM_TRY(brim_session_open(config, &(brim_session_options){.no_timing = wish->no_timing}, &s));
   brim_status status = brim_placement_try(&s);
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
-  if (status == BRIM_OK && json) status = print_json(s, plan, &host, table, count, &fits);
-  if (status == BRIM_OK && !json) print_text(s, plan, table, count);
-  if (status == BRIM_OK && !json) print_places(&fits, &host);
+  if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
+  if (status == BRIM_OK && wish->json) status = print_json(s, plan, &host, table, count, &fits, &speed);
+  if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
+  if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host);
+  if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
   brim_fits_release(&fits);
   brim_plan_free(plan);
@@ -137,13 +213,19 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, boo
 
 int brim_command_plan(brim_cli *cli, int argc, char **argv)
 {
-  bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  wishes wish = {0};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &wish.json},
+                                {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing},
+                                {"-o", BRIM_OPTION_STRING, &wish.picture}};
   brim_operands operands;
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, option, 3, &operands);
+  if (status == BRIM_OK && wish.picture && !brim_ends_with(wish.picture, ".svg"))
+    status =
+        brim_fail(BRIM_ECONFIG, "-o %s: the picture is SVG, so the file's name must end in .svg; --json prints figures",
+                  wish.picture);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
-  if (status == BRIM_OK) status = show_plan(cli, config, json);
+  if (status == BRIM_OK) status = show_plan(cli, config, &wish);
   brim_config_free(config);
   return brim_cli_end(status, &operands);
 }

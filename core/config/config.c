@@ -303,15 +303,11 @@ static brim_yaml *make_parents(const loading *l, const char *path)
 /* "   (what the key is; here only none)" */
 static void not_available(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
-  const char *only = row->later ? row->later->param.def : NULL;
+  const char *only = row->later->param.def;
   brim_text where = {0};
   brim_yaml_print_origin(&node->origin, &where);
-  if (only)
-    brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
-                 row->path, brim_text_str(&where), row->row->help, only[0] ? only : "''");
-  else
-    brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s=%s' is not available in this build\n  %s   (%s)", row->path,
-                 node->scalar, brim_text_str(&where), row->row->help);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
+               row->path, brim_text_str(&where), row->row->help, only[0] ? only : "''");
   brim_text_release(&where);
 }
 
@@ -319,11 +315,8 @@ static void not_available(loading *l, const brim_schema_row *row, const brim_yam
 static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   brim_text problem = {0};
-  brim_status status = BRIM_ENOTSUP;
-  if (row->later)
-    status = brim_later_check(row->later, node, l->c.arena, &problem);
-  else if (!brim_later_is_value(row->path, node))
-    status = brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem);
+  const brim_status status = row->later ? brim_later_check(row->later, node, l->c.arena, &problem)
+                                        : brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem);
   if (status == BRIM_ENOTSUP)
     not_available(l, row, node);
   else if (status != BRIM_OK)

@@ -33,11 +33,6 @@ const brim_later_key brim_later_keys[] = {
     {NULL, {0}},
 };
 
-const brim_later_value brim_later_values[] = {
-    {"precision", "fp16"},
-    {NULL, NULL},
-};
-
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem)
 {
   brim_any_value value;
@@ -45,13 +40,4 @@ brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, b
   BRIM_TRY(brim_value_parse(&key->param, node, &value, arena, problem));
   const brim_yaml *neutral = brim_value_default(&key->param, arena);
   return neutral && brim_value_same(&key->param, node, neutral, arena) ? BRIM_OK : BRIM_ENOTSUP;
-}
-
-bool brim_later_is_value(const char *path, const brim_yaml *node)
-{
-  for (const brim_later_value *v = brim_later_values; v->path; v++)
-    if (strcmp(v->path, path) == 0 && node->kind == BRIM_YAML_SCALAR && !node->quoted &&
-        strcmp(v->value, node->scalar) == 0)
-      return true;
-  return false;
 }

@@ -1,4 +1,4 @@
-/* Keys and values that are declared, but whose behaviour is not in this build.
+/* Keys that are declared, but whose behaviour is not in this build.
  *
  * A configuration that sets one of them to its default means what this build does anyway, and is accepted; any other
  * value is refused, with its position. Such a key is in the resolved configuration only if somebody wrote it.
@@ -14,15 +14,7 @@ typedef struct brim_later_key {
 } brim_later_key;
 extern const brim_later_key brim_later_keys[]; /* ends with section == NULL */
 
-/* A value of a key that exists otherwise: precision=fp16. */
-typedef struct brim_later_value {
-  const char *path, *value;
-} brim_later_value;
-extern const brim_later_value brim_later_values[]; /* ends with path == NULL */
-
 /* Checks the value against the type and range of the row (ECONFIG, `problem` as brim_value_parse makes it), and then
  * for neutrality: ENOTSUP if it is another. `node` holds no interpolation. */
 brim_status brim_later_check(const brim_later_key *key, const brim_yaml *node, brim_arena *arena, brim_text *problem);
-/* Is it a value that this build does not have, of a key that it has? */
-bool brim_later_is_value(const char *path, const brim_yaml *node);
 #endif

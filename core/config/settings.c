@@ -75,6 +75,12 @@ static const brim_param dataset_table[] = {
 };
 #undef T
 
+static const brim_param optimizer_table[] = {
+    BRIM_PARAM(ENUM, brim_optimizer_settings, update, "step", BRIM_UPDATE_NAMES,
+               "update all parameters when all gradients are there, or each in the backward pass when its own is"),
+    BRIM_PARAMS_END,
+};
+
 static const brim_param augment_table[] = {
     BRIM_PARAM(BOOL, brim_augment_settings, flip, "false", NULL, "mirror half of the training images"),
     BRIM_PARAM(I64, brim_augment_settings, crop_padding, "0", "[0,64]",
@@ -97,8 +103,28 @@ static const brim_param memory_table[] = {
                "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
     BRIM_PARAM(BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
                "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
+    BRIM_PARAM(ENUM, brim_memory_settings, offload, "none", BRIM_OFFLOAD_NAMES,
+               "keep the optimizer's state in host memory, and on the device only what a parameter's update needs"),
+    BRIM_PARAM(PATH, brim_memory_settings, profile, "", NULL,
+               "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
+    BRIM_PARAM(BOOL, brim_memory_settings, timing, "true", NULL,
+               "time what the profile lacks, where something is chosen by time; false: go by what there is"),
     BRIM_PARAMS_END,
 };
+
+#define T brim_loss_scale_settings
+static const brim_param loss_scale_table[] = {
+    BRIM_PARAM(BOOL, T, dynamic, "true", NULL, "with precision=fp16: the scale follows the gradients; false: it stays"),
+    BRIM_PARAM(I64, T, init_scale, "65536", "[1,4611686018427387904]",
+               "what the loss is multiplied by at first, a power of two"),
+    BRIM_PARAM(I64, T, growth_factor, "2", "[1,65536]", "raises the scale, a power of two; 1: it is never raised"),
+    BRIM_PARAM(F64, T, backoff_factor, "0.5", "(0,0.5]",
+               "lowers the scale, not below 1, when a gradient is not finite; a power of two"),
+    BRIM_PARAM(I64, T, growth_interval, "2000", "[1,1000000000]",
+               "steps in a row with finite gradients after which the scale is raised"),
+    BRIM_PARAMS_END,
+};
+#undef T
 
 static const brim_param claims_table[] = {
     BRIM_PARAM(PATH, brim_claims_settings, dir, "", NULL,
@@ -118,11 +144,12 @@ static const brim_param observe_table[] = {
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
   }
 const brim_section brim_settings_sections[] = {
-    {"", top_table, 0, sizeof(brim_settings)},     SECTION("run", run_table, run),
-    SECTION("training", training_table, training), SECTION("dataset", dataset_table, dataset),
-    SECTION("augment", augment_table, augment),    SECTION("graph", graph_table, graph),
-    SECTION("memory", memory_table, memory),       SECTION("claims", claims_table, claims),
-    SECTION("observe", observe_table, observe),    {NULL, NULL, 0, 0},
+    {"", top_table, 0, sizeof(brim_settings)},        SECTION("run", run_table, run),
+    SECTION("training", training_table, training),    SECTION("dataset", dataset_table, dataset),
+    SECTION("augment", augment_table, augment),       SECTION("graph", graph_table, graph),
+    SECTION("memory", memory_table, memory),          SECTION("loss_scale", loss_scale_table, loss_scale),
+    SECTION("claims", claims_table, claims),          SECTION("observe", observe_table, observe),
+    SECTION("optimizer", optimizer_table, optimizer), {NULL, NULL, 0, 0},
 };
 
 const brim_group brim_config_groups[] = {

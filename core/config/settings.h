@@ -21,6 +21,9 @@ typedef struct brim_dataset_settings {
   double validation_fraction;
   brim_list mean, std;
 } brim_dataset_settings;
+typedef struct brim_optimizer_settings {
+  int32_t update; /* enum brim_update_mode */
+} brim_optimizer_settings;
 typedef struct brim_augment_settings {
   bool flip;
   int64_t crop_padding;
@@ -28,6 +31,11 @@ typedef struct brim_augment_settings {
 typedef struct brim_graph_settings {
   uint64_t fuse; /* of enum brim_fusion */
 } brim_graph_settings;
+typedef struct brim_loss_scale_settings {
+  bool dynamic;
+  int64_t init_scale, growth_factor, growth_interval;
+  double backoff_factor;
+} brim_loss_scale_settings;
 typedef struct brim_claims_settings {
   const char *dir;
 } brim_claims_settings;
@@ -36,14 +44,24 @@ typedef struct brim_memory_settings {
   double limit;
   int32_t recompute; /* enum brim_recompute_kind */
   uint64_t recompute_budget_mb;
+  int32_t offload;     /* enum brim_offload */
+  const char *profile; /* empty: the one below the user's cache folder */
+  bool timing;
 } brim_memory_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
 } brim_observe_settings;
 
+enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
+#define BRIM_UPDATE_NAMES "step|fused_backward"
+
+/* What is kept in host memory rather than on the device. */
+enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
+#define BRIM_OFFLOAD_NAMES "none|optimizer"
+
 /* What activations, their gradients and copies of weights are kept in. */
-enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16 };
-#define BRIM_PRECISION_NAMES "fp32|bf16|fp16"
+enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16, BRIM_PRECISION_AUTO };
+#define BRIM_PRECISION_NAMES "fp32|bf16|fp16|auto"
 #define BRIM_PRECISIONS 3
 extern const char *const brim_precision_names[BRIM_PRECISIONS]; /* by enum brim_precision */
 
@@ -55,13 +73,15 @@ typedef struct brim_settings {
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
-  int32_t precision; /* enum brim_precision */
+  int32_t precision; /* enum brim_precision; auto: see precision of brim_session */
   brim_run_settings run;
   brim_training_settings training;
   brim_dataset_settings dataset;
+  brim_optimizer_settings optimizer;
   brim_augment_settings augment;
   brim_graph_settings graph;
   brim_memory_settings memory;
+  brim_loss_scale_settings loss_scale;
   brim_claims_settings claims;
   brim_observe_settings observe;
 } brim_settings;

@@ -258,7 +258,7 @@ static brim_status parse_f64(const brim_param *row, const brim_yaml *node, void 
   return BRIM_OK;
 }
 
-/* Sizes with a unit are rounded down to what the key counts in: 4GB are 3814 MiB. */
+/* Sizes with a unit are rounded down to what the key counts in: 4GB are 3814 MiB. But not to 0: that is no limit. */
 static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
   const bool mb = brim_ends_with(row->key, "_mb");
@@ -274,6 +274,8 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
   if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size of less than 2^63 bytes");
   if (size < 0) return problem_is(problem, node, "a size, not negative");
+  if (size == 0 && factor > 0 && number > 0)
+    return problem_is(problem, node, mb ? "a size of at least 1 MiB" : "a size of at least 1 byte");
   BRIM_TRY(check_range(row, size, node, problem));
   *(uint64_t *)field = (uint64_t)size;
   return BRIM_OK;

@@ -5,19 +5,29 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Nodes that a backend runs as one. */
+typedef struct piece {
+  size_t from, to;
+  void *record; /* the backend's */
+} piece;
 
 typedef struct placed_program {
   brim_launch *launch; /* per node */
-  void *record;        /* the backend's, of a program that it runs whole */
+  piece *piece;
+  size_t piece_count;
 } placed_program;
 
 struct brim_exec {
   const brim_plan *plan;
   const brim_backend_ops *backend;
   void *self;
-  uint8_t *base; /* the arena, on the device */
+  uint8_t *base;       /* the arena, on the device */
+  uint8_t *host_state; /* what of the optimizer's state is not there; NULL: nothing */
   brim_arena host;
-  placed_program program[BRIM_PROGRAMS_MAX + 1];
+  placed_program program[BRIM_PROGRAMS_MAX + 2];
 };
 
 static size_t index_of(const brim_exec *exec, const brim_program *program)
@@ -30,6 +40,109 @@ static size_t index_of(const brim_exec *exec, const brim_program *program)
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
   return exec->base + program->tensor_offset[tensor->id];
+}
+
+/* ---- states in host memory ---- */
+
+/* All of it is there before the first step. */
+static brim_status open_host_state(brim_exec *exec)
+{
+  const uint64_t bytes = exec->plan->host_bytes;
+  if (bytes == 0) return BRIM_OK;
+  void *at = NULL;
+  if (brim_exec_is_asynchronous(exec)) {
+    BRIM_TRY(exec->backend->place_host(exec->self, bytes, &at));
+    memset(at, 0, bytes); /* for the first run of the programs */
+  } else {
+    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  }
+  if (at == MAP_FAILED)
+    return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for the optimizer's state (memory.offload)",
+                     (unsigned long long)bytes);
+  exec->host_state = at;
+  return BRIM_OK;
+}
+
+static void close_host_state(brim_exec *exec)
+{
+  if (!exec->host_state) return;
+  if (brim_exec_is_asynchronous(exec))
+    exec->backend->unplace_host(exec->self, exec->host_state, exec->plan->host_bytes);
+  else
+    (void)munmap(exec->host_state, exec->plan->host_bytes);
+}
+
+/* NULL: the tensor lies in the arena. */
+static void *host_pointer(const brim_exec *exec, const brim_program *p, const brim_tensor *t)
+{
+  const int64_t state = brim_graph_offloaded(p->graph, t);
+  return state < 0 ? NULL : exec->host_state + exec->plan->host_offset[state];
+}
+
+/* Copies the states of a node's parameter in or out. A node whose kernel fails leaves those of the host as they were.
+ */
+static brim_status move_states(brim_exec *exec, const brim_program *p, const brim_node *n, bool in)
+{
+  brim_copy copy[1 + BRIM_OPTIMIZER_STATES_MAX];
+  size_t count = 0;
+  for (uint32_t k = 0; p->graph->offloads && k < n->out_count; k++) {
+    void *host = host_pointer(exec, p, n->out[k]), *device = brim_exec_pointer(exec, p, n->out[k]);
+    if (host) copy[count++] = (brim_copy){in ? device : host, in ? host : device, n->out[k]->bytes};
+  }
+  if (count > 0 && brim_exec_is_asynchronous(exec)) return exec->backend->copy(exec->self, copy, count);
+  for (size_t i = 0; i < count; i++)
+    BRIM_TRY(in ? exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes)
+                : exec->backend->download(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
+  return BRIM_OK;
+}
+
+/* Where a program is cut in two: the loss must be looked at before its second half. */
+static size_t halves_of(const brim_program *program)
+{
+  return program->graph->passes ? 2 : 1;
+}
+
+static void range_of(const brim_program *program, size_t half, size_t *from, size_t *to)
+{
+  const brim_graph *g = program->graph;
+  const bool cut = halves_of(program) == 2;
+  *from = half == 0 ? 0 : g->forward_count;
+  *to = half == 0 && cut ? g->forward_count : g->node_count;
+}
+
+/* ---- pieces ---- */
+
+/* Is a node a piece of its own, with copies before and behind it? */
+static bool is_alone(const brim_program *program, const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (brim_graph_offloaded(program->graph, n->out[k]) >= 0) return true;
+  return false;
+}
+
+/* Does a piece begin with node i? */
+static bool begins(const brim_program *program, size_t i)
+{
+  const brim_graph *g = program->graph;
+  if (i == 0 || (halves_of(program) == 2 && i == g->forward_count)) return true;
+  return g->offloads && (is_alone(program, g->node[i]) || is_alone(program, g->node[i - 1]));
+}
+
+static size_t count_pieces(const brim_program *program)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < program->graph->node_count; i++) count += begins(program, i);
+  return count;
+}
+
+static void cut(brim_exec *exec, const brim_program *program)
+{
+  placed_program *placed = &exec->program[index_of(exec, program)];
+  placed->piece = BRIM_ARENA_NEW(&exec->host, piece, count_pieces(program));
+  for (size_t i = 0; i < program->graph->node_count; i++) {
+    if (begins(program, i)) placed->piece[placed->piece_count++].from = i;
+    placed->piece[placed->piece_count - 1].to = i + 1;
+  }
 }
 
 static void resolve(brim_exec *exec, const brim_program *p)
@@ -50,19 +163,41 @@ static void resolve(brim_exec *exec, const brim_program *p)
                               .workspace = workspace < 0 ? NULL : exec->base + p->buffer[workspace].offset};
   }
   exec->program[index_of(exec, p)].launch = launch;
+  cut(exec, p);
+}
+
+static brim_status start_piece(brim_exec *exec, const brim_program *program, piece *c, const brim_step *step,
+                               const double *proof)
+{
+  const brim_launch *launch = exec->program[index_of(exec, program)].launch + c->from;
+  const brim_program_run run = {.launch = launch,
+                                .kernel = program->kernel + c->from,
+                                .count = c->to - c->from,
+                                .step = step,
+                                .proof = proof,
+                                .record = &c->record};
+  BRIM_TRY(move_states(exec, program, launch->node, true));
+  BRIM_TRY(exec->backend->run_program(exec->self, &run));
+  return move_states(exec, program, launch->node, false);
+}
+
+static brim_status start_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step,
+                              const double *proof)
+{
+  placed_program *placed = &exec->program[index_of(exec, program)];
+  size_t from, to;
+  range_of(program, half, &from, &to);
+  for (size_t i = 0; i < placed->piece_count; i++)
+    if (placed->piece[i].from >= from && placed->piece[i].to <= to)
+      BRIM_TRY(start_piece(exec, program, &placed->piece[i], step, proof));
+  return BRIM_OK;
 }
 
 static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
                                  const double *proof)
 {
-  placed_program *placed = &exec->program[index_of(exec, program)];
-  const brim_program_run run = {.launch = placed->launch,
-                                .kernel = program->kernel,
-                                .count = program->graph->node_count,
-                                .step = step,
-                                .proof = proof,
-                                .record = &placed->record};
-  return exec->backend->run_program(exec->self, &run);
+  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(start_half(exec, program, half, step, proof));
+  return BRIM_OK;
 }
 
 /* What kernels and recorded programs make a device take for themselves, at their first run, they take before the first
@@ -85,6 +220,7 @@ static brim_status open_exec(brim_exec *exec, int device)
     for (size_t n = 0; n < p->graph->node_count; n++)
       if (p->kernel[n]->realize) BRIM_TRY(p->kernel[n]->realize(exec->self, p->graph->node[n], p->state[n]));
   }
+  BRIM_TRY(open_host_state(exec));
   void *base = NULL;
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = base;
@@ -94,6 +230,7 @@ static brim_status open_exec(brim_exec *exec, int device)
     const brim_status status = warm_up(exec);
     if (status != BRIM_OK) return brim_fail_add(status, "when the programs were run for the first time, on zeros");
   }
+  if (exec->host_state) memset(exec->host_state, 0, plan->host_bytes);
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
 
@@ -116,8 +253,10 @@ void brim_exec_close(brim_exec *exec)
 {
   if (!exec) return;
   for (size_t i = 0; i < exec->plan->program_count; i++)
-    if (exec->program[i].record) exec->backend->drop_record(exec->self, exec->program[i].record);
+    for (size_t k = 0; k < exec->program[i].piece_count; k++)
+      if (exec->program[i].piece[k].record) exec->backend->drop_record(exec->self, exec->program[i].piece[k].record);
   if (exec->base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
+  close_host_state(exec);
   brim_arena_release(&exec->host);
   free(exec);
 }
@@ -130,11 +269,13 @@ uint64_t brim_exec_bytes(const brim_exec *exec)
 uint64_t brim_exec_table_bytes(const brim_plan *plan)
 {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < plan->program_count; i++)
+  for (size_t i = 0; i < plan->program_count; i++) {
+    bytes += count_pieces(&plan->program[i]) * sizeof(piece);
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) {
       const brim_node *n = plan->program[i].graph->node[k];
       bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
     }
+  }
   return bytes;
 }
 
@@ -148,13 +289,14 @@ brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const v
   return BRIM_OK;
 }
 
-static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
 {
   brim_launch launch = exec->program[index_of(exec, p)].launch[node];
   launch.step = step;
+  BRIM_TRY(move_states(exec, p, launch.node, true));
   const brim_status status = p->kernel[node]->run(exec->self, &launch);
-  if (status != BRIM_OK) brim_fail_add(status, "in %s '%s'", launch.node->op, launch.node->name);
-  return status;
+  if (status != BRIM_OK) return brim_fail_add(status, "in %s '%s'", launch.node->op, launch.node->name);
+  return move_states(exec, p, launch.node, false);
 }
 
 bool brim_exec_is_asynchronous(const brim_exec *exec)
@@ -167,17 +309,24 @@ static const double *metrics_of(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
+/* The sum of the losses is the first of the metrics. */
+static const double *proof_of(const brim_exec *exec)
 {
-  return start_program(exec, program, step, metrics_of(exec));
+  return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
+                                            : metrics_of(exec);
 }
 
-brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, const brim_program *program,
+brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return start_program(exec, program, step, proof_of(exec));
+}
+
+brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values)
 {
-  brim_copy copy[2] = {{metrics, metrics_of(exec), count * sizeof *metrics}};
-  if (tensor) copy[1] = (brim_copy){values, brim_exec_pointer(exec, program, tensor), tensor->bytes};
-  return exec->backend->fetch(exec->self, copy, tensor ? 2 : 1);
+  brim_copy copy[3] = {{metrics, metrics_of(exec), count * sizeof *metrics}, {proof, proof_of(exec), sizeof *proof}};
+  if (tensor) copy[2] = (brim_copy){values, brim_exec_pointer(exec, program, tensor), tensor->bytes};
+  return exec->backend->fetch(exec->self, copy, tensor ? 3 : 2);
 }
 
 brim_status brim_exec_collect(brim_exec *exec)
@@ -185,11 +334,44 @@ brim_status brim_exec_collect(brim_exec *exec)
   return exec->backend->collect(exec->self);
 }
 
+static brim_status run_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step)
+{
+  size_t from, to;
+  if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL);
+  range_of(program, half, &from, &to);
+  for (size_t i = from; i < to; i++) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
+  return exec->backend->synchronize(exec->self);
+}
+
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  if (brim_exec_is_asynchronous(exec)) return start_program(exec, program, step, NULL);
-  for (size_t i = 0; i < program->graph->node_count; i++) BRIM_TRY(run_node(exec, program, i, step));
+  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(run_half(exec, program, half, step));
+  return BRIM_OK;
+}
+
+brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return run_half(exec, program, 0, step);
+}
+
+brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return run_half(exec, program, 1, step);
+}
+
+brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return start_half(exec, program, 1, step, metrics_of(exec));
+}
+
+brim_status brim_exec_wait(brim_exec *exec)
+{
   return exec->backend->synchronize(exec->self);
+}
+
+brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
+{
+  return exec->backend->zero(exec->self, brim_exec_pointer(exec, program, tensor), tensor->bytes);
 }
 
 brim_status brim_exec_zero_gradients(brim_exec *exec)
@@ -219,6 +401,7 @@ static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
     if (dtype == BRIM_DTYPE_F32 && !isfinite(f[i])) return false;
     if (dtype == BRIM_DTYPE_F64 && !isfinite(d[i])) return false;
     if (dtype == BRIM_DTYPE_BF16 && (b[i] & 0x7F80) == 0x7F80) return false; /* all ones in the exponent */
+    if (dtype == BRIM_DTYPE_F16 && (b[i] & 0x7C00) == 0x7C00) return false;
   }
   return true;
 }
@@ -236,10 +419,12 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const br
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
                                      const brim_node **out)
 {
+  size_t from, to;
   *out = NULL;
-  for (size_t i = 0; i < program->graph->node_count; i++) {
+  range_of(program, 0, &from, &to);
+  for (size_t i = from; i < to; i++) {
     const brim_node *n = program->graph->node[i];
-    BRIM_TRY(run_node(exec, program, i, step));
+    BRIM_TRY(brim_exec_run_node(exec, program, i, step));
     for (uint32_t k = 0; k < n->out_count; k++) {
       bool finite = true;
       BRIM_TRY(brim_exec_is_finite(exec, program, n->out[k], &finite));
@@ -251,13 +436,26 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
   return BRIM_OK;
 }
 
-brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
+brim_status brim_exec_proof(brim_exec *exec, double *out)
 {
   BRIM_TRY(exec->backend->synchronize(exec->self));
-  return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
+  return exec->backend->download(exec->self, out, proof_of(exec), sizeof *out);
+}
+
+brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
+{
+  const void *state = host_pointer(exec, program, tensor);
+  BRIM_TRY(exec->backend->synchronize(exec->self));
+  if (!state) return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
+  memcpy(host, state, tensor->bytes);
+  return BRIM_OK;
 }
 
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
 {
-  return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
+  void *state = host_pointer(exec, program, tensor);
+  if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
+  BRIM_TRY(exec->backend->synchronize(exec->self)); /* copies of it may be under way */
+  memcpy(state, host, tensor->bytes);
+  return BRIM_OK;
 }

@@ -24,26 +24,42 @@ brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const v
 /* [step] Runs all nodes of a program. On a device that works while the host goes on this starts them: what reads
  * something back waits. */
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* One node of it. On a device that works while the host goes on this starts it. */
+brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
+/* [step] Waits until everything that was started has run. */
+brim_status brim_exec_wait(brim_exec *exec);
+/* [step] A training program that updates parameters in its backward pass: its two halves, the second only when the loss
+ * was seen to be finite. Together they are brim_exec_run. */
+brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step);
+brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
 /* [step] Can the host go on while the device works? */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
-/* [step] Asynchronous devices only. The same as run, for an update: without effect if the loss of the step is not
- * finite by then, nor is any later one until something is read with brim_exec_metrics or brim_exec_read. */
+/* What an update depends on, and must be finite: the sum of the step's losses, or what a check made of them and of the
+ * gradients. [step] Reads it. */
+brim_status brim_exec_proof(brim_exec *exec, double *out);
+/* [step] Asynchronous devices only. The same as run, for an update, or as run_backward: without effect if the proof is
+ * not finite by then, nor is any later one until something is read with brim_exec_metrics, brim_exec_proof or
+ * brim_exec_read. */
 brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
-/* [step] Asynchronous devices only. Asks for the first `count` metrics and, unless NULL, a program's f64 tensor, behind
- * what was started before; brim_exec_collect waits for what was asked for first and then writes it. */
-brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, const brim_program *program,
+brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Asynchronous devices only. Asks for the first `count` metrics, the proof and, unless NULL, a program's f64
+ * tensor, behind what was started before; brim_exec_collect waits for what was asked for first and then writes it. */
+brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values);
 brim_status brim_exec_collect(brim_exec *exec);
-/* [step] Zeroes the gradients; the metrics. */
+/* [step] Zeroes a tensor; the gradients; the metrics. */
+brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);
-/* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes]. */
+/* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes] of
+ * fewer than BRIM_MANY_CLASSES. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
 /* Are all elements of a tensor finite now? Slow; allocates. */
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, bool *finite);
 /* Runs a program node by node, looking at every result, and says which node first made a value that is not finite
- * (NULL: none) — for a step whose loss is not. Slow; allocates. */
+ * (NULL: none) — for a step whose loss is not. Of a program that updates parameters only the forward pass. Slow;
+ * allocates. */
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
                                      const brim_node **out);
 /* Copies a persistent tensor, or after a program the one that its graph keeps; plain layout. */

@@ -1,5 +1,4 @@
-/* From a model to a whole graph: its forward pass, the loss, the metrics, fusion, and the backward pass; and the graph
- * of an optimizer's update. */
+/* From a model to a whole graph: its forward pass, the loss, the metrics, fusion, and the backward pass. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +6,7 @@
 #include "graph/lower.h"
 
 #undef brim_output
+#undef brim_block
 
 brim_graph *brim_at(brim_graph *g, const char *file, int line)
 {
@@ -40,21 +40,38 @@ void brim_output(brim_graph *g, brim_tensor *logits)
   g->output = logits;
 }
 
-/* Fewer classes are not worth making the logits a second time. */
-#define LINEAR_LOSS_CLASSES_MIN 4096
+brim_tensor *brim_block(brim_graph *g, brim_tensor *x)
+{
+  if (!brim_graph_accepts(g, "block", NULL, x)) return NULL;
+  if (g->block_end_count == g->block_end_room) {
+    const brim_tensor **before = g->block_end;
+    g->block_end_room = 2 * g->block_end_room + 16;
+    g->block_end = BRIM_ARENA_NEW(&g->arena, const brim_tensor *, g->block_end_room);
+    if (before) memcpy(g->block_end, before, g->block_end_count * sizeof *before);
+  }
+  g->block_end[g->block_end_count++] = x;
+  return x;
+}
 
-/* Can the loss be computed with the product that makes the output inside? In training, where nothing else needs the
- * logits: the last node is a linear without bias, so nobody behind it reads them. Not where a class does not count,
- * since the rank of its samples is not to be had, but their answers are. */
+/* Can the loss be computed with the product that makes the output inside? Where nothing else needs the logits: the last
+ * node is a linear, so nobody behind it reads them. Fewer classes are not worth making the logits a second
+ * time, and have a confusion matrix. Not where a class does not count, since the rank of its samples is not to be had,
+ * but their answers are. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
-  const bool wanted = o->training && (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
-  if (!wanted || g->classes < LINEAR_LOSS_CLASSES_MIN || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
+  const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
+  if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
   if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
-  if (!n || strcmp(n->op, "linear") != 0 || n->in_count != 2 || n->out[0] != g->output) return false;
+  if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
   return brim_shape_equal(&g->output->shape, &(brim_shape){2, {g->batch, g->classes}}) &&
          g->output->id + 1 == g->tensor_count && (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
+}
+
+/* Of evaluation; 0: off. */
+static int32_t top_k_of(const brim_graph *g, const brim_graph_options *o)
+{
+  return g->training ? 0 : o->top_k;
 }
 
 /* Takes out the last product and its result, whose place the loss takes. */
@@ -63,25 +80,28 @@ static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
   const brim_node *product = g->node[--g->node_count];
   g->tensor_count--;
   g->output = NULL;
-  brim_tensor *const in[] = {product->in[0], product->in[1], g->label};
+  const uint32_t count = product->in_count + 1;
+  brim_tensor *const in[] = {product->in[0], product->in[1], g->label, count > 3 ? product->in[2] : NULL};
   const brim_node *loss =
-      brim_graph_node(g, "linear_cross_entropy", product->name, in, 3, &(brim_attr){.loss = o->loss});
+      brim_graph_node(g, "linear_cross_entropy", product->name, in, count, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
-  const brim_shape metrics_shape = {1, {2}};
+  const brim_attr attr = {.metrics = {.top_k = top_k_of(g, o)}};
+  const brim_shape metrics_shape = {1, {2 + (attr.metrics.top_k > 0)}};
   g->loss = loss->out[0];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
-  brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, NULL);
+  brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, &attr);
   return g->status;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, and answers right among the first k.
- */
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless the classes are many, and
+ * answers right among the first k. */
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   if (can_hold_product(g, o)) return add_linear_loss(g, o);
-  const int64_t evaluation = g->classes * g->classes + (o->top_k > 0);
-  const brim_shape metrics_shape = {1, {2 + (g->training ? 0 : evaluation)}};
-  const brim_attr attr = {.metrics = {!g->training, g->training ? 0 : o->top_k}};
+  const bool confusion = !g->training && g->classes < BRIM_MANY_CLASSES;
+  const brim_attr attr = {.metrics = {confusion, top_k_of(g, o)}};
+  const int64_t cells = confusion ? g->classes * g->classes : 0;
+  const brim_shape metrics_shape = {1, {2 + cells + (attr.metrics.top_k > 0)}};
   const brim_shape weight_shape = {1, {g->classes}};
   if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
@@ -111,6 +131,8 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
                            brim_status_name(status));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
+  g->offers = o->offers;
+  g->offers_arg = o->offers_arg;
   BRIM_TRY(add_loss(g, o));
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   if (o->activations) brim_graph_lower(g, o->activations);
@@ -132,91 +154,6 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
     return status;
   }
   g->file = "";
-  *out = g;
-  return BRIM_OK;
-}
-
-/* The nodes before the updates: the norm of all gradients (buffers have none), and their factor. */
-static void add_gradient_scale(brim_graph *g, const brim_update_options *options)
-{
-  const brim_shape one = {1, {1}}, two = {1, {2}};
-  const brim_attr attr = {.clip = {options->max_norm}};
-  brim_tensor *sum = NULL;
-  for (size_t i = 0; options->max_norm > 0 && i < g->parameter_count; i++) {
-    if (g->parameter[i].is_buffer) continue;
-    brim_tensor *const in[] = {g->parameter[i].gradient, sum};
-    sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
-    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, in[1] ? 2 : 1, &sum, 1, NULL);
-  }
-  g->gradient_scale = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &two, "gradient_scale");
-  brim_graph_node_into(g, "gradient_scale", "gradient_scale", &sum, sum ? 1 : 0, &g->gradient_scale, 1, &attr);
-}
-
-static void add_update(brim_graph *g, const brim_update_options *options, const brim_parameter *p)
-{
-  brim_tensor *in[3 + BRIM_OPTIMIZER_STATES_MAX] = {p->value, p->gradient};
-  brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {p->value};
-  brim_attr attr = {0};
-  if (p->is_buffer) {
-    attr.moving_average.momentum = p->momentum;
-    brim_graph_node_into(g, "moving_average", p->value->name, in, 2, out, 1, &attr);
-    return;
-  }
-  uint32_t inputs = 2, outputs = 1;
-  if (options->attr) options->attr(options->params, p->value, &attr.update);
-  while (outputs <= options->state_count) {
-    brim_tensor *state = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &p->value->shape,
-                                           brim_arena_printf(&g->arena, "%s.%u", p->value->name, outputs - 1));
-    in[inputs++] = out[outputs++] = state;
-  }
-  attr.update.scaled = g->gradient_scale != NULL;
-  if (g->gradient_scale) in[inputs++] = g->gradient_scale;
-  brim_graph_node_into(g, options->op, p->value->name, in, inputs, out, outputs, &attr);
-}
-
-/* Buffers are averages already: they are copied. */
-static void add_average(brim_graph *g, double decay, const brim_parameter *p)
-{
-  const brim_attr attr = {.ema = {p->is_buffer ? 0 : decay}};
-  brim_tensor *parameter = p->value;
-  brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &parameter->shape,
-                                           brim_arena_printf(&g->arena, "%s.average", parameter->name));
-  brim_tensor *const in[] = {parameter, average};
-  brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
-}
-
-/* The same parameter in the graph of the update. */
-static void add_like(brim_graph *g, const brim_parameter *p)
-{
-  if (p->is_buffer)
-    brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum);
-  else
-    brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
-}
-
-/* What comes from the further uses of parameters, added to their gradients. */
-static void add_further(brim_graph *g, const brim_graph *like)
-{
-  for (size_t i = 0; i < like->further_count; i++) {
-    const brim_tensor *t = like->further[i].gradient;
-    const brim_parameter *p = &g->parameter[like->further[i].parameter];
-    brim_tensor *from = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, &t->shape, t->name), *to = p->gradient;
-    brim_graph_node_into(g, "accumulate", p->value->name, &from, 1, &to, 1, NULL);
-  }
-}
-
-brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
-{
-  brim_graph *g = brim_graph_create(like->real, like->batch, true);
-  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i]);
-  add_further(g, like);
-  if (options->scaled) add_gradient_scale(g, options);
-  g->first_update = g->node_count;
-  for (size_t i = 0; i < g->parameter_count; i++) add_update(g, options, &g->parameter[i]);
-  g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
-  for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
-    add_average(g, options->ema_decay, &g->parameter[i]);
-  g->forward_count = g->node_count;
   *out = g;
   return BRIM_OK;
 }

@@ -146,6 +146,7 @@ static void count_readers(pass *p)
   for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
     if (named[i]) p->readers[named[i]->id]++;
   for (size_t i = 0; i < g->want_count && i < g->tensor_count; i++) p->readers[i] += g->want[i];
+  for (size_t i = 0; i < g->block_end_count; i++) p->readers[g->block_end[i]->id]++;
 }
 
 static bool reads(const brim_node *n, const brim_tensor *t)

@@ -9,7 +9,7 @@ enum brim_fusion {
   BRIM_FUSE_NORM_ACTIVATION = 2, /* batch, group or layer norm, and relu */
   BRIM_FUSE_RESIDUAL_NORM = 4,   /* add, and layer norm or RMS norm of the sum */
   BRIM_FUSE_DROPOUT_ADD = 8,     /* dropout, and its addition to something else */
-  BRIM_FUSE_LINEAR_LOSS = 16,    /* the last linear and softmax cross-entropy, in training: see build.c */
+  BRIM_FUSE_LINEAR_LOSS = 16,    /* the last linear and softmax cross-entropy: see build.c */
   BRIM_FUSE_ALL = 31
 };
 #define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss"

@@ -30,6 +30,12 @@ typedef struct brim_further {
   size_t parameter;      /* index */
 } brim_further;
 
+/* What an optimizer keeps of a parameter; its tensor is named as in checkpoints: "<parameter>.exp_avg". */
+typedef struct brim_state {
+  brim_tensor *tensor;
+  size_t parameter; /* index */
+} brim_state;
+
 struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
@@ -53,14 +59,28 @@ struct brim_graph {
   brim_tensor *input, *label, *output, *loss, *metrics;
   brim_tensor *class_weight;   /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
-  const brim_tensor *kept;     /* its memory holds it until the program has ended, to be read; NULL: none */
+  brim_state *state;           /* of an update: what the optimizer keeps, in the order of the parameters */
+  size_t state_count;
+  bool offloads; /* the states live in host memory, and here only while their parameter is updated */
+  bool *passes;  /* by tensor id: a gradient that lives only until its update in the backward pass; NULL: none does */
+  size_t passes_count;
+  brim_tensor *proof;      /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
+  const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
-  size_t recomputed_count;   /* nodes that are clones; see graph/recompute.h */
+  const brim_tensor **block_end; /* brim_block's */
+  size_t block_end_count, block_end_room;
+  bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
+  const void *offers_arg;
+  size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
   uint64_t recomputed_flops; /* their work */
   bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */
   brim_tensor **gradient;    /* by tensor id, left by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
+
+/* From so many classes on, what grows with their number is left out where it can be: the logits, if the loss can be
+ * computed with the product that makes them inside (build.c), and always the confusion matrix. */
+#define BRIM_MANY_CLASSES 4096
 
 typedef struct brim_graph_options {
   const brim_model_ops *model;
@@ -87,19 +107,55 @@ typedef struct brim_graph_options {
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
 /* The optimizer's pass over the parameters. */
 #define BRIM_OPTIMIZER_STATES_MAX 4
+/* How one parameter is updated. */
+typedef struct brim_update_form {
+  const char *op; /* "adamw" */
+  uint32_t state_count;
+  struct {
+    const char *name; /* "exp_avg" */
+    uint32_t dtype;
+    brim_shape shape;
+  } state[BRIM_OPTIMIZER_STATES_MAX];
+} brim_update_form;
 typedef struct brim_update_options {
-  const char *op;       /* "adamw": of one parameter */
-  uint32_t state_count; /* its states, each shaped as the parameter */
+  const char *op;                /* "adamw": of one parameter */
+  uint32_t state_count;          /* its states, each of the parameter's type and shape */
+  const char *const *state_name; /* NULL: they are numbered */
+  /* What is otherwise for a parameter, on *out, which says the above; NULL: nothing. */
+  void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
   /* What differs from parameter to parameter; NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
   const void *params;
+  bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
   bool scaled;      /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
   double max_norm;  /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
   double ema_decay; /* of moving averages of the parameters, which evaluation uses in their place; 0: none */
+  bool checked;     /* a program before the update says whether all gradients are finite */
+  bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
 } brim_update_options;
 /* One node a parameter of `like`, and one for its average; before them the nodes that find the gradients' scale, if
- * they need one. */
+ * they need one. With `in_backward` only buffers and averages have nodes here. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
+/* What an update may depend on: `proof`, the sum of the step's losses and of the squares of all gradients, those of
+ * buffers too. It is finite if every one of them is. */
+brim_status brim_graph_build_check(const brim_graph *like, brim_graph **out);
+/* With `in_backward`: puts the updates into a graph of training, each behind the last node that uses the parameter or
+ * adds to its gradient. Gradients live from the first such node to the update: `passes` says which. */
+brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options);
+/* Does no node read a parameter after its update, but averages? EINTERNAL naming the two. */
+brim_status brim_graph_check_updates(const brim_graph *g);
+static inline bool brim_graph_passes(const brim_graph *g, const brim_tensor *t)
+{
+  return t->id < g->passes_count && g->passes[t->id];
+}
+/* The index of the state that a tensor is, if it lives in host memory; -1: it does not. States are made one behind the
+ * other, so their ids are too. */
+static inline int64_t brim_graph_offloaded(const brim_graph *g, const brim_tensor *t)
+{
+  if (!g->offloads || t->role != BRIM_ROLE_OPTIMIZER || g->state_count == 0) return -1;
+  const int64_t i = (int64_t)t->id - (int64_t)g->state[0].tensor->id;
+  return i >= 0 && i < (int64_t)g->state_count ? i : -1;
+}
 void brim_graph_free(brim_graph *g);
 
 /* An empty graph, for tests and for what is not a model. */

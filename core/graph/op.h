@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/arena.h"
 #include "brim/ops.h"
 
 typedef struct brim_graph brim_graph;
@@ -40,6 +41,10 @@ typedef struct brim_op {
   uint32_t wide_in, wide_out;
   /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
   bool view;
+  /* Of an operation that does the work of two and has the first one's result among its own: what the two are, as nodes
+   * of its tensors. Recompute then may keep that result and make again what the second one does. Only of nodes where
+   * the two, each with a kernel of its own, leave the same bits. False: they may not. NULL: it has no halves. */
+  bool (*halve)(const brim_node *node, brim_arena *arena, brim_node half[2]);
   /* Sets dtype and shape of the outputs from those of the inputs, checks the attributes. NULL: the node is made
    * by the core with its outputs given. */
   brim_status (*infer)(brim_graph *g, brim_node *node);

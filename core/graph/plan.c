@@ -80,6 +80,18 @@ static void reserve(brim_plan *plan)
     plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
 }
 
+/* Where the states lie that are kept in host memory. */
+static void place_in_host(brim_plan *plan, const brim_graph *update)
+{
+  const uint64_t a = plan->request.backend->alignment;
+  if (!update->offloads) return;
+  plan->host_offset = BRIM_ARENA_NEW(&plan->arena, uint64_t, update->state_count);
+  for (size_t i = 0; i < update->state_count; i++) {
+    plan->host_offset[i] = plan->host_bytes;
+    plan->host_bytes += round_up(update->state[i].tensor->bytes, a);
+  }
+}
+
 /* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
 static void place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
 {
@@ -90,12 +102,14 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   for (size_t i = 0; i < any->parameter_count; i++) at += round_up(any->parameter[i].value->bytes, a);
   plan->class_bytes[BRIM_ROLE_PARAMETER] = at - plan->parameter_offset;
   plan->gradient_offset = at;
-  for (size_t i = 0; train && i < train->parameter_count; i++) at += round_up(train->parameter[i].gradient->bytes, a);
-  for (size_t i = 0; train && i < train->further_count; i++) at += round_up(train->further[i].gradient->bytes, a);
+  for (size_t i = 0; train && i < train->tensor_count; i++)
+    if (train->tensor[i]->role == BRIM_ROLE_GRADIENT && !brim_graph_passes(train, train->tensor[i]))
+      at += round_up(train->tensor[i]->bytes, a);
   plan->gradient_bytes = plan->class_bytes[BRIM_ROLE_GRADIENT] = at - plan->gradient_offset;
   plan->optimizer_offset = at;
   for (size_t i = 0; update && i < update->tensor_count; i++)
-    if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER) at += round_up(update->tensor[i]->bytes, a);
+    if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER && brim_graph_offloaded(update, update->tensor[i]) < 0)
+      at += round_up(update->tensor[i]->bytes, a);
   plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
   plan->evaluated_offset = plan->parameter_offset;
   if (update && plan->request.update.ema_decay > 0)
@@ -107,6 +121,8 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   }
   plan->class_weight_offset = at += plan->metrics_bytes;
   if (any->class_weight) at += round_up(any->class_weight->bytes, a);
+  plan->proof_offset = at;
+  if (update && plan->request.update.checked) at += round_up(sizeof(double), a);
   plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
   plan->persistent_bytes = at;
 }
@@ -128,9 +144,11 @@ static void resolve_offsets(const brim_plan *plan, brim_program *p)
       p->tensor_offset[i] = plan->metrics_offset;
     else if (t == g->class_weight)
       p->tensor_offset[i] = plan->class_weight_offset;
+    else if (t == g->proof)
+      p->tensor_offset[i] = plan->proof_offset;
     else if (buffer >= 0)
       p->tensor_offset[i] = p->buffer[buffer].offset;
-    else {
+    else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
       p->tensor_offset[i] = at[t->role];
       at[t->role] += round_up(t->bytes, a);
     }
@@ -188,7 +206,11 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
-  return brim_graph_build(&options, out);
+  BRIM_TRY(brim_graph_build(&options, out));
+  if (!options.training || !plan->request.update.in_backward || !plan->request.update.op) return BRIM_OK;
+  const brim_status status = brim_graph_update_in_backward(*out, &plan->request.update);
+  if (status != BRIM_OK) brim_graph_free(*out);
+  return status;
 }
 
 /* ---- recompute ---- */
@@ -199,8 +221,10 @@ static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_re
   const brim_batch_shape shape = {p->kind, p->info.batch};
   brim_graph *g = NULL;
   BRIM_TRY(build_graph(plan, &shape, &g));
-  if (brim_recompute_apply(g, r, level) != BRIM_OK) {
-    const brim_status status = brim_fail(g->status, "%s", g->error);
+  brim_status status = BRIM_OK;
+  if (brim_recompute_apply(g, r, level) != BRIM_OK) status = brim_fail(g->status, "%s", g->error);
+  if (status == BRIM_OK && g->passes) status = brim_graph_check_updates(g);
+  if (status != BRIM_OK) {
     brim_graph_free(g);
     return status;
   }
@@ -295,12 +319,18 @@ static brim_status create(brim_plan *plan)
     if (!g->training) eval = g;
   }
   brim_graph *update = NULL;
+  if (train && r->update.op && r->update.checked) {
+    brim_graph *check = NULL;
+    BRIM_TRY(brim_graph_build_check(train, &check));
+    BRIM_TRY(add_program(plan, BRIM_PROGRAM_CHECK, 0, check));
+  }
   if (train && r->update.op) {
     BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
   reserve(plan);
   place_persistent(plan, train, eval, update);
+  if (update) place_in_host(plan, update);
   BRIM_TRY(recompute(plan));
   for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
   find_peak(plan);
@@ -332,7 +362,7 @@ void brim_plan_free(brim_plan *plan)
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch)
 {
   for (size_t i = 0; i < plan->program_count; i++)
-    if (plan->program[i].kind == kind && (kind == BRIM_PROGRAM_UPDATE || plan->program[i].info.batch == batch))
+    if (plan->program[i].kind == kind && (kind >= BRIM_PROGRAM_CHECK || plan->program[i].info.batch == batch))
       return &plan->program[i];
   return NULL;
 }

@@ -1,11 +1,14 @@
 /* The memory plan: where every tensor of a run lies, before anything is allocated.
  *
  * A run has one arena:
- *     [ reserved | parameters | gradients | optimizer state | metrics | class weights ]   persistent
+ *     [ reserved | parameters | gradients | optimizer state | metrics | class weights | proof ]   persistent
  *     [ transient: inputs, activations, workspace ]            the maximum over the programs
  * and one program per batch shape (full micro-batch, remainders, evaluation) plus the optimizer's update. Within a
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
  * from the node that makes it to the last that needs it, and buffers that never live together may overlap.
+ *
+ * States that are kept in host memory lie in a block of their own there. In the arena they are transient: each has a
+ * buffer while its parameter is updated, which exec copies it to and from.
  *
  * The plan is a pure function of its request. */
 #ifndef BRIM_GRAPH_PLAN_H
@@ -25,7 +28,12 @@ typedef struct brim_buffer {
   int32_t first, last; /* nodes between which it lives, inclusive; last may be one behind the last node */
 } brim_buffer;
 
-enum brim_program_kind { BRIM_PROGRAM_TRAIN, BRIM_PROGRAM_EVALUATE, BRIM_PROGRAM_UPDATE };
+enum brim_program_kind {
+  BRIM_PROGRAM_TRAIN,
+  BRIM_PROGRAM_EVALUATE,
+  BRIM_PROGRAM_CHECK, /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
+  BRIM_PROGRAM_UPDATE
+};
 
 typedef struct brim_program {
   enum brim_program_kind kind;
@@ -65,15 +73,17 @@ typedef struct brim_plan_request {
 
 typedef struct brim_plan {
   brim_plan_request request;
-  brim_program program[BRIM_PROGRAMS_MAX + 1];
-  size_t program_count;    /* in the order of the request's shapes; the update comes last */
+  brim_program program[BRIM_PROGRAMS_MAX + 2];
+  size_t program_count;    /* in the order of the request's shapes; the check and the update come last */
   uint64_t reserved_bytes; /* the backend's own, at the start of the arena, to feed inputs through */
   uint64_t feed_bytes;     /* of input and labels together, the most of any program */
   uint64_t persistent_bytes;
   /* starts of the persistent parts */
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
-  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset;
+  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset, proof_offset;
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
+  uint64_t *host_offset;                  /* by state: where it lies in the host's block; NULL: none does */
+  uint64_t host_bytes;                    /* of that block: states that are not in the arena */
   uint64_t peak_bytes;                    /* of the arena: exactly what will be placed */
   uint64_t lower_bound_bytes;             /* persistent + most live bytes of any program */
   uint64_t class_bytes[BRIM_ROLE_COUNT];  /* at the peak; sum up to lower_bound_bytes */
@@ -85,7 +95,7 @@ typedef struct brim_plan {
 /* ECONFIG/EINVAL from the model, ENOTSUP if the backend lacks an operation, EINTERNAL. *out only on success. */
 brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
-/* The program for a batch shape; NULL if the plan has none. */
+/* The program for a batch shape, which checks and updates do not have; NULL if the plan has none. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
 /* Values in all trained parameters together: without the buffers. */
 uint64_t brim_plan_parameters(const brim_plan *plan);

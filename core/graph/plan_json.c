@@ -8,7 +8,7 @@ static json_t *integer(uint64_t value)
 
 static json_t *describe_program(const brim_program *p)
 {
-  static const char *const kinds[] = {"train", "evaluate", "update"};
+  static const char *const kinds[] = {"train", "evaluate", "check", "update"};
   json_t *o = json_object();
   json_object_set_new(o, "kind", json_string(kinds[p->kind]));
   json_object_set_new(o, "batch_size", json_integer(p->info.batch));
@@ -42,11 +42,13 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
   json_object_set_new(o, "peak_bytes", integer(plan->peak_bytes));
   json_object_set_new(o, "lower_bound_bytes", integer(plan->lower_bound_bytes));
   json_object_set_new(o, "persistent_bytes", integer(plan->persistent_bytes));
+  json_object_set_new(o, "host_state_bytes", integer(plan->host_bytes));
   json_object_set_new(o, "classes", classes);
   json_object_set_new(o, "peak_operation", json_string(plan->peak_op ? plan->peak_op : ""));
   json_object_set_new(
       o, "recompute",
       describe_recompute(plan->request.recompute, brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch_size)));
+  json_object_set_new(o, "updates_in_backward", json_boolean(plan->request.update.in_backward));
   json_object_set_new(o, "programs", programs);
   return o;
 }

@@ -1,7 +1,7 @@
 /* `blocks` keeps what goes from one block to the next: blocks end where the results of a single node go on (the
  * articulation points of the graph). Runs of blocks of one node each, as in a chain of layers, are joined by the square
- * root of their number (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016); `full` joins all blocks so.
- * What `auto` does, recompute_auto.c tells.
+ * root of their number (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016); `full` joins all blocks, by
+ * the number that leaves the least memory. What `auto` does, recompute_auto.c tells.
  */
 #include "graph/recompute.h"
 
@@ -22,18 +22,32 @@ double brim_recompute_share(const brim_program *p)
   return again == 0 ? 0 : (double)again / (double)(p->cost.flops - again);
 }
 
+void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kind, brim_text *out)
+{
+  if (kind == BRIM_RECOMPUTE_NONE) return;
+  const size_t count = train->graph->recomputed_count;
+  brim_text_printf(out, "recompute=%s: ", brim_recompute_name(kind));
+  if (count == 0) {
+    brim_text_add(out, "nothing has to be made again");
+    return;
+  }
+  const double percent = 100 * brim_recompute_share(train);
+  brim_text_printf(out, "%zu operation%s again, ", count, brim_plural((int64_t)count));
+  if (percent < 0.05) brim_text_add(out, "less than 0.1 % more work in a step");
+  if (percent >= 0.05) brim_text_printf(out, "%.1f %% more work in a step", percent);
+}
+
 /* ---- blocks ---- */
 
 /* Do the results of this node alone go on to those behind it? */
-static bool *find_ends(const brim_graph *g, brim_arena *arena)
+static bool *find_ends(const brim_walk *w, brim_arena *arena)
 {
-  brim_walk w;
-  brim_walk_init(&w, g, arena);
+  const brim_graph *g = w->g;
   int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->forward_count); /* that reads a node's results */
   bool *end = BRIM_ARENA_NEW(arena, bool, g->forward_count);
   for (size_t i = 0; i < g->forward_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
-      const int32_t maker = w.maker[brim_walk_root(g, g->node[i]->in[k])->id];
+      const int32_t maker = w->maker[brim_walk_root(w->whole, g->node[i]->in[k])->id];
       if (maker >= 0) last[maker] = (int32_t)i;
     }
   int32_t *change = BRIM_ARENA_NEW(arena, int32_t, g->forward_count + 1);
@@ -50,57 +64,96 @@ static bool *find_ends(const brim_graph *g, brim_arena *arena)
   return end;
 }
 
-/* Joins runs of blocks: of every `join` ends that follow each other, the last stays one. */
-static void join_ends(bool *end, size_t from, size_t to)
+/* Where the model says that blocks end. False: it says nothing. */
+static bool find_marked(const brim_walk *w, bool *end)
 {
-  size_t blocks = 0, join = 1;
-  for (size_t i = from; i < to; i++) blocks += end[i];
-  while ((join + 1) * (join + 1) <= blocks) join++;
-  size_t seen = 0;
-  for (size_t i = from; i < to; i++) {
-    if (!end[i]) continue;
-    seen++;
-    if (seen % join != 0) end[i] = false;
+  const brim_graph *g = w->g;
+  bool any = false;
+  for (size_t i = 0; i < g->block_end_count; i++) {
+    const int32_t maker = w->maker[brim_walk_root(w->whole, g->block_end[i])->id];
+    if (maker < 0) continue;
+    if (!any) memset(end, 0, g->forward_count * sizeof *end);
+    any = end[maker] = true;
   }
+  return any;
 }
 
-static void join_blocks(bool *end, size_t nodes, bool full)
+static size_t count_ends(const bool *end, size_t from, size_t to)
 {
-  if (full) {
-    join_ends(end, 0, nodes);
-    return;
-  }
-  for (size_t i = 0; i < nodes; i++) { /* runs of blocks of one node */
-    size_t to = i;
+  size_t count = 0;
+  for (size_t i = from; i < to; i++) count += end[i];
+  return count;
+}
+
+/* Of every `join` ends that follow each other, the last stays one. */
+static void join_ends(bool *end, size_t from, size_t to, size_t join)
+{
+  size_t seen = 0;
+  for (size_t i = from; i < to; i++)
+    if (end[i] && ++seen % join != 0) end[i] = false;
+}
+
+/* Runs of blocks of one node, as in a chain of layers: by the square root of their number. */
+static void join_runs(bool *end, size_t nodes)
+{
+  for (size_t i = 0; i < nodes; i++) {
+    size_t to = i, join = 1;
     while (to < nodes && end[to]) to++;
-    if (to > i) join_ends(end, i, to);
+    while ((join + 1) * (join + 1) <= to - i) join++;
+    if (to > i) join_ends(end, i, to, join);
     i = to;
   }
 }
 
 /* All but the ends. What comes behind the last is needed at once. */
-static void drop_blocks(const brim_program *p, const bool *end, brim_arena *arena, brim_recompute *out)
+static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
 {
-  const brim_graph *g = p->graph;
-  bool *dropped = BRIM_ARENA_NEW(arena, bool, g->forward_count);
   size_t last = g->forward_count;
   while (last > 0 && !end[last - 1]) last--;
-  for (size_t i = 0; i < last; i++) dropped[i] = !end[i] && brim_walk_repeats(g, g->node[i]);
-  out->levels = 1;
-  out->dropped[1] = dropped;
+  for (size_t i = 0; i < g->forward_count; i++) dropped[i] = i < last && !end[i] && brim_walk_repeats(g, g->node[i]);
+}
+
+/* So many blocks are joined as leave the least memory: about the square root of their number where all are alike and
+ * what goes on is as large as what lies within; fewer where little goes on. */
+static void drop_joined(const brim_program *p, const bool *end, brim_arena *arena, bool *dropped)
+{
+  brim_estimate e;
+  brim_estimate_init(&e, p, arena);
+  const size_t nodes = e.w.g->forward_count, ends = count_ends(end, 0, nodes);
+  bool *joined = BRIM_ARENA_NEW(arena, bool, nodes);
+  uint64_t least = UINT64_MAX;
+  for (size_t join = 1; join == 1 || join * join <= 4 * ends; join++) {
+    memcpy(joined, end, nodes * sizeof *joined);
+    join_ends(joined, 0, nodes, join);
+    drop_blocks(e.w.g, joined, e.w.dropped);
+    const uint64_t bytes = brim_estimate_run(&e);
+    if (bytes >= least) continue;
+    least = bytes;
+    memcpy(dropped, e.w.dropped, nodes * sizeof *dropped);
+  }
 }
 
 void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind, brim_arena *arena, brim_recompute *out)
 {
-  *out = (brim_recompute){.dropped = {BRIM_ARENA_NEW(arena, bool, p->graph->forward_count)}};
+  brim_walk w;
+  brim_walk_init(&w, p->graph, arena);
+  const size_t nodes = w.g->forward_count;
+  *out = (brim_recompute){.dropped = {BRIM_ARENA_NEW(arena, bool, nodes)}};
   if (kind == BRIM_RECOMPUTE_NONE) return;
-  bool *end = find_ends(p->graph, arena);
+  bool *end = find_ends(&w, arena);
   if (kind == BRIM_RECOMPUTE_AUTO) {
     brim_recompute_search(p, end, arena, out);
     return;
   }
-  join_blocks(end, p->graph->forward_count, kind == BRIM_RECOMPUTE_FULL);
-  drop_blocks(p, end, arena, out);
+  bool *dropped = BRIM_ARENA_NEW(arena, bool, nodes);
+  const bool marked = find_marked(&w, end);
+  if (kind == BRIM_RECOMPUTE_BLOCKS && !marked) join_runs(end, nodes);
+  if (kind == BRIM_RECOMPUTE_BLOCKS)
+    drop_blocks(w.g, end, dropped);
+  else
+    drop_joined(p, end, arena, dropped);
+  out->levels = 1;
+  out->dropped[1] = dropped;
 }
 
 /* ---- rewriting ---- */
@@ -111,9 +164,12 @@ typedef struct rewriting {
   brim_tensor **clone; /* by tensor */
 } rewriting;
 
+/* Two halves that are made again together are made by their one node. */
 static void append_clone(rewriting *r, const brim_node *n)
 {
   brim_graph *g = r->into;
+  if (r->w.together && brim_walk_is_second(&r->w, n->index)) return;
+  if (r->w.together) n = r->w.whole->node[r->w.of[n->index]];
   brim_node *copy = brim_arena_copy(&g->arena, n, sizeof *n);
   copy->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, n->in_count);
   copy->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, n->out_count);
@@ -125,8 +181,10 @@ static void append_clone(rewriting *r, const brim_node *n)
     if (!copy->out[k]) return; /* the graph has the error */
     if (t->role == BRIM_ROLE_ACTIVATION) r->clone[t->id] = copy->out[k];
   }
-  g->recomputed_flops += n->descriptor->view ? 0 : brim_op_cost(n).flops;
-  g->recomputed_count++;
+  if (!n->descriptor->view) { /* which is no work */
+    g->recomputed_flops += brim_op_cost(n).flops;
+    g->recomputed_count++;
+  }
   brim_graph_append(g, copy);
 }
 
@@ -138,7 +196,7 @@ static void visit_rewriting(brim_walk *w, const brim_node *n, bool clone)
     append_clone(r, n);
     return;
   }
-  brim_node *same = (brim_node *)n;
+  brim_node *same = w->whole->node[w->of[n->index]];
   for (uint32_t k = 0; k < n->in_count; k++)
     if (brim_walk_drops(w, n->in[k])) same->in[k] = r->clone[n->in[k]->id];
   brim_graph_append(r->into, same);
@@ -154,7 +212,7 @@ brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_
   brim_walk_init(&to.w, &before, &scratch);
   to.w.visit = visit_rewriting;
   to.clone = BRIM_ARENA_NEW(&scratch, brim_tensor *, to.w.tensors);
-  memcpy(to.w.dropped, r->dropped[level], g->forward_count * sizeof *to.w.dropped);
+  memcpy(to.w.dropped, r->dropped[level], to.w.g->forward_count * sizeof *to.w.dropped);
   for (size_t i = before.forward_count; i < before.node_count; i++)
     for (uint32_t k = 0; k < before.node[i]->out_count; k++)
       if (before.node[i]->out[k]->producer >= (int32_t)before.forward_count) before.node[i]->out[k]->producer = -1;

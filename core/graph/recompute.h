@@ -8,6 +8,7 @@
  */
 #ifndef BRIM_GRAPH_RECOMPUTE_H
 #define BRIM_GRAPH_RECOMPUTE_H
+#include "base/text.h"
 #include "graph/graph.h"
 
 struct brim_program;
@@ -33,4 +34,6 @@ void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kin
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);
 /* FLOPs that a program does again, as a share of what it would do without. */
 double brim_recompute_share(const struct brim_program *p);
+/* "recompute=auto: 12 operations again, 5.6 % more work in a step", of a program of training; with `none`, nothing. */
+void brim_recompute_tell(const struct brim_program *train, enum brim_recompute_kind kind, brim_text *out);
 #endif

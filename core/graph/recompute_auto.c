@@ -1,23 +1,32 @@
 /* What to drop for how little memory: a set of nodes for every 64th of the peak without recompute, of the least work
  * that was found.
  *
- * A descent goes down from the peak: of the results that wait there for the backward pass, it drops those first that
- * free most bytes for the work of making them again, looks where the peak is then, and goes on until nothing lowers it.
- * Alone it would make a long run of layers again at once, whose results then are a peak themselves. So there is one
- * descent that may drop everything, and others that keep every end of a block, every second, third, fourth, sixth and
- * so on, up to what is the square root for a chain. Of every descent's every step, the set is kept that is better than
- * what was found for so much memory before. */
+ * Blocks of the graph are solved for one budget after another (recompute_blocks.c). What is no chain of blocks,
+ * descents are for: a descent goes down from the peak; of the results that wait there for the backward pass, it drops
+ * those first that free most bytes for the work of making them again, looks where the peak is then, and goes on until
+ * nothing lowers it. Alone it would make a long run of layers again at once, whose results then are a peak themselves.
+ * So in small graphs there is one descent that may drop everything, and others that keep every end of a block, every
+ * second, third, fourth, sixth and so on. Of all that is found, the set is kept that is better than what was found for
+ * so much memory before; and what it drops without need is kept again. */
 #include "graph/recompute_auto.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/recompute_blocks.h"
+
 /* What a byte moved counts for beside an operation: machines compute this many times faster than they read. */
 #define OPERATIONS_PER_BYTE 8
 /* So many steps in a row that lower nothing end a descent. */
 #define STALLS_MAX 8
-/* So many nodes are tried to be kept again, over all levels. */
-#define TRIES_MAX 512
+/* So many nodes are tried to be kept again, over all levels, in a graph of a thousand; more in smaller ones. */
+#define TRIES_MAX 256
+/* In larger graphs there is one descent alone: the others find little that the blocks do not. */
+#define DESCENTS_NODES_MAX 200
+/* Times that the blocks are solved for one budget. */
+#define SOLVES_MAX 3
+/* The sizes of all solutions together. */
+#define SOLVES_SIZE_MAX (56 << 20)
 
 enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory of all */
 
@@ -66,8 +75,8 @@ static void index_views(search *s, brim_arena *arena)
 
 static void init_search(search *s, const brim_program *p, brim_arena *arena)
 {
-  const brim_graph *g = p->graph;
   brim_estimate_init(&s->e, p, arena);
+  const brim_graph *g = s->e.w.g;
   s->nodes = g->forward_count;
   s->keeps = BRIM_ARENA_NEW(arena, bool, s->nodes);
   for (size_t i = g->forward_count; i < g->node_count; i++)
@@ -162,6 +171,7 @@ static size_t rank_nodes(search *s)
 
 /* ---- descents ---- */
 
+/* What the estimate was run for last. Of what is dropped, what nobody asks for is not made again. */
 static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
   const brim_graph *g = s->e.w.g;
@@ -170,20 +180,20 @@ static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
   into->flops = 0;
   memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
   for (size_t i = 0; i < s->nodes; i++)
-    if (into->dropped[i] && !g->node[i]->descriptor->view) into->flops += brim_op_cost(g->node[i]).flops;
+    if (s->e.w.made[i] && !g->node[i]->descriptor->view) into->flops += brim_op_cost(g->node[i]).flops;
 }
 
-static uint64_t work_dropped(const search *s)
+static uint64_t work_made(const search *s)
 {
   uint64_t work = 0;
-  for (size_t i = 0; i < s->nodes; i++) work += s->e.w.dropped[i] ? s->work[i] : 0;
+  for (size_t i = 0; i < s->nodes; i++) work += s->e.w.made[i] ? s->work[i] : 0;
   return work;
 }
 
 /* Keeps what is dropped now if it is the best so far for so many bytes. */
 static void offer(search *s, uint64_t bytes)
 {
-  const uint64_t work = work_dropped(s);
+  const uint64_t work = work_made(s);
   found *slot = &s->slot[bytes * SLOTS / (s->start_bytes + 1)], *least = &s->slot[SLOTS];
   if (slot->bytes == 0 || work < slot->work) put(s, slot, bytes, work);
   if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
@@ -241,12 +251,46 @@ static const struct {
   size_t every, gone;
 } kept[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {6, 3}, {8, 0}, {8, 5}, {12, 0}, {16, 0}, {24, 0}};
 
+/* Solves for a budget, once more for less where the peak is above it: what the blocks know of the peak is nearly all.
+ * False: so little memory is not to be had. */
+static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
+{
+  uint64_t room = bytes;
+  for (int tries = 0; tries < SOLVES_MAX; tries++) {
+    if (!brim_blocks_solve(blocks, room)) return tries > 0;
+    const uint64_t peak = brim_estimate_run(&s->e);
+    if (peak < s->start_bytes) offer(s, peak);
+    if (peak <= bytes || peak - bytes >= room) return true;
+    room -= peak - bytes;
+  }
+  return true;
+}
+
+static void solve_blocks(search *s, const bool *end, brim_arena *arena)
+{
+  const brim_blocks_given given = {end, s->repeats, s->work};
+  memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
+  brim_blocks *blocks = brim_blocks_create(&s->e, &given, arena);
+  const uint64_t size = brim_blocks_size(blocks);
+  uint64_t step = 1 + SLOTS * size / SOLVES_SIZE_MAX;
+  for (uint64_t slot = SLOTS - 1; slot > 0;) {
+    if (solve_within(s, blocks, slot * s->start_bytes / SLOTS)) {
+      slot -= step < slot ? step : slot;
+      continue;
+    }
+    if (step == 1) return;
+    slot += step - 1; /* the least memory lies between */
+    step = 1;
+  }
+}
+
 static void search_all(search *s, const bool *end)
 {
   size_t ends = 0;
   for (size_t i = 0; i < s->nodes; i++) ends += end[i];
   s->start_bytes = brim_estimate_run(&s->e);
   descend(s);
+  if (s->nodes > DESCENTS_NODES_MAX) return;
   for (size_t k = 0; k < sizeof kept / sizeof kept[0] && kept[k].every * kept[k].every <= 2 * ends; k++) {
     size_t seen = kept[k].gone;
     for (size_t i = 0; i < s->nodes; i++) s->refused[i] = end[i] && ++seen % kept[k].every == 0;
@@ -270,7 +314,7 @@ static void relent(search *s, found *f, size_t tries)
     s->e.w.dropped[node] = false;
     if (brim_estimate_run(&s->e) > f->bytes) s->e.w.dropped[node] = true;
   }
-  put(s, f, brim_estimate_run(&s->e), work_dropped(s));
+  put(s, f, brim_estimate_run(&s->e), work_made(s));
 }
 
 static void relent_all(search *s)
@@ -278,7 +322,7 @@ static void relent_all(search *s)
   size_t levels = 0;
   for (size_t i = 0; i <= SLOTS; i++) levels += s->slot[i].bytes > 0;
   for (size_t i = 0; i <= SLOTS; i++)
-    if (s->slot[i].bytes > 0) relent(s, &s->slot[i], TRIES_MAX / levels);
+    if (s->slot[i].bytes > 0) relent(s, &s->slot[i], 1000 * TRIES_MAX / (s->nodes + 1) / levels);
 }
 
 /* ---- levels ---- */
@@ -311,6 +355,7 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   search s = {0};
   init_search(&s, p, &scratch);
   search_all(&s, end);
+  solve_blocks(&s, end, &scratch);
   relent_all(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);

@@ -5,18 +5,18 @@
 
 /* ---- walking ---- */
 
-void brim_walk_init(brim_walk *w, const brim_graph *g, brim_arena *arena)
+void brim_walk_init(brim_walk *w, const brim_graph *whole, brim_arena *arena)
 {
-  *w = (brim_walk){.g = g};
-  for (size_t i = 0; i < g->forward_count; i++)
-    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
-      if (g->node[i]->out[k]->id >= w->tensors) w->tensors = g->node[i]->out[k]->id + 1;
+  *w = (brim_walk){.whole = whole};
+  const brim_graph *g = w->g = brim_walk_halve(whole, arena, &w->of);
   w->maker = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
-  for (size_t i = 0; i < g->tensor_count; i++) {
-    const brim_tensor *t = g->tensor[i];
-    const bool forward = t->producer >= 0 && (size_t)t->producer < g->forward_count;
-    w->maker[i] = forward && t->role == BRIM_ROLE_ACTIVATION ? t->producer : -1;
-  }
+  memset(w->maker, 0xff, g->tensor_count * sizeof *w->maker);
+  for (size_t i = 0; i < g->forward_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++) {
+      const brim_tensor *t = g->node[i]->out[k];
+      if (t->id >= w->tensors) w->tensors = t->id + 1;
+      if (t->role == BRIM_ROLE_ACTIVATION && w->maker[t->id] < 0) w->maker[t->id] = (int32_t)i;
+    }
   w->dropped = BRIM_ARENA_NEW(arena, bool, g->forward_count);
   w->made = BRIM_ARENA_NEW(arena, bool, g->forward_count);
   w->stack = BRIM_ARENA_NEW(arena, uint32_t, g->forward_count);
@@ -47,7 +47,13 @@ static void make_again(brim_walk *w, const brim_tensor *t)
     for (uint32_t k = 0; k < n->in_count; k++) ask_for(w, n->in[k], &count);
   }
   if (count > 1) qsort(w->stack, count, sizeof *w->stack, by_index);
-  for (size_t i = 0; i < count; i++) w->visit(w, w->g->node[w->stack[i]], true);
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t node = w->stack[i];
+    const bool first = i + 1 < count && w->stack[i + 1] == node + 1 && brim_walk_is_second(w, node + 1);
+    w->together = first || (i > 0 && w->stack[i - 1] + 1 == node && brim_walk_is_second(w, node));
+    w->visit(w, w->g->node[node], true);
+  }
+  w->together = false;
 }
 
 void brim_walk_backward(brim_walk *w)
@@ -97,21 +103,38 @@ static void touch(brim_estimate *e, const brim_tensor *t, bool clone)
   e->last[i] = e->now;
 }
 
+static void touch_inputs(brim_estimate *e, const brim_node *n, bool backward)
+{
+  for (uint32_t k = 0; k < n->in_count; k++) touch(e, n->in[k], backward && brim_walk_drops(&e->w, n->in[k]));
+}
+
+static void touch_outputs(brim_estimate *e, const brim_node *n, bool clone)
+{
+  for (uint32_t k = 0; k < n->out_count; k++) touch(e, n->out[k], clone);
+}
+
+/* Two halves that one kernel does are two steps in which everything of both lives. */
 static void visit_time(brim_walk *w, const brim_node *n, bool clone)
 {
   brim_estimate *e = (brim_estimate *)w;
   const bool backward = clone || n->index >= w->g->forward_count;
-  for (uint32_t k = 0; k < n->in_count; k++) touch(e, n->in[k], backward && brim_walk_drops(w, n->in[k]));
-  for (uint32_t k = 0; k < n->out_count; k++) touch(e, n->out[k], clone);
-  e->live[e->now++] = e->here[n->index];
+  if (w->together && brim_walk_is_second(w, n->index)) {
+    e->now--;
+    touch_outputs(e, n, clone);
+    e->now++;
+    touch_inputs(e, w->g->node[n->index - 1], backward);
+  }
+  touch_inputs(e, n, backward);
+  touch_outputs(e, n, clone);
+  e->live[e->now++] = w->together ? e->both[n->index] : e->here[n->index];
 }
 
 /* May out[k] lie in the place of an input, so that the two need memory once? */
-static bool may_take_over(const brim_program *p, const brim_node *n, uint32_t k)
+static bool may_take_over(const brim_node *n, uint32_t k, const brim_kernel_need *need)
 {
   const brim_op *op = n->descriptor;
   const uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
-  if (op->view || inputs == 0 || p->need[n->index].no_inplace) return false;
+  if (op->view || inputs == 0 || need->no_inplace) return false;
   if (k == 1 && n->out[0]->bytes == n->out[1]->bytes) return true;
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)
     if (inputs & BRIM_OP_INPLACE(i) && n->in[i]->bytes == n->out[k]->bytes) return true;
@@ -120,23 +143,36 @@ static bool may_take_over(const brim_program *p, const brim_node *n, uint32_t k)
 
 static bool is_transient(const brim_graph *g, const brim_tensor *t)
 {
-  return t->role == BRIM_ROLE_ACTIVATION || t->role == BRIM_ROLE_WORKSPACE || t == g->input || t == g->label;
+  return t->role == BRIM_ROLE_ACTIVATION || t->role == BRIM_ROLE_WORKSPACE || t == g->input || t == g->label ||
+         brim_graph_passes(g, t) || brim_graph_offloaded(g, t) >= 0;
 }
 
+/* Workspace, less results that may lie in place. */
+static int64_t measure_node(const brim_estimate *e, const brim_node *n, const brim_kernel_need *need)
+{
+  int64_t bytes = (int64_t)need->workspace_bytes;
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (may_take_over(n, k, need)) bytes -= e->bytes[n->out[k]->id];
+  return bytes;
+}
+
+/* What a second half needs alone is little: those that there are go over values one by one. */
 static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
 {
-  const brim_graph *g = p->graph;
+  static const brim_kernel_need nothing;
+  const brim_graph *g = e->w.g;
   e->root = BRIM_ARENA_NEW(arena, uint32_t, g->tensor_count);
   e->bytes = BRIM_ARENA_NEW(arena, int64_t, g->tensor_count);
   e->here = BRIM_ARENA_NEW(arena, int64_t, g->node_count);
+  e->both = BRIM_ARENA_NEW(arena, int64_t, g->node_count);
   for (size_t i = 0; i < g->tensor_count; i++) {
-    e->root[i] = brim_walk_root(g, g->tensor[i])->id;
+    e->root[i] = brim_walk_root(e->w.whole, g->tensor[i])->id;
     e->bytes[i] = is_transient(g, g->tensor[i]) ? (int64_t)g->tensor[i]->bytes : 0;
   }
-  for (size_t i = 0; i < g->node_count; i++) {
-    e->here[i] = (int64_t)p->need[i].workspace_bytes;
-    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
-      if (may_take_over(p, g->node[i], k)) e->here[i] -= e->bytes[g->node[i]->out[k]->id];
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const brim_kernel_need *need = &p->need[e->w.of[i]];
+    e->here[i] = measure_node(e, g->node[i], brim_walk_is_second(&e->w, i) ? &nothing : need);
+    e->both[i] = measure_node(e, p->graph->node[e->w.of[i]], need);
   }
 }
 
@@ -147,16 +183,20 @@ static void run_forward(brim_estimate *e)
   memset(e->first, 0xff, 2 * g->tensor_count * sizeof *e->first);
   if (g->input) touch(e, g->input, false);
   if (g->label) touch(e, g->label, false);
-  for (size_t i = 0; i < g->forward_count; i++) visit_time(&e->w, g->node[i], false);
+  for (uint32_t i = 0; i < g->forward_count; i++) {
+    e->w.together = brim_walk_is_second(&e->w, i) || (i + 1 < g->forward_count && brim_walk_is_second(&e->w, i + 1));
+    visit_time(&e->w, g->node[i], false);
+  }
+  e->w.together = false;
   memcpy(e->forward_first, e->first, g->tensor_count * sizeof *e->first);
   memcpy(e->forward_last, e->last, g->tensor_count * sizeof *e->last);
 }
 
 void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena)
 {
-  const brim_graph *g = p->graph;
   *e = (brim_estimate){0};
-  brim_walk_init(&e->w, g, arena);
+  brim_walk_init(&e->w, p->graph, arena);
+  const brim_graph *g = e->w.g;
   e->w.visit = visit_time;
   measure(e, p, arena);
   e->first = BRIM_ARENA_NEW(arena, int32_t, 2 * g->tensor_count);
@@ -164,6 +204,7 @@ void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *are
   e->forward_first = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
   e->forward_last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
   e->live = BRIM_ARENA_NEW(arena, int64_t, 2 * (g->node_count + g->forward_count + 1));
+  e->total = BRIM_ARENA_NEW(arena, int64_t, g->node_count + g->forward_count + 1);
   run_forward(e);
 }
 
@@ -180,8 +221,9 @@ static uint64_t find_peak(brim_estimate *e)
   }
   for (int32_t t = 0; t < e->now; t++) {
     waiting += change[t];
-    if (waiting + e->live[t] <= most) continue;
-    most = waiting + e->live[t];
+    e->total[t] = waiting + e->live[t];
+    if (e->total[t] <= most) continue;
+    most = e->total[t];
     e->when = t;
   }
   return (uint64_t)most;

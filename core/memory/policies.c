@@ -216,6 +216,23 @@ brim_status brim_policies_choose_device(brim_policies *p, const brim_device_quer
 
 /* ---- plans ---- */
 
+brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, int32_t precision,
+                                 brim_plan_figures *out)
+{
+  const brim_policy_host *host = q->host;
+  brim_plan_figures all = {.size = out->size};
+  const uint32_t bytes = out->size < sizeof all ? out->size : (uint32_t)sizeof all;
+  bool found = false;
+  for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == micro_batch;
+  if (!found || precision <= BRIM_AS_IT_IS || precision > BRIM_TAKE_FP16 || !(q->precisions >> precision & 1))
+    return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were asked for: %s",
+                     (long long)micro_batch, precision,
+                     found ? "the backend has no such precision" : "the micro-batch is not in the list");
+  BRIM_TRY(host->figures(q, micro_batch, precision, &all));
+  memcpy(out, &all, bytes);
+  return BRIM_OK;
+}
+
 static brim_status check_plan(const brim_config_choice *who, const brim_plan_query *q, const brim_plan_choice *plan)
 {
   bool found = false;

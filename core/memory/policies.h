@@ -12,6 +12,12 @@ _Static_assert(BRIM_TAKE_FP32 == BRIM_PRECISION_FP32 + 1 && BRIM_TAKE_BF16 == BR
                    BRIM_TAKE_FP16 == BRIM_PRECISION_FP16 + 1,
                "the same order");
 
+/* What `host` of a query points to: who answers for the core. */
+typedef struct brim_policy_host {
+  brim_status (*figures)(const brim_plan_query *query, int64_t micro_batch, int32_t precision, brim_plan_figures *out);
+  void *session;
+} brim_policy_host;
+
 /* A decision, for the run's events. */
 typedef struct brim_decision {
   const char *policy, *choice, *reason; /* "robust", "micro-batch 16 x 8", "44.6 MiB needed, 32.0 MiB free" */

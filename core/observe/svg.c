@@ -57,7 +57,7 @@ static axis make_axis(double low, double high, bool whole, double from, double t
   return (axis){floor(low / tick + 1e-9) * tick, ceil(high / tick - 1e-9) * tick, tick, from, to};
 }
 
-static void add_escaped(brim_text *out, const char *s)
+void brim_svg_escape(brim_text *out, const char *s)
 {
   for (; *s; s++) {
     const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
@@ -73,7 +73,7 @@ static void add_escaped(brim_text *out, const char *s)
 static void add_label(brim_text *out, double x, double y, const char *attributes, const char *text)
 {
   brim_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, attributes);
-  add_escaped(out, text);
+  brim_svg_escape(out, text);
   brim_text_add(out, "</text>\n");
 }
 

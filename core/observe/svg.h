@@ -18,6 +18,8 @@ typedef struct brim_chart {
   size_t count;
 } brim_chart;
 
+/* Adds text that is no markup. */
+void brim_svg_escape(brim_text *out, const char *s);
 /* A whole document. `note`: a line below the legend. */
 void brim_svg_charts(const brim_chart *chart, size_t charts, const char *const *legend, size_t legend_count,
                      const char *note, brim_text *out);

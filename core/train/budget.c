@@ -29,9 +29,8 @@ static void tell_floor(const brim_session *s, brim_text *text)
                      (long long)s->demands.min_batch_size);
 }
 
-/* Adds what would fit, to the text about a plan that does not: the nearest micro-batch, or the memory that the smallest
- * one needs. */
-static void suggest_training(brim_session *s, uint64_t room, brim_text *text)
+/* The nearest micro-batch that would fit, or the memory that the smallest one needs. */
+static void suggest_batch(brim_session *s, uint64_t room, brim_text *text)
 {
   const int64_t effective = s->settings->training.effective_batch_size;
   char bytes[32];
@@ -43,11 +42,38 @@ static void suggest_training(brim_session *s, uint64_t room, brim_text *text)
                      (long long)batch, (long long)(effective / batch), brim_format_bytes(bytes, sizeof bytes, peak));
     return;
   }
-  brim_text_add(text, "\nno smaller training.batch_size fits");
-  if (last > 0 && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
+  if (last > 0 && s->micro_batch[last - 1] >= s->batch)
+    brim_text_printf(text, "\ntraining.batch_size=%lld is the smallest there is", (long long)s->batch);
+  else
+    brim_text_add(text, "\nno smaller training.batch_size fits");
+  if (last > 0 && s->micro_batch[last - 1] < s->batch && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
     brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)s->micro_batch[last - 1],
                      brim_format_bytes(bytes, sizeof bytes, peak));
   tell_floor(s, text);
+}
+
+/* Would the batch fit as it is, if some of it were made again? */
+static void suggest_recompute(const brim_session *s, uint64_t room, brim_text *text)
+{
+  brim_variant v = brim_session_variant(s, s->batch);
+  brim_plan *plan = NULL;
+  char bytes[32];
+  if (v.recompute == BRIM_RECOMPUTE_AUTO) return;
+  v.recompute = BRIM_RECOMPUTE_AUTO;
+  v.budget_bytes = room;
+  if (room == 0 || brim_session_plan_variant(s, &v, false, &plan) != BRIM_OK) return;
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
+  if (train && plan->peak_bytes <= room)
+    brim_text_printf(text, "\nmemory.recompute=auto would fit, with %s and %.1f %% more work in a step",
+                     brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes), 100 * brim_recompute_share(train));
+  brim_plan_free(plan);
+}
+
+/* Adds what would fit, to the text about a plan that does not. */
+static void suggest_training(brim_session *s, uint64_t room, brim_text *text)
+{
+  suggest_batch(s, room, text);
+  suggest_recompute(s, room, text);
 }
 
 static void suggest_evaluation(brim_session *s, uint64_t room, brim_text *text)

@@ -15,7 +15,14 @@ typedef struct brim_optimizer_ops {
   void (*fill)(const void *params, double factor, brim_step *step);
   /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
+  /* [plan] What a parameter has in the place of the operation and the states above: see brim_update_options. NULL:
+   * these.
+   */
+  void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
 } brim_optimizer_ops;
+
+/* Fills what a plan is to know of an optimizer; the rest of *out stays. */
+void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out);
 
 typedef struct brim_schedule_ops {
   uint32_t size;
@@ -31,7 +38,8 @@ typedef struct brim_loss_ops {
   void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
 } brim_loss_ops;
 
-extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd;
+extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
+    brim_optimizer_adafactor, brim_optimizer_adamw8bit;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;

@@ -23,12 +23,17 @@ typedef struct brim_train_state {
   int64_t worse_evaluations; /* in a row, without a better validation loss */
   int64_t evaluated_step;    /* the last step after which an evaluation was made; 0: none */
   uint64_t model_hash;       /* of the graph's parameters: names, shapes */
+  uint64_t profile_hash;     /* of the run's device profile; 0: it has none */
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* of the newest training record; NAN: none yet */
   /* running sums since the last record, so that a resumed run writes the same records */
   double window_loss, window_correct, window_weight; /* weight: of the samples in the mean loss */
   int64_t window_samples;
-  double gradient_norm; /* of the last step, before it was limited; NAN: not looked at */
+  double gradient_norm; /* of the last step that was not skipped, before it was limited; NAN: not looked at */
+  /* Of loss scaling; all 0 without. Skipped steps are commits without an update. */
+  double loss_scale;        /* of the next step */
+  int64_t loss_scale_steps; /* in a row that were kept with it, or since a step was skipped */
+  int64_t skipped_steps, skipped_in_a_row;
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -33,12 +33,15 @@ enum kind { INTEGER, NUMBER, HASH, TEXT };
 typedef struct field {
   const char *key;
   enum kind kind;
+  bool newer; /* checkpoints of before do not have it; then it is 0 */
   size_t offset, size;
 } field;
-#define FIELD(name, form)                                                                                              \
+#define FIELD(name, form) FIELD_SINCE(name, form, false)
+#define NEWER_FIELD(name, form) FIELD_SINCE(name, form, true)
+#define FIELD_SINCE(name, form, is_newer)                                                                              \
   {                                                                                                                    \
     .key = #name, .kind = form, .offset = offsetof(brim_train_state, name),                                            \
-    .size = sizeof(((brim_train_state *)0)->name)                                                                      \
+    .size = sizeof(((brim_train_state *)0)->name), .newer = is_newer                                                   \
   }
 static const field fields[] = {
     FIELD(step, INTEGER),
@@ -60,6 +63,11 @@ static const field fields[] = {
     FIELD(worse_evaluations, INTEGER),
     FIELD(window_weight, NUMBER),
     FIELD(gradient_norm, NUMBER),
+    NEWER_FIELD(loss_scale, NUMBER),
+    NEWER_FIELD(loss_scale_steps, INTEGER),
+    NEWER_FIELD(skipped_steps, INTEGER),
+    NEWER_FIELD(skipped_in_a_row, INTEGER),
+    NEWER_FIELD(profile_hash, HASH),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3
@@ -245,7 +253,8 @@ static brim_status take(const char *path, json_t *root, brim_train_state *state,
                      (long long)json_integer_value(version), STATE_VERSION);
   BRIM_TRY(check_sum(path, root));
   for (size_t i = 0; i < FIELD_COUNT; i++)
-    if (!json_field(&fields[i], json_object_get(root, fields[i].key), state))
+    if (!(fields[i].newer && !json_object_get(root, fields[i].key)) &&
+        !json_field(&fields[i], json_object_get(root, fields[i].key), state))
       return brim_fail(BRIM_ELOAD, "'%s' is damaged: '%s' is missing or of the wrong type", path, fields[i].key);
   return take_digests(path, json_object_get(root, "files"), digest);
 }

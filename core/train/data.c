@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "brim/random.h"
 #include "graph/graph.h"
 
@@ -416,6 +417,29 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
   if (part == BRIM_PART_TRAIN) v = draw_view(data, epoch, index);
   make_values(data, &v, scratch, real, values);
   return BRIM_OK;
+}
+
+#define TIMED_SAMPLES 16
+#define TIMED_ROUNDS 5
+
+double brim_data_sample_seconds(const brim_data *data, uint32_t real)
+{
+  void *raw = brim_xcalloc(1, (size_t)data->elements * brim_dtype_bytes(data->train.dtype) + 1);
+  void *values = brim_xcalloc(1, (size_t)data->elements * brim_dtype_bytes(real) + 1);
+  double least = INFINITY;
+  for (int round = 0; round < TIMED_ROUNDS; round++) {
+    const double start = brim_now();
+    for (int64_t i = 0; i < TIMED_SAMPLES; i++) {
+      const int64_t index = dataset_index(data, BRIM_PART_TRAIN, 1, i % data->count[BRIM_PART_TRAIN]);
+      const view v = draw_view(data, 1, index);
+      make_values(data, &v, raw, real, values);
+    }
+    const double seconds = (brim_now() - start) / TIMED_SAMPLES;
+    if (seconds < least) least = seconds;
+  }
+  free(raw);
+  free(values);
+  return least;
 }
 
 /* ---- Files without labels ---- */

@@ -66,6 +66,10 @@ brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, int32_t *label);
 
+/* [plan] Seconds that a training sample takes to be prepared, by one thread, but for reading it: timed on made-up
+ * bytes, so the data need not be open. */
+double brim_data_sample_seconds(const brim_data *data, uint32_t real);
+
 /* [init] Opens a file of samples without labels as the split `split`, and says how many there are. ELOAD if they are
  * not like the training samples; ECONFIG if the dataset cannot read files. */
 brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count);

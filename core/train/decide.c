@@ -10,6 +10,7 @@
 #include "brim/host.h"
 #include "memory/choose.h"
 #include "train/cuts.h"
+#include "train/figures.h"
 #include "train/report.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
@@ -173,10 +174,50 @@ static brim_status peak_of(brim_session *s, int64_t micro_batch, uint64_t *bytes
                    (long long)micro_batch);
 }
 
+static brim_session *session_of(const brim_plan_query *q)
+{
+  const brim_policy_host *host = q->host;
+  return host->session;
+}
+
+/* ENOTSUP would leave it to the next policy. */
+static brim_status as_answer(brim_status status)
+{
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status;
+}
+
 static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
-  const brim_status status = peak_of(q->host, micro_batch, bytes);
-  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* which would leave it to the next policy */
+  return as_answer(peak_of(session_of(q), micro_batch, bytes));
+}
+
+static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision,
+                                  brim_plan_figures *out)
+{
+  brim_session *s = session_of(q);
+  brim_figures f;
+  brim_variant v = brim_session_variant(s, micro_batch);
+  v.precision = precision - 1;
+  BRIM_TRY(as_answer(brim_session_figures(s, &v, &f)));
+  *out = (brim_plan_figures){.size = sizeof *out,
+                             .basis = f.basis,
+                             .peak_bytes = f.peak_bytes,
+                             .step_seconds = f.step_seconds,
+                             .recompute_share = f.recompute_share,
+                             .rounds = s->grain > 1 && micro_batch % s->grain != 0};
+  return BRIM_OK;
+}
+
+static bool chooses_precision(const brim_session *s)
+{
+  return s->settings->precision == BRIM_PRECISION_AUTO;
+}
+
+/* Updates in the backward pass do not go with fp16: see update_mode.c. */
+static uint32_t precisions_of(const brim_session *s)
+{
+  const uint32_t has = brim_session_precisions(s) << 1;
+  return brim_session_updates_in_backward(s) ? has & ~(1u << BRIM_TAKE_FP16) : has;
 }
 
 static brim_plan_query query_of(brim_session *s, const views *v)
@@ -184,6 +225,7 @@ static brim_plan_query query_of(brim_session *s, const views *v)
   const brim_training_settings *t = &s->settings->training;
   uint64_t all = 0;
   for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
+  s->host = (brim_policy_host){answer_figures, s};
   return (brim_plan_query){.size = sizeof(brim_plan_query),
                            .demands = &s->demands,
                            .device = &v->device[s->device < DEVICES_MAX ? s->device : 0],
@@ -195,20 +237,30 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
                            .may_change_variant = !s->options.resume && s->changes < CHANGES_MAX,
-                           .precisions = brim_session_precisions(s) << 1,
-                           .precision = s->settings->precision + 1,
+                           .precisions = precisions_of(s),
+                           .precision = chooses_precision(s) ? BRIM_AS_IT_IS : s->precision + 1,
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,
                            .peak = answer_peak,
-                           .host = s};
+                           .host = &s->host};
+}
+
+/* What precision=auto comes to where no policy chooses. */
+static int32_t settle_precision(brim_session *s)
+{
+  brim_policies_tell(s->policies, "precision=auto", "precision fp32", "as no policy chooses another");
+  return s->precision + 1;
 }
 
 /* Takes a choice; what needs another configuration is in s->again. */
 static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan_choice *plan)
 {
-  if (plan->precision != BRIM_AS_IT_IS && plan->precision != q->precision)
-    ask_again(s, "precision=%s", brim_precision_names[plan->precision - 1]);
+  int32_t precision = plan->precision;
+  if (chooses_precision(s) && precision == BRIM_AS_IT_IS) precision = settle_precision(s);
+  if (precision != BRIM_AS_IT_IS && precision != q->precision)
+    ask_again(s, "precision=%s", brim_precision_names[precision - 1]);
   if (plan->model && strcmp(plan->model, q->model) != 0) ask_again(s, "model=%s", plan->model);
   if (s->again.count == 0) brim_session_cut(s, plan->micro_batch);
+  if (s->again.count > 0 && !plan->model && chooses_precision(s)) s->decided_batch = plan->micro_batch;
 }
 
 /* The micro-batch that a run began with, for bits that depend on it: of its plan.json. */
@@ -234,8 +286,10 @@ static brim_status choose_plan(brim_session *s, views *v)
   brim_plan_choice plan;
   const int64_t set = s->settings->training.batch_size;
   const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s->options.resume) : 0;
-  if (kept > 0 && fits(s, kept)) {
-    brim_session_cut(s, kept);
+  const int64_t decided = s->decided_batch > 0 ? s->decided_batch : kept;
+  s->decided_batch = 0;
+  if (decided > 0 && fits(s, decided)) {
+    brim_session_cut(s, decided);
     return BRIM_OK;
   }
   const brim_plan_query q = query_of(s, v);
@@ -245,8 +299,11 @@ static brim_status choose_plan(brim_session *s, views *v)
     return BRIM_OK;
   }
   if (status != BRIM_ENOTSUP) return status;
-  if (set > 0) brim_session_cut(s, set);
-  if (set > 0) return BRIM_OK;
+  if (set > 0) {
+    plan = (brim_plan_choice){.micro_batch = set};
+    take_plan(s, &q, &plan);
+    return BRIM_OK;
+  }
   return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
                                  "add one that does: policy+=auto_plan");
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "exec/exec.h"
+#include "train/report.h"
 
 #define THREAD_PAGES 3 /* that a thread of a loader touches: its descriptor with its variables, and the stack's end */
 
@@ -67,17 +68,17 @@ static uint64_t evaluation_bytes(const brim_session *s)
 
 /* The tensors of a checkpoint: see make_snapshot in trainer.c. When a run begins with one, its two files are mapped,
  * and the model's is let go when its tensors are copied. */
-static void add_copies(brim_footprint *f, const brim_session *s, const brim_plan *plan)
+static void add_copies(brim_footprint *f, const brim_plan *plan)
 {
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
   const bool averages = update->first_average < update->node_count;
   uint64_t model = 0, optimizer = 0;
   for (size_t i = 0; i < update->parameter_count; i++) {
     const brim_parameter *p = &update->parameter[i];
-    const uint64_t states = p->is_buffer ? 0 : s->optimizer_ops->state_count;
     model += p->value->bytes;
-    optimizer += p->value->bytes * (states + averages);
+    optimizer += averages ? p->value->bytes : 0;
   }
+  for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
   f->copy_bytes = model + optimizer;
   f->resume_bytes = f->copy_bytes + larger(model, optimizer);
 }
@@ -85,7 +86,7 @@ static void add_copies(brim_footprint *f, const brim_session *s, const brim_plan
 /* All that stays from the first step on, but for training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
-  return f->process_bytes + f->arena_bytes + f->kernel_bytes + f->data_bytes;
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
 }
 
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
@@ -93,12 +94,14 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
   const brim_loader_options train = brim_session_train_loader(s);
   *out = (brim_footprint){.process_bytes = s->resident_bytes,
                           .arena_bytes = s->device_info.on_host ? plan->peak_bytes : 0,
+                          .state_bytes = plan->host_bytes,
                           .kernel_bytes = kernel_bytes(plan),
                           .data_bytes = s->data_bytes,
                           .loader_bytes = loader_bytes(&train),
                           .evaluation_bytes = evaluation_bytes(s)};
-  add_copies(out, s, plan);
+  add_copies(out, plan);
   out->total_bytes = kept_bytes(out) + out->loader_bytes + larger(out->evaluation_bytes, out->copy_bytes);
+  out->total_bytes = larger(out->total_bytes, brim_rss_peak_bytes()); /* it has had so much, to time kernels */
 }
 
 void brim_footprint_add_resume(brim_footprint *f)
@@ -117,6 +120,7 @@ static const struct {
   }
     TERM(process_bytes, "program and libraries"),
     TERM(arena_bytes, "arena"),
+    TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
     TERM(loader_bytes, "micro-batches ahead"),

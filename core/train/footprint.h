@@ -17,6 +17,7 @@
 typedef struct brim_footprint {
   uint64_t process_bytes;    /* resident when it had planned */
   uint64_t arena_bytes;      /* 0 on a device that is not the host */
+  uint64_t state_bytes;      /* the optimizer's state, where it is kept in host memory: memory.offload */
   uint64_t kernel_bytes;     /* what kernels keep besides the arena, and the launches of the programs */
   uint64_t data_bytes;       /* what the dataset keeps, if it was not opened yet */
   uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "graph/plan_json.h"
+#include "train/figures.h"
 #include "train/file.h"
 #include "train/footprint.h"
 #include "train/run.h"
@@ -58,14 +59,15 @@ void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_eval
     r->validation_accuracy = e->accuracy;
     return;
   }
-  const size_t bytes = (size_t)(e->classes * e->classes) * sizeof(double);
   r->test_step = step;
   r->test_loss = e->loss;
   r->test_accuracy = e->accuracy;
   r->test_accuracy_top = e->accuracy_top;
   r->test_f1 = e->f1;
-  r->confusion = brim_xrealloc(r->confusion, bytes);
   r->classes = e->classes;
+  if (!e->confusion) return;
+  const size_t bytes = (size_t)(e->classes * e->classes) * sizeof(double);
+  r->confusion = brim_xrealloc(r->confusion, bytes);
   memcpy(r->confusion, e->confusion, bytes);
 }
 
@@ -216,8 +218,25 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-brim_status brim_report_write_inputs(const char *dir, brim_config *config, const brim_session *session,
-                                     const brim_plan *plan)
+/* The times that the run's choices were made by: it goes on with them. */
+static brim_status write_profile(const char *dir, const brim_session *session)
+{
+  brim_text text = {0};
+  if (session->profile) brim_profile_print_used(session->profile, &text);
+  const brim_status status = text.length > 0 ? write_text(dir, BRIM_PROFILE_NAME, &text) : BRIM_OK;
+  brim_text_release(&text);
+  return status;
+}
+
+static json_t *describe_plan(brim_session *session, const brim_plan *plan)
+{
+  json_t *out = brim_plan_json(plan, session->batch);
+  const double seconds = brim_session_step_seconds(session, plan, session->batch);
+  if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
+  return out;
+}
+
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session, const brim_plan *plan)
 {
   brim_text text = {0};
   BRIM_TRY(keep_files(dir, config, &config->arena));
@@ -227,7 +246,8 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, const
   print_overrides(config, &text);
   if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK) status = write_json(dir, "plan.json", brim_plan_json(plan, session->batch));
+  if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(session, plan));
+  if (status == BRIM_OK) status = write_profile(dir, session);
   brim_text_clear(&text);
   brim_config_print(config, &text, false);
   if (status == BRIM_OK) status = write_text(dir, "config.yaml", &text); /* last: it makes the folder a run's */
@@ -266,6 +286,18 @@ static json_t *describe_classes(const brim_report *r)
   return rows;
 }
 
+/* Of the test data: the confusion matrix and what follows from it, or that there is none. */
+static void set_scores(json_t *object, const brim_report *r)
+{
+  char text[200];
+  if (r->confusion) {
+    json_object_set_new(object, "test_confusion", brim_scores_confusion_json(r->confusion, r->classes));
+    json_object_set_new(object, "test_classes", describe_classes(r));
+  } else if (r->test_step >= 0) {
+    json_object_set_new(object, "left_out", json_string(brim_scores_left_out(text, sizeof text, r->classes)));
+  }
+}
+
 /* "validation_accuracy_top5" */
 static void set_top(json_t *object, const char *part, int32_t top_k, double value)
 {
@@ -301,8 +333,11 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "first_step_seconds", r->first_step_seconds);
   set_number(s, "wall_seconds", wall_seconds);
   json_object_set_new(s, "retries", json_integer(r->retries));
-  if (r->confusion) json_object_set_new(s, "test_confusion", brim_scores_confusion_json(r->confusion, r->classes));
-  if (r->confusion) json_object_set_new(s, "test_classes", describe_classes(r));
+  if (r->loss_scale > 0) {
+    set_number(s, "loss_scale", r->loss_scale);
+    json_object_set_new(s, "skipped_steps", json_integer(r->skipped_steps));
+  }
+  set_scores(s, r);
   free(r->confusion);
   r->confusion = NULL;
   return write_json(dir, "summary.json", s);
@@ -329,11 +364,11 @@ static void say_classes(const brim_report *r)
 
 static void say_test(const brim_report *r)
 {
-  char top[48] = "";
+  char top[48] = "", f1[32] = "";
   if (r->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
   say_classes(r);
-  brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s, F1 %.4f", r->test_loss, 100 * r->test_accuracy, top,
-           r->test_f1);
+  if (r->confusion) snprintf(f1, sizeof f1, ", F1 %.4f", r->test_f1);
+  brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s%s", r->test_loss, 100 * r->test_accuracy, top, f1);
 }
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
@@ -347,6 +382,9 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
            brim_format_seconds(time, sizeof time, wall_seconds), rate,
            brim_format_bytes(rss, sizeof rss, brim_rss_peak_bytes()),
            brim_format_bytes(device, sizeof device, r->device_peak_bytes));
+  if (r->skipped_steps > 0)
+    brim_log(BRIM_LOG_INFO, "%lld step%s skipped for the range of fp16; the loss scale is %.0f",
+             (long long)r->skipped_steps, r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);
   brim_log(BRIM_LOG_INFO, "results in %s", dir);
 }
 

@@ -12,7 +12,7 @@ typedef struct brim_report {
   int32_t top_k; /* of the accuracies among the top k; 0: off */
   double validation_accuracy_top, test_accuracy_top, validation_f1, test_f1;
   int64_t test_step; /* -1: not evaluated */
-  double *confusion; /* of the test data; classes * classes */
+  double *confusion; /* of the test data; classes * classes. NULL: none, or not counted */
   int64_t classes;
   const char *const *class_names; /* the dataset's; NULL: none */
   int64_t samples;                /* trained in this process, but for its first step */
@@ -21,6 +21,8 @@ typedef struct brim_report {
   int64_t retries;                /* steps that were discarded and done again */
   uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
   uint64_t predicted_rss_bytes; /* see train/footprint.h */
+  double loss_scale;            /* 0: the loss is not scaled */
+  int64_t skipped_steps;
 } brim_report;
 
 void brim_report_init(brim_report *report);
@@ -34,7 +36,7 @@ double brim_report_rate(const brim_report *report);
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
-brim_status brim_report_write_inputs(const char *dir, brim_config *config, const brim_session *session,
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session,
                                      const brim_plan *plan);
 /* Frees what the report holds. `error`: "" unless the run failed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,

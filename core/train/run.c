@@ -12,8 +12,11 @@
 
 #include "observe/progress.h"
 #include "train/decide.h"
+#include "train/figures.h"
+#include "train/file.h"
 #include "train/report.h"
 #include "train/rundir.h"
+#include "train/scores.h"
 #include "train/trainer.h"
 
 typedef struct run {
@@ -30,6 +33,7 @@ typedef struct run {
   brim_report report;
   int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
   int64_t round_step;      /* at which a round ended last; -1: none */
+  int64_t told_step;       /* that was skipped, and told; -1: none */
   double window_seconds;   /* spent in the steps of the window */
 } run;
 
@@ -75,6 +79,10 @@ static brim_status record(run *r, enum brim_part part, const brim_evaluation *e,
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
   if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
     brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
+  if (part == BRIM_PART_TRAIN && r->state->loss_scale > 0) {
+    brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
+    brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
+  }
   brim_jsonl_number(m, "samples_per_second", samples_per_second);
   BRIM_TRY(brim_jsonl_end(m));
   r->state->metrics_records++;
@@ -144,9 +152,10 @@ static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_eva
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
-    return brim_fail(BRIM_ENUMERIC,
-                     "the %s loss after step %lld is %s\nthe parameters are no good; checkpoints before are kept",
-                     part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite");
+    return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; checkpoints before are kept",
+                     part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
+                     r->state->loss_scale > 0 ? "an activation leaves the range of fp16, or the parameters are no good"
+                                              : "the parameters are no good");
   if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
@@ -232,11 +241,28 @@ static brim_status after_commit(run *r)
 
 /* ---- the loop ---- */
 
+/* Each is an event; a line for a person comes as often as records do. */
+static void tell_skipped(run *r, double scale)
+{
+  char detail[64];
+  const brim_train_state *s = r->state;
+  snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, s->loss_scale);
+  event(r, "skipped_step", detail);
+  if (r->told_step >= 0 && s->step < r->told_step + r->settings->observe.log_every_steps) return;
+  r->told_step = s->step;
+  brim_log(BRIM_LOG_INFO,
+           "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
+           "%.0f now; "
+           "%lld step%s skipped so far",
+           (long long)s->step, scale, s->loss_scale, (long long)s->skipped_steps, brim_plural(s->skipped_steps));
+}
+
 static brim_status one_step(run *r)
 {
-  const double start = brim_now();
-  const int64_t samples = r->state->samples;
+  const double start = brim_now(), scale = r->state->loss_scale;
+  const int64_t samples = r->state->samples, skipped = r->state->skipped_steps;
   BRIM_TRY(brim_trainer_step(r->trainer, goes_on(r)));
+  if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
   const double now = brim_now();
   r->window_seconds += now - start;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
@@ -295,6 +321,15 @@ static brim_status finish(run *r)
 
 /* ---- beginning and end ---- */
 
+/* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
+static uint64_t hash_profile(const run *r)
+{
+  char path[4200];
+  uint64_t bytes, hash = 0;
+  snprintf(path, sizeof path, "%s/%s", r->dir, BRIM_PROFILE_NAME);
+  return access(path, F_OK) == 0 && brim_file_hash(path, &bytes, &hash) == BRIM_OK ? hash : 0;
+}
+
 static brim_status open_new(run *r)
 {
   brim_config *c = r->config;
@@ -304,7 +339,9 @@ static brim_status open_new(run *r)
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
-  return brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer));
+  BRIM_TRY(brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer)));
+  r->state->profile_hash = hash_profile(r);
+  return BRIM_OK;
 }
 
 static brim_status open_resumed(run *r)
@@ -319,6 +356,9 @@ static brim_status open_resumed(run *r)
     return BRIM_OK;
   }
   BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
+  if (r->state->profile_hash != hash_profile(r))
+    brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
+             BRIM_PROFILE_NAME);
   r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
   r->report.train_loss = r->state->train_loss;
   r->report.train_accuracy = r->state->train_accuracy;
@@ -345,6 +385,16 @@ static brim_status open_logs(run *r)
   return BRIM_OK;
 }
 
+static void announce_recompute(const run *r)
+{
+  const brim_plan *plan = brim_trainer_plan(r->trainer);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->batch);
+  brim_text text = {0};
+  if (train) brim_recompute_tell(train, plan->request.recompute, &text);
+  if (text.length > 0) brim_log(BRIM_LOG_INFO, "%s", text.s);
+  brim_text_release(&text);
+}
+
 static void announce(const run *r)
 {
   char bytes[32];
@@ -359,13 +409,26 @@ static void announce(const run *r)
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
            (long long)t->effective_batch_size, (long long)s->batch, (long long)(t->effective_batch_size / s->batch),
            r->dir);
-  if (r->settings->precision == BRIM_PRECISION_BF16 && s->device_info.on_host)
-    brim_log(BRIM_LOG_INFO, "precision=bf16: activations are kept in bf16 and computed in fp32");
+  announce_recompute(r);
+  const char *precision = brim_precision_names[r->settings->precision];
+  if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
+    brim_log(BRIM_LOG_INFO, "precision=%s: activations are kept in %s and computed in fp32", precision, precision);
   if (s->grain > 0 && s->batch % s->grain != 0)
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
              "rounding",
              (long long)s->batch, (long long)s->grain);
+}
+
+/* Before hours are spent on a run of whose classes somebody wants to know more. */
+static void announce_left_out(run *r)
+{
+  char text[200];
+  const int64_t *count = r->session->data.count, classes = r->session->data.train.classes;
+  if (classes < BRIM_MANY_CLASSES || count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
+  brim_scores_left_out(text, sizeof text, classes);
+  brim_log(BRIM_LOG_INFO, "%s", text);
+  event(r, "scores_left_out", text);
 }
 
 static brim_status open_trainer(run *r)
@@ -389,6 +452,7 @@ static brim_status start(run *r)
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   BRIM_TRY(open_logs(r));
   announce(r);
+  announce_left_out(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
   return BRIM_OK;
 }
@@ -397,6 +461,8 @@ static void collect_memory(run *r)
 {
   brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
                      brim_trainer_host_bytes(r->trainer));
+  r->report.loss_scale = r->state->loss_scale;
+  r->report.skipped_steps = r->state->skipped_steps;
   r->report.predicted_rss_bytes = brim_trainer_footprint(r->trainer)->total_bytes;
 }
 
@@ -433,7 +499,7 @@ brim_status brim_run(const brim_run_options *options)
   r->settings = &options->config->settings;
   r->lock = -1;
   r->metrics.fd = r->events.fd = -1;
-  r->checkpoint_step = r->round_step = -1;
+  r->checkpoint_step = r->round_step = r->told_step = -1;
   brim_report_init(&r->report);
   catch_signals();
   brim_status status = start(r);

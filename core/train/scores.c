@@ -1,6 +1,10 @@
 /* Precision, recall and F1. */
 #include "train/scores.h"
 
+#include <stdio.h>
+
+#include "graph/graph.h"
+
 static double ratio(double part, double whole)
 {
   return whole > 0 ? part / whole : 0;
@@ -28,6 +32,16 @@ double brim_scores_macro_f1(const double *confusion, int64_t classes)
     occurring++;
   }
   return ratio(sum, occurring);
+}
+
+const char *brim_scores_left_out(char *room, size_t bytes, int64_t classes)
+{
+  snprintf(
+      room, bytes,
+      "left out for %lld classes: F1, the figures of each class and the confusion matrix, which are counted of fewer "
+      "than %d",
+      (long long)classes, BRIM_MANY_CLASSES);
+  return room;
 }
 
 json_t *brim_scores_confusion_json(const double *confusion, int64_t classes)

@@ -9,6 +9,7 @@
 #include "memory/board.h"
 #include "memory/choose.h"
 #include "train/decide.h"
+#include "train/loss_scale.h"
 #include "train/report.h"
 
 static brim_status make_instance(const brim_config_choice *choice, void **self)
@@ -89,6 +90,8 @@ brim_status brim_session_move(brim_session *s, int device)
 {
   s->device = device;
   memset(s->peak, 0, sizeof s->peak);
+  brim_profile_close(s->profile);
+  s->profile = NULL;
   return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);
 }
 
@@ -154,35 +157,48 @@ static brim_status open_loss(brim_session *s)
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }
 
-/* The type that activations are kept in; 0: that of the parameters. */
-static uint32_t activations_of(const brim_session *s)
+/* The type that activations are kept in, by enum brim_precision; 0: that of the parameters. */
+static const uint32_t activations[BRIM_PRECISIONS] = {
+    [BRIM_PRECISION_BF16] = BRIM_DTYPE_BF16, [BRIM_PRECISION_FP16] = BRIM_DTYPE_F16};
+
+static uint32_t precisions_of_backend(const brim_session *s)
 {
-  return s->settings->precision == BRIM_PRECISION_BF16 ? BRIM_DTYPE_BF16 : 0;
+  const brim_backend_ops *ops = s->backend_ops;
+  const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
+  uint32_t has = 1u << BRIM_PRECISION_FP32;
+  for (size_t i = 0; i < BRIM_PRECISIONS; i++)
+    if (has_field && activations[i] && ops->stores & BRIM_STORES(activations[i])) has |= 1u << i;
+  return has;
 }
 
 uint32_t brim_session_precisions(const brim_session *s)
 {
-  const brim_backend_ops *ops = s->backend_ops;
-  const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
-  const bool bf16 = has_field && ops->stores & BRIM_STORES(BRIM_DTYPE_BF16);
-  return 1u << BRIM_PRECISION_FP32 | (bf16 ? 1u << BRIM_PRECISION_BF16 : 0);
+  const uint32_t fp16 = 1u << BRIM_PRECISION_FP16;
+  return precisions_of_backend(s) & ~(brim_session_updates_in_backward(s) ? fp16 : 0);
 }
 
 static brim_status check_precision(const brim_session *s)
 {
-  const brim_backend_ops *ops = s->backend_ops;
-  if (brim_session_precisions(s) >> s->settings->precision & 1) return BRIM_OK;
+  const uint32_t has = precisions_of_backend(s);
+  const char *name = brim_precision_names[s->precision];
+  const char *single = has >> BRIM_PRECISION_BF16 & 1 ? "fp32 and bf16" : "fp32";
+  if (has >> s->precision & 1) return brim_loss_scale_check(s->settings);
   return brim_fail(BRIM_ECONFIG,
-                   "precision=bf16: backend '%s' keeps activations in %s only\n"
-                   "take precision=fp32, or a backend that keeps them in bf16: cuda and cpu do",
-                   brim_config_choice_of(s->config, "backend")->plugin->id,
-                   ops->real == BRIM_DTYPE_F64 ? "double precision" : "fp32");
+                   "precision=%s: backend '%s' keeps activations in %s only\n"
+                   "take precision=fp32, or a backend that keeps them in %s: cuda and cpu do",
+                   name, backend_id(s), s->backend_ops->real == BRIM_DTYPE_F64 ? "double precision" : single, name);
 }
 
-static brim_plan_request make_request(const brim_session *s)
+brim_variant brim_session_variant(const brim_session *s, int64_t batch)
+{
+  return (brim_variant){batch, s->precision, s->settings->memory.recompute, 0};
+}
+
+static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
 {
   const brim_memory_settings *m = &s->settings->memory;
-  const uint64_t budget = m->recompute_budget_mb << 20, room = brim_session_room(s, true);
+  const uint64_t budget = v->budget_bytes ? v->budget_bytes : m->recompute_budget_mb << 20;
+  const uint64_t room = brim_session_room(s, true);
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                        .model_self = s->model,
@@ -194,12 +210,12 @@ static brim_plan_request make_request(const brim_session *s)
                                        .sample = s->data.train.sample,
                                        .classes = s->data.train.classes,
                                        .real = s->backend_ops->real,
-                                       .activations = activations_of(s),
+                                       .activations = activations[v->precision],
                                        .fuse = s->settings->graph.fuse},
                              .backend = s->backend_ops,
                              .backend_self = s->backend,
                              .grain = s->grain,
-                             .recompute = (enum brim_recompute_kind)m->recompute,
+                             .recompute = (enum brim_recompute_kind)v->recompute,
                              .budget_bytes = budget            ? budget
                                              : s->within_bytes ? s->within_bytes
                                                                : room + (room == 0)};
@@ -220,7 +236,8 @@ static void warn_of_output(const brim_graph *g, const char *loss)
 /* A look at the model: does its result depend on norm groups at all? */
 static brim_status find_norm_group(brim_session *s)
 {
-  brim_plan_request r = make_request(s);
+  const brim_variant v = brim_session_variant(s, s->batch);
+  brim_plan_request r = make_request(s, &v);
   brim_graph *g = NULL;
   r.graph.fuse = 0;         /* the author's own operations */
   r.graph.batch = s->batch; /* an author reads these shapes if something does not fit */
@@ -246,6 +263,7 @@ static brim_order order_of(const brim_session *s, int64_t batch)
 
 bool brim_session_allows(const brim_session *s, int64_t batch)
 {
+  if (brim_session_updates_in_backward(s) && accumulation_of(s, batch) > 1) return false;
   return s->norm_group == 0 || accumulation_of(s, batch) == 1 || batch % s->norm_group == 0;
 }
 
@@ -296,6 +314,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
 {
   const brim_training_settings *t = &s->settings->training;
   choose_ops(s);
+  s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);
@@ -310,6 +329,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
   s->grain = choose_grain(s);
   s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
   BRIM_TRY(find_norm_group(s));
+  BRIM_TRY(brim_session_check_update(s));
   brim_session_cut(s, s->batch);
   return BRIM_OK;
 }
@@ -318,6 +338,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
 typedef struct legacy {
   brim_config *config; /* the new session's own */
   int changes;
+  int64_t decided_batch;
   brim_decisions decisions;
 } legacy;
 
@@ -330,6 +351,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->options = *options;
   s->settings = &config->settings;
   s->changes = before->changes;
+  s->decided_batch = before->decided_batch;
   return open_session(s, before->decisions);
 }
 
@@ -338,7 +360,7 @@ brim_status brim_session_remake(brim_session **session)
   brim_session *old = *session;
   const brim_session_options options = old->options;
   const size_t count = old->again.count;
-  legacy left = {.changes = old->changes + 1};
+  legacy left = {.changes = old->changes + 1, .decided_batch = old->decided_batch};
   old->again.count = 0;
   BRIM_TRY(brim_config_load_again(old->config, old->again.word, count, &left.config));
   const brim_status status = brim_config_anchor_paths(left.config);
@@ -401,6 +423,7 @@ void brim_session_close(brim_session *s)
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);
   brim_policies_close(s->policies);
+  brim_profile_close(s->profile);
   brim_config_free(s->own_config);
   brim_arena_release(&s->arena);
   free(s->counted);
@@ -422,36 +445,46 @@ static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
   add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
 }
 
-brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
+brim_status brim_session_plan_variant(const brim_session *s, const brim_variant *v, bool alone, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
-  const int64_t eval_batch = eval_batch_of(s, batch);
+  const int64_t batch = v->batch, eval_batch = eval_batch_of(s, batch);
   const brim_order order = order_of(s, batch);
+  if (!brim_session_allows(s, batch) && brim_session_updates_in_backward(s) && accumulation_of(s, batch) > 1)
+    return brim_session_refuse_accumulation(s, batch);
   if (!brim_session_allows(s, batch))
     return brim_fail(BRIM_ECONFIG,
                      "training.batch_size %lld is not a multiple of training.norm_group %lld, and the model has batch "
                      "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
                      "choose another of the two, or training.gradient_accumulation_steps=1",
                      (long long)batch, (long long)s->norm_group);
-  brim_plan_request r = make_request(s);
-  r.update = (brim_update_options){.op = s->optimizer_ops->op,
-                                   .state_count = s->optimizer_ops->state_count,
-                                   .attr = s->optimizer_ops->attr,
-                                   .params = s->optimizer_params,
-                                   .scaled = t->clip_norm > 0 || s->label_weights.count > 0,
-                                   .ema_decay = t->ema_decay,
-                                   .max_norm = t->clip_norm};
-  if (order.micros_per_epoch > 1) add_shape(&r, BRIM_PROGRAM_TRAIN, batch);
+  brim_plan_request r = make_request(s, v);
+  brim_optimizer_describe(s->optimizer_ops, s->optimizer_params, &r.update);
+  r.update.in_backward = brim_session_updates_in_backward(s);
+  r.update.offloaded = s->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
+  r.update.checked = v->precision == BRIM_PRECISION_FP16;
+  r.update.scaled = t->clip_norm > 0 || s->label_weights.count > 0 || r.update.checked;
+  r.update.ema_decay = t->ema_decay;
+  r.update.max_norm = t->clip_norm;
+  if (order.micros_per_epoch > 1 || alone) add_shape(&r, BRIM_PROGRAM_TRAIN, batch);
+  if (alone) return brim_plan_create(&r, out);
   add_shape(&r, BRIM_PROGRAM_TRAIN, order.last);
   add_evaluation(&r, s->data.count[BRIM_PART_VALIDATION], eval_batch);
   add_evaluation(&r, s->data.count[BRIM_PART_TEST], eval_batch);
   return brim_plan_create(&r, out);
 }
 
+brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
+{
+  const brim_variant v = brim_session_variant(s, batch);
+  return brim_session_plan_variant(s, &v, false, out);
+}
+
 brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, int64_t batch, bool keep_output,
                                          brim_plan **out)
 {
-  brim_plan_request r = make_request(s);
+  const brim_variant v = brim_session_variant(s, batch);
+  brim_plan_request r = make_request(s, &v);
   r.graph.keep_output = keep_output;
   add_evaluation(&r, count, batch);
   return brim_plan_create(&r, out);

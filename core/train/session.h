@@ -3,6 +3,7 @@
 #ifndef BRIM_TRAIN_SESSION_H
 #define BRIM_TRAIN_SESSION_H
 #include "config/config.h"
+#include "exec/profile.h"
 #include "graph/plan.h"
 #include "memory/claims.h"
 #include "memory/policies.h"
@@ -23,6 +24,7 @@ typedef struct brim_session_options {
   bool read_data;           /* a thread reads the data, from brim_session_start on */
   const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
+  bool no_timing;           /* nothing is timed, whatever memory.timing says */
 } brim_session_options;
 
 typedef struct brim_session {
@@ -56,6 +58,9 @@ typedef struct brim_session {
   int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
   int64_t grain, eval_batch; /* resolved */
   int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
+  int32_t precision;         /* resolved: fp32 while nobody has chosen another for `auto` */
+  brim_profile *profile;     /* of the device, by train/figures.h; NULL: not asked for yet */
+  double timing_seconds;     /* spent on timing */
   /* for policies; see train/decide.h */
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
   uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
@@ -63,9 +68,19 @@ typedef struct brim_session {
   int64_t retries, asked; /* plans tried on this device after the first; decisions about out-of-memory */
   uint64_t tried;         /* devices that did not have the memory: a bit each */
   int changes;            /* configurations that policies have asked for */
+  int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */
+  brim_policy_host host;  /* of the queries */
   brim_again again;
   brim_arena arena; /* its words */
 } brim_session;
+
+/* A plan that could be. */
+typedef struct brim_variant {
+  int64_t batch;         /* samples in a micro-batch */
+  int32_t precision;     /* enum brim_precision */
+  int32_t recompute;     /* enum brim_recompute_kind */
+  uint64_t budget_bytes; /* that recompute=auto keeps below; 0: as configured */
+} brim_variant;
 
 /* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
  * session. */
@@ -83,12 +98,23 @@ brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
 /* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. */
 bool brim_session_allows(const brim_session *session, int64_t batch);
+/* Is each parameter updated in the backward pass (optimizer.update)? */
+bool brim_session_updates_in_backward(const brim_session *session);
+/* ECONFIG if it should be, and the rest of the configuration does not go with it: says what and why. */
+brim_status brim_session_check_update(const brim_session *session);
+/* ECONFIG: with micro-batches of `batch` samples a step has several. */
+brim_status brim_session_refuse_accumulation(const brim_session *session, int64_t batch);
 /* Training goes in micro-batches of `batch` samples from now on; the effective batch stays. */
 void brim_session_cut(brim_session *session, int64_t batch);
 /* Groups of batch norm in a step of so many samples. */
 int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
 /* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
+/* What is configured, for micro-batches of `batch` samples. */
+brim_variant brim_session_variant(const brim_session *session, int64_t batch);
+/* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
+brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
+                                      brim_plan **out);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
@@ -109,7 +135,7 @@ uint64_t brim_session_room_on(const brim_session *session, const brim_device_inf
                               uint64_t has_bytes);
 /* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
-/* Precisions that the backend has: bit 1 << enum brim_precision of each. */
+/* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
 uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/initialize.h"
+#include "train/loss_scale.h"
 #include "train/placement.h"
 #include "train/scores.h"
 
@@ -15,9 +16,13 @@
 typedef struct begun {
   brim_span span;
   brim_step step;
-  double weight;     /* what its samples count for in the mean */
-  double metrics[2]; /* sum of losses, right answers */
-  double norm[2];    /* of the gradients, and the factor that limits it */
+  brim_step update;            /* the same for the update, which counts updates and not steps */
+  double scale;                /* of the loss */
+  double proof;                /* is not finite if the update must not be made */
+  double weight;               /* what its samples count for in the mean */
+  double metrics[2];           /* sum of losses, right answers */
+  double norm[2];              /* of the gradients, and the factor that limits it */
+  const brim_program *program; /* whose backward pass updates the parameters; NULL: the update does */
 } begun;
 
 struct brim_trainer {
@@ -26,14 +31,14 @@ struct brim_trainer {
   brim_exec *exec;
   brim_loader *loader;
   uint64_t loader_bytes;
-  brim_footprint footprint; /* of training: as predicted */
-  int64_t first_sequence;   /* of the loader's stream: where training began or resumed */
-  const brim_program *update;
+  brim_footprint footprint;           /* of training: as predicted */
+  int64_t first_sequence;             /* of the loader's stream: where training began or resumed */
+  const brim_program *check, *update; /* check: NULL where none is needed */
   brim_train_state state;
   brim_step step;      /* of the last step that was committed, or looked at */
   begun begun[2];      /* steps by their number, modulo 2: begun, but not committed */
   int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
-  double *metrics;     /* of an evaluation: 2 + classes * classes, and perhaps one for the top k */
+  double *metrics;     /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
 };
 
 static const brim_settings *settings_of(const brim_trainer *t)
@@ -53,6 +58,7 @@ static void init_state(brim_trainer *t)
   } ids[] = {{"model", t->state.model_id}, {"optimizer", t->state.optimizer_id}, {"backend", t->state.backend_id}};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
+  brim_loss_scale_start(settings_of(t), &t->state);
 }
 
 static brim_status write_class_weights(brim_trainer *t)
@@ -71,12 +77,19 @@ static brim_status write_class_weights(brim_trainer *t)
   return status;
 }
 
+/* Of the confusion matrix; 0: it is not counted. */
+static int64_t confusion_cells(const brim_trainer *t)
+{
+  const int64_t classes = t->session->data.train.classes;
+  return classes < BRIM_MANY_CLASSES ? classes * classes : 0;
+}
+
 static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
 {
-  const brim_session *s = t->session;
   BRIM_TRY(brim_placement_open(t->session, wish, &t->plan, &t->exec));
+  t->check = brim_plan_program(t->plan, BRIM_PROGRAM_CHECK, 0);
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
-  t->metrics = brim_xcalloc((size_t)(3 + s->data.train.classes * s->data.train.classes), sizeof(double));
+  t->metrics = brim_xcalloc((size_t)(3 + confusion_cells(t)), sizeof(double));
   init_state(t);
   return write_class_weights(t);
 }
@@ -144,18 +157,21 @@ double brim_trainer_lr(const brim_trainer *t)
   return t->step.lr;
 }
 
-/* What the nodes of a step need to know. */
-static brim_step make_step(const brim_trainer *t, int64_t number, int64_t samples)
+/* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
+ * updates that were made, as in PyTorch. */
+static void make_step(const brim_trainer *t, int64_t number, int64_t samples, begun *b)
 {
   const brim_session *s = t->session;
-  brim_step step = {.seed = (uint64_t)settings_of(t)->seed,
-                    .step = (uint64_t)number,
-                    .loss_scale = 1 / (double)samples,
-                    .norm_groups = brim_session_norm_groups(s, samples),
-                    .gradient_scale = 1};
+  b->step = (brim_step){.seed = (uint64_t)settings_of(t)->seed,
+                        .step = (uint64_t)number,
+                        .loss_scale = b->scale / (double)samples,
+                        .norm_groups = brim_session_norm_groups(s, samples),
+                        .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, number, s->order.steps);
-  s->optimizer_ops->fill(s->optimizer_params, factor, &step);
-  return step;
+  b->update = b->step;
+  b->update.step = (uint64_t)(number - t->state.skipped_steps);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &b->step);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &b->update);
 }
 
 /* ---- checkpoints ---- */
@@ -174,31 +190,38 @@ static brim_safetensor describe(snapshot *s, const brim_tensor *t, const char *n
   return (brim_safetensor){name, t->dtype, t->shape, brim_arena_alloc(&s->arena, t->bytes)};
 }
 
+/* Adds the states of a parameter; `next`: the first that may be its. Returns the one behind them. */
+static size_t add_states(snapshot *s, const brim_graph *update, size_t parameter, size_t next, brim_safetensor *to,
+                         size_t *count)
+{
+  for (; next < update->state_count && update->state[next].parameter == parameter; next++) {
+    const brim_tensor *t = update->state[next].tensor;
+    s->optimizer[*count] = t;
+    to[(*count)++] = describe(s, t, t->name);
+  }
+  return next;
+}
+
 static void make_snapshot(const brim_trainer *t, snapshot *s)
 {
   const brim_program *model_program = &t->plan->program[0];
   const brim_graph *g = model_program->graph, *update = t->update ? t->update->graph : NULL;
-  const brim_optimizer_ops *optimizer = t->session->optimizer_ops;
   const bool averages = update && update->first_average < update->node_count;
-  const size_t count = g->parameter_count, states = update ? optimizer->state_count : 0, per = states + averages;
+  const size_t count = g->parameter_count, room = (update ? update->state_count : 0) + (averages ? count : 0);
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
-  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count * per);
-  size_t optimizer_count = 0;
+  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, room);
+  size_t optimizer_count = 0, next = 0;
   s->model_program = averages ? t->update : model_program;
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
-  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count *per);
+  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, room);
   for (size_t i = 0; i < count; i++) {
     const char *name = g->parameter[i].value->name;
     s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
     model[i] = describe(s, s->model[i], name);
-    for (size_t k = 0; k < per; k++) {
-      const bool raw = k == states;
-      if (g->parameter[i].is_buffer && !raw) continue; /* no optimizer works on it */
-      const brim_tensor *from = raw ? update->parameter[i].value : update->node[update->first_update + i]->in[2 + k];
-      s->optimizer[optimizer_count] = from;
-      state[optimizer_count++] =
-          describe(s, from, brim_arena_printf(&s->arena, "%s.%s", name, raw ? "raw" : optimizer->state_name[k]));
-    }
+    if (update) next = add_states(s, update, i, next, state, &optimizer_count);
+    if (!averages) continue;
+    s->optimizer[optimizer_count] = update->parameter[i].value;
+    state[optimizer_count++] = describe(s, update->parameter[i].value, brim_arena_printf(&s->arena, "%s.raw", name));
   }
   s->tensors = (brim_checkpoint_tensors){model, state, count, optimizer_count};
 }
@@ -264,8 +287,10 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   if (status != BRIM_OK) return status;
   t->state = state;
   t->begun_steps = state.step;
-  if (state.step > 0)
-    t->step = make_step(t, state.step - 1, 1); /* for the learning rate in records made before a step */
+  brim_loss_scale_start(settings_of(t), &t->state);
+  begun last = {.scale = 1};
+  if (state.step > 0) make_step(t, state.step - 1, 1, &last);
+  t->step = last.step; /* for the learning rate in records made before a step */
   return BRIM_OK;
 }
 
@@ -336,6 +361,7 @@ static double weight_of(const brim_trainer *t, const int32_t *label, int64_t cou
 static brim_status accumulate(brim_trainer *t, begun *b)
 {
   b->weight = 0;
+  b->program = NULL;
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   for (int64_t done = 0; done < b->span.count;) {
@@ -345,11 +371,13 @@ static brim_status accumulate(brim_trainer *t, begun *b)
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
     b->step.first_sample = done;
-    BRIM_TRY(brim_exec_run(t->exec, program, &b->step));
+    const bool passes = program->graph->passes != NULL;
+    if (passes) b->program = program;
+    BRIM_TRY(passes ? brim_exec_run_forward(t->exec, program, &b->step) : brim_exec_run(t->exec, program, &b->step));
     done += batch->span.count;
     b->weight += weight_of(t, batch->labels, batch->span.count);
   }
-  b->step.gradient_scale = b->weight > 0 ? (double)b->span.count / b->weight : 0;
+  b->step.gradient_scale = b->update.gradient_scale = b->weight > 0 ? (double)b->span.count / b->weight / b->scale : 0;
   return BRIM_OK;
 }
 
@@ -397,8 +425,17 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
   if (status != BRIM_OK) return status;
   const brim_tensor *parameter = NULL;
   BRIM_TRY(find_nonfinite_parameter(t, &parameter));
-  brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", (long long)t->state.step + 1,
-            isnan(loss) ? "not a number" : "infinite");
+  if (isfinite(loss))
+    brim_fail(BRIM_ENUMERIC, "a gradient of step %lld is not finite", (long long)t->state.step + 1);
+  else
+    brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", (long long)t->state.step + 1,
+              isnan(loss) ? "not a number" : "infinite");
+  if (t->check)
+    brim_fail_add(
+        BRIM_ENUMERIC,
+        "nor were %lld steps before it finite, at a loss scale of %.0f in the end: its numbers leave the range of "
+        "fp16, up to 65504; precision=bf16 has that of fp32",
+        (long long)t->state.skipped_in_a_row - 1, t->state.loss_scale);
   if (parameter)
     brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name,
                   (long long)t->state.step);
@@ -410,41 +447,86 @@ static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, dou
                        t->step.lr);
 }
 
+bool brim_trainer_is_ahead(const brim_trainer *t)
+{
+  return t->begun_steps > t->state.step;
+}
+
 /* The gradients' norm, before it was limited; NULL if nobody asks for it. */
 static const brim_tensor *norm_wanted(const brim_trainer *t)
 {
   return settings_of(t)->training.clip_norm ? t->update->graph->gradient_scale : NULL;
 }
 
-/* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the loss
+/* Of the step that is begun next; 1 where the loss is not scaled. If the one before it is under way, as it will be if
+ * that one is kept: else this one is begun again. */
+static double next_scale(const brim_trainer *t)
+{
+  brim_train_state state = t->state;
+  if (!t->check) return 1;
+  if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(settings_of(t), &state);
+  return state.loss_scale;
+}
+
+/* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the proof
  * by itself. */
 static brim_status begin_step(brim_trainer *t)
 {
   begun *b = &t->begun[t->begun_steps % 2];
   b->span = brim_order_step(&t->session->order, t->begun_steps);
-  b->step = make_step(t, t->begun_steps, b->span.count);
+  b->scale = next_scale(t);
+  make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
   if (brim_exec_is_asynchronous(t->exec)) {
-    BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->step));
-    BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, t->update, norm_wanted(t), b->norm));
+    if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
+    BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
+    BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
   }
   t->begun_steps++;
   return BRIM_OK;
 }
 
-/* The loss has been seen to be finite, and the update is done or will be. */
+/* The update is done or will be, or was left out: then a loss that is no number is not counted. */
 static void commit(brim_trainer *t, const begun *b)
 {
   brim_train_state *state = &t->state;
-  if (norm_wanted(t)) state->gradient_norm = b->norm[0];
-  state->window_loss += b->metrics[0];
-  state->window_correct += b->metrics[1];
-  state->window_weight += b->weight;
-  state->window_samples += b->span.count;
+  if (isfinite(b->metrics[0])) {
+    state->window_loss += b->metrics[0];
+    state->window_correct += b->metrics[1];
+    state->window_weight += b->weight;
+    state->window_samples += b->span.count;
+  }
   state->samples += b->span.count;
   state->step++;
   state->epoch = state->step / t->session->order.steps_per_epoch;
+}
+
+/* A device that works ahead has refused the update, and that of the step that was begun with the scale of before, if
+ * one was: it is begun again. */
+static brim_status take_back(brim_trainer *t)
+{
+  const begun *b = &t->begun[t->state.step % 2];
+  double metrics[2];
+  if (!brim_exec_is_asynchronous(t->exec)) return BRIM_OK;
+  if (t->begun_steps > t->state.step + 1) {
+    BRIM_TRY(brim_exec_collect(t->exec));
+    brim_loader_close(t->loader);
+    t->loader = NULL;
+    t->begun_steps = b->step.step + 1;
+  }
+  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* from here on updates are made again */
+}
+
+/* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
+static brim_status refuse(brim_trainer *t, const begun *b)
+{
+  if (!t->check || !brim_loss_scale_skip(settings_of(t), &t->state))
+    return explain_nonfinite(t, &b->span, b->metrics[0]);
+  BRIM_TRY(take_back(t));
+  commit(t, b);
+  return BRIM_OK;
 }
 
 static brim_status end_step(brim_trainer *t)
@@ -452,19 +534,22 @@ static brim_status end_step(brim_trainer *t)
   begun *b = &t->begun[t->state.step % 2];
   const bool asynchronous = brim_exec_is_asynchronous(t->exec);
   t->step = b->step;
-  BRIM_TRY(asynchronous ? brim_exec_collect(t->exec) : brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
-  if (!isfinite(b->metrics[0])) return explain_nonfinite(t, &b->span, b->metrics[0]);
+  if (asynchronous) {
+    BRIM_TRY(brim_exec_collect(t->exec));
+  } else {
+    BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
+    BRIM_TRY(brim_exec_proof(t->exec, &b->proof));
+  }
+  if (!isfinite(b->proof)) return refuse(t, b);
   if (!asynchronous) {
-    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->step));
+    if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
+    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
     if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
   }
+  if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
+  brim_loss_scale_keep(settings_of(t), &t->state);
   commit(t, b);
   return BRIM_OK;
-}
-
-bool brim_trainer_is_ahead(const brim_trainer *t)
-{
-  return t->begun_steps > t->state.step;
 }
 
 brim_status brim_trainer_step(brim_trainer *t, bool more)
@@ -498,8 +583,10 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop)
+/* *weight: what the samples counted for. */
+static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight)
 {
+  *weight = 0;
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   const brim_step step = {.loss_scale = 1};
   for (;;) {
@@ -510,45 +597,35 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
     BRIM_TRY(brim_exec_run(t->exec, program, &step));
+    *weight += weight_of(t, batch->labels, batch->span.count);
   }
-}
-
-/* What the samples counted for, by the confusion matrix. */
-static double evaluated_weight(const brim_trainer *t, int64_t count)
-{
-  const brim_list *weight = &t->session->label_weights;
-  const double *row = t->metrics + 2;
-  double sum = 0;
-  if (weight->count == 0) return (double)count;
-  for (size_t label = 0; label < weight->count; label++)
-    for (size_t k = 0; k < weight->count; k++) sum += weight->item[label] * *row++;
-  return sum;
 }
 
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_session *s = t->session;
-  const int64_t classes = s->data.train.classes;
+  const int64_t classes = s->data.train.classes, cells = confusion_cells(t);
   part_stream stream = {part, s->data.count[part], s->eval_batch};
   brim_loader_options options = brim_session_part_loader(s, part);
   options.next = next_part_span;
   options.context = &stream;
   brim_loader *loader = NULL;
   BRIM_TRY(brim_loader_open(&options, &loader));
-  brim_status status = evaluate(t, loader, stop);
+  double weight = 0;
+  brim_status status = evaluate(t, loader, stop, &weight);
   brim_loader_close(loader);
   if (status != BRIM_OK) return status;
   const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
-  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + classes * classes + (s->top_k > 0))));
-  const double count = (double)stream.count, top = t->metrics[2 + classes * classes];
+  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + cells + (s->top_k > 0))));
+  const double count = (double)stream.count;
   *out = (brim_evaluation){.samples = stream.count,
-                           .loss = t->metrics[0] / evaluated_weight(t, stream.count),
+                           .loss = t->metrics[0] / weight,
                            .accuracy = t->metrics[1] / count,
                            .top_k = s->top_k,
-                           .accuracy_top = s->top_k > 0 ? top / count : NAN,
-                           .f1 = brim_scores_macro_f1(t->metrics + 2, classes),
+                           .accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / count : NAN,
+                           .f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN,
                            .classes = classes,
                            .class_names = s->data.train.class_names,
-                           .confusion = t->metrics + 2};
+                           .confusion = cells > 0 ? t->metrics + 2 : NULL};
   return BRIM_OK;
 }

@@ -14,10 +14,11 @@ typedef struct brim_evaluation {
   double loss, accuracy;          /* means over the part */
   int32_t top_k;                  /* 0: off */
   double accuracy_top;            /* share of labels among the top_k best answers; NAN: off */
-  double f1;                      /* macro: see scores.h */
+  double f1;                      /* macro: see scores.h; NAN: not counted */
   const char *const *class_names; /* NULL: none */
   int64_t classes;
-  const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer */
+  const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer. NULL: classes
+                            * are too many (BRIM_MANY_CLASSES) to count it */
 } brim_evaluation;
 
 /* [init] Plans, places, initialises the parameters from the seed, and waits for the session's data. The session must
@@ -44,9 +45,10 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
 /* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation
- * that made such a value; nothing is committed. With `more` the caller promises to go straight on to the next step,
- * whatever this one gives, without reading or writing parameters: then a device that can has the next step begun before
- * the host waits for the loss of this one. */
+ * that made such a value; nothing is committed. Where the loss is scaled (train/loss_scale.h) such a step is committed
+ * without an update, and counted in the state, until it no longer helps to lower the scale. With `more` the caller
+ * promises to go straight on to the next step, whatever this one gives, without reading or writing parameters: then a
+ * device that can has the next step begun before the host waits for the loss of this one. */
 brim_status brim_trainer_step(brim_trainer *trainer, bool more);
 /* [step] Has the step after the last commit been begun, so that the next call must be brim_trainer_step? */
 bool brim_trainer_is_ahead(const brim_trainer *trainer);

@@ -11,25 +11,9 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-brim=${BRIM_BINARY:-}
-if [[ -z $brim ]]; then
-  "$root/scripts/setup.sh"
-  "$root/scripts/build.sh" release
-  brim=$root/build/release/bin/brim
-fi
+brim=$("$root/scripts/bench/brim_binary.sh")
 
-python=${BRIM_TORCH_PYTHON:-}
-if [[ -z $python ]]; then
-  venv=${XDG_CACHE_HOME:-$HOME/.cache}/brim/torch
-  python=$venv/bin/python
-  if ! "$python" -c 'import torch' 2>/dev/null; then
-    echo "bench: installing PyTorch for the CPU in $venv" >&2
-    python3 -m venv "$venv" || { echo "bench: run: sudo apt-get install python3-venv" >&2; exit 1; }
-    # The build for CPUs takes less memory and disk; where only the package index can be reached, its build does.
-    "$venv/bin/pip" install --quiet --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null ||
-      "$venv/bin/pip" install --quiet torch
-  fi
-fi
+python=$("$root/scripts/bench/torch_python.sh")
 
 exec python3 "$root/scripts/bench/compare_torch.py" --brim "$brim" --python "$python" --steps "${STEPS:-120}" \
   --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --modes "${MODES:-eager}" -- "$@"

@@ -2,7 +2,8 @@
 
 Prints a JSON object: samples per second, peak bytes of the allocator. The images lie on the host as bytes; batches go
 through pinned memory and are copied while the one before is worked on, and normalised on the GPU, which costs least.
-Fused AdamW. fp32 is without TF32, tf32 with it; bf16 is autocast. The steps that compile and warm up are not counted.
+Fused AdamW. fp32 is without TF32, tf32 with it; bf16 and fp16 are autocast, fp16 with a GradScaler. The steps that
+compile and warm up are not counted.
 
     eager           NCHW, as the example is written
     channels_last   NHWC
@@ -21,6 +22,7 @@ from torch.nn import functional
 from torch_cnn import MEAN, STD, Net, read_split
 
 WARM_UP = 40
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def batches(images, labels, batch, steps):
@@ -54,6 +56,7 @@ def measure(options, images, labels):
     if options.mode in ("compiled", "graphs"):
         forward = torch.compile(model, mode="reduce-overhead" if options.mode == "graphs" else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    scaler = torch.amp.GradScaler("cuda", enabled=options.precision == "fp16")  # else it leaves all as it is
     start = None
     for count, (x, y) in enumerate(batches(images, labels, options.batch, options.steps + WARM_UP)):
         if count == WARM_UP:
@@ -62,10 +65,11 @@ def measure(options, images, labels):
             start = time.perf_counter()
         x = ((x.float() * (1 / 255) - MEAN) * (1 / STD)).contiguous(memory_format=layout)
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=options.precision == "bf16"):
+        with torch.autocast("cuda", AUTOCAST.get(options.precision), enabled=options.precision in AUTOCAST):
             loss = functional.cross_entropy(forward(x), y)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
     torch.cuda.synchronize()
     return {"samples_per_second": options.steps * options.batch / (time.perf_counter() - start),
             "peak_bytes": torch.cuda.max_memory_allocated()}
@@ -77,7 +81,7 @@ def main():
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--mode", choices=["eager", "channels_last", "compiled", "graphs"], required=True)
-    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], required=True)
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], required=True)
     options = parser.parse_args()
     images, labels = read_split(options.data, "train")
     print(json.dumps(measure(options, images, labels)))

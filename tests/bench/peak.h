@@ -56,7 +56,7 @@ static double timed(int threads, void *(*fn)(void *), char *args, size_t stride)
   return now_ms() - start;
 }
 
-static double peak_gflops(int threads)
+static inline double peak_gflops(int threads)
 {
   float out[THREADS_MAX * 16];
   const int lanes = __builtin_cpu_supports("avx512f") ? 16 : 8;

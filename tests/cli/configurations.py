@@ -66,13 +66,16 @@ def configuration(draw, model, fashion=None):
                 f"training.num_train_samples={2 * batch * accumulation}"]
     else:
         data = data_of(draw, shape, batch, accumulation)
+    clip = draw.choice((0, 0, 1))
+    in_backward = accumulation == 1 and clip == 0 and draw.random() < 0.7
     return [f"model={model.__name__}", *words, *data, f"training.batch_size={batch}",
             f"training.gradient_accumulation_steps={accumulation}",
             f"training.eval_batch_size={draw.choice((0, 0, 7, 256))}",
-            f"training.ema_decay={draw.choice((0, 0, 0.99))}", f"training.clip_norm={draw.choice((0, 0, 1))}",
-            f"training.num_workers={draw.choice((0, 1, 3))}", f"optimizer={draw.choice(('adamw', 'adam', 'sgd'))}",
+            f"training.ema_decay={draw.choice((0, 0, 0.99))}", f"training.clip_norm={clip}",
+            f"optimizer.update={'fused_backward' if in_backward else 'step'}",
+            f"training.num_workers={draw.choice((0, 1, 3))}", f"optimizer={draw.choice(('adamw', 'adam', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}",
             f"loss={draw.choice(('cross_entropy', 'cross_entropy', 'mse', 'mae', 'huber', 'bce'))}",
-            f"backend.threads={draw.choice((1, 2, 5))}"]
+            f"backend.threads={draw.choice((1, 2, 5))}", f"memory.offload={draw.choice(('none', 'optimizer'))}"]
 
 
 def configurations(fashion):

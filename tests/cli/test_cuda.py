@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import time
 
@@ -11,6 +12,7 @@ from support import BINARY, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Cas
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
 RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
+HUGE = 1 << 40  # gradients of so large a loss are infinite in fp16
 NOBODY = 4999999  # a process number beyond what Linux gives
 
 
@@ -195,6 +197,83 @@ class Auto(CudaCase):
         self.assertEqual(self.summary("run")["steps"], 2)
 
 
+class UpdatesInBackward(CudaCase):
+    """The host sees the loss after the backward pass was started: the device looks at it by itself."""
+
+    FUSED = "optimizer.update=fused_backward"
+
+    def test_they_leave_the_same_bits(self):
+        for optimizer in ("adamw", "adafactor", "adamw8bit", "lion"):
+            words = [*RUN, "model.hidden=[80]", "backend=cuda", f"optimizer={optimizer}", "training.batch_size=48"]
+            self.cuda("train", f"run.dir={optimizer}", *words)
+            self.cuda("train", f"run.dir={optimizer}-fused", *words, self.FUSED)
+            self.assert_same_checkpoint(optimizer, f"{optimizer}-fused", 2)
+            peaks = [self.summary(run)["device_peak_bytes"] for run in (optimizer, f"{optimizer}-fused")]
+            self.assertLess(peaks[1], peaks[0])
+
+    def test_a_loss_that_is_not_finite_changes_nothing(self):
+        words = [*RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4", "schedule=constant",
+                 "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1"]
+        errors = []
+        for run, more in (("step", []), ("fused", [self.FUSED])):
+            result = self.cuda("train", f"run.dir={run}", *words, *more, status=FAILED)
+            errors.append(result.err[result.err.index("error: "):])
+        self.assertEqual(*errors)
+        self.assertEqual(self.steps("fused"), self.steps("step"))
+        self.assert_same_checkpoint("step", "fused", self.steps("step")[-1])
+
+
+class Offload(CudaCase):
+    """The device copies states by itself, in order with what it computes, while the host goes on."""
+
+    HOST = "memory.offload=optimizer"
+    # Two parameters of 80 * 80 values, both states of one of which are in the arena at a time.
+    WIDE = [*RUN, "model.hidden=[80,80,80]", "backend=cuda"]
+
+    def test_it_leaves_the_same_bits(self):
+        for optimizer in ("adamw", "adafactor", "adamw8bit"):
+            words = [*self.WIDE, f"optimizer={optimizer}", "training.steps=3"]
+            for run, more in (("step", []), ("averages", ["training.ema_decay=0.9", "training.clip_norm=0.5"]),
+                              ("fused", ["optimizer.update=fused_backward"])):
+                name = f"{optimizer}-{run}"
+                self.cuda("train", f"run.dir={name}", *words, *more)
+                self.cuda("train", f"run.dir={name}-host", *words, *more, self.HOST)
+                for step in self.steps(name):
+                    self.assert_same_checkpoint(name, f"{name}-host", step, context=" ".join(more))
+                self.assert_same_records(name, f"{name}-host")
+
+    def test_the_arena_is_as_planned_and_less(self):
+        plans = [json.loads(self.cuda("plan", "--json", *self.WIDE, *more).out) for more in ([], [self.HOST])]
+        self.assertLess(plans[1]["peak_bytes"], plans[0]["peak_bytes"])
+        self.assertEqual(plans[0]["persistent_bytes"] - plans[1]["persistent_bytes"], plans[1]["host_state_bytes"])
+        self.assertEqual(plans[1]["host"]["state_bytes"], plans[1]["host_state_bytes"])
+        self.cuda("train", "run.dir=run", *self.WIDE, self.HOST)
+        self.assertEqual(self.summary("run")["device_peak_bytes"], plans[1]["peak_bytes"])
+
+    def test_refused_updates_change_no_state(self):
+        words = [*self.WIDE, "precision=fp16", f"loss_scale.init_scale={HUGE}", "training.steps=20",
+                 "training.checkpoint_every_steps=10", "optimizer=adamw"]
+        self.cuda("train", "run.dir=device", *words)
+        self.cuda("train", "run.dir=host", *words, self.HOST)
+        self.assertGreater(self.json("device", "checkpoints", "last", "state.json")["skipped_steps"], 0)
+        for step in self.steps("device"):
+            self.assert_same_checkpoint("device", "host", step)
+
+    def test_launches_one_by_one_do_the_same(self):
+        self.cuda("train", "run.dir=ahead", *self.WIDE, self.HOST)
+        self.cuda("train", "run.dir=waited", *self.WIDE, self.HOST, "--debug-launches")
+        self.assert_same_checkpoint("ahead", "waited", 2)
+
+    def test_it_resumes(self):
+        words = [*self.WIDE, self.HOST, "training.steps=4", "training.checkpoint_every_steps=2"]
+        self.cuda("train", "run.dir=whole", *words)
+        self.cuda("train", "run.dir=parts", *words)
+        (self.folder / "parts/summary.json").unlink()
+        shutil.rmtree(self.checkpoint("parts", 4))
+        self.cuda("train", "--resume", "parts")
+        self.assert_same_checkpoint("whole", "parts", 4)
+
+
 class Messages(CudaCase):
     def test_keys_of_other_backends_are_answered_with_its_own(self):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.threads=2", status=USAGE)
@@ -209,12 +288,10 @@ class Messages(CudaCase):
                 self.assert_error(result, "no option 'cuda' in group 'backend'", "brim was built without it")
 
     def test_precision_is_of_backends_that_have_it(self):
-        result = self.cuda("train", *RUN, "backend=reference", "precision=bf16", status=USAGE)
-        self.assert_error(result, "backend 'reference' keeps activations in double precision only",
-                          "take precision=fp32, or a backend that keeps them in bf16: cuda and cpu do")
-        for word in ("precision=fp16", "fp16=true"):
-            self.assert_error(self.cuda("train", *RUN, "backend=cuda", word, status=USAGE),
-                              "'precision=fp16' is not available in this build")
+        for precision in ("bf16", "fp16"):
+            result = self.cuda("train", *RUN, "backend=reference", f"precision={precision}", status=USAGE)
+            self.assert_error(result, "backend 'reference' keeps activations in double precision only",
+                              f"take precision=fp32, or a backend that keeps them in {precision}")
 
     def test_what_the_device_has_no_room_for_is_refused_with_what_it_has_room_for(self):
         result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",
@@ -249,7 +326,7 @@ class Training(CudaCase):
         return self.finish(process, status=INTERRUPTED)
 
     def test_a_step_begun_ahead_of_its_time_leaves_no_trace_when_interrupted(self):
-        for precision in ("fp32", "bf16"):
+        for precision in ("fp32", "bf16", "fp16"):
             words = [*self.EVERYTHING, f"precision={precision}"]
             self.cuda("train", *RUN, *words, f"run.dir=whole-{precision}")
             for records in (1, 30, 70):
@@ -272,12 +349,29 @@ class Training(CudaCase):
     def test_losses_are_those_of_the_reference(self):
         words = [*RUN, "training.batch_size=32", "training.steps=20", "observe.log_every_steps=1"]
         self.cuda("train", *words, "backend=reference", "run.dir=reference")
-        for precision, most in (("fp32", 1e-5), ("bf16", 2e-2)):
+        for precision, most in (("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 4e-3)):
             self.cuda("train", *words, "backend=cuda", f"precision={precision}", f"run.dir={precision}")
             pairs = list(zip(self.records("reference"), self.records(precision)))
             self.assertGreaterEqual(len(pairs), 21)
             for expected, got in pairs:
                 self.assertAlmostEqual(got["loss"], expected["loss"], delta=most * expected["loss"])
+
+    def test_steps_that_overflow_are_skipped_on_the_device_without_a_trace(self):
+        """The device refuses the update while the host is one step ahead of it; that step is begun again."""
+        words = [*self.EVERYTHING, "precision=fp16", f"loss_scale.init_scale={HUGE}", "loss_scale.growth_interval=8",
+                 "training.steps=60", "training.keep_checkpoints=100"]
+        self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
+        skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
+        self.assertTrue({1, 2, 3} < skipped, skipped)
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too far again
+        for step in range(2, 61):
+            for name in ("model.safetensors", "optimizer.safetensors"):
+                before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
+                self.assertEqual(before == now, step in skipped, f"{name} of step {step}")
+        for other in (["--debug-launches"], []):
+            run = f"other{len(other)}"
+            self.cuda("train", *RUN, *words, *other, f"run.dir={run}")
+            self.assert_same_checkpoint("run", run, 60)
 
     def test_what_was_trained_in_bf16_is_evaluated_in_either_precision(self):
         self.cuda("train", *RUN, "backend=cuda", "precision=bf16", "run.dir=run")

@@ -5,7 +5,7 @@ import shutil
 
 from support import Case, main
 
-# model, dataset's sample, classes, values in all parameters
+# model and its parameters, dataset's sample, classes, values in all parameters
 SIZES = [
     ("mlp", "[1,28,28]", 10, 535818),
     ("cnn", "[1,28,28]", 10, 1199882),
@@ -16,6 +16,8 @@ SIZES = [
     # conv1, conv2, both directions of the LSTM, four projections, norm, fc
     ("mental_state", "[1,14,64]", 4,
      64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
+    ("vit", "[1,28,28]", 10, 5353738),
+    ("vit model.patch=16", "[3,224,224]", 1000, 5717416),  # timm's vit_tiny_patch16_224
 ]
 
 TINY = {
@@ -25,6 +27,10 @@ TINY = {
     "temperature_lstm": ["model=temperature_lstm", "model.hidden=9", "model.layers=2", "model.dropout=0.1",
                          "dataset.shape=[1,6,5]"],
     "mental_state": ["model=mental_state", "model.width=6", "model.hidden=8", "dataset.shape=[1,3,20]"],
+    "vit": ["model=vit", "model.depth=2", "model.width=12", "model.heads=2", "model.patch=3", "model.dropout=0.1",
+            "dataset.shape=[1,9,12]"],
+    "vit-mean": ["model=vit", "model.depth=1", "model.width=8", "model.heads=1", "model.pool=mean",
+                 "dataset.shape=[3,12,8]"],
 }
 COMMON = ["dataset=synthetic", "dataset.train_count=104", "dataset.test_count=32", "training.epochs=2",
           "observe.log_every_steps=1"]
@@ -34,7 +40,7 @@ class Models(Case):
     def test_they_have_the_size_that_they_are_known_by(self):
         for model, shape, classes, values in SIZES:
             with self.subTest(model):
-                plan = self.brim("plan", "--json", f"model={model}", "dataset=synthetic", f"dataset.shape={shape}",
+                plan = self.brim("plan", "--json", *f"model={model}".split(), "dataset=synthetic", f"dataset.shape={shape}",
                                  f"dataset.classes={classes}", "training.batch_size=16")
                 self.assertEqual(json.loads(plan.out)["parameters"], values)
 
@@ -75,6 +81,31 @@ class Models(Case):
                 entry.unlink()
             elif entry != self.checkpoint(run, step):
                 shutil.rmtree(entry)
+
+    def test_a_vision_transformer_has_the_tensors_that_timm_names(self):
+        self.train("run", *COMMON, *TINY["vit"], "training.steps=1")
+        header = (self.checkpoint("run", 1) / "model.safetensors").read_bytes()
+        header = json.loads(header[8:8 + int.from_bytes(header[:8], "little")])
+        shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+        expected = {"cls_token": [1, 1, 12], "pos_embed": [1, 13, 12], "patch_embed.proj.weight": [12, 1, 3, 3],
+                    "patch_embed.proj.bias": [12], "norm.weight": [12], "norm.bias": [12], "head.weight": [10, 12],
+                    "head.bias": [10]}
+        for i in range(2):
+            for name, shape in [("norm1", [12]), ("attn.qkv", [36, 12]), ("attn.proj", [12, 12]), ("norm2", [12]),
+                                ("mlp.fc1", [48, 12]), ("mlp.fc2", [12, 48])]:
+                expected[f"blocks.{i}.{name}.weight"], expected[f"blocks.{i}.{name}.bias"] = shape, shape[:1]
+        self.assertEqual(shapes, expected)
+
+    def test_a_vision_transformer_refuses_what_does_not_divide(self):
+        words = [*COMMON, *TINY["vit"]]
+        self.assert_error(self.brim("plan", *words, "model.patch=4", status=2),
+                          "vit: model.patch must divide images of 9x12, which 4 does not")
+        self.assert_error(self.brim("plan", *words, "model.heads=5", status=2),
+                          "vit: model.heads must divide model.width 12, which 5 does not")
+        self.assert_error(self.brim("plan", *words, "model.mlp_ratio=0.01", status=2),
+                          "vit: model.mlp_ratio 0.01 leaves no values between the MLP's layers")
+        self.assert_error(self.brim("plan", *words, "augment.flip=false", "dataset.shape=[108]", status=2),
+                          "vit: samples must be images, [channels,rows,columns]")
 
     def test_micro_batches_that_cut_norm_groups_are_refused(self):
         words = [*COMMON, *TINY["lightcnn"], "training.gradient_accumulation_steps=2"]

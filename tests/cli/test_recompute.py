@@ -1,6 +1,8 @@
 """memory.recompute: less memory for more work, and the same numbers to the bit."""
 
 import json
+import shutil
+import xml.etree.ElementTree
 
 from support import NO_FIT, Case, main
 
@@ -11,13 +13,17 @@ MODELS = {
     "lightcnn": ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"],
     "mental_state": ["model=mental_state", "model.width=8", "model.hidden=8", "dataset.shape=[1,4,32]"],
     "emotion_cnn": ["model=emotion_cnn", "dataset.shape=[1,28,28]", "dataset.classes=7"],
+    "vit": ["model=vit", "model.depth=3", "model.width=12", "model.dropout=0.1", "dataset.shape=[1,12,12]"],
+    "vit without dropout": ["model=vit", "model.depth=3", "model.width=12", "model.dropout=0", "dataset.shape=[1,12,12]"],
 }
+DEEP_VIT = ["model=vit", "model.depth=8", "model.width=32", "model.heads=4", "model.patch=4", "model.dropout=0",
+            "dataset.shape=[1,28,28]", "training.batch_size=64"]
 STEPS = 20
 
 
 class Recompute(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
+        return json.loads(self.brim("plan", "--json", "--no-timing", *COMMON, *words).out)
 
     def least(self, words):
         """Of all the plans that auto makes, the one of the least memory: no plan fits into a MiB less its parameters."""
@@ -28,15 +34,56 @@ class Recompute(Case):
             again = 0
             for kind in ("none", "blocks", "full", "auto"):
                 with self.subTest(f"{name}, {kind}"):
-                    run = f"{name}-{kind}"
+                    run = f"{name.replace(' ', '-')}-{kind}"
                     self.train(run, *COMMON, *words, f"training.steps={STEPS}", f"memory.recompute={kind}",
                                "memory.recompute_budget_mb=1")
                     told = self.json(run, "plan.json")["recompute"]
                     self.assertEqual(told["kind"], kind)
                     again += told["operations"]
-                    self.assert_same_checkpoint(f"{name}-none", run, STEPS, context=f"({name}, {kind})")
-                    self.assert_same_records(f"{name}-none", run)
+                    none = f"{name.replace(' ', '-')}-none"
+                    self.assert_same_checkpoint(none, run, STEPS, context=f"({name}, {kind})")
+                    self.assert_same_records(none, run)
             self.assertGreater(again, 0, name)
+
+    def test_every_budget_down_to_the_floor_trains_to_the_same_bits_with_dropout(self):
+        words = [*COMMON, *MODELS["vit"], "model.width=48", "training.batch_size=64", f"training.steps={STEPS}"]
+        most, least = (p["peak_bytes"] / (1 << 20) for p in (self.plan(*words), self.least(words)))
+        self.train("none", *words)
+        work = []
+        for name, share in (("half", 0.5), ("quarter", 0.25), ("floor", 0)):
+            with self.subTest(name):
+                budget = int(least + share * (most - least)) + 1
+                self.train(name, *words, "memory.recompute=auto", f"memory.recompute_budget_mb={budget}")
+                told = self.json(name, "plan.json")
+                self.assertLessEqual(told["peak_bytes"], budget << 20)
+                work.append(told["recompute"]["flops"])
+                self.assert_same_checkpoint("none", name, STEPS, context=f"({name})")
+                self.assert_same_records("none", name)
+        self.assertTrue(0 < work[0] < work[1] < work[2], work)
+
+    def test_a_run_goes_on_with_another_recompute_to_the_same_bits(self):
+        words = [*COMMON, *MODELS["vit"], "training.steps=8", "training.checkpoint_every_steps=4",
+                 "training.keep_checkpoints=3"]
+        self.train("whole", *words)
+        for was, now in (("none", "auto"), ("full", "none"), ("none", "blocks")):
+            with self.subTest(f"{was}, {now}"):
+                run = self.folder / f"{was}-{now}"
+                self.train(run.name, *words, f"memory.recompute={was}")
+                (run / "summary.json").unlink()
+                shutil.rmtree(self.checkpoint(run.name, 8))
+                text = (run / "config.yaml").read_text()
+                for old, new in ((f"recompute: {was}\n", f"recompute: {now}\n"),
+                                 ("recompute_budget_mb: 0\n", "recompute_budget_mb: 1\n")):
+                    self.assertEqual(text.count(old), 1, old)
+                    text = text.replace(old, new)
+                (run / "config.yaml").write_text(text)
+                told = self.brim("train", "--resume", run.name).err
+                self.assertIn("after step 4 of 8", told)
+                if now == "none":
+                    self.assertNotIn("recompute=", told)
+                else:
+                    self.assertRegex(told, f"recompute={now}: [1-9][0-9]* operations again")
+                self.assert_same_checkpoint("whole", run.name, 8)
 
     def test_auto_makes_a_run_fit_that_would_not(self):
         words = ["model=lightcnn", "model.width=16", "dataset.shape=[3,32,32]", "training.batch_size=128"]
@@ -50,6 +97,40 @@ class Recompute(Case):
         self.assertLessEqual(told["peak_bytes"], limit << 20)
         self.assertGreater(told["recompute"]["operations"], 0)
         self.assertEqual(self.summary("auto")["planned_peak_bytes"], told["peak_bytes"])
+
+    def test_a_fused_norm_is_made_again_without_its_sum(self):
+        """So what is fused to save time takes no memory: a norm fused with the sum before it, less than 1 % more."""
+        apart = [*DEEP_VIT, "graph.fuse=[bias_activation,norm_activation,dropout_add]"]
+        none = self.plan(*DEEP_VIT)
+        third = [f"memory.recompute_budget_mb={none['peak_bytes'] // 3 >> 20}", "memory.recompute=auto"]
+        self.assertLessEqual(self.plan(*DEEP_VIT, *third)["peak_bytes"], none["peak_bytes"] // 3)
+        self.assertLess(self.least(DEEP_VIT)["peak_bytes"], none["peak_bytes"] / 3.5)
+        self.assertLess(self.least(DEEP_VIT)["peak_bytes"], 1.01 * self.least(apart)["peak_bytes"])
+        self.assertLess(self.plan(*DEEP_VIT, *third)["recompute"]["flops"],
+                        1.01 * self.plan(*apart, *third)["recompute"]["flops"])
+        self.assertEqual(self.plan(*DEEP_VIT, "memory.recompute=blocks")["peak_bytes"],
+                         self.plan(*apart, "memory.recompute=blocks")["peak_bytes"])
+
+    def test_full_takes_no_more_than_blocks_and_no_less_than_the_least(self):
+        for name, words in [*MODELS.items(), ("deep", DEEP_VIT)]:
+            with self.subTest(name):
+                full = self.plan(*words, "memory.recompute=full")["peak_bytes"]
+                self.assertLessEqual(full, self.plan(*words, "memory.recompute=blocks")["peak_bytes"])
+        self.assertLessEqual(self.least(DEEP_VIT)["peak_bytes"], full)
+
+    def test_what_does_not_fit_is_told_of_recompute_where_that_helps(self):
+        most, least = self.plan(*DEEP_VIT)["peak_bytes"], self.least(DEEP_VIT)["peak_bytes"]
+        run = [*COMMON, *DEEP_VIT, f"memory.limit_mb={(most + least) // 2 >> 20}"]
+        self.assert_error(self.train("none", *run, status=NO_FIT), "memory.recompute=auto would fit, with ",
+                          " % more work in a step")
+        result = self.train("less", *COMMON, *DEEP_VIT, f"memory.limit_mb={least // 2 >> 20}", status=NO_FIT)
+        self.assertNotIn("memory.recompute", result.err)
+
+    def test_the_smallest_batch_is_not_told_to_be_smaller(self):
+        one = [*COMMON, *DEEP_VIT, "training.batch_size=1", "memory.limit_mb=1"]
+        result = self.train("run", *one, status=NO_FIT)
+        self.assert_error(result, "training.batch_size=1 is the smallest there is")
+        self.assertNotIn("no smaller training.batch_size", result.err)
 
     def test_what_does_not_fit_even_so_is_refused(self):
         words = ["model=lightcnn", "model.width=16", "dataset.shape=[3,32,32]", "training.batch_size=128"]
@@ -78,8 +159,42 @@ class Recompute(Case):
         self.assertTrue(0 < told["share"] < 1)
         text = self.brim("plan", *COMMON, *words).out
         self.assertIn(f"recompute=blocks: {told['operations']} operations again, {100 * told['share']:.1f} % more work "
-                      "in a step\n", text)
-        self.assertNotIn("recompute", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
+                      "in a step, predicted to take ", text)
+        self.assertNotIn("recompute=", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
+
+    def test_training_begins_with_what_is_made_again(self):
+        words = [*COMMON, *MODELS["lightcnn"], "training.steps=1", "dataset.test_count=0"]
+        told = self.train("blocks", *words, "memory.recompute=blocks").err
+        count = self.json("blocks", "plan.json")["recompute"]["operations"]
+        self.assertIn(f"recompute=blocks: {count} operations again, ", told)
+        told = self.train("auto", *words, "memory.recompute=auto").err
+        self.assertIn("recompute=auto: nothing has to be made again", told)
+        self.assertNotIn("recompute", self.train("none", *words).err)
+
+    def picture(self, *words):
+        """The picture that brim plan draws: the titles of its rectangles by class, and all texts."""
+        self.brim("plan", *COMMON, *words, "-o", "plan.svg")
+        tag = "{http://www.w3.org/2000/svg}"
+        root = xml.etree.ElementTree.parse(self.folder / "plan.svg").getroot()
+        titles = {}
+        for rect in root.iter(tag + "rect"):
+            for title in rect.iter(tag + "title"):
+                titles.setdefault(rect.get("class"), []).append(title.text)
+        return titles, " ".join("".join(text.itertext()) for text in root.iter(tag + "text"))
+
+    def test_the_picture_shows_what_is_made_again_the_limit_and_the_peak(self):
+        words = [*MODELS["lightcnn"], "memory.recompute=blocks", "memory.limit_mb=1"]
+        titles, texts = self.picture(*words)
+        self.assertTrue(any("dropped after operation" in title for title in titles["ka"]))
+        self.assertTrue(any("conv2d" in title for title in titles["kf"]))
+        self.assertIn("limit 1.0 MiB", texts)
+        self.assertIn("most alive in ", texts)
+        self.assertIn("recompute=blocks: ", texts)
+        self.assertNotIn("ka", self.picture(*MODELS["lightcnn"])[0])
+
+    def test_a_picture_of_another_kind_is_refused(self):
+        result = self.brim("plan", *COMMON, "-o", "plan.png", status=2)
+        self.assert_error(result, "plan.png", "must end in .svg")
 
     def test_the_old_name_means_blocks(self):
         old = self.plan(*MODELS["lightcnn"], "training.gradient_checkpointing=true")

@@ -128,6 +128,8 @@ class Start(Case):
         result = self.answer(["cpu:0", "bf16", "", "no"], *words)
         self.assertEqual(self.command(result)[-3:], ["device=cpu:0", "precision=bf16", "training.batch_size=auto"])
         self.assertIn(" on cpu:0 in bf16:", result.err)
+        result = self.answer(["cpu:0", "fp16", "", "no"], *words)
+        self.assertEqual(self.command(result)[-3:], ["device=cpu:0", "precision=fp16", "training.batch_size=auto"])
 
     def test_a_precision_of_the_files_that_the_device_lacks_is_asked_for_anew(self):
         (self.folder / "my").mkdir()

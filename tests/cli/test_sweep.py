@@ -129,7 +129,7 @@ class Failures(Sweep):
         result = self.sweep(*QUICK, "optimizer.lr=1e-3,-1,1e-2", status=USAGE)
         self.assertEqual(self.states(), ["finished", "failed", "finished"])
         self.assertLess(result.err.index("error: job 1 failed"), result.err.index("job 0: "))
-        self.assert_error(result, "'optimizer.lr' must be in [0,inf), got -1", "argument 12: optimizer.lr=-1")
+        self.assert_error(result, "'optimizer.lr' must be in [0,inf), got -1", "argument 13: optimizer.lr=-1")
 
     def test_if_every_job_is_wrong_nothing_starts(self):
         result = self.sweep(*QUICK, "optimizer.learning_rat=1,2", status=USAGE)

@@ -184,6 +184,7 @@ static void build_model(bench *b)
   o.real = b->o.backend->ops->real;
   o.training = !b->o.evaluate;
   o.norm_group = b->o.row->norm_group;
+  o.activations = b->o.activations;
   if (brim_graph_build(&o, &b->g) != BRIM_OK) fail_msg("%s: %s", b->o.row->name, brim_error_text());
   b->result = b->g->loss;
 }
@@ -283,11 +284,41 @@ static float from_bf16(uint16_t half)
   return value;
 }
 
+/* IEEE 754's binary16, from what the numbers are: m * 2^(e - 11) with m below 2^11. Subnormal numbers have the least
+ * exponent, so the bits go on from them. */
+static uint16_t to_f16(double value)
+{
+  const uint16_t sign = signbit(value) ? 0x8000 : 0;
+  int exponent;
+  if (isnan(value)) return 0x7E00;
+  if (fabs(value) >= 65520) return sign | 0x7C00;
+  frexp(value, &exponent);
+  if (value == 0 || exponent < -13) exponent = -13;
+  return (uint16_t)(sign | (((exponent + 13) << 10) + (int)nearbyint(ldexp(fabs(value), 11 - exponent))));
+}
+
+static double from_f16(uint16_t half)
+{
+  const int exponent = half >> 10 & 31, digits = half & 1023;
+  double size = exponent ? ldexp(digits + 1024, exponent - 25) : ldexp(digits, -24);
+  if (exponent == 31) size = digits ? NAN : INFINITY;
+  return half & 0x8000 ? -size : size;
+}
+
+static double rounded_to(uint32_t dtype, double value)
+{
+  if (dtype == BRIM_DTYPE_BF16) return from_bf16(to_bf16((float)value));
+  return dtype == BRIM_DTYPE_F16 ? from_f16(to_f16((float)value)) : value;
+}
+
 static void store(void *memory, uint32_t dtype, uint64_t i, double value)
 {
   switch (dtype) {
   case BRIM_DTYPE_BF16:
     ((uint16_t *)memory)[i] = to_bf16((float)value);
+    break;
+  case BRIM_DTYPE_F16:
+    ((uint16_t *)memory)[i] = to_f16((float)value);
     break;
   case BRIM_DTYPE_F32:
     ((float *)memory)[i] = (float)value;
@@ -309,6 +340,8 @@ static double fetch(const void *memory, uint32_t dtype, uint64_t i)
   switch (dtype) {
   case BRIM_DTYPE_BF16:
     return from_bf16(((const uint16_t *)memory)[i]);
+  case BRIM_DTYPE_F16:
+    return from_f16(((const uint16_t *)memory)[i]);
   case BRIM_DTYPE_F32:
     return ((const float *)memory)[i];
   case BRIM_DTYPE_F64:
@@ -335,8 +368,10 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
   for (uint64_t i = 0; i < count; i++)
     if (t->dtype == BRIM_DTYPE_I32)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
+    else if (t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER) /* codes */
+      store(memory, t->dtype, i, (double)(i * 7919 % 256));
     else if (t == b->seed && b->o.activations) /* which has no cast before it */
-      store(memory, t->dtype, i, from_bf16(to_bf16((float)source_value(b, t, first + i))));
+      store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, t, first + i)));
     else
       store(memory, t->dtype, i, source_value(b, t, first + i));
 }
@@ -434,9 +469,12 @@ static void release(bench *b)
 /* Half of what may be dropped. */
 static void drop_any(bench *b, brim_arena *arena, brim_recompute *out)
 {
-  bool *dropped = BRIM_ARENA_NEW(arena, bool, b->g->forward_count);
-  for (uint32_t i = 0; i < b->g->forward_count; i++)
-    dropped[i] = bench_pick(b, 0, 1) && brim_walk_repeats(b->g, b->g->node[i]);
+  uint32_t *of;
+  const brim_graph *g = brim_walk_halve(b->g, arena, &of);
+  bool *dropped = BRIM_ARENA_NEW(arena, bool, g->forward_count);
+  for (uint32_t i = 0; i < g->forward_count; i++)
+    dropped[i] = brim_random4(b->o.seed, BRIM_STREAM_DATA, STREAM_DRAWS, i, b->o.drop_seed).v[1] % 2 &&
+                 brim_walk_repeats(g, g->node[i]);
   *out = (brim_recompute){.levels = 1, .dropped = {NULL, dropped}};
 }
 
@@ -564,8 +602,9 @@ static void round_results(const bench *b, const brim_node *n)
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_tensor *t = n->out[k];
     double *values = b->memory[t->id];
-    if (b->o.follows->g->tensor[t->id]->dtype != BRIM_DTYPE_BF16) continue;
-    for (int64_t i = 0; i < brim_shape_count(&t->shape); i++) values[i] = from_bf16(to_bf16((float)values[i]));
+    const uint32_t dtype = b->o.follows->g->tensor[t->id]->dtype;
+    if (t->dtype != BRIM_DTYPE_F64) continue;
+    for (int64_t i = 0; i < brim_shape_count(&t->shape); i++) values[i] = rounded_to(dtype, values[i]);
   }
 }
 

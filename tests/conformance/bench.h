@@ -84,8 +84,9 @@ typedef struct bench_options {
   bool shared_memory;     /* memory as the planner lays it out */
   /* Of a model, in training: what is dropped and made again. Of `auto` the level of the least memory. */
   enum brim_recompute_kind recompute;
-  bool drop_any;        /* in place of that: nodes by chance */
-  uint32_t activations; /* the type they are kept in, BRIM_DTYPE_BF16; 0: that of parameters */
+  bool drop_any;        /* in place of that: nodes by chance, */
+  uint32_t drop_seed;   /* by other chances than values, which are the seed's */
+  uint32_t activations; /* the type they are kept in, BRIM_DTYPE_BF16 or _F16; 0: that of parameters */
   /* Of a backend in double precision: a bench of the same nodes that has run. Each node gets the activations that it
    * had there, and its results are rounded where they were. So what is compared is each operation's arithmetic; else,
    * with 8 bits, a maximum that is found elsewhere for a rounding alone would make a network's gradients differ by

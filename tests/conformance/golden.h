@@ -10,7 +10,7 @@ typedef struct golden_tensor {
   double *value;
 } golden_tensor;
 
-#define GOLDEN_TENSORS_MAX 128
+#define GOLDEN_TENSORS_MAX 192
 typedef struct golden {
   golden_tensor tensor[GOLDEN_TENSORS_MAX + 1]; /* one more, into which the end of the file is read */
   size_t count;

@@ -77,6 +77,15 @@ static brim_tensor *make_loss(bench *b)
 }
 BENCH_ROW(loss) = {"softmax_cross_entropy", make_loss, .is_loss = true, .by_sample = true};
 
+static brim_tensor *make_zero(bench *b)
+{
+  const brim_shape shape = {2, {bench_pick_channels(b), 100 * bench_pick_channels(b)}};
+  bench_parameter(b, "p", &shape, 1);
+  brim_graph_node_into(b->g, "zero", NULL, NULL, 0, &b->g->parameter[0].gradient, 1, NULL);
+  return NULL;
+}
+BENCH_ROW(zero) = {"zero", make_zero, .skips = true};
+
 /* One parameter of any shape with its optimizer's states. */
 static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
 {

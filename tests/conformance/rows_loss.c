@@ -45,15 +45,17 @@ static brim_tensor *make_cross_entropy(bench *b)
 }
 BENCH_ROW(loss_rows) = {"loss: rows", make_cross_entropy, .is_loss = true, .by_sample = true, .skips = true};
 
-static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes)
+static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
 {
   brim_graph *g = b->g;
   const brim_attr attr = pick_attr(b, classes), top = {.metrics = {.top_k = (int32_t)bench_pick(b, 0, 3)}};
-  const brim_shape shape = with(*rows, features), product = {2, {classes, features}}, metrics = {1, {3}};
-  brim_tensor *in[3] = {bench_input(b, &shape, "x")};
+  const brim_shape shape = with(*rows, features), product = {2, {classes, features}}, bias = {1, {classes}};
+  const brim_shape metrics = {1, {3}};
+  brim_tensor *in[4] = {bench_input(b, &shape, "x")};
   in[1] = bench_parameter(b, "product", &product, 1);
   in[2] = bench_indices(b, rows, classes, "label");
-  const brim_node *n = brim_graph_node(g, "linear_cross_entropy", "loss", in, 3, &attr);
+  if (biased) in[3] = bench_parameter(b, "bias", &bias, 1);
+  const brim_node *n = brim_graph_node(g, "linear_cross_entropy", "loss", in, biased ? 4 : 3, &attr);
   if (!n) return NULL;
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
   brim_graph_node_into(g, "rank_metrics", "metrics", n->out, 2, &g->metrics, 1, &top);
@@ -64,15 +66,28 @@ static brim_tensor *make_linear_loss(bench *b)
 {
   const brim_shape rows = pick_rows(b);
   const int64_t features = bench_pick_channels(b);
-  return linear_loss(b, &rows, features, pick_classes(b));
+  return linear_loss(b, &rows, features, pick_classes(b), false);
+}
+static brim_tensor *make_linear_loss_bias(bench *b)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t features = bench_pick_channels(b);
+  return linear_loss(b, &rows, features, pick_classes(b), true);
 }
 BENCH_ROW(linear_loss) = {"linear_cross_entropy", make_linear_loss, .is_loss = true, .by_sample = true, .skips = true};
+BENCH_ROW(linear_loss_bias) = {"linear_cross_entropy, bias", make_linear_loss_bias, .is_loss = true, .by_sample = true,
+                               .skips = true};
 
 /* More rows and classes than one piece has, features than one block of a product. */
 static brim_tensor *make_linear_loss_large(bench *b)
 {
   const brim_shape rows = {2, {b->o.batch, 67}};
-  return linear_loss(b, &rows, 5, 2100);
+  return linear_loss(b, &rows, 5, 2100, false);
+}
+static brim_tensor *make_linear_loss_bias_large(bench *b)
+{
+  const brim_shape rows = {2, {b->o.batch, 67}};
+  return linear_loss(b, &rows, 5, 2100, true);
 }
 BENCH_ROW(linear_loss_large) = {"linear_cross_entropy, large",
                                 make_linear_loss_large,
@@ -80,6 +95,12 @@ BENCH_ROW(linear_loss_large) = {"linear_cross_entropy, large",
                                 .by_sample = true,
                                 .skips = true,
                                 .large = true};
+BENCH_ROW(linear_loss_bias_large) = {"linear_cross_entropy, bias, large",
+                                     make_linear_loss_bias_large,
+                                     .is_loss = true,
+                                     .by_sample = true,
+                                     .skips = true,
+                                     .large = true};
 
 /* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4,
  * but for rounding. */

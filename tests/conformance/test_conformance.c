@@ -26,9 +26,10 @@
 
 #define DIFFERENCES_ERROR_MAX 1e-6
 #define BACKEND_ERROR_MAX 1e-5
-/* Of results that are rounded to 8 bits when they are stored: where the arithmetic errs by a little the rounding may go
- * the other way, by 2^-7 at most; for a tensor of one element that is the error. */
+/* Of results that are rounded to 8 or 11 bits when they are stored: where the arithmetic errs by a little the rounding
+ * may go the other way, by 2^-7 or 2^-10 at most; for a tensor of one element that is the error. */
 #define BF16_ERROR_MAX 8e-3
+#define F16_ERROR_MAX 1e-3
 #define CASES 32 /* a row and grain; each size, context and kind of values comes up */
 #define SEEDS 44 /* a row by differences */
 
@@ -39,7 +40,7 @@ static bool alone; /* the reference backend is not tested itself */
 
 /* ---- the table ---- */
 
-enum judge { BY_DIFFERENCES, BY_REFERENCE, BY_REFERENCE_BF16, JUDGE_COUNT };
+enum judge { BY_DIFFERENCES, BY_REFERENCE, BY_REFERENCE_BF16, BY_REFERENCE_F16, JUDGE_COUNT };
 typedef struct tally {
   int cases[JUDGE_COUNT];
   double worst[JUDGE_COUNT];
@@ -292,6 +293,12 @@ static double scale_of(const bench *b, const brim_tensor *t, const double *value
   return b->o.row->composite ? scale : fmax(scale, 0.1 * sqrt((double)(b->o.batch * count)));
 }
 
+static enum judge judge_in(uint32_t activations)
+{
+  if (activations == 0) return BY_REFERENCE;
+  return activations == BRIM_DTYPE_BF16 ? BY_REFERENCE_BF16 : BY_REFERENCE_F16;
+}
+
 static void compare_tensor(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)
 {
   const brim_tensor *twin = expected->g->tensor[t->id];
@@ -299,17 +306,20 @@ static void compare_tensor(const bench *got, const bench *expected, const brim_n
   double *a = bench_values_of(got, t), *b = bench_values_of(expected, twin);
   const double error =
       relative_error(a, b, count) * fmax(norm_of(b, count), 1e-30) / scale_of(expected, twin, b, count);
-  const bool small = got->o.activations != 0;
-  count_case(tally_for(got->o.row, n->op), small ? BY_REFERENCE_BF16 : BY_REFERENCE, error);
+  const enum judge judge = judge_in(got->o.activations);
+  count_case(tally_for(got->o.row, n->op), judge, error);
   tensors_by_layout[t->channel_block == 1 ? 0 : t->channel_block < t->shape.dim[1] ? 1 : 2]++;
   const bench_row *row = got->o.row;
-  const double error_max = small ? BF16_ERROR_MAX : row->error_max > 0 ? row->error_max : BACKEND_ERROR_MAX;
+  const double error_max = judge == BY_REFERENCE_BF16  ? BF16_ERROR_MAX
+                           : judge == BY_REFERENCE_F16 ? F16_ERROR_MAX
+                           : row->error_max > 0        ? row->error_max
+                                                       : BACKEND_ERROR_MAX;
   if (!(error <= error_max)) problem("%s: error %g in %s", t->name, error, describe(got, n));
   free(a);
   free(b);
 }
 
-/* A fused operation that the judged backend does not have, as none must (brim/ops.h), nor store anything in bf16. */
+/* A fused operation that the judged backend does not have, as none must (brim/ops.h), nor store anything in 16 bits. */
 static bool may_lack(const char *op)
 {
   return (strchr(op, '+') || strcmp(op, "cast") == 0) && !bench_offers(&judged, op);
@@ -360,18 +370,36 @@ static void test_backend_agrees_with_reference(void **state)
   fail_if_problems();
 }
 
-static void test_backend_agrees_in_bf16(void **state)
+/* Does the judged backend keep activations in a type? */
+static bool stores(uint32_t activations)
 {
-  (void)state;
+  const size_t size = offsetof(brim_backend_ops, stores) + sizeof judged.ops->stores;
+  return judged.ops->size >= size && judged.ops->stores & BRIM_STORES(activations);
+}
+
+static void compare_in(uint32_t activations)
+{
   skip_without_judged();
-  if (judged.ops->size < sizeof *judged.ops || !(judged.ops->stores & BRIM_STORES(BRIM_DTYPE_BF16))) skip();
+  if (!stores(activations)) skip();
   BENCH_EACH_ROW (row)
     for (int i = 0; offered(row) && i < cases_of(row, CASES / 2); i++) {
       bench_options o = case_of(row, i);
-      o.activations = BRIM_DTYPE_BF16;
+      o.activations = activations;
       compare_backends(o);
     }
   fail_if_problems();
+}
+
+static void test_backend_agrees_in_bf16(void **state)
+{
+  (void)state;
+  compare_in(BRIM_DTYPE_BF16);
+}
+
+static void test_backend_agrees_in_f16(void **state)
+{
+  (void)state;
+  compare_in(BRIM_DTYPE_F16);
 }
 
 /* ---- the same bits however memory is laid out, however a batch is cut ---- */
@@ -414,7 +442,10 @@ static void test_results_do_not_depend_on_shared_memory(void **state)
       o.backend = &reference;
       if (!alone) check_layout(o);
       o.backend = &judged;
-      if (judged.ops && offered(row)) check_layout(o);
+      if (!judged.ops || !offered(row)) continue;
+      check_layout(o);
+      o.activations = i % 2 ? BRIM_DTYPE_BF16 : BRIM_DTYPE_F16;
+      if (stores(o.activations)) check_layout(o);
     }
   fail_if_problems();
 }
@@ -599,6 +630,97 @@ static void test_nan_goes_where_the_reference_sends_it(void **state)
   fail_if_problems();
 }
 
+/* ---- what fp16 has no number for ---- */
+
+/* Nothing of it may be stored as the largest number: dynamic loss scaling has to see it. Parameters and data are so
+ * large here, but within the type's range, that most sums and products of them are not. */
+#define LARGE 5e4
+
+static void enlarge_sources(const bench *b)
+{
+  for (size_t i = 0; i < b->g->tensor_count; i++) {
+    const brim_tensor *t = b->g->tensor[i];
+    const bool real = t->dtype == BRIM_DTYPE_F32 || t->dtype == BRIM_DTYPE_F64;
+    if (!real || t->producer >= 0 || t == b->g->metrics || t == b->g->class_weight || t == b->seed) continue;
+    if (t->role != BRIM_ROLE_PARAMETER && t->role != BRIM_ROLE_DATA) continue;
+    for (int64_t k = 0; k < brim_shape_count(&t->shape); k++)
+      if (t->dtype == BRIM_DTYPE_F32)
+        ((float *)b->memory[t->id])[k] *= (float)LARGE;
+      else
+        ((double *)b->memory[t->id])[k] *= LARGE;
+  }
+}
+
+/* An input that is infinite itself, or NaN, is the business of the test of NaN. Of attention's scores the logarithm, in
+ * fp32, has no digits behind the point here, so the weights that are made of it again are anything. */
+static bool is_comparable(const bench *b, const brim_node *n)
+{
+  bool finite = strcmp(n->op, "attention_grad") != 0;
+  for (uint32_t k = 0; k < n->in_count && finite; k++) {
+    double *values = bench_values_of(b, n->in[k]);
+    for (int64_t i = 0; i < brim_shape_count(&n->in[k]->shape); i++) finite = finite && isfinite(values[i]);
+    free(values);
+  }
+  return finite;
+}
+
+/* Where the reference has an infinity there must be no number; what a fused operation makes of one that lies within it
+ * is its own affair. One value in a hundred may be too close to the end of the range to tell. Returns the infinities.
+ */
+static int64_t find_numbers(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)
+{
+  const int64_t count = brim_shape_count(&t->shape);
+  double *a = bench_values_of(got, t), *b = bench_values_of(expected, expected->g->tensor[t->id]);
+  int64_t infinite = 0, numbers = 0;
+  for (int64_t i = 0; i < count; i++)
+    if (isinf(b[i])) {
+      infinite++;
+      numbers += isfinite(a[i]);
+    }
+  if (numbers > 1 + infinite / 100)
+    problem("%s: %lld of %lld infinite values became numbers in %s", t->name, (long long)numbers, (long long)infinite,
+            describe(got, n));
+  free(a);
+  free(b);
+  return infinite;
+}
+
+static int64_t check_large(bench_options o)
+{
+  int64_t infinite = 0;
+  o.activations = BRIM_DTYPE_F16;
+  o.backend = &judged;
+  bench *got = bench_create(&o);
+  o.backend = &reference;
+  o.follows = got;
+  bench *expected = bench_create(&o);
+  enlarge_sources(got);
+  enlarge_sources(expected);
+  bench_run(got, 0, got->g->node_count);
+  bench_run(expected, 0, expected->g->node_count);
+  for (size_t i = 0; i < got->g->node_count; i++) {
+    const brim_node *n = got->g->node[i];
+    for (uint32_t k = 0; is_comparable(got, n) && k < n->out_count; k++)
+      if (n->out[k]->dtype == BRIM_DTYPE_F16) infinite += find_numbers(got, expected, n, n->out[k]);
+  }
+  bench_free(expected);
+  bench_free(got);
+  return infinite;
+}
+
+static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
+{
+  (void)state;
+  int64_t infinite = 0;
+  skip_without_judged();
+  if (judged.ops->size < sizeof *judged.ops || !(judged.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();
+  BENCH_EACH_ROW (row)
+    for (int i = 0; offered(row) && !row->large && i < cases_of(row, 4); i++) infinite += check_large(case_of(row, i));
+  printf("%lld values were too large for fp16\n", (long long)infinite);
+  fail_if_problems();
+  if (!getenv("BENCH_ROWS")) assert_true(infinite > 0);
+}
+
 /* ---- coverage ---- */
 
 /* Of a whole run alone can be told whether something is missing. */
@@ -613,18 +735,23 @@ static int cases_least(void)
   return getenv("BENCH_CASES") ? 1 : 20;
 }
 
+static int judged_cases(const tally *t)
+{
+  return t->cases[BY_REFERENCE] + t->cases[BY_REFERENCE_BF16] + t->cases[BY_REFERENCE_F16];
+}
+
 static void test_every_operation_has_cases(void **state)
 {
   (void)state;
-  printf("\n%-30s  %-27s  %-27s  %s\n", "operation", "reference by differences", judged_id, "in bf16");
+  printf("\n%-30s  %-27s  %-27s  %-27s  %s\n", "operation", "reference by differences", judged_id, "in bf16",
+         "in fp16");
   for (size_t i = 0; i < brim_op_count(); i++) print_line(brim_op_at(i)->name, &tally_of_op[i]);
   BENCH_EACH_ROW (row)
     if (row->composite) print_line(row->name, tally_for_row(row));
   printf("results of %s: %d plain, %d with channels in blocks, %d with channels last\n\n", judged_id,
          tensors_by_layout[0], tensors_by_layout[1], tensors_by_layout[2]);
   for (size_t i = 0; judged.ops && every_row() && i < brim_op_count(); i++)
-    if (tally_of_op[i].cases[BY_REFERENCE] + tally_of_op[i].cases[BY_REFERENCE_BF16] < cases_least() &&
-        !may_lack(brim_op_at(i)->name))
+    if (judged_cases(&tally_of_op[i]) < cases_least() && !may_lack(brim_op_at(i)->name))
       fail_msg("operation %s has %d cases: add a row to tests/conformance/rows*.c", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_REFERENCE]);
   for (size_t i = 0; !alone && every_row() && i < brim_op_count(); i++) /* of those that make gradients */
@@ -664,15 +791,19 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_cpu_gives_same_bits_on_any_number_of_threads),
       cmocka_unit_test(test_backend_agrees_with_reference),
       cmocka_unit_test(test_backend_agrees_in_bf16),
+      cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
+      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   const struct CMUnitTest of_backend[] = {
       cmocka_unit_test(test_backend_agrees_with_reference),
       cmocka_unit_test(test_backend_agrees_in_bf16),
+      cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
+      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   if (argc <= 1) return cmocka_run_group_tests(all, set_up, tear_down);

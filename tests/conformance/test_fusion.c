@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "brim/random.h"
+#include "conformance/all_fused.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "graph/fuse.h"
@@ -19,60 +20,7 @@
 #define CLASSES 5
 #define STEPS 3
 
-static brim_tensor *three_by_three(brim_graph *g, const char *name, brim_tensor *x)
-{
-  return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
-}
-
-static brim_tensor *one_by_one(brim_graph *g, const char *name, brim_tensor *x)
-{
-  return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {1, 1}});
-}
-
-/* Behind a gelu or silu is another linear, maybe with dropout before it. */
-static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
-{
-  x = brim_gelu(g, brim_linear(g, "act1", x, 37), BRIM_GELU_EXACT);
-  x = brim_gelu(g, brim_linear(g, "act2", brim_dropout(g, x, 0.1), 40), BRIM_GELU_TANH);
-  x = brim_gelu(g, brim_linear(g, "act3", x, 70), BRIM_GELU_QUICK);
-  brim_tensor *gate = brim_silu(g, brim_linear(g, "gate", x, 33));
-  x = brim_mul(g, gate, brim_linear(g, "up", x, 33));
-  x = brim_leaky_relu(g, brim_linear(g, "act4", x, 19), 0.25);
-  x = brim_sigmoid(g, brim_linear(g, "act5", x, 18));
-  return brim_tanh(g, brim_linear(g, "act6", x, 21));
-}
-
-/* A weight that three layers use: a gradient each, which are added up once a step. */
-static brim_tensor *tied_layers(brim_graph *g, brim_tensor *x)
-{
-  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_CONSTANT, 0});
-  x = brim_relu(g, brim_linear_with(g, "tied1", x, weight, NULL));
-  x = brim_tanh(g, brim_linear_with(g, "tied2", x, weight, NULL));
-  return brim_linear_with(g, "tied3", x, weight, NULL);
-}
-
-static brim_status build(const void *self, brim_graph *g)
-{
-  (void)self;
-  brim_tensor *x = brim_relu(g, three_by_three(g, "conv1", brim_input(g)));
-  brim_tensor *y = brim_relu(g, brim_batch_norm(g, "bn", three_by_three(g, "conv2", x), 1e-5, 0.1));
-  y = brim_dropout(g, y, 0.25);
-  x = brim_add(g, y, x);
-  x = brim_relu(g, brim_group_norm(g, "gn", three_by_three(g, "conv3", x), 4, 1e-5));
-  x = brim_leaky_relu(g, one_by_one(g, "conv4", x), 0.1);
-  x = brim_sigmoid(g, one_by_one(g, "conv5", x));
-  x = brim_tanh(g, one_by_one(g, "conv6", x));
-  x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 21));
-  x = tied_layers(g, activated_layers(g, x));
-  y = brim_linear(g, "fc2", x, 21);
-  x = brim_add(g, x, y);
-  y = brim_linear(g, "fc3", brim_layer_norm(g, "ln", x, 1e-5), 21);
-  y = brim_relu(g, brim_layer_norm(g, "ln2", y, 1e-5));
-  x = brim_add(g, x, y);
-  brim_output(g, brim_linear(g, "head", brim_rms_norm(g, "rms", x, 1e-5), CLASSES));
-  return BRIM_OK;
-}
-static const brim_model_ops model = {sizeof model, build};
+static const brim_model_ops model = {sizeof model, build_all_fused};
 
 static void must(brim_status status)
 {

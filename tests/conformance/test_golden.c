@@ -1,4 +1,4 @@
-/* The models mlp and cnn against PyTorch in double precision, through the real plan and execution on the reference
+/* The models mlp, cnn and vit against PyTorch in double precision, through the real plan and execution on the reference
  * backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with momentum. The fixtures and
  * what is in them: tests/golden/make_models.py. */
 #include <math.h>
@@ -175,6 +175,12 @@ static void test_cnn_is_what_pytorch_computes(void **state)
   check_model("cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
 }
 
+static void test_vit_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_model("vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
+}
+
 /* Scalars of all parameters of a model as it comes, on 1x28x28 and 10 classes. */
 static int64_t count_parameters(const char *model, const char *settings)
 {
@@ -216,6 +222,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mlp_is_what_pytorch_computes),
       cmocka_unit_test(test_cnn_is_what_pytorch_computes),
+      cmocka_unit_test(test_vit_is_what_pytorch_computes),
       cmocka_unit_test(test_cnn_has_the_parameters_of_pytorchs_example),
       cmocka_unit_test(test_mlp_has_the_layers_asked_for),
   };

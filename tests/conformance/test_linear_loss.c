@@ -1,5 +1,5 @@
 /* The last product inside of the loss (graph.fuse=linear_loss): where the core does it and where not, and that losses,
- * answers and gradients are those of logits and softmax cross-entropy, in less memory. */
+ * answers and gradients are those of logits and softmax cross-entropy, in less memory, in training and evaluation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,7 @@
 #define FEATURES 3
 #define HIDDEN 4
 #define BATCH 6
+#define TOP_K 1500
 
 static loaded reference;
 
@@ -88,7 +89,7 @@ static void test_the_product_is_inside_where_nothing_else_needs_logits(void **st
   assert_true(uses_linear_loss(other));
   other.loss.ignore_index = 7;
   assert_false(uses_linear_loss(other));
-  assert_false(uses_linear_loss(options_of(&bias)));
+  assert_true(uses_linear_loss(options_of(&bias)));
   assert_false(uses_linear_loss(options_of(&behind)));
   assert_false(uses_linear_loss(options_of(&early)));
   other = o;
@@ -105,7 +106,7 @@ static void test_the_product_is_inside_where_nothing_else_needs_logits(void **st
   assert_false(uses_linear_loss(other));
   other = o;
   other.training = false;
-  assert_false(uses_linear_loss(other));
+  assert_true(uses_linear_loss(other));
   other = o;
   other.loss_op = "mse";
   assert_false(uses_linear_loss(other));
@@ -121,18 +122,18 @@ typedef struct placed {
   brim_exec *exec;
 } placed;
 
-static placed place(uint64_t fuse)
+static placed place(const shape_of_model *m, enum brim_program_kind kind, uint64_t fuse)
 {
-  static const shape_of_model plain = {0};
   placed p = {0};
-  brim_plan_request r = {.graph = options_of(&plain),
+  brim_plan_request r = {.graph = options_of(m),
                          .backend = reference.plugin->ops,
                          .backend_self = reference.self,
                          .update = {.op = "sgd", .state_count = 1},
-                         .shape = {{BRIM_PROGRAM_TRAIN, BATCH}},
+                         .shape = {{kind, BATCH}},
                          .shape_count = 1};
   r.graph.fuse = fuse;
   r.graph.loss.smoothing = 0.1;
+  r.graph.top_k = TOP_K;
   must(brim_plan_create(&r, &p.plan));
   must(brim_plan_check(p.plan));
   must(brim_exec_open(p.plan, 0, &p.exec));
@@ -153,7 +154,7 @@ static void run(const placed *p)
     must(brim_exec_write(p->exec, program, t, value));
     free(value);
   }
-  must(brim_exec_zero_gradients(p->exec));
+  if (program->kind == BRIM_PROGRAM_TRAIN) must(brim_exec_zero_gradients(p->exec));
   must(brim_exec_zero_metrics(p->exec));
   must(brim_exec_load(p->exec, program, input, label));
   must(brim_exec_run(p->exec, program, &step));
@@ -176,24 +177,92 @@ static void compare_gradient(const placed *a, const placed *b, size_t i)
   free(y);
 }
 
+static void take_away(const placed *p)
+{
+  brim_exec_close(p->exec);
+  brim_plan_free(p->plan);
+}
+
+/* Sums of losses, right answers, and in evaluation those among the top: by ranks and by logits. */
+static void compare(const shape_of_model *m, enum brim_program_kind kind)
+{
+  const placed inside = place(m, kind, BRIM_FUSE_ALL), apart = place(m, kind, 0);
+  const bool trains = kind == BRIM_PROGRAM_TRAIN;
+  double a[3] = {0}, b[3] = {0};
+  run(&inside);
+  run(&apart);
+  must(brim_exec_metrics(inside.exec, &inside.plan->program[0], a, trains ? 2 : 3));
+  must(brim_exec_metrics(apart.exec, &apart.plan->program[0], b, trains ? 2 : 3));
+  assert_true(fabs(a[0] - b[0]) <= 1e-12 * fabs(b[0]));
+  assert_true(a[1] == b[1]);
+  assert_true(a[2] == b[2]);
+  assert_true(trains || (a[2] > 0 && a[2] < BATCH));
+  for (size_t i = 0; trains && i < inside.plan->program[0].graph->parameter_count; i++)
+    compare_gradient(&inside, &apart, i);
+  /* what is saved is the logits, but for a rank and some padding */
+  assert_true(inside.plan->peak_bytes + BATCH * (CLASSES - 100) * sizeof(double) <= apart.plan->peak_bytes);
+  take_away(&inside);
+  take_away(&apart);
+}
+
 static void test_numbers_are_those_of_logits_in_less_memory(void **state)
 {
   (void)state;
-  placed inside = place(BRIM_FUSE_ALL), apart = place(0);
-  double a[2], b[2];
-  run(&inside);
-  run(&apart);
-  must(brim_exec_metrics(inside.exec, &inside.plan->program[0], a, 2));
-  must(brim_exec_metrics(apart.exec, &apart.plan->program[0], b, 2));
-  assert_true(fabs(a[0] - b[0]) <= 1e-12 * fabs(b[0]));
-  assert_true(a[1] == b[1]);
-  for (size_t i = 0; i < inside.plan->program[0].graph->parameter_count; i++) compare_gradient(&inside, &apart, i);
-  /* what is saved is the logits, but for a rank and some padding */
-  assert_true(inside.plan->peak_bytes + BATCH * (CLASSES - 100) * sizeof(double) <= apart.plan->peak_bytes);
-  brim_exec_close(inside.exec);
-  brim_plan_free(inside.plan);
-  brim_exec_close(apart.exec);
-  brim_plan_free(apart.plan);
+  static const shape_of_model plain = {0}, bias = {.with_bias = true};
+  compare(&plain, BRIM_PROGRAM_TRAIN);
+  compare(&plain, BRIM_PROGRAM_EVALUATE);
+  compare(&bias, BRIM_PROGRAM_TRAIN);
+  compare(&bias, BRIM_PROGRAM_EVALUATE);
+}
+
+/* ---- a large vocabulary ---- */
+
+enum { VOCABULARY = 50257, SAMPLES = 512 };
+
+/* No tensor and no scratch is as large as the logits; nor, of a backend that cuts its work into pieces, are all. */
+static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_program_kind kind)
+{
+  const uint32_t real = ((const brim_backend_ops *)on->plugin->ops)->real;
+  brim_plan *plan = NULL;
+  brim_plan_request r = {.graph = options_of(m),
+                         .backend = on->plugin->ops,
+                         .backend_self = on->self,
+                         .update = {.op = "sgd", .state_count = 1},
+                         .shape = {{kind, SAMPLES}},
+                         .shape_count = 1};
+  r.graph.classes = VOCABULARY;
+  r.graph.real = real;
+  r.graph.top_k = 5;
+  must(brim_plan_create(&r, &plan));
+  must(brim_plan_check(plan));
+  const brim_program *p = &plan->program[0];
+  const uint64_t logits = (uint64_t)VOCABULARY * SAMPLES * brim_dtype_bytes(real);
+  for (size_t i = 0; i < p->graph->tensor_count; i++) assert_true(p->graph->tensor[i]->bytes < logits / 10);
+  assert_true(p->transient_bytes < logits / 10);
+  assert_true(plan->metrics_bytes < 1024);
+  brim_plan_free(plan);
+}
+
+static void check_vocabulary(const loaded *on)
+{
+  static const shape_of_model plain = {0}, bias = {.with_bias = true};
+  check_sizes(on, &plain, BRIM_PROGRAM_TRAIN);
+  check_sizes(on, &plain, BRIM_PROGRAM_EVALUATE);
+  check_sizes(on, &bias, BRIM_PROGRAM_TRAIN);
+  check_sizes(on, &bias, BRIM_PROGRAM_EVALUATE);
+}
+
+static void test_logits_over_a_large_vocabulary_are_never_whole(void **state)
+{
+  (void)state;
+  loaded cpu;
+  check_vocabulary(&reference);
+  if (!load_plugin(&cpu, "backend", "cpu", NULL)) {
+    printf("SKIPPED: backend cpu was not built\n");
+    return;
+  }
+  check_vocabulary(&cpu);
+  unload_plugin(&cpu);
 }
 
 static int set_up(void **state)
@@ -214,6 +283,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_the_product_is_inside_where_nothing_else_needs_logits),
       cmocka_unit_test(test_numbers_are_those_of_logits_in_less_memory),
+      cmocka_unit_test(test_logits_over_a_large_vocabulary_are_never_whole),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -3,9 +3,9 @@
  *   against reference          loss and parameters' gradients, by what rounding every result to fp32 changes alone
  *   no fusion against all      the same bits: more than the tolerance that is promised (seed 2164 differs, in rounding)
  *   memory of their own        against the planner's layout: the same bits
- *   recompute                  blocks, full, auto at its least memory, and any nodes by chance: the same bits as
- * without a batch at once            against pieces at multiples of the grain: the same bits one thread against three
- * the same bits
+ *   recompute                  blocks, full, auto at its least memory, and any nodes by chance, in single precision and
+ *                              in bf16: the same bits as without a batch at once            against pieces at multiples
+ * of the grain: the same bits one thread against three the same bits
  *
  * cuda, on the emulated device, some of them: against reference, without fusion and with all, with memory of their own
  * and shared, with recompute.
@@ -124,10 +124,31 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
 /* In which graphs something was made again, by the way of choosing it. */
 enum { WAYS = 4 };
 static int recomputed[WAYS];
+static int halves, small_halves; /* graphs in which a fused node's second half alone was, and those in bf16 */
+
+/* Does the backward pass make again what a node of the forward pass has made of another result of its own, from that?
+ */
+static bool has_half(const brim_graph *g)
+{
+  for (size_t i = g->forward_count; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    const brim_node *maker = n->in_count > 0 && n->in[0]->producer >= 0 ? g->node[n->in[0]->producer] : NULL;
+    brim_arena arena = {0};
+    brim_node half[2];
+    const bool has = maker && maker->descriptor->halve && maker->descriptor->halve(maker, &arena, half) &&
+                     strcmp(half[1].op, n->op) == 0;
+    brim_arena_release(&arena);
+    if (has) return true;
+  }
+  return false;
+}
 
 /* What is dropped and made again comes out the same, wherever it lies. */
 static void expect_same_recomputed(subject *s, const bench *whole, const backend *on)
 {
+  const bool is_small = s->options.activations != 0;
+  int *seen = is_small ? &small_halves : &halves;
+  bool has = false;
   static const enum brim_recompute_kind kinds[] = {BRIM_RECOMPUTE_BLOCKS, BRIM_RECOMPUTE_FULL, BRIM_RECOMPUTE_AUTO};
   static const char *const told[] = {"with recompute=blocks", "with recompute=full", "with recompute=auto",
                                      "with any nodes made again"};
@@ -136,14 +157,30 @@ static void expect_same_recomputed(subject *s, const bench *whole, const backend
     s->options.drop_any = way == WAYS - 1;
     s->options.recompute = way < WAYS - 1 ? kinds[way] : BRIM_RECOMPUTE_NONE;
     s->options.shared_memory = (s->random.seed + (uint64_t)way) % 2;
-    bench *again = create(s, on, way == WAYS - 1 && s->random.seed % 3 == 0 ? 0 : BRIM_FUSE_ALL);
+    bench *again = create(s, on, way == WAYS - 1 && !is_small && s->random.seed % 3 == 0 ? 0 : BRIM_FUSE_ALL);
+    has = has || has_half(again->g);
     if (again->g->recomputed_count > 0) {
-      recomputed[way]++;
+      recomputed[way] += !is_small;
       bench_run(again, 0, again->g->node_count);
       expect_same(again, whole, told[way]);
     }
     bench_free(again);
   }
+  *seen += has;
+  s->options = options;
+}
+
+/* Where activations are rounded, what lies between two operations is, too: a fused kernel may not do otherwise when its
+ * second half is made again alone. */
+static void check_small(subject *s, const backend *on)
+{
+  const bench_options options = s->options;
+  const size_t size = offsetof(brim_backend_ops, stores) + sizeof on->ops->stores;
+  if (on->ops->size < size || !(on->ops->stores & BRIM_STORES(BRIM_DTYPE_BF16)) || options.evaluate) return;
+  s->options.activations = BRIM_DTYPE_BF16;
+  bench *whole = run(s, on, BRIM_FUSE_ALL);
+  expect_same_recomputed(s, whole, on);
+  bench_free(whole);
   s->options = options;
 }
 
@@ -343,6 +380,7 @@ static void a_step_leaves_the_same_bits(const backend *on)
     for (int i = 0; i <= is_evaluated_too(seed); i++) {
       s.options.evaluate = i;
       check_bits(&s, on);
+      if (seed % 2 == 0) check_small(&s, on);
       if (on == &cpu) check_threads(&s);
     }
   }
@@ -351,6 +389,9 @@ static void a_step_leaves_the_same_bits(const backend *on)
     if (!getenv("RANDOM_GRAPH_SEED")) assert_true(recomputed[way] >= (int)last_seed(on) / 4);
     recomputed[way] = 0;
   }
+  printf("%d with half of a fused node, %d in bf16\n", halves, small_halves);
+  if (!getenv("RANDOM_GRAPH_SEED")) assert_true(halves > (int)last_seed(on) / 40);
+  halves = small_halves = 0;
   fail_if_problems();
 }
 

@@ -21,15 +21,17 @@ static brim_tensor *make_lstm(bench *b)
   return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
 }
 
-/* x [BATCH, steps, 30] and so many classes; `bound`: of the product's values. */
+/* x [BATCH, steps, 30] and so many classes; `bound`: of the product's values and the bias's. */
 static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double bound)
 {
   const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
-  brim_tensor *in[3] = {bench_input(b, &x, "x")};
+  const brim_shape bias = {1, {classes}};
+  brim_tensor *in[4] = {bench_input(b, &x, "x")};
   in[1] = bench_parameter(b, "product", &product, bound);
   in[2] = bench_indices(b, &label, classes, "label");
+  in[3] = bench_parameter(b, "bias", &bias, bound);
   const brim_attr attr = {.loss = {.smoothing = 0.1, .ignores = 1, .ignore_index = 3}};
-  const brim_node *n = brim_graph_node(b->g, "linear_cross_entropy", "loss", in, 3, &attr);
+  const brim_node *n = brim_graph_node(b->g, "linear_cross_entropy", "loss", in, 4, &attr);
   return n ? n->out[0] : NULL;
 }
 static brim_tensor *make_linear_loss(bench *b)

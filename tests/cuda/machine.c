@@ -181,6 +181,28 @@ static void choose(const void *params, const brim_tensor *parameter, brim_update
 {
   out->nesterov = params != NULL;
   out->no_decay = parameter->id % 3 == 0;
+  out->clip = 1;
+  out->least = 0.5;
+}
+
+static void add_state(brim_update_form *form, uint32_t dtype, int64_t count)
+{
+  form->state[form->state_count].name = "state";
+  form->state[form->state_count].dtype = dtype;
+  form->state[form->state_count++].shape = (brim_shape){1, {count}};
+}
+
+/* The states of an operation on a vector. */
+static void form_of(const void *params, const brim_tensor *parameter, brim_update_form *out)
+{
+  const char *op = params;
+  const int64_t count = brim_shape_count(&parameter->shape), blocks = brim_code8_blocks(count);
+  const bool is_adam = strncmp(op, "adam", 4) == 0, has_codes = strcmp(op, "adamw8bit") == 0;
+  out->state_count = 0;
+  for (int i = 0; i < (is_adam ? 2 : 1); i++) {
+    add_state(out, has_codes ? BRIM_DTYPE_U8 : parameter->dtype, count);
+    if (has_codes) add_state(out, parameter->dtype, blocks);
+  }
 }
 
 brim_graph *update_graph(const char *op, int64_t parameters, double max_norm, double ema_decay)
@@ -197,9 +219,8 @@ brim_graph *update_graph(const char *op, int64_t parameters, double max_norm, do
     else
       brim_graph_parameter(like, name, &shape, init);
   }
-  const bool momentum = strcmp(op, "sgd") == 0;
   const brim_update_options options = {.op = op,
-                                       .state_count = momentum ? 1 : 2,
+                                       .form = form_of,
                                        .attr = choose,
                                        .params = op,
                                        .scaled = max_norm > 0,

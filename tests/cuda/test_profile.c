@@ -175,6 +175,9 @@ static void test_a_products_key_has_all_that_it_is(void **state)
   cuda_product_key(plain, &p, 0);
   cuda_product_key(rounded, &p, 1);
   assert_string_not_equal(plain, rounded);
+  p.type = p.type_d = BRIM_DTYPE_BF16;
+  EXPECT_OTHER_KEY(cuda_product_key, p, changed.type = BRIM_DTYPE_F16);
+  EXPECT_OTHER_KEY(cuda_product_key, p, changed.type_d = BRIM_DTYPE_F16);
 }
 
 static void test_a_convolutions_key_has_all_that_it_is(void **state)
@@ -221,6 +224,9 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
   cuda_dnn_key(plain, &c, 0);
   cuda_dnn_key(rounded, &c, 1);
   assert_string_not_equal(plain, rounded);
+  c.type_weight = c.conv.dtype = BRIM_DTYPE_BF16;
+  EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.type_weight = BRIM_DTYPE_F16);
+  EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.conv.dtype = BRIM_DTYPE_F16);
 }
 
 /* The longest of keys fit, as what is cut off may be what tells two apart. */

@@ -41,7 +41,17 @@ static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(v
   check_update("adamw", 20, 0, 0, 3);
   check_update("adam", 20, 0, 0.9, 4);
   check_update("sgd", 20, 0, 0, 3);
+  check_update("lion", 20, 0, 0, 3);
   check_update("adamw", 1, 0, 0, 2);
+}
+
+/* Of 20 tensors 15 are trained, the buffers lie between them; adafactor adds up rows and columns between its launches.
+ */
+static void test_updates_of_other_states_are_launches_of_their_own(void **state)
+{
+  (void)state;
+  check_update("adamw8bit", 20, 0, 0, 1 + 15 + 5);
+  check_update("adafactor", 20, 0.5, 0, 1 + 3 + 15 * 7 + 5);
 }
 
 /* And two for the norm, one for the factor. */
@@ -111,12 +121,11 @@ static void check_parameters(machine *m, bool changed)
   }
 }
 
-static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **state)
+static void check_failed_proof(const char *op)
 {
   machine m, untouched;
   const double bad[] = {INFINITY, -INFINITY, NAN}, good = 1;
-  (void)state;
-  brim_graph *const graph[2] = {update_graph("adamw", 20, 0, 0.5), update_graph("adamw", 20, 0, 0.5)};
+  brim_graph *const graph[2] = {update_graph(op, 20, 0, 0.5), update_graph(op, 20, 0, 0.5)};
   for (int i = 0; i < 2; i++)
     brim_graph_tensor(graph[i], BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {1}}, "proof");
   open_machine(&m, graph[0], NULL, 0);
@@ -144,6 +153,15 @@ static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **
   close_machine(&untouched);
 }
 
+static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **state)
+{
+  (void)state;
+  check_failed_proof("adamw");
+  check_failed_proof("lion");
+  check_failed_proof("adafactor");
+  check_failed_proof("adamw8bit");
+}
+
 static void test_a_program_without_a_proof_runs_after_a_failed_one(void **state)
 {
   machine m;
@@ -164,6 +182,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_an_update_of_many_parameters_is_few_launches_of_the_same_bits),
+      cmocka_unit_test(test_updates_of_other_states_are_launches_of_their_own),
       cmocka_unit_test(test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits),
       cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
       cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes mlp.txt and cnn.txt: what PyTorch computes, in double precision, for small forms of the models mlp and cnn.
+"""Makes mlp.txt, cnn.txt and vit.txt: what PyTorch computes, in double precision, for small forms of these models.
 
     python3 tests/golden/make_models.py        # needs torch; writes beside itself
 
@@ -48,6 +48,51 @@ class Cnn(nn.Module):
         x = F.relu(self.conv2(x))
         x = F.max_pool2d(x, 2).flatten(1)
         return self.fc2(F.relu(self.fc1(x)))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).reshape(n, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, tokens, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, ratio):
+        super().__init__()
+        self.norm1, self.attn = nn.LayerNorm(width, eps=1e-6), Attention(width, heads)
+        self.norm2, self.mlp = nn.LayerNorm(width, eps=1e-6), nn.Module()
+        self.mlp.fc1, self.mlp.fc2 = nn.Linear(width, ratio * width), nn.Linear(ratio * width, width)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp.fc2(F.gelu(self.mlp.fc1(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    """timm's VisionTransformer, with its names."""
+
+    def __init__(self, shape, patch, depth, width, heads, ratio, classes):
+        super().__init__()
+        c, h, w = shape
+        self.cls_token = nn.Parameter(torch.randn(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.randn(1, 1 + h // patch * (w // patch), width))
+        self.patch_embed = nn.Module()
+        self.patch_embed.proj = nn.Conv2d(c, width, patch, patch)
+        self.blocks = nn.ModuleList(Block(width, heads, ratio) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patch_embed.proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
 
 
 def write(out, name, tensor):
@@ -99,6 +144,7 @@ def main():
     torch.manual_seed(20)
     make(folder / "mlp.txt", Mlp(12, [10, 7], 5), (1, 4, 3), 5, 6)
     make(folder / "cnn.txt", Cnn((2, 11, 9), 3, 4), (2, 11, 9), 4, 6)
+    make(folder / "vit.txt", Vit((2, 4, 6), 2, 2, 6, 2, 2, 4), (2, 4, 6), 4, 6)
 
 
 if __name__ == "__main__":

@@ -250,13 +250,7 @@ static const config_case config_cases[] = {
      NULL,
      {"training.gradient_checkpointing=true"},
      "memory.recompute=blocks\ntraining.gradient_checkpointing\n"},
-    {"a value of a later build, by the old name of its key",
-     NULL,
-     {"fp16=true"},
-     "error: 'precision=fp16' is not available in this build\n"
-     "  command line, argument 1: fp16=true   (what activations are kept in; parameters and what is added up to them "
-     "stay "
-     "in fp32)"},
+    {"an old name with a value of its own", NULL, {"fp16=true"}, "precision=fp16\nfp16\n"},
     {"a key of a later build with a wrong value",
      NULL,
      {"memory.headroom_mb=some"},

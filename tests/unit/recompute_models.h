@@ -18,6 +18,7 @@ typedef struct deep {
   enum norm norm;
   bool is_sequence;
   int blocks;
+  int marked; /* every so many blocks the model says that one ends; 0: it does not */
 } deep;
 
 static const char *part(char out[64], const char *block, const char *what)
@@ -57,20 +58,32 @@ static brim_tensor *residual_block(brim_graph *g, brim_tensor *x, const char *na
   return brim_relu(g, brim_add(g, x, y));
 }
 
-/* Norms before attention and before the MLP, both added to what went in, dropout everywhere. */
-static brim_tensor *transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
+/* Norms before attention and before the MLP, both added to what went in. */
+static brim_tensor *transformer_of(brim_graph *g, brim_tensor *x, const char *name, double dropout)
 {
-  (void)norm;
   char text[64];
   brim_tensor *h = brim_layer_norm(g, part(text, name, "ln1"), x, 1e-5);
   brim_tensor *q = brim_linear(g, part(text, name, "q"), h, WIDTH),
               *k = brim_linear(g, part(text, name, "k"), h, WIDTH);
   brim_tensor *v = brim_linear(g, part(text, name, "v"), h, WIDTH);
-  h = brim_attention(g, q, k, v, (brim_attention_options){.heads = HEADS, .dropout = 0.1});
-  x = brim_add(g, x, brim_dropout(g, brim_linear(g, part(text, name, "proj"), h, WIDTH), 0.1));
+  h = brim_attention(g, q, k, v, (brim_attention_options){.heads = HEADS, .dropout = dropout});
+  x = brim_add(g, x, brim_dropout(g, brim_linear(g, part(text, name, "proj"), h, WIDTH), dropout));
   h = brim_layer_norm(g, part(text, name, "ln2"), x, 1e-5);
   h = brim_gelu(g, brim_linear(g, part(text, name, "fc1"), h, 4 * WIDTH), 0);
-  return brim_add(g, x, brim_dropout(g, brim_linear(g, part(text, name, "fc2"), h, WIDTH), 0.1));
+  return brim_add(g, x, brim_dropout(g, brim_linear(g, part(text, name, "fc2"), h, WIDTH), dropout));
+}
+
+static brim_tensor *transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
+{
+  (void)norm;
+  return transformer_of(g, x, name, 0.1);
+}
+
+/* Where sums and norms are one node. */
+static brim_tensor *plain_transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
+{
+  (void)norm;
+  return transformer_of(g, x, name, 0);
 }
 
 static const deep deep_models[] = {
@@ -79,6 +92,7 @@ static const deep deep_models[] = {
     {"residual blocks with batch norm", residual_block, NORM_BATCH, false, 0},
     {"residual blocks with group norm", residual_block, NORM_GROUP, false, 0},
     {"transformer", transformer_block, NORM_NONE, true, 0},
+    {"transformer without dropout", plain_transformer_block, NORM_NONE, true, 0},
 };
 enum { DEEP_MODELS = sizeof deep_models / sizeof deep_models[0] };
 
@@ -91,6 +105,7 @@ static brim_status build_deep(const void *self, brim_graph *g)
   for (int i = 0; i < d->blocks; i++) {
     snprintf(name, sizeof name, "blocks.%d", i);
     x = d->block(g, x, name, d->norm);
+    if (d->marked > 0 && (i + 1) % d->marked == 0) x = brim_block(g, x);
   }
   if (!d->is_sequence) x = brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {4, 4}});
   brim_output(g, brim_linear(g, "head", brim_flatten(g, x), brim_classes(g)));

@@ -219,6 +219,37 @@ static void a_state_of_another_version_is_refused(void **unused)
   free(text);
 }
 
+/* Written by a brim that had no loss scaling: the same file without those keys, and the checksum of that. */
+static void a_state_without_a_loss_scale_reads_as_none(void **unused)
+{
+  (void)unused;
+  static const char key[] = "\"loss_scale\": ", last[] = "\"files\": ", end[] = ",\n  \"checksum\": ";
+  const char *run = new_run("older");
+  brim_train_state s = state_of(50), back;
+  s.loss_scale = 1024;
+  s.loss_scale_steps = s.skipped_steps = s.skipped_in_a_row = 3;
+  assert_int_equal(brim_checkpoint_write(run, &s, &tensors, 2), BRIM_OK);
+  const char *folder = scratch("older/checkpoints/step-00000050"),
+             *name = scratch("older/checkpoints/step-00000050/state.json");
+  assert_int_equal(brim_checkpoint_read_state(folder, &back), BRIM_OK);
+  assert_memory_equal(&back, &s, sizeof s);
+  char *text = scratch_read(name, NULL), *from = strstr(text, key), *to = strstr(text, last);
+  assert_true(from && to);
+  memmove(from, to, strlen(to) + 1);
+  char *sum = strstr(text, end);
+  assert_non_null(sum);
+  memcpy(sum, "\n}", sizeof "\n}");
+  char whole[8192];
+  snprintf(whole, sizeof whole, "%.*s%s\"%016" PRIx64 "\"\n}\n", (int)(sum - text), text, end,
+           brim_hash(BRIM_HASH_START, text, strlen(text)));
+  scratch_write(name, whole, strlen(whole));
+  free(text);
+  assert_int_equal(brim_checkpoint_read_state(folder, &back), BRIM_OK);
+  s.loss_scale = 0;
+  s.loss_scale_steps = s.skipped_steps = s.skipped_in_a_row = 0;
+  assert_memory_equal(&back, &s, sizeof s);
+}
+
 /* ---- reading into a model ---- */
 
 static void all_that_does_not_fit_is_listed_and_nothing_is_written(void **unused)
@@ -305,6 +336,7 @@ int main(void)
       cmocka_unit_test(when_all_are_damaged_nothing_starts_over_in_silence),
       cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
       cmocka_unit_test(a_state_of_another_version_is_refused),
+      cmocka_unit_test(a_state_without_a_loss_scale_reads_as_none),
       cmocka_unit_test(all_that_does_not_fit_is_listed_and_nothing_is_written),
       cmocka_unit_test(a_long_list_of_differences_is_counted_at_its_end),
       cmocka_unit_test(single_and_double_precision_convert),

@@ -42,18 +42,17 @@ static brim_graph *make(uint32_t real, uint32_t activations)
   return g;
 }
 
-static void activations_are_small_and_what_adds_up_is_wide(void **state)
+static void check_types(uint32_t small)
 {
-  (void)state;
-  brim_graph *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16);
+  brim_graph *g = make(BRIM_DTYPE_F32, small);
   const brim_node *norm = node_named(g, "layer_norm", 0), *loss = node_named(g, "softmax_cross_entropy", 0);
-  assert_int_equal(norm->in[0]->dtype, BRIM_DTYPE_BF16);
+  assert_int_equal(norm->in[0]->dtype, small);
   assert_int_equal(norm->in[1]->dtype, BRIM_DTYPE_F32);
   assert_ptr_equal(norm->in[1], g->parameter[1].value);
-  assert_int_equal(norm->out[0]->dtype, BRIM_DTYPE_BF16);
+  assert_int_equal(norm->out[0]->dtype, small);
   assert_int_equal(norm->out[0]->bytes, 4 * 8 * 2);
   assert_int_equal(norm->out[1]->dtype, BRIM_DTYPE_F32);
-  assert_int_equal(loss->in[0]->dtype, BRIM_DTYPE_BF16);
+  assert_int_equal(loss->in[0]->dtype, small);
   assert_int_equal(loss->out[0]->dtype, BRIM_DTYPE_F32);
   for (size_t i = 0; i < g->parameter_count; i++) {
     assert_int_equal(g->parameter[i].value->dtype, BRIM_DTYPE_F32);
@@ -61,9 +60,15 @@ static void activations_are_small_and_what_adds_up_is_wide(void **state)
   }
   for (size_t i = g->forward_count; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->out_count; k++)
-      if (g->node[i]->out[k]->role == BRIM_ROLE_ACTIVATION)
-        assert_int_equal(g->node[i]->out[k]->dtype, BRIM_DTYPE_BF16);
+      if (g->node[i]->out[k]->role == BRIM_ROLE_ACTIVATION) assert_int_equal(g->node[i]->out[k]->dtype, small);
   brim_graph_free(g);
+}
+
+static void activations_are_small_and_what_adds_up_is_wide(void **state)
+{
+  (void)state;
+  check_types(BRIM_DTYPE_BF16);
+  check_types(BRIM_DTYPE_F16);
 }
 
 /* One for the data and one for the weight, however often it is used, each right before its first reader. */
@@ -103,17 +108,23 @@ static void gradients_of_weights_go_past_their_casts(void **state)
 }
 
 /* The same nodes, so that a backend in double precision can judge one with a smaller type. */
-static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small(void **state)
+static void check_judge(uint32_t small)
 {
-  (void)state;
-  brim_graph *judge = make(BRIM_DTYPE_F64, BRIM_DTYPE_BF16), *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16);
+  brim_graph *judge = make(BRIM_DTYPE_F64, small), *g = make(BRIM_DTYPE_F32, small);
   assert_int_equal(judge->node_count, g->node_count);
   assert_int_equal(judge->tensor_count, g->tensor_count);
   for (size_t i = 0; i < g->node_count; i++) assert_string_equal(judge->node[i]->op, g->node[i]->op);
-  for (size_t i = 0; i < judge->tensor_count; i++) assert_int_not_equal(judge->tensor[i]->dtype, BRIM_DTYPE_BF16);
-  assert_int_equal(judge->node[0]->attr.cast.rounds_to, BRIM_DTYPE_BF16);
+  for (size_t i = 0; i < judge->tensor_count; i++) assert_int_not_equal(judge->tensor[i]->dtype, small);
+  assert_int_equal(judge->node[0]->attr.cast.rounds_to, small);
   brim_graph_free(judge);
   brim_graph_free(g);
+}
+
+static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small(void **state)
+{
+  (void)state;
+  check_judge(BRIM_DTYPE_BF16);
+  check_judge(BRIM_DTYPE_F16);
 }
 
 int main(void)

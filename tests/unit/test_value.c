@@ -126,6 +126,9 @@ static void sizes_take_units(void **state)
   assert_true(accept(&size_mb, "512MiB").size_mb == 512);
   assert_true(accept(&size_mb, "4GB").size_mb == 3814); /* rounded down: a limit is never exceeded */
   assert_true(accept(&size_mb, "64GiB").size_mb == 65536);
+  assert_true(accept(&size_mb, "1500KB").size_mb == 1);
+  assert_true(accept(&size_mb, "1024KiB").size_mb == 1);
+  assert_true(accept(&size_mb, "0").size_mb == 0 && accept(&size_mb, "0GB").size_mb == 0);
 }
 
 static void times_take_units(void **state)
@@ -261,6 +264,11 @@ static const struct {
     {&size, "9e18GB", "must be a size of less than 2^63 bytes, got 9e18GB"},
     {&size, "9999999999999999999", "must be a size of less than 2^63 bytes, got 9999999999999999999"},
     {&size_mb, "x", "must be a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got x"},
+    {&size_mb, "800KB", "must be a size of at least 1 MiB, got 800KB"}, /* not 0, which would be no limit */
+    {&size_mb, "1023.9KiB", "must be a size of at least 1 MiB, got 1023.9KiB"},
+    {&size_mb, "1MB", "must be a size of at least 1 MiB, got 1MB"},
+    {&size_mb, "-1KB", "must be a size, not negative, got -1KB"},
+    {&size, "0.5B", "must be a size of at least 1 byte, got 0.5B"},
     {&size_mb, "65GiB", "must be in [0,65536], got 65GiB"},
     {&size_mb, "9000000000000000", "must be a size of less than 2^63 bytes, got 9000000000000000"},
     {&seconds, "5 parsecs", "must be a time: a number of seconds, or one with a unit (30s, 5min, 2h), got 5 parsecs"},

@@ -9,3 +9,6 @@ BRIM_OP(moving_average) = {.name = "moving_average",
                            .signature = "value, sum -> value",
                            .in_count = 2,
                            .out_count = 1};
+
+/* What a gradient that is not zeroed with the others starts from: see core/graph/update_backward.c. */
+BRIM_OP(zero) = {.name = "zero", .signature = "nothing -> gradient", .out_count = 1};

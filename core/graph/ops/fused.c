@@ -72,7 +72,50 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
   return gradient_of_first(ad, n, brim_autodiff_of(ad, n->out[1]));
 }
 
-#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient)                                                \
+/* ---- halves ---- */
+
+static brim_node make_half(const brim_node *n, const brim_op *op)
+{
+  brim_node half = *n;
+  half.descriptor = op;
+  half.op = op->name;
+  return half;
+}
+
+/* linear, then the activation of what it leaves. The fused kernel may take the activation of what it has not rounded
+ * yet: that is the same only in types in which results need no rounding. */
+static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[2])
+{
+  (void)arena;
+  if (n->out_count < 2 || (n->out[1]->dtype != BRIM_DTYPE_F32 && n->out[1]->dtype != BRIM_DTYPE_F64)) return false;
+  half[0] = make_half(n, first_of(n));
+  half[0].out = n->out + 1;
+  half[0].out_count = 1;
+  half[1] = make_half(n, second_of(n, ""));
+  half[1].in = n->out + 1;
+  half[1].in_count = 1;
+  half[1].out_count = 1;
+  half[1].attr = (brim_attr){.activation = n->attr.fused.activation};
+  return true;
+}
+
+/* The sum, then its norm, which is that of the sum as it is kept, in every type. */
+static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half[2])
+{
+  half[0] = make_half(n, first_of(n));
+  half[0].in_count = 2;
+  half[0].out_count = 1;
+  half[1] = make_half(n, second_of(n, ""));
+  half[1].in_count = n->in_count - 1;
+  half[1].in = BRIM_ARENA_NEW(arena, brim_tensor *, half[1].in_count);
+  half[1].in[0] = n->out[0];
+  memcpy(half[1].in + 1, n->in + 2, (half[1].in_count - 1) * sizeof *n->in);
+  half[1].out = n->out + 1;
+  half[1].out_count = n->out_count - 1;
+  return true;
+}
+
+#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve)                                     \
   BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
                           .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
                           .in_count = 3,                                                                               \
@@ -80,6 +123,7 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
                           .out_count = its_outputs,                                                                    \
                           .infer = its_infer,                                                                          \
                           .gradient = its_gradient,                                                                    \
+                          .halve = its_halve,                                                                          \
                           .cost = cost_both}
 #define CONV2D(id)                                                                                                     \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
@@ -91,12 +135,12 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
                           .cost = cost_both}
-LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result);
-LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result);
-LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result);
-LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result);
-LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept);
-LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept);
+LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
+LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
+LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
+LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
+LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping);
+LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping);
 CONV2D(relu);
 CONV2D(leaky_relu);
 CONV2D(sigmoid);
@@ -182,6 +226,7 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
+                           .halve = halve_sum_norm,
                            .cost = cost_sum_norm};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .wide_in = BRIM_OP_WIDE(2),
@@ -192,6 +237,7 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
+                         .halve = halve_sum_norm,
                          .cost = cost_sum_norm};
 
 /* ---- a + dropout(x) ---- */

@@ -85,6 +85,12 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
         brim_shape_format(product_text, sizeof product_text, p), label->name, brim_dtype_name(label->dtype),
         brim_shape_format(label_text, sizeof label_text, &label->shape));
   }
+  if (n->in_count > 3 &&
+      (n->in[3]->role != BRIM_ROLE_PARAMETER || !brim_shape_equal(&n->in[3]->shape, &(brim_shape){1, {p->dim[0]}}))) {
+    char text[160];
+    return brim_graph_fail(g, n->op, n->name, "bias '%s' %s must be a parameter [%lld]", n->in[3]->name,
+                           brim_shape_format(text, sizeof text, &n->in[3]->shape), (long long)p->dim[0]);
+  }
   n->out[0] = new_loss(g, label);
   n->out[1] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_I32, &label->shape, "rank");
   return BRIM_OK;
@@ -92,8 +98,9 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
 
 static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0]};
-  return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, 4, n->in, 2);
+  brim_tensor *const bias = n->in_count > 3 ? n->in[3] : NULL;
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0], bias}, *const of[] = {n->in[0], n->in[1], bias};
+  return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, bias ? 3 : 2);
 }
 
 /* Of one product for each of x's rows with the K rows of `product`, and softmax. */
@@ -113,18 +120,22 @@ static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
   out->flops = 3 * flops_of_logits(n);
 }
 
-BRIM_OP(linear_cross_entropy) = {.name = "linear_cross_entropy",
-                                 .wide_out = BRIM_OP_WIDE(0),
-                                 .signature = "x [...,F], product [K,F], label [...] -> loss [...], rank [...]",
-                                 .in_count = 3,
-                                 .out_count = 2,
-                                 .infer = infer_linear_loss,
-                                 .gradient = gradient_linear_loss,
-                                 .cost = cost_linear_loss};
+BRIM_OP(linear_cross_entropy) = {
+    .name = "linear_cross_entropy",
+    .wide_in = BRIM_OP_WIDE(3),
+    .wide_out = BRIM_OP_WIDE(0),
+    .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...]",
+    .in_count = 4,
+    .optional = 1,
+    .out_count = 2,
+    .infer = infer_linear_loss,
+    .gradient = gradient_linear_loss,
+    .cost = cost_linear_loss};
 BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
-                                      .signature = "x, product, label, loss -> dx, dproduct",
-                                      .in_count = 4,
-                                      .out_count = 2,
+                                      .signature = "x, product, label, loss, [bias] -> dx, dproduct, [dbias]",
+                                      .in_count = 5,
+                                      .optional = 1,
+                                      .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
 BRIM_OP(rank_metrics) = {

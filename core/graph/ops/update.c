@@ -1,12 +1,21 @@
 /* Optimizers' updates of one parameter, in place.
  * AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, as torch.optim.AdamW computes it.
  * Adam: Kingma and Ba, ICLR 2015, with an L2 penalty in the gradient, as torch.optim.Adam.
- * SGD with momentum, plain or Nesterov's, as torch.optim.SGD computes it (dampening 0). */
+ * SGD with momentum, plain or Nesterov's, as torch.optim.SGD computes it (dampening 0).
+ * Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
+ * Adafactor: Shazeer and Stern, Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018, as torch.optim.Adafactor
+ * computes it of a matrix.
+ * AdamW of 8-bit states: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022. */
 #include "graph/op.h"
 
 static void cost_adam(const brim_node *n, brim_cost *out)
 {
   out->flops = 15 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+/* and the search for two codes */
+static void cost_adam8bit(const brim_node *n, brim_cost *out)
+{
+  out->flops = 35 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 static void cost_sgd(const brim_node *n, brim_cost *out)
 {
@@ -34,6 +43,29 @@ BRIM_OP(sgd) = {.name = "sgd",
                 .optional = 1,
                 .out_count = 2,
                 .cost = cost_sgd};
+BRIM_OP(lion) = {.name = "lion",
+                 .wide_in = BRIM_OP_FROM(0),
+                 .signature = "value, gradient, m, [scale] -> value, m",
+                 .in_count = 4,
+                 .optional = 1,
+                 .out_count = 2,
+                 .cost = cost_sgd};
+BRIM_OP(adafactor) = {
+    .name = "adafactor",
+    .wide_in = BRIM_OP_FROM(0),
+    .signature = "value, gradient, square | row, column, [m], [scale] -> value, square | row, column, [m]",
+    .in_count = 6,
+    .optional = 3,
+    .out_count = 4,
+    .cost = cost_adam};
+BRIM_OP(adamw8bit) = {
+    .name = "adamw8bit",
+    .wide_in = BRIM_OP_FROM(0),
+    .signature = "value, gradient, m u8, m_absmax, v u8, v_absmax, [scale] -> value, m, m_absmax, v, v_absmax",
+    .in_count = 7,
+    .optional = 1,
+    .out_count = 5,
+    .cost = cost_adam8bit};
 
 static void cost_ema(const brim_node *n, brim_cost *out)
 {

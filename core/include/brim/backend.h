@@ -53,10 +53,12 @@ typedef struct brim_program_info {
 /* What one step brings along: the same for every node of it. */
 typedef struct brim_step {
   uint64_t seed;
-  uint64_t step;        /* counts commits, from 0 */
+  uint64_t step;        /* counts steps, from 0; for updates, the updates before: steps that were skipped are none */
   int64_t first_sample; /* position of the micro-batch's first sample in the effective batch */
-  double loss_scale;    /* 1 / samples of the effective batch */
-  int64_t norm_groups;  /* groups of batch norm in the effective batch; see moving_average in brim/ops.h */
+  /* 1 / samples of the effective batch. Where activations are kept in F16, times a power of two that keeps their
+   * gradients in its range (dynamic loss scaling); gradient_scale takes it back in the update */
+  double loss_scale;
+  int64_t norm_groups; /* groups of batch norm in the effective batch; see moving_average in brim/ops.h */
   /* for updates */
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
@@ -167,12 +169,26 @@ typedef struct brim_backend_ops {
   brim_status (*fetch)(void *self, const brim_copy *copy, size_t count);
   brim_status (*collect)(void *self);
 
-  /* Types that activations can be kept in, besides `real`: a bit each, BRIM_STORES(BRIM_DTYPE_BF16). */
+  /* Types that activations can be kept in, besides `real`: a bit each, BRIM_STORES(BRIM_DTYPE_BF16). With
+   * BRIM_DTYPE_F16, which has a range of its own: what is too large when it is stored must become infinite, not the
+   * largest number, and what is small a subnormal number, as IEEE 754 says. The core scales the loss, and skips the
+   * update of a step in which a gradient is not finite. A device that works ahead gets a program before the update that
+   * adds up the squares of all gradients; its result is the update's proof (see run_program). So every operation of an
+   * update that changes something durable must heed the proof: parameters, optimizer state, moving averages. */
   uint32_t stores;
 
   /* [init] Who uses a device: writes the first `room` of *count. ENOTSUP if it cannot be known here, saying why. NULL:
    * such devices are used through the host's memory. */
   brim_status (*users)(void *self, int device, brim_device_user *out, size_t room, size_t *count);
+
+  /* ---- For devices that work while the host goes on: memory.offload. A backend has all of these or none. ---- */
+  /* [init] Host memory that `copy` reads and writes, populated. ENOMEM_HOST if there is no room. Given back when the
+   * arena is gone. */
+  brim_status (*place_host)(void *self, uint64_t bytes, void **at);
+  void (*unplace_host)(void *self, void *at, uint64_t bytes);
+  /* [step] Starts copies between that memory and the arena, either way: behind what was started before, and before what
+   * is started next. They are made whatever becomes of a proof. */
+  brim_status (*copy)(void *self, const brim_copy *copy, size_t count);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2

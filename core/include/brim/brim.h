@@ -2,6 +2,7 @@
 #ifndef BRIM_BRIM_H
 #define BRIM_BRIM_H
 #include "brim/backend.h"
+#include "brim/code8.h"
 #include "brim/dataset.h"
 #include "brim/host.h"
 #include "brim/ledger.h"

@@ -36,6 +36,9 @@ BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
 /* Names the result: logits [N, classes], from which the losses make probabilities themselves. Exactly once. */
 BRIM_EXPORT void brim_output(brim_graph *g, brim_tensor *logits);
+/* A block of the model ends with x, which is returned: memory.recompute=blocks and full then keep the x of these calls,
+ * and make again what lies between them. Without any such call, blocks end where a single tensor goes on. */
+BRIM_EXPORT brim_tensor *brim_block(brim_graph *g, brim_tensor *x);
 /* A tensor's shape; a shape of rank 0 for NULL. */
 BRIM_EXPORT brim_shape brim_shape_of(const brim_tensor *x);
 
@@ -247,6 +250,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_attention(g, ...) brim_attention(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary(g, ...) brim_rotary(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_block(g, ...) brim_block(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_output(g, ...) brim_output(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 
 #ifdef __cplusplus

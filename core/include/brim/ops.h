@@ -91,13 +91,25 @@ typedef struct brim_dropout_attr {
 } brim_dropout_attr;
 /* adamw, adam          in: param, grad, m, v  out: param, m, v (in place)
  * sgd                  in: param, grad, velocity  out: param, velocity (in place)
+ * lion                 in: param, grad, m     out: param, m (in place)
+ * adafactor            in: param, grad, row [R], column [C], [m]   out: param, row, column, [m] (in place)
+ *                      param of two dimensions or more, seen as a matrix [R, C]: the first dimension and all others.
+ *                      in: param, grad, square, [m]   out: param, square, [m] (in place)    of one dimension or none
+ *                      step.beta2 is that of this step, step.eps the least root of a second moment
+ * adamw8bit            in: param, grad, m u8, m_absmax, v u8, v_absmax   out: param, m, m_absmax, v, v_absmax (in
+ *                      place): adamw with moments as codes of brim/code8.h, whose blocks of
+ *                      BRIM_CODE8_BLOCK values each have an entry of absmax
  * Their hyperparameters come with the step (brim_step); here is what differs between parameters. All zero: the
  * plain form. */
 typedef struct brim_update_attr {
   int32_t no_decay; /* 1: step.weight_decay counts as 0 */
   int32_t nesterov; /* sgd: 1: the gradient is taken where the velocity leads */
   int32_t scaled;   /* 1: one more input, last: f64 [2] of gradient_scale; the gradient is multiplied by its [1] */
+  int32_t averages; /* adafactor: 1: with m, which keeps step.beta1 of itself */
+  double clip;      /* adafactor: most root mean square of an update, before the learning rate */
+  double least;     /* adafactor: least root mean square of the parameter that the learning rate is multiplied by */
 } brim_update_attr;
+/* zero                 out: gradient = 0 */
 /* ema                  in: param, average     out: average (in place): decay * average + (1 - decay) * param; in the
  *                      first step (step.step 0) param, as torch.optim.swa_utils.AveragedModel */
 typedef struct brim_ema_attr {
@@ -218,11 +230,12 @@ typedef struct brim_lstm_attr {
  *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k]
  * With `ignores` a label of ignore_index has loss 0 and gradient 0. Any other label outside [0, K) is an error of the
  * data: EINVAL.
- * linear_cross_entropy        in: x [...,F], product [K,F], label i32 [...]      out: loss [...], rank i32 [...]: how
- *                      many classes come before the label (greater logits, and of equal ones the first); -1 if ignored
- * linear_cross_entropy_grad   in: x, product, label, loss                        out: dx, dproduct +=
- *                      softmax_cross_entropy of the logits x product^T, which exist in chunks only. product is a
- *                      parameter.
+ * linear_cross_entropy        in: x [...,F], product [K,F], label i32 [...], [bias [K]]
+ *                      out: loss [...], rank i32 [...]: how many classes come before the label (greater logits, and of
+ *                      equal ones the first); -1 if ignored
+ * linear_cross_entropy_grad   in: x, product, label, loss, [bias]                out: dx, dproduct +=, [dbias +=]
+ *                      softmax_cross_entropy of the logits x product^T + bias, which exist in chunks only. product and
+ *                      bias are parameters.
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      what classification_metrics says without a confusion matrix, of ranks: metrics[0] += sum of
  *                      losses, [1] += ranks of 0; with top_k [2] += ranks in [0, top_k)

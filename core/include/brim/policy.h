@@ -78,13 +78,34 @@ typedef struct brim_plan_query {
   size_t micro_batch_count;       /* at least 1 */
   int32_t may_change_variant;     /* 1: precision and model may be chosen still */
   uint32_t precisions;            /* that the backend has: bit 1 << enum brim_policy_precision */
-  int32_t precision;              /* as it is: enum brim_policy_precision */
+  int32_t precision;              /* as it is; BRIM_AS_IT_IS: precision=auto, a policy may choose, and fp32 else */
   const char *model;              /* id of the model as it is */
   /* Exact peak of a plan, in bytes: what will be placed. `micro_batch` is one of the list. Takes about a millisecond
    * and is remembered. */
   brim_status (*peak)(const struct brim_plan_query *query, int64_t micro_batch, uint64_t *bytes);
   void *host; /* the core's */
 } brim_plan_query;
+
+/* How sure a predicted time is. */
+enum brim_basis {
+  BRIM_BASIS_TIMED = 1, /* every kernel was timed in this very shape */
+  BRIM_BASIS_DERIVED,   /* some only in other micro-batches */
+  BRIM_BASIS_GUESSED    /* some by common rates: nothing like it was timed on this device */
+};
+typedef struct brim_plan_figures {
+  uint32_t size;          /* set by the caller: sizeof(brim_plan_figures) */
+  int32_t basis;          /* enum brim_basis */
+  uint64_t peak_bytes;    /* exact, as of `peak` above */
+  double step_seconds;    /* of a whole step: the effective batch in micro-batches, and the update */
+  double recompute_share; /* work done again, of that of a step without */
+  int32_t rounds; /* 1: no multiple of training.grain, so that results differ by rounding from those of others */
+} brim_plan_figures;
+/* What a plan takes of the device's memory and time: a micro-batch of the list, in a precision (enum
+ * brim_policy_precision) of those there are, with as little recompute as fits if memory.recompute=auto. What the device
+ * profile lacks is timed, if that does not take long and there is room: the first time some tenths of a second, later a
+ * millisecond. The same profile gives the same figures. Since ABI 1.3. */
+BRIM_EXPORT brim_status brim_plan_figures_of(const brim_plan_query *query, int64_t micro_batch, int32_t precision,
+                                             brim_plan_figures *out);
 
 typedef struct brim_plan_choice {
   int64_t micro_batch; /* one of the list */

@@ -10,7 +10,14 @@ extern "C" {
 
 #define BRIM_DIMS_MAX 6
 
-enum brim_dtype { BRIM_DTYPE_F32 = 1, BRIM_DTYPE_F64 = 2, BRIM_DTYPE_I32 = 3, BRIM_DTYPE_U8 = 4, BRIM_DTYPE_BF16 = 5 };
+enum brim_dtype {
+  BRIM_DTYPE_F32 = 1,
+  BRIM_DTYPE_F64 = 2,
+  BRIM_DTYPE_I32 = 3,
+  BRIM_DTYPE_U8 = 4,
+  BRIM_DTYPE_BF16 = 5, /* of F32 the upper half */
+  BRIM_DTYPE_F16 = 6   /* IEEE 754 binary16 */
+};
 /* [any thread] Bytes of one element, 0 for an unknown type; its name as in safetensors ("F32"). */
 BRIM_EXPORT uint32_t brim_dtype_bytes(uint32_t dtype);
 BRIM_EXPORT const char *brim_dtype_name(uint32_t dtype);

@@ -73,8 +73,8 @@ static uint64_t lse_bytes(const brim_node *node)
   return cpu_aligned((uint64_t)brim_shape_count(&node->in[4]->shape) * sizeof(float));
 }
 
-/* In bf16 the results are kept rounded, but their products with dy must cancel against others that are not: so they are
- * made again, with their lse, behind the scratch. */
+/* Kept in 16 bits the results are rounded, but their products with dy must cancel against others that are not: so they
+ * are made again, with their lse, behind the scratch. */
 static CPU_PREPARE(attention_grad_prepare)
 {
   BRIM_TRY(attention_prepare(self, program, node, need, state));

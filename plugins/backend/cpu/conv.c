@@ -451,7 +451,7 @@ static CPU_RUN(conv2d_grad_weight_run)
 }
 
 #define KERNEL(id, its_op, its_run)                                                                                    \
-  CPU_KERNEL(id) = {                                                                                                  \
+  CPU_KERNEL(id) = {                                                                                                   \
       .op = its_op, .prepare = conv2d_prepare, .realize = conv2d_realize, .run = its_run, .release = conv2d_release}
 KERNEL(conv2d, "conv2d", conv2d_run);
 KERNEL(conv2d_relu, "conv2d+relu", conv2d_run);

@@ -120,7 +120,8 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 
 /* small.c: the backend's kernels, for its ops; returns how many. */
 size_t cpu_kernels_make(const brim_kernel *const **out);
-/* Is it a tensor that is kept in bf16, and that the kernel sees widened, in scratch that it may write to? */
+/* Is it a tensor that is kept in a type of 16 bits, and that the kernel sees widened, in scratch that it may write to?
+ */
 #define CPU_WIDENED (-2)
 static inline bool cpu_is_widened(const brim_tensor *t)
 {

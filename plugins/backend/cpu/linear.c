@@ -106,5 +106,4 @@ CPU_KERNEL(linear_tanh) = {.op = "linear+tanh", .prepare = linear_prepare, .run 
 CPU_KERNEL(linear_gelu) = {.op = "linear+gelu", .prepare = linear_prepare, .run = linear_run};
 CPU_KERNEL(linear_silu) = {.op = "linear+silu", .prepare = linear_prepare, .run = linear_run};
 CPU_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
-CPU_KERNEL(linear_grad_weight) = {
-    .op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};
+CPU_KERNEL(linear_grad_weight) = {.op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

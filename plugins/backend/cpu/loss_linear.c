@@ -1,5 +1,5 @@
-/* Softmax cross-entropy of logits x product^T, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and looked at
- * while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes.
+/* Softmax cross-entropy of logits x product^T + bias, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and
+ * looked at while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch. The backward pass makes
@@ -16,17 +16,19 @@ typedef struct problem {
   const cpu_loss_simd *simd;
   const brim_loss_attr *attr;
   int64_t rows, features, classes;
-  const float *x, *product;
+  const float *x, *product, *bias; /* bias: NULL for none */
   const int32_t *label;
   float *loss; /* written or read */
   int32_t *rank;
+  float *dbias;
   double loss_scale;
   /* scratch */
   char *products;
   float *logits;        /* [row_count, class_count] */
   cpu_softmax_row *row; /* of each row of the piece */
   double *lse;          /* likewise */
-  double *column;       /* [features]: sums of the columns of product, if labels are smoothed */
+  double *column;       /* [features]: sums of the columns of product, if labels are smoothed; */
+  double bias_sum;      /* and of the bias */
   int64_t row0, class0; /* the piece */
   int64_t row_count, class_count;
 } problem;
@@ -53,7 +55,8 @@ static CPU_PREPARE(linear_loss_prepare)
   return BRIM_OK;
 }
 
-static brim_status begin(cpu_backend *b, const brim_launch *launch, problem *p)
+/* `bias`: the input that it is, if there is one. */
+static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, problem *p)
 {
   static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
   const brim_shape *product = &launch->node->in[1]->shape;
@@ -65,6 +68,7 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, problem *p)
                  .classes = product->dim[0],
                  .x = cpu_plain_input(b, launch, 0),
                  .product = launch->in[1],
+                 .bias = launch->node->in_count > bias ? launch->in[bias] : NULL,
                  .label = launch->in[2],
                  .loss_scale = launch->step->loss_scale,
                  .products = cpu_plain_end(launch)};
@@ -94,7 +98,8 @@ static float own_logit(const problem *p, int64_t row, int32_t thread)
                       .ldb = p->features,
                       .b_transposed = true,
                       .c = &own,
-                      .ldc = 1};
+                      .ldc = 1,
+                      .bias = p->bias ? p->bias + p->label[row] : NULL};
   simd->gemm(&g, 0, 1, 0, 1, (float *)(void *)(p->products + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes)));
   return own;
 }
@@ -128,7 +133,8 @@ static void make_logits(problem *p)
                       .ldb = p->features,
                       .b_transposed = true,
                       .c = p->logits,
-                      .ldc = p->class_count};
+                      .ldc = p->class_count,
+                      .bias = p->bias ? p->bias + p->class0 : NULL};
   cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
 }
 
@@ -172,7 +178,7 @@ static void end_rows(const problem *p)
 static CPU_RUN(linear_loss_run)
 {
   problem p;
-  BRIM_TRY(begin(self, launch, &p));
+  BRIM_TRY(begin(self, launch, 3, &p));
   p.loss = launch->out[0];
   p.rank = launch->out[1];
   for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
@@ -203,6 +209,12 @@ static void sum_columns(void *arg, int64_t task, int32_t thread)
     for (int64_t f = from; f < to; f++) p->column[f] += (double)p->product[k * p->features + f];
 }
 
+static void sum_parameters(problem *p)
+{
+  cpu_pool_run(p->backend->pool, cpu_divide_up(p->features, COLUMNS_PER_TASK), sum_columns, p);
+  for (int64_t k = 0; p->bias && k < p->classes; k++) p->bias_sum += (double)p->bias[k];
+}
+
 /* lse from loss = lse - (1 - s) * own - s/K * sum of the row's logits. */
 static void find_lse(void *arg, int64_t task, int32_t thread)
 {
@@ -213,7 +225,7 @@ static void find_lse(void *arg, int64_t task, int32_t thread)
     EACH_ROW_OF(p, task, i)
     {
       const float *x = p->x + (p->row0 + i) * p->features;
-      double logits = 0;
+      double logits = p->bias_sum;
       for (int64_t f = 0; s > 0 && f < p->features; f++) logits += (double)x[f] * p->column[f];
       p->lse[i] = (double)p->loss[p->row0 + i] + (1 - s) * (double)p->row[i].own + s / (double)p->classes * logits;
     }
@@ -238,6 +250,17 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
       if (at >= 0 && at < p->class_count)
         logits[at] = (float)((exp((double)p->row[i].own - p->lse[i]) - (1 - s) - soft) * p->loss_scale);
     }
+}
+
+/* Rows of the piece, in their order. */
+static void add_to_bias(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, p->class_count - at);
+  float *sum = p->dbias + p->class0 + at;
+  for (int64_t i = 0; i < p->row_count; i++)
+    p->backend->simd->add(sum, p->logits + i * p->class_count + at, sum, count);
 }
 
 static void add_products(problem *p, float *dx, float *dproduct)
@@ -271,9 +294,10 @@ static CPU_RUN(linear_loss_grad_run)
 {
   cpu_backend *b = self;
   problem p;
-  BRIM_TRY(begin(b, launch, &p));
+  BRIM_TRY(begin(b, launch, 4, &p));
   p.loss = launch->in[3];
-  if (p.attr->smoothing > 0) cpu_pool_run(b->pool, cpu_divide_up(p.features, COLUMNS_PER_TASK), sum_columns, &p);
+  p.dbias = p.bias ? launch->out[2] : NULL;
+  if (p.attr->smoothing > 0) sum_parameters(&p);
   for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
     take_rows(&p, r);
     each_row(&p, find_lse);
@@ -282,6 +306,7 @@ static CPU_RUN(linear_loss_grad_run)
       make_logits(&p);
       each_row(&p, turn_rows);
       add_products(&p, launch->out[0], launch->out[1]);
+      if (p.dbias) cpu_pool_run(b->pool, cpu_divide_up(p.class_count, COLUMNS_PER_TASK), add_to_bias, &p);
     }
   }
   return BRIM_OK;

@@ -75,7 +75,7 @@ static brim_status run_samples(cpu_backend *b, const brim_launch *launch, enum c
   {                                                                                                                    \
     return run_samples(self, launch, kind, give_back);                                                                 \
   }                                                                                                                    \
-  CPU_KERNEL(id) = {.op = #id, .prepare = cpu_plain_prepare, .run = id##_run};                                        \
+  CPU_KERNEL(id) = {.op = #id, .prepare = cpu_plain_prepare, .run = id##_run};                                         \
   CPU_KERNEL(id##_grad) = {.op = #id "_grad", .prepare = cpu_plain_prepare, .run = id##_grad_run}
 LOSS(mse, CPU_MEAN_MSE);
 LOSS(mae, CPU_MEAN_MAE);

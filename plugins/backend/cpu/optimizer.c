@@ -13,6 +13,7 @@
  * g is the gradient times a factor, if there is one (brim/ops.h: gradient_scale). The norm that it comes from is summed
  * in double precision, in an order that depends on the shapes alone. */
 #include <math.h>
+#include <string.h>
 
 #include "cpu.h"
 
@@ -180,6 +181,22 @@ static CPU_RUN(gradient_scale_run)
   return BRIM_OK;
 }
 
+static void zero_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const update *u = arg;
+  const int64_t at = task * PIECE;
+  memset(out_at(u, 0, at), 0, (size_t)cpu_min(PIECE, u->count - at) * sizeof(float));
+}
+
+static CPU_RUN(zero_run)
+{
+  cpu_backend *b = self;
+  update u = {.launch = launch, .count = brim_shape_count(&launch->node->out[0]->shape)};
+  cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), zero_piece, &u);
+  return BRIM_OK;
+}
+
 /* Small beside everything else of a step, so on one thread. */
 static CPU_RUN(accumulate_run)
 {
@@ -206,5 +223,6 @@ CPU_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
 CPU_KERNEL(ema) = {.op = "ema", .run = ema_run};
 CPU_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
 CPU_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
+CPU_KERNEL(zero) = {.op = "zero", .run = zero_run};
 CPU_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
 CPU_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};

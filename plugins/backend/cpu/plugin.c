@@ -100,7 +100,7 @@ static brim_status create(const void *filled, void **self)
 static brim_backend_ops ops = {
     .size = sizeof(brim_backend_ops),
     .real = BRIM_DTYPE_F32,
-    .stores = BRIM_STORES(BRIM_DTYPE_BF16),
+    .stores = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16),
     .alignment = CPU_ALIGNMENT,
     .device_count = cpu_device_count,
     .describe = cpu_device_describe,

@@ -135,8 +135,7 @@ static CPU_RUN(avg_pool2d_grad_run)
 }
 
 CPU_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cpu_follow_prepare, .run = max_pool2d_run};
-CPU_KERNEL(max_pool2d_grad) = {
-    .op = "max_pool2d_grad", .prepare = max_pool2d_grad_prepare, .run = max_pool2d_grad_run};
+CPU_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .prepare = max_pool2d_grad_prepare, .run = max_pool2d_grad_run};
 CPU_KERNEL(avg_pool2d) = {.op = "avg_pool2d", .prepare = cpu_follow_prepare, .run = avg_pool2d_run};
 CPU_KERNEL(avg_pool2d_grad) = {.op = "avg_pool2d_grad", .prepare = cpu_follow_prepare, .run = avg_pool2d_grad_run};
 CPU_KERNEL(adaptive_avg_pool2d) = {.op = "adaptive_avg_pool2d", .prepare = cpu_follow_prepare, .run = avg_pool2d_run};

@@ -1,7 +1,7 @@
-/* Activations in bfloat16 on processors that compute in fp32: they are kept small, and widened where they are used.
- * Every kernel of this backend knows fp32 alone, so each is wrapped. Where a node has a tensor in bf16, its kernel sees
- * a copy of the node whose tensors are fp32 and lie in scratch: inputs are widened into it before the kernel runs,
- * outputs are rounded from it afterwards. What waits for the backward pass takes half the memory.
+/* Activations in bfloat16 or binary16 on processors that compute in fp32: they are kept small, and widened where they
+ * are used. Every kernel of this backend knows fp32 alone, so each is wrapped. Where a node has a small tensor, its
+ * kernel sees a copy of the node whose tensors are fp32 and lie in scratch: inputs are widened into it before the
+ * kernel runs, outputs are rounded from it afterwards. What waits for the backward pass takes half the memory.
  *
  * So that the scratch is small too, operations that treat samples one by one, or add up over them in order, are run on
  * a few samples at a time: the table below says which of their tensors are samples. By as many grains, a result is the
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "half.h"
 
 #define PIECE 16384            /* values a task */
 #define SLICE_BYTES (1u << 20) /* of scratch that a slice is to have, if a grain does not need more */
@@ -27,32 +28,34 @@ extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("
 typedef struct slicing {
   const char *op;
   uint32_t in, out; /* tensors whose first dimension is samples, a bit each; others are given whole */
+  bool by_one;      /* a sample is the same bits in whichever company; else grains are */
 } slicing;
 
 /* Outputs that are given whole are gradients, to which kernels add. */
 static const slicing slicings[] = {
-    {"relu", BIT(0), BIT(0)},
-    {"relu_grad", BIT(0) | BIT(1), BIT(0)},
-    {"leaky_relu", BIT(0), BIT(0)},
-    {"leaky_relu_grad", BIT(0) | BIT(1), BIT(0)},
-    {"sigmoid", BIT(0), BIT(0)},
-    {"sigmoid_grad", BIT(0) | BIT(1), BIT(0)},
-    {"tanh", BIT(0), BIT(0)},
-    {"tanh_grad", BIT(0) | BIT(1), BIT(0)},
-    {"gelu", BIT(0), BIT(0)},
-    {"gelu_grad", BIT(0) | BIT(1), BIT(0)},
-    {"silu", BIT(0), BIT(0)},
-    {"silu_grad", BIT(0) | BIT(1), BIT(0)},
-    {"scale", BIT(0), BIT(0)},
-    {"exp", BIT(0), BIT(0)},
-    {"add", BIT(0) | BIT(1), BIT(0)},
-    {"sub", BIT(0) | BIT(1), BIT(0)},
-    {"mul", BIT(0) | BIT(1), BIT(0)},
-    {"dropout", BIT(0), BIT(0)},
-    {"dropout_grad", BIT(0), BIT(0)},
-    {"dropout+add", BIT(0) | BIT(1), BIT(0)},
-    {"softmax", BIT(0), BIT(0)},
-    {"softmax_grad", BIT(0) | BIT(1), BIT(0)},
+    {"relu", BIT(0), BIT(0), true},
+    {"relu_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"leaky_relu", BIT(0), BIT(0), true},
+    {"leaky_relu_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"sigmoid", BIT(0), BIT(0), true},
+    {"sigmoid_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"tanh", BIT(0), BIT(0), true},
+    {"tanh_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"gelu", BIT(0), BIT(0), true},
+    {"gelu_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"silu", BIT(0), BIT(0), true},
+    {"silu_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"scale", BIT(0), BIT(0), true},
+    {"reshape", BIT(0), BIT(0), true},
+    {"exp", BIT(0), BIT(0), true},
+    {"add", BIT(0) | BIT(1), BIT(0), true},
+    {"sub", BIT(0) | BIT(1), BIT(0), true},
+    {"mul", BIT(0) | BIT(1), BIT(0), true},
+    {"dropout", BIT(0), BIT(0), true},
+    {"dropout_grad", BIT(0), BIT(0), true},
+    {"dropout+add", BIT(0) | BIT(1), BIT(0), true},
+    {"softmax", BIT(0), BIT(0), true},
+    {"softmax_grad", BIT(0) | BIT(1), BIT(0), true},
     {"conv2d", BIT(0), BIT(0)},
     {"conv2d+relu", BIT(0), BIT(0)},
     {"conv2d+leaky_relu", BIT(0), BIT(0)},
@@ -69,12 +72,12 @@ static const slicing slicings[] = {
     {"linear+silu", BIT(0), BIT(0) | BIT(1)},
     {"linear_grad_input", BIT(0), BIT(0)},
     {"linear_grad_weight", BIT(0) | BIT(1), 0},
-    {"max_pool2d", BIT(0), BIT(0) | BIT(1)},
-    {"max_pool2d_grad", BIT(0) | BIT(1), BIT(0)},
-    {"avg_pool2d", BIT(0), BIT(0)},
-    {"avg_pool2d_grad", BIT(0), BIT(0)},
-    {"adaptive_avg_pool2d", BIT(0), BIT(0)},
-    {"adaptive_avg_pool2d_grad", BIT(0), BIT(0)},
+    {"max_pool2d", BIT(0), BIT(0) | BIT(1), true},
+    {"max_pool2d_grad", BIT(0) | BIT(1), BIT(0), true},
+    {"avg_pool2d", BIT(0), BIT(0), true},
+    {"avg_pool2d_grad", BIT(0), BIT(0), true},
+    {"adaptive_avg_pool2d", BIT(0), BIT(0), true},
+    {"adaptive_avg_pool2d_grad", BIT(0), BIT(0), true},
     {"layer_norm", BIT(0), BIT(0) | BIT(1) | BIT(2)},
     {"layer_norm+relu", BIT(0), BIT(0) | BIT(1) | BIT(2)},
     {"layer_norm_grad", BIT(0) | BIT(2) | BIT(3) | BIT(4), BIT(0)},
@@ -117,26 +120,10 @@ typedef struct wrapped {
   void **place; /* by operand, while it runs */
 } wrapped;
 
-/* ---- bf16 ---- */
-
-static float widen_one(uint16_t x)
-{
-  const uint32_t bits = (uint32_t)x << 16;
-  float out;
-  memcpy(&out, &bits, sizeof out);
-  return out;
-}
-
-/* To the nearest, of two to the even one; what is no number stays none. */
-static uint16_t round_one(float x)
-{
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  const uint32_t rounded = bits + 0x7FFF + (bits >> 16 & 1);
-  return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded >> 16);
-}
+/* ---- conversions ---- */
 
 typedef struct conversion {
+  const cpu_half *half;
   const void *from;
   void *to;
   int64_t count;
@@ -146,25 +133,22 @@ static void widen_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const conversion *c = arg;
-  const int64_t end = cpu_min(c->count, (task + 1) * PIECE);
-  const uint16_t *from = c->from;
-  float *to = c->to;
-  for (int64_t i = task * PIECE; i < end; i++) to[i] = widen_one(from[i]);
+  const int64_t at = task * PIECE;
+  c->half->widen((const uint16_t *)c->from + at, (float *)c->to + at, cpu_min(PIECE, c->count - at));
 }
 
 static void round_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const conversion *c = arg;
-  const int64_t end = cpu_min(c->count, (task + 1) * PIECE);
-  const float *from = c->from;
-  uint16_t *to = c->to;
-  for (int64_t i = task * PIECE; i < end; i++) to[i] = round_one(from[i]);
+  const int64_t at = task * PIECE;
+  c->half->round((const float *)c->from + at, (uint16_t *)c->to + at, cpu_min(PIECE, c->count - at));
 }
 
-static void convert(cpu_backend *b, cpu_task_fn fn, const void *from, void *to, uint64_t count)
+/* dtype: the small type of the two. */
+static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *from, void *to, uint64_t count)
 {
-  conversion c = {from, to, (int64_t)count};
+  conversion c = {cpu_half_of(b->isa, dtype), from, to, (int64_t)count};
   cpu_pool_run(b->pool, cpu_divide_up(c.count, PIECE), fn, &c);
 }
 
@@ -179,7 +163,7 @@ static const brim_kernel *kernel_of(const char *op)
 
 static bool is_small(const brim_tensor *t)
 {
-  return t->dtype == BRIM_DTYPE_BF16;
+  return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
 /* Its result lies in the memory of its input, where the orders agree. */
@@ -195,6 +179,15 @@ static bool has_small(const brim_node *n)
   for (uint32_t k = 0; k < n->out_count; k++)
     if (is_small(n->out[k])) return true;
   return false;
+}
+
+/* A small result may lie where a small input does, whatever the kernel does with its own: it works in scratch, into
+ * which whole inputs are widened before anything is rounded from it, and others sample by sample as the result is. */
+static bool has_apart_results(const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (!is_small(n->out[k]) && n->out[k]->role != BRIM_ROLE_GRADIENT) return false;
+  return !is_view(n);
 }
 
 /* What the table says of a node, if that holds: samples must be as many everywhere, operands of sums as large as the
@@ -227,7 +220,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *
   w->operands = (size_t)n->in_count + n->out_count;
   w->operand = calloc(w->operands, sizeof *w->operand);
   w->place = calloc(w->operands, sizeof *w->place);
-  if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in bf16", n->name);
+  if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   for (size_t i = 0; i < w->operands; i++) {
     operand *o = &w->operand[i];
     const bool in = i < n->in_count;
@@ -240,11 +233,11 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *
   return BRIM_OK;
 }
 
-/* Samples at a time: as many grains as have the scratch that is wanted. */
-static int64_t slice_of(const wrapped *w, int64_t grain)
+/* Samples at a time: as many, or as many grains, as have the scratch that is wanted. */
+static int64_t slice_of(const wrapped *w, const slicing *s, int64_t grain)
 {
   uint64_t bytes = 0;
-  const int64_t unit = grain > 0 ? grain : 1;
+  const int64_t unit = grain > 0 && !s->by_one ? grain : 1;
   for (size_t i = 0; i < w->operands; i++)
     if (w->operand[i].small && w->operand[i].sliced) bytes += 2 * w->operand[i].t->bytes;
   const int64_t units = (int64_t)(SLICE_BYTES / (bytes / (uint64_t)w->rows * (uint64_t)unit + 1));
@@ -255,7 +248,7 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
 {
   p->tensor = calloc(w->operands, sizeof *p->tensor);
   p->pointer = calloc(w->operands, sizeof *p->pointer);
-  if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in bf16", n->name);
+  if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
   p->node.in = p->pointer;
   p->node.out = p->pointer + n->in_count;
@@ -277,10 +270,11 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   return BRIM_OK;
 }
 
+/* seen: of a slice. */
 static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
 {
   const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
-  return o->sliced ? bytes / (uint64_t)seen->shape.dim[0] * (uint64_t)w->rows : bytes;
+  return o->sliced ? bytes / (uint64_t)w->slice * (uint64_t)w->rows : bytes;
 }
 
 /* What the kernel has chosen for a result holds for the node's own. */
@@ -313,7 +307,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
   *need = (brim_kernel_need){0};
   BRIM_TRY(list_operands(w, node, s));
   w->rows = s ? node->in[0]->shape.dim[0] : 1;
-  w->slice = s ? slice_of(w, program->grain) : 1;
+  w->slice = s ? slice_of(w, s, program->grain) : 1;
   const int64_t rest = w->rows % w->slice;
   uint64_t own = 0;
   for (size_t p = 0; p < (rest ? 2 : 1); p++) {
@@ -326,7 +320,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     if (w->kernel->prepare) BRIM_TRY(w->kernel->prepare(self, &info, &w->part[p].node, &inner, &w->part[p].state));
     if (p == 0) take_choices(w, node);
     own = inner.workspace_bytes > own ? inner.workspace_bytes : own;
-    need->no_inplace = need->no_inplace || inner.no_inplace || !is_view(node);
+    need->no_inplace = need->no_inplace || (inner.no_inplace && !has_apart_results(node));
     need->host_bytes += inner.host_bytes;
   }
   need->workspace_bytes = cpu_aligned(own);
@@ -397,6 +391,7 @@ static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
 /* A norm of a sum that is kept is the norm of what is kept: the two are added here, rounded, and nothing is left for
  * the kernel to add. */
 typedef struct sum {
+  const cpu_half *half;
   float *a, *b;
   int64_t count;
 } sum;
@@ -405,16 +400,14 @@ static void settle_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const sum *s = arg;
-  const int64_t end = cpu_min(s->count, (task + 1) * PIECE);
-  for (int64_t i = task * PIECE; i < end; i++) {
-    s->a[i] = widen_one(round_one(s->a[i] + s->b[i]));
-    s->b[i] = 0;
-  }
+  const int64_t at = task * PIECE;
+  s->half->settle(s->a + at, s->b + at, cpu_min(PIECE, s->count - at));
 }
 
-static void settle_sum(cpu_backend *backend, const brim_node *n, float *a, float *b)
+/* dtype: of the sum as it is kept. */
+static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype, float *a, float *b)
 {
-  sum s = {a, b, brim_shape_count(&n->in[0]->shape)};
+  sum s = {cpu_half_of(backend->isa, dtype), a, b, brim_shape_count(&n->in[0]->shape)};
   if (strncmp(n->op, "add+", 4) != 0 || a == b) return; /* x + x is exact */
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
@@ -429,9 +422,9 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
     char *own = at_row(w, o, in ? launch->in[i] : launch->out[i - n->in_count], row);
     w->place[i] = o->small ? (char *)launch->workspace + w->operand[o->same].offset : own;
     if (in && o->small && o->same == i && (o->sliced || row == 0))
-      convert(b, widen_piece, own, w->place[i], p->tensor[i].bytes / sizeof(float));
+      convert(b, widen_piece, o->t->dtype, own, w->place[i], p->tensor[i].bytes / sizeof(float));
   }
-  if (n->in_count > 1) settle_sum(b, &p->node, w->place[0], w->place[1]);
+  if (n->in_count > 1) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,
@@ -443,7 +436,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   for (size_t i = n->in_count; i < w->operands; i++) {
     const operand *o = &w->operand[i];
     if (o->small)
-      convert(b, round_piece, w->place[i], at_row(w, o, launch->out[i - n->in_count], row),
+      convert(b, round_piece, o->t->dtype, w->place[i], at_row(w, o, launch->out[i - n->in_count], row),
               p->tensor[o->same].bytes / sizeof(float));
   }
   return BRIM_OK;
@@ -463,7 +456,7 @@ static CPU_RUN(run)
   return BRIM_OK;
 }
 
-/* From fp32 to bf16 or back; the order in memory stays. */
+/* From fp32 to a small type or back; the order in memory stays. */
 static CPU_PREPARE(cast_prepare)
 {
   (void)self;
@@ -483,7 +476,8 @@ static CPU_RUN(cast_run)
   if (x->dtype == y->dtype)
     memcpy(launch->out[0], launch->in[0], x->bytes);
   else
-    convert(self, is_small(y) ? round_piece : widen_piece, launch->in[0], launch->out[0], count);
+    convert(self, is_small(y) ? round_piece : widen_piece, is_small(y) ? y->dtype : x->dtype, launch->in[0],
+            launch->out[0], count);
   return BRIM_OK;
 }
 

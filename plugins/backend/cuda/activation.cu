@@ -3,8 +3,8 @@
  *
  * Nothing but memory matters: 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each tensor,
  * neighbours beside each other, over memory as it lies, whatever its order. The function is a template's argument, as a
- * branch for each element would cost bf16 more than the memory does. A thread reads its elements before it writes them,
- * so y may lie in x's memory, and dx in that of dy or of what was kept. */
+ * branch for each element would cost bf16 and fp16 more than the memory does. A thread reads its elements before it
+ * writes them, so y may lie in x's memory, and dx in that of dy or of what was kept. */
 #include "arithmetic.h"
 #include "kernel.cuh"
 

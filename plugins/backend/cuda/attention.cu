@@ -16,8 +16,8 @@
  *
  * Tiles on the diagonal, or at the end of the keys, look at each pair; all others do not.
  *
- * In bf16, without dropout, it is left to the library where that can do it (sdpa.h): tensor cores do the same products
- * many times as fast. y and lse mean the same, so either may make the gradient of either's results. */
+ * In bf16 and fp16, without dropout, it is left to the library where that can do it (sdpa.h): tensor cores do the same
+ * products many times as fast. y and lse mean the same, so either may make the gradient of either's results. */
 #include "attention.cuh"
 #include "attention_library.h"
 

@@ -12,8 +12,8 @@
  * multiply-adds for each pair of query and key instead of 10. The last two kernels are one text, read once with queries
  * as rows and keys as columns, once the other way round.
  *
- * In bf16 y is rounded so much that delta would not cancel what it is there to cancel (for a single key, ds is 0).
- * There the kernel of dq makes delta of its own numbers, by 2 D multiply-adds more:
+ * In bf16 and fp16 y is rounded so much that delta would not cancel what it is there to cancel (for a single key, ds is
+ * 0). There the kernel of dq makes delta of its own numbers, by 2 D multiply-adds more:
  *
  *     delta[t] = sum over s of p[t,s] * z[t,s] * dy[t] . v[s]
  *     dq[t]    = scale * (sum over s of p[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of p[t,s] *

@@ -16,6 +16,7 @@ static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result res
   const brim_attention_attr *attr = &node->attr.attention;
   const brim_shape *q = &node->in[0]->shape, *k = &node->in[1]->shape;
   return (cuda_sdpa){.result = result,
+                     .type = node->in[0]->dtype,
                      .N = q->dim[0],
                      .T = q->dim[1],
                      .S = k->dim[1],
@@ -32,8 +33,7 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   const cuda_sdpa a = description_of(node, result);
   int64_t at_once = 0;
   *state = NULL;
-  if (node->in[0]->dtype != BRIM_DTYPE_BF16 || node->attr.attention.dropout_p > 0 || (a.causal && a.T > a.S))
-    return BRIM_OK;
+  if (a.type == BRIM_DTYPE_F32 || node->attr.attention.dropout_p > 0 || (a.causal && a.T > a.S)) return BRIM_OK;
   library_state *made = calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   const brim_status status = cuda_sdpa_prepare(b, &a, &made->plan, &at_once, scratch_bytes);
@@ -45,8 +45,8 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   }
   made->result = result;
   made->runs = a.N / at_once;
-  made->query_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(BRIM_DTYPE_BF16);
-  made->key_bytes = (uint64_t)(at_once * a.S * a.kv_heads * a.D) * brim_dtype_bytes(BRIM_DTYPE_BF16);
+  made->query_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(a.type);
+  made->key_bytes = (uint64_t)(at_once * a.S * a.kv_heads * a.D) * brim_dtype_bytes(a.type);
   made->lse_bytes = (uint64_t)(at_once * a.heads * a.T) * sizeof(float);
   *state = made;
   return BRIM_OK;

@@ -19,7 +19,7 @@ typedef struct cuda_behind {
 
 /* [step] Reads and writes each value once. */
 brim_status cuda_behind_run(cuda_backend *b, const cuda_behind *behind);
-/* [step] Values of one type into another's, F32 or BF16. */
+/* [step] Values of one type into another's, F32, BF16 or F16. */
 brim_status cuda_convert(cuda_backend *b, uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to,
                          int64_t count);
 

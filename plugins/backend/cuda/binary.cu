@@ -8,7 +8,8 @@
  * case. An operand of the result's size in another order than the result would be read in strides all through, so it is
  * converted into scratch first.
  *
- * Operands may be bf16 or fp32, each by itself: a parameter is fp32 beside activations in bf16. */
+ * Operands may be fp32 or smaller, each by itself: a parameter is fp32 beside activations in bf16. There is one smaller
+ * type at a time, that of the result if it is not fp32. */
 #include "broadcast.h"
 #include "values.cuh"
 
@@ -17,7 +18,7 @@ enum op { ADD, SUB, MUL, DIV };
 typedef struct operand {
   const void *values; /* null: `constant` everywhere */
   float constant;
-  bool is_bf16;
+  uint32_t dtype;
 } operand;
 
 typedef struct rows_walk {
@@ -45,15 +46,19 @@ template <int V, typename T> static __device__ inline void load_typed(const T *p
     for (int k = 0; k < V; k++) v[k] = cuda_load(p + k * step);
   }
 }
-template <int V> static __device__ inline void load_operand(operand o, int64_t at, int64_t step, float *v)
+template <int V, typename T> static __device__ inline void load_operand(operand o, int64_t at, int64_t step, float *v)
 {
   if (!o.values) {
 #pragma unroll
     for (int k = 0; k < V; k++) v[k] = o.constant;
-  } else if (o.is_bf16) {
+  } else if (o.dtype == BRIM_DTYPE_F32) {
+    load_typed<V>((const float *)o.values + at, step, v);
+  } else if constexpr (sizeof(T) < sizeof(float)) {
+    load_typed<V>((const T *)o.values + at, step, v);
+  } else if (o.dtype == BRIM_DTYPE_BF16) {
     load_typed<V>((const cuda_bf16 *)o.values + at, step, v);
   } else {
-    load_typed<V>((const float *)o.values + at, step, v);
+    load_typed<V>((const cuda_f16 *)o.values + at, step, v);
   }
 }
 
@@ -71,8 +76,8 @@ static __device__ inline void combine(T *y, operand a, operand b, const rows_wal
     }
   }
   float va[V], vb[V];
-  load_operand<V>(a, offset[0] + column * r.inner[0], r.inner[0], va);
-  load_operand<V>(b, offset[1] + column * r.inner[1], r.inner[1], vb);
+  load_operand<V, T>(a, offset[0] + column * r.inner[0], r.inner[0], va);
+  load_operand<V, T>(b, offset[1] + column * r.inner[1], r.inner[1], vb);
 #pragma unroll
   for (int k = 0; k < V; k++) va[k] = combined<OP>(va[k], vb[k]);
   cuda_store_values<V>(y + at, va);
@@ -167,7 +172,7 @@ template <enum op OP> static brim_status run(cuda_backend *b, const brim_launch 
     const bool converted = is_converted(node, i);
     v[i].values = converted ? cuda_ordered(b, t, launch->in[i], channels_last, &scratch) : launch->in[i];
     if (!v[i].values) return BRIM_EDEVICE;
-    v[i].is_bf16 = t->dtype == BRIM_DTYPE_BF16;
+    v[i].dtype = t->dtype;
     last[i] = converted ? channels_last : cuda_channels_last(t);
   }
   cuda_walk w;
@@ -210,7 +215,7 @@ static brim_status repeat(cuda_backend *b, const brim_launch *launch, bool is_me
   if (!values) return BRIM_EDEVICE;
   const int64_t count = brim_shape_count(&dx->shape);
   const double factor = is_mean ? (double)brim_shape_count(&kept) / (double)count : 1;
-  const operand v[2] = {{values, 0, dy->dtype == BRIM_DTYPE_BF16}, {nullptr, (float)factor, false}};
+  const operand v[2] = {{values, 0, dy->dtype}, {nullptr, (float)factor, 0}};
   cuda_walk w;
   cuda_walk_init(&w, &dx->shape, cuda_channels_last(dx), shape, last);
   CUDA_WITH_TYPE(dx->dtype, T, return launch_combine<T, MUL>(b, (T *)launch->out[0], v, &w, count));

@@ -227,7 +227,7 @@ extern "C" uint64_t cuda_conv_bias_bytes(const cuda_conv *v)
 extern "C" brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias,
                                            void *scratch)
 {
-  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, dbias, scratch);
+  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, v->K, dbias, scratch);
   const int64_t parts = parts_of(v, v->K);
   const cuda_geometry g = {{(unsigned)v->K, (unsigned)parts, 1}, CUDA_THREADS, 0};
   double *part = (double *)scratch;

@@ -214,6 +214,34 @@ brim_status cuda_device_zero(void *self, void *to, uint64_t bytes)
   return cuda_check(cudaMemsetAsync(to, 0, bytes, b->compute), "zeroing memory");
 }
 
+/* ---- states in host memory ---- */
+
+brim_status cuda_device_place_host(void *self, uint64_t bytes, void **at)
+{
+  (void)self;
+  if (cudaHostAlloc(at, bytes, cudaHostAllocDefault) == cudaSuccess) return BRIM_OK;
+  (void)cudaGetLastError();
+  return brim_fail(BRIM_ENOMEM_HOST, "the host has no %" PRIu64 " bytes of pinned memory for the optimizer's state",
+                   bytes);
+}
+
+void cuda_device_unplace_host(void *self, void *at, uint64_t bytes)
+{
+  (void)self;
+  (void)bytes;
+  (void)cudaFreeHost(at);
+}
+
+/* On the stream of the kernels, which therefore need no events to wait for them. */
+brim_status cuda_device_copy(void *self, const brim_copy *copy, size_t count)
+{
+  const cuda_backend *b = self;
+  for (size_t i = 0; i < count; i++)
+    BRIM_TRY(cuda_check(cudaMemcpyAsync(copy[i].to, copy[i].from, copy[i].bytes, cudaMemcpyDefault, b->compute),
+                        "copying the optimizer's state"));
+  return BRIM_OK;
+}
+
 /* ---- faults ---- */
 
 static brim_status check_fault(const cuda_fault *fault)

@@ -6,7 +6,7 @@
  * with o and i for all dimensions before and behind the axis. The first reads index and what it names, and writes y.
  * The second zeroes dx and goes through index and dy once: a column (o,·,i) of dx belongs to one thread, or, where few
  * columns are neighbours in memory, to one warp, so nothing is added by two at once, and sums are in the order of j.
- * bf16 gradients are added up in fp32 scratch. */
+ * Gradients in bf16 and fp16 are added up in fp32 scratch. */
 #include "divider.h"
 #include "words.cuh"
 
@@ -127,8 +127,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    store_bf16_kernel(cuda_bf16 *__restrict__ to, const float *__restrict__ from, int64_t count)
+    store_kernel(T *__restrict__ to, const float *__restrict__ from, int64_t count)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) cuda_store(&to[i], from[i]);
 }
@@ -148,8 +149,18 @@ static CUDA_PREPARE(gather_grad_prepare)
 {
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
   const brim_tensor *dx = node->out[0];
-  if (dx->dtype == BRIM_DTYPE_BF16) need->workspace_bytes += (uint64_t)brim_shape_count(&dx->shape) * sizeof(float);
+  if (dx->dtype != BRIM_DTYPE_F32) need->workspace_bytes += (uint64_t)brim_shape_count(&dx->shape) * sizeof(float);
   return BRIM_OK;
+}
+
+/* sums: in fp32, dx itself. */
+template <typename T>
+static brim_status add_up(cuda_backend *b, void *dx, float *sums, const void *dy, const void *index, const columns &c,
+                          int64_t count)
+{
+  BRIM_TRY(add_columns<T>(b, sums, dy, index, c));
+  if (sums == dx) return BRIM_OK;
+  return cuda_launch(b, store_kernel<T>, cuda_stride(count, 1, b->processors), (T *)dx, sums, count);
 }
 
 static CUDA_RUN(gather_grad_run)
@@ -157,16 +168,12 @@ static CUDA_RUN(gather_grad_run)
   cuda_backend *b = (cuda_backend *)self;
   const brim_tensor *dx = launch->node->out[0];
   const int64_t count = brim_shape_count(&dx->shape);
-  const bool is_bf16 = dx->dtype == BRIM_DTYPE_BF16;
-  float *sums = (float *)(is_bf16 ? cuda_scratch_end(launch, true) : launch->out[0]);
+  float *sums = (float *)(dx->dtype == BRIM_DTYPE_F32 ? launch->out[0] : cuda_scratch_end(launch, true));
   columns c = columns_of(launch, dx, launch->node->in[0]);
   const void *index = cuda_plain_input(b, launch, 0), *dy = cuda_plain_input(b, launch, 1);
   c.control = cuda_control_of(b, launch);
   if (!index || !dy || !c.control) return BRIM_EDEVICE;
   BRIM_TRY(cuda_check(cudaMemsetAsync(sums, 0, (size_t)count * sizeof(float), b->compute), "zeroing a gradient"));
-  if (!is_bf16) return add_columns<float>(b, sums, dy, index, c);
-  BRIM_TRY(add_columns<cuda_bf16>(b, sums, dy, index, c));
-  return cuda_launch(b, store_bf16_kernel, cuda_stride(count, 1, b->processors), (cuda_bf16 *)launch->out[0], sums,
-                     count);
+  CUDA_WITH_TYPE(dx->dtype, T, return add_up<T>(b, launch->out[0], sums, dy, index, c, count));
 }
 BRIM_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = gather_grad_prepare, .run = gather_grad_run};

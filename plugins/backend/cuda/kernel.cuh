@@ -12,6 +12,7 @@
 #ifndef CUDA_KERNEL_CUH
 #define CUDA_KERNEL_CUH
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #ifdef CUDA_EMULATED
 #include "emulated.h"
@@ -21,6 +22,7 @@
 #include "cuda.h"
 
 typedef __nv_bfloat16 cuda_bf16;
+typedef __half cuda_f16;
 
 /* ---- launching ---- */
 
@@ -60,6 +62,9 @@ static __device__ inline void *cuda_dynamic_shared()
     if ((dtype_) == BRIM_DTYPE_BF16) {                                                                                 \
       using T = cuda_bf16;                                                                                             \
       __VA_ARGS__;                                                                                                     \
+    } else if ((dtype_) == BRIM_DTYPE_F16) {                                                                           \
+      using T = cuda_f16;                                                                                              \
+      __VA_ARGS__;                                                                                                     \
     } else {                                                                                                           \
       using T = float;                                                                                                 \
       __VA_ARGS__;                                                                                                     \
@@ -76,6 +81,11 @@ static __device__ inline float cuda_load(const cuda_bf16 *p)
 {
   return __bfloat162float(*p);
 }
+static __device__ inline float cuda_load(const cuda_f16 *p)
+{
+  return __half2float(*p);
+}
+/* To the nearest; what is too great becomes infinite, which the scale of the loss depends on (brim_step). */
 static __device__ inline void cuda_store(float *p, float value)
 {
   *p = value;
@@ -83,6 +93,10 @@ static __device__ inline void cuda_store(float *p, float value)
 static __device__ inline void cuda_store(cuda_bf16 *p, float value)
 {
   *p = __float2bfloat16_rn(value);
+}
+static __device__ inline void cuda_store(cuda_f16 *p, float value)
+{
+  *p = __float2half_rn(value);
 }
 
 /* 16 bytes of values, loaded and stored at once from an address that is a multiple of 16. */

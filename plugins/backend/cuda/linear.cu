@@ -9,7 +9,7 @@
  *
  * Bias and function f are left to the product where it does exactly that. Otherwise a kernel behind it goes over y
  * (2 times its bytes): what the product can do depends on types and sizes, its relu may lose a NaN, and of its gelu
- * nobody says how many digits of a tanh it has, so that is for bf16, which has few.
+ * nobody says how many digits of a tanh it has, so that is for bf16, which has few, and not for fp16.
  *
  * dbias is a sum over columns of dy. The library's own (a "bias gradient" epilogue) writes instead of adding, and
  * rounds at its own discretion; a kernel reads dy once more (its bytes). */
@@ -52,7 +52,8 @@ extern "C" uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t 
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(SUM_THREADS)
-    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int lanes, double *__restrict__ part)
+    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, int lanes,
+                      double *__restrict__ part)
 {
   __shared__ double sums[V][SUM_THREADS];
   const int t = threadIdx.x, row = t / lanes, each_time = SUM_THREADS / lanes;
@@ -63,7 +64,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
 #pragma unroll 4
     for (int64_t r = from + row; r < to; r += each_time) {
       float v[V];
-      cuda_load_values<V>(&x[r * columns + column], v);
+      cuda_load_values<V>(&x[r * ld + column], v);
 #pragma unroll
       for (int k = 0; k < V; k++) sum[k] += (double)v[k];
     }
@@ -96,21 +97,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 }
 
 template <typename T>
-static brim_status sum_columns(cuda_backend *b, const sum_cut *c, const T *x, int64_t rows, int64_t columns,
+static brim_status sum_columns(cuda_backend *b, const sum_cut *c, const T *x, int64_t rows, int64_t columns, int64_t ld,
                                double *part)
 {
   constexpr int P = cuda_pack<T>::count;
   const cuda_geometry g = {{(unsigned)c->tiles, (unsigned)c->parts, 1}, SUM_THREADS, 0};
-  if (c->pack > 1) return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, c->lanes, part);
-  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, c->lanes, part);
+  if (c->pack > 1) return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, ld, c->lanes, part);
+  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, ld, c->lanes, part);
 }
 
 extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
-                                       float *sum, void *scratch)
+                                       int64_t ld, float *sum, void *scratch)
 {
   const sum_cut c = sum_cut_of(dtype, rows, columns);
   double *part = (double *)scratch;
-  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(sum_columns<T>(b, &c, (const T *)x, rows, columns, part)));
+  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(sum_columns<T>(b, &c, (const T *)x, rows, columns, ld, part)));
   return cuda_launch(b, add_parts_kernel, cuda_stride(columns * CUDA_WARP, 1, b->processors), (const double *)part,
                      c.parts, columns, sum);
 }
@@ -331,7 +332,7 @@ static CUDA_RUN(grad_weight_run)
   o.d = launch->out[0];
   o.scratch = cuda_scratch_end(launch, true);
   if (node->out_count > 1)
-    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, (float *)launch->out[1], o.scratch));
+    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, outputs, (float *)launch->out[1], o.scratch));
   return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
 }
 BRIM_KERNEL(linear_grad_weight) = {

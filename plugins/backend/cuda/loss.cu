@@ -258,9 +258,9 @@ extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint3
                                           const cuda_loss_rows *rows, const float *loss, void *dlogits)
 {
   if (rows->smoothing > 0 || rows->weight) loss = NULL; /* it says more than lse then */
-  if (dtype == BRIM_DTYPE_BF16) return launch_grad<cuda_bf16, cuda_bf16>(b, *rows, loss, dlogits);
-  if (dtype_out == BRIM_DTYPE_BF16) return launch_grad<float, cuda_bf16>(b, *rows, loss, dlogits);
-  return launch_grad<float, float>(b, *rows, loss, dlogits);
+  CUDA_WITH_TYPE(dtype_out, U,
+                 return dtype == BRIM_DTYPE_F32 ? launch_grad<float, U>(b, *rows, loss, dlogits)
+                                                : launch_grad<U, U>(b, *rows, loss, dlogits));
 }
 
 /* ---- the operations ---- */

@@ -52,7 +52,7 @@ static inline int64_t cuda_loss_chunk_rows(int64_t rows, int64_t row_bytes)
   return cuda_min(rows, fit < CUDA_LOSS_CHUNK_ROWS ? fit : fit / CUDA_LOSS_CHUNK_ROWS * CUDA_LOSS_CHUNK_ROWS);
 }
 
-/* From a row of a chunk to the next: rows start at multiples of 16 bytes, in fp32 and bf16. */
+/* From a row of a chunk to the next: rows start at multiples of 16 bytes, in fp32, bf16 and fp16. */
 static inline int64_t cuda_loss_chunk_ld(int64_t classes)
 {
   return cuda_divide_up(classes, 8) * 8;

@@ -1,9 +1,10 @@
 /* Softmax cross-entropy of logits that are a product, and its gradients, without keeping the logits:
  *
- *     z[n,k]         = sum over f of  x[n,f] * product[k,f]
+ *     z[n,k]         = sum over f of  x[n,f] * product[k,f]  + bias[k]
  *     loss, rank, dz as loss.cu makes them of z
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
+ *     dbias[k]      += sum over n of  dz[n,k]
  *
  * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h), and are made a second time in the
  * backward pass. A chunk has all classes, so that softmax and rank come from one pass over a row, with the label's
@@ -11,7 +12,10 @@
  * in fp32, is read and written once for every chunk. How many rows a chunk has follows from the number of classes
  * alone, unless the batch has fewer.
  *
- * Logits are fp32. In bf16, dz is bf16 (it is multiplied with bf16 values), in memory of its own. */
+ * The bias is left to the product where that takes one, else a kernel behind it goes over the chunk.
+ *
+ * Logits are fp32. In bf16 and fp16, dz is of that type too (it is multiplied with such values), in memory of its own.
+ */
 #include <stdlib.h>
 
 #include "behind.h"
@@ -23,13 +27,15 @@
 enum use { LOGITS, TO_X, TO_PRODUCT, USES };
 enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
 
-/* Scratch: x in plain order, then as below. */
+/* Scratch: x in plain order, then as below. The bias is there in the logits' type, with their
+ * ld for its length. */
 typedef struct plan {
   int64_t rows, features, classes, ld;
   int64_t chunk; /* rows of one */
   uint32_t type; /* of what is multiplied */
   bool converts; /* the parameter has another type */
-  uint64_t parameter_bytes, logits_bytes, gradient_bytes;
+  bool bias, bias_behind[PARTS];
+  uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes;
   cuda_product_plan *product[PARTS][USES];
 } plan;
 
@@ -77,14 +83,25 @@ static cuda_product product_of(const plan *p, enum use use, int64_t rows, const 
   return m;
 }
 
+/* The logits with their bias, or if the library does not offer that, without. */
+static brim_status prepare_product(cuda_backend *b, cuda_product *m, plan *p, int part, int use, uint64_t *bytes)
+{
+  m->bias = use == LOGITS && p->bias;
+  const brim_status status = cuda_product_prepare(b, m, &p->product[part][use], bytes);
+  if (status != BRIM_ENOTSUP || !m->bias) return status;
+  m->bias = false;
+  p->bias_behind[part] = true;
+  return cuda_product_prepare(b, m, &p->product[part][use], bytes);
+}
+
 static brim_status prepare_products(cuda_backend *b, const brim_node *node, plan *p, int uses, uint64_t *scratch_bytes)
 {
   const int64_t rows[PARTS] = {p->rows / p->chunk > 0 ? p->chunk : 0, p->rows % p->chunk};
   for (int part = 0; part < PARTS; part++)
     for (int use = 0; rows[part] > 0 && use < uses; use++) {
-      const cuda_product m = product_of(p, (enum use)use, rows[part], node);
+      cuda_product m = product_of(p, (enum use)use, rows[part], node);
       uint64_t bytes = 0;
-      BRIM_TRY(cuda_product_prepare(b, &m, &p->product[part][use], &bytes));
+      BRIM_TRY(prepare_product(b, &m, p, part, use, &bytes));
       if (bytes > *scratch_bytes) *scratch_bytes = bytes;
     }
   return BRIM_OK;
@@ -93,6 +110,7 @@ static brim_status prepare_products(cuda_backend *b, const brim_node *node, plan
 static plan plan_of(const brim_node *node, bool backward)
 {
   const brim_tensor *x = node->in[0], *product = node->in[1];
+  const uint32_t bias = backward ? 4 : 3; /* the input */
   plan p = {};
   p.rows = cuda_rows_of(x);
   p.features = product->shape.dim[1];
@@ -100,11 +118,13 @@ static plan plan_of(const brim_node *node, bool backward)
   p.ld = cuda_loss_chunk_ld(p.classes);
   p.type = x->dtype;
   p.converts = product->dtype != x->dtype;
-  const bool apart = backward && p.type == BRIM_DTYPE_BF16;
-  const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float), gradient = (uint64_t)p.ld * sizeof(cuda_bf16);
+  p.bias = node->in_count > bias;
+  const bool apart = backward && p.type != BRIM_DTYPE_F32;
+  const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float), gradient = (uint64_t)p.ld * brim_dtype_bytes(p.type);
   p.chunk = cuda_loss_chunk_rows(p.rows, (int64_t)(row_bytes + (apart ? gradient : 0)));
   p.logits_bytes = cuda_round_up((uint64_t)p.chunk * row_bytes, CUDA_ALIGNMENT);
   if (apart) p.gradient_bytes = cuda_round_up((uint64_t)p.chunk * gradient, CUDA_ALIGNMENT);
+  if (p.bias) p.bias_bytes = cuda_round_up((uint64_t)p.ld * sizeof(float), CUDA_ALIGNMENT);
   if (p.converts)
     p.parameter_bytes = cuda_round_up((uint64_t)(p.classes * p.features) * brim_dtype_bytes(p.type), CUDA_ALIGNMENT);
   return p;
@@ -123,7 +143,10 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     release(b, p);
     return status;
   }
-  need->workspace_bytes += p->parameter_bytes + p->logits_bytes + p->gradient_bytes + scratch_bytes;
+  if (backward && p->bias) /* the sums of columns share what the products use */
+    scratch_bytes =
+        (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
+  need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + scratch_bytes;
   *state = p;
   return BRIM_OK;
 }
@@ -144,12 +167,26 @@ typedef struct running {
   const plan *p;
   const char *x;
   const void *product; /* of x's type */
+  const float *bias;   /* [ld] */
   char *logits, *gradient, *scratch;
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
 
-static brim_status begin(cuda_backend *b, const brim_launch *launch, running *r)
+static brim_status convert_parameters(running *r, const brim_launch *launch, uint32_t bias, char *at)
+{
+  const brim_node *node = launch->node;
+  const plan *p = r->p;
+  if (p->converts)
+    BRIM_TRY(cuda_convert(r->backend, node->in[1]->dtype, launch->in[1], p->type, at, p->classes * p->features));
+  if (!p->bias) return BRIM_OK;
+  r->bias = (const float *)(at + p->parameter_bytes);
+  return cuda_convert(r->backend, node->in[bias]->dtype, launch->in[bias], BRIM_DTYPE_F32, at + p->parameter_bytes,
+                      p->classes);
+}
+
+/* `bias`: the input that it is, if there is one. */
+static brim_status begin(cuda_backend *b, const brim_launch *launch, uint32_t bias, running *r)
 {
   const brim_node *node = launch->node;
   const brim_loss_attr *attr = &node->attr.loss;
@@ -162,7 +199,7 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, running *r)
   r->rows.control = cuda_control_of(b, launch);
   if (!r->x || !r->rows.control) return BRIM_EDEVICE;
   r->product = p->converts ? at : launch->in[1];
-  r->logits = at + p->parameter_bytes;
+  r->logits = at + p->parameter_bytes + p->bias_bytes;
   r->gradient = p->gradient_bytes ? r->logits + p->logits_bytes : r->logits;
   r->scratch = r->logits + p->logits_bytes + p->gradient_bytes;
   r->label = (const int32_t *)launch->in[2];
@@ -174,8 +211,12 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, running *r)
   r->rows.ignores = attr->ignores;
   r->rows.ignore_index = attr->ignore_index;
   r->rows.node = (uint64_t)node;
-  if (!p->converts) return BRIM_OK;
-  return cuda_convert(b, node->in[1]->dtype, launch->in[1], p->type, at, p->classes * p->features);
+  return convert_parameters(r, launch, bias, at);
+}
+
+static int part_of(const running *r)
+{
+  return r->rows.rows == r->p->chunk ? WHOLE : REST;
 }
 
 static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d)
@@ -183,14 +224,28 @@ static brim_status multiply(const running *r, enum use use, const void *a, const
   cuda_operands o = {};
   o.a = a;
   o.b = with;
+  o.bias = use == LOGITS ? r->bias : NULL;
   o.d = d;
   o.scratch = r->scratch;
-  return cuda_product_run(r->backend, r->p->product[r->rows.rows == r->p->chunk ? WHOLE : REST][use], &o);
+  return cuda_product_run(r->backend, r->p->product[part_of(r)][use], &o);
 }
 
 static const void *x_of_chunk(const running *r)
 {
   return r->x + (uint64_t)(r->rows.first * r->p->features) * brim_dtype_bytes(r->p->type);
+}
+
+static brim_status add_bias(const running *r)
+{
+  cuda_behind behind = {};
+  behind.activation.kind = CUDA_IDENTITY;
+  behind.dtype = behind.bias_dtype = BRIM_DTYPE_F32;
+  behind.count = r->rows.rows * r->p->ld;
+  behind.channels = r->p->ld;
+  behind.inner = 1;
+  behind.from = behind.to = r->logits;
+  behind.bias = r->bias;
+  return cuda_behind_run(r->backend, &behind);
 }
 
 /* Makes the logits of the chunk that begins with row `first`. */
@@ -199,13 +254,14 @@ static brim_status make_logits(running *r, int64_t first)
   r->rows.first = first;
   r->rows.rows = cuda_min(r->p->chunk, r->p->rows - first);
   r->rows.label = r->label + first;
-  return multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits);
+  BRIM_TRY(multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits));
+  return r->p->bias_behind[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
 static CUDA_RUN(forward_run)
 {
   running r;
-  BRIM_TRY(begin((cuda_backend *)self, launch, &r));
+  BRIM_TRY(begin((cuda_backend *)self, launch, 3, &r));
   for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
     BRIM_TRY(make_logits(&r, n));
     BRIM_TRY(cuda_loss_forward(r.backend, BRIM_DTYPE_F32, &r.rows, (float *)launch->out[0] + n,
@@ -219,7 +275,7 @@ BRIM_KERNEL(linear_cross_entropy) = {
 static CUDA_RUN(backward_run)
 {
   running r;
-  BRIM_TRY(begin((cuda_backend *)self, launch, &r));
+  BRIM_TRY(begin((cuda_backend *)self, launch, 4, &r));
   const uint64_t dx_row = (uint64_t)r.p->features * brim_dtype_bytes(launch->node->out[0]->dtype);
   for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
     BRIM_TRY(make_logits(&r, n));
@@ -227,6 +283,9 @@ static CUDA_RUN(backward_run)
                                 r.gradient));
     BRIM_TRY(multiply(&r, TO_X, r.gradient, r.product, (char *)launch->out[0] + (uint64_t)n * dx_row));
     BRIM_TRY(multiply(&r, TO_PRODUCT, r.gradient, x_of_chunk(&r), launch->out[1]));
+    if (r.p->bias)
+      BRIM_TRY(cuda_column_sum(r.backend, r.p->type, r.gradient, r.rows.rows, r.p->classes, r.p->ld,
+                               (float *)launch->out[2], r.scratch));
   }
   return BRIM_OK;
 }

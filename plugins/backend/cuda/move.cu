@@ -133,11 +133,13 @@ static uint4 filling_of(uint32_t dtype, double value)
   const float real = (float)value;
   const int32_t whole = dtype == BRIM_DTYPE_I32 ? (int32_t)value : 0;
   const uint8_t byte = dtype == BRIM_DTYPE_U8 ? (uint8_t)value : 0;
-  const cuda_bf16 half = __float2bfloat16_rn(real);
+  const cuda_bf16 bf16 = __float2bfloat16_rn(real);
+  const cuda_f16 f16 = __float2half_rn(real);
   const void *bits = dtype == BRIM_DTYPE_F64    ? (const void *)&value
                      : dtype == BRIM_DTYPE_I32  ? (const void *)&whole
                      : dtype == BRIM_DTYPE_U8   ? (const void *)&byte
-                     : dtype == BRIM_DTYPE_BF16 ? (const void *)&half
+                     : dtype == BRIM_DTYPE_BF16 ? (const void *)&bf16
+                     : dtype == BRIM_DTYPE_F16  ? (const void *)&f16
                                                 : (const void *)&real;
   uint4 filling;
   const size_t bytes = brim_dtype_bytes(dtype);

@@ -67,8 +67,11 @@ static const brim_backend_ops ops = {
     .feed = cuda_device_feed,
     .fetch = cuda_device_fetch,
     .collect = cuda_device_collect,
-    .stores = BRIM_STORES(BRIM_DTYPE_BF16),
+    .stores = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16),
     .users = cuda_device_users,
+    .place_host = cuda_device_place_host,
+    .unplace_host = cuda_device_unplace_host,
+    .copy = cuda_device_copy,
 };
 
 static const brim_plugin backend = {

@@ -26,7 +26,7 @@ typedef struct cuda_product {
   int64_t lda, ldb, ldd;                /* elements from one row to the next, as stored */
   int64_t batch;                        /* 0 counts as 1 */
   int64_t stride_a, stride_b, stride_d; /* elements from one matrix of a batch to the next */
-  uint32_t type, type_d;                /* BRIM_DTYPE_F32 or _BF16: of a and b; of d. d is F32 if a and b are */
+  uint32_t type, type_d;                /* BRIM_DTYPE_F32, _BF16 or _F16: of a and b; of d: theirs or F32 */
   bool accumulate;                      /* with neither bias nor function nor keep */
   bool bias;                            /* [n], of d's type, added to each row */
   enum cuda_function function;
@@ -53,12 +53,13 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
 /* [init] NULL: nothing. */
 void cuda_product_release(cuda_product_plan *plan);
 
-/* linear.cu. [step] sum[c] += over rows r of x[r][c], for a parameter's gradient: x [rows,columns] of dtype, which
- * starts at a multiple of 16 bytes; sum F32. Parts of the rows are added by themselves and then together, cut by type,
- * rows and columns alone. scratch: as many bytes as cuda_column_sum_bytes says [plan]. */
+/* linear.cu. [step] sum[c] += over rows r of x[r][c], for a parameter's gradient: x [rows,columns] of dtype, ld
+ * elements from one row to the next, each row at a multiple of 16 bytes if columns are whole ones; sum F32. Parts of
+ * the rows are added by themselves and then together, cut by type, rows and columns alone. scratch: as many bytes as
+ * cuda_column_sum_bytes says [plan]. */
 uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns);
-brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, float *sum,
-                            void *scratch);
+brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, int64_t ld,
+                            float *sum, void *scratch);
 
 #ifdef __cplusplus
 }

@@ -82,6 +82,7 @@ typedef struct group {
 static const group groups[] = {{"adamw", cuda_update_run_all, true},
                                {"adam", cuda_update_run_all, true},
                                {"sgd", cuda_update_run_all, true},
+                               {"lion", cuda_update_run_all, true},
                                {"ema", cuda_update_run_all, true},
                                {"moving_average", cuda_update_run_all, true},
                                {"squared_norm", cuda_squared_norm_run_all, false}};

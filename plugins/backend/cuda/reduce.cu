@@ -23,7 +23,7 @@ template <typename T> static __device__ inline double load_double(const T *p)
 /* Where sums go. */
 typedef struct target {
   void *y;
-  uint32_t dtype; /* F32, BF16 or, for parts, F64 */
+  uint32_t dtype; /* F32, BF16, F16 or, for parts, F64 */
   bool adds;      /* fp32 alone */
   double factor;
 } target;
@@ -35,6 +35,8 @@ static __device__ inline void store_sum(target t, int64_t at, double sum)
     ((double *)t.y)[at] = sum;
   } else if (t.dtype == BRIM_DTYPE_BF16) {
     cuda_store((cuda_bf16 *)t.y + at, (float)sum);
+  } else if (t.dtype == BRIM_DTYPE_F16) {
+    cuda_store((cuda_f16 *)t.y + at, (float)sum);
   } else {
     float *y = (float *)t.y + at;
     *y = t.adds ? *y + (float)sum : (float)sum;

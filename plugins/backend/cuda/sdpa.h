@@ -1,5 +1,5 @@
-/* Attention by cuDNN (scaled dot-product attention, in its words), in bf16, with fp32 sums; see attention.cu for what
- * is computed. Without dropout, and every query sees a key. */
+/* Attention by cuDNN (scaled dot-product attention, in its words), in bf16 or fp16, with fp32 sums; see attention.cu
+ * for what is computed. Without dropout, and every query sees a key. */
 #ifndef CUDA_SDPA_H
 #define CUDA_SDPA_H
 #include "cuda.h"
@@ -11,13 +11,14 @@ enum cuda_sdpa_result { CUDA_SDPA_Y, CUDA_SDPA_GRADIENTS };
 
 typedef struct cuda_sdpa {
   enum cuda_sdpa_result result; /* y and lse; or dq, dk and dv */
+  uint32_t type;                /* BF16 or F16: of all but lse */
   int64_t N, T, S;              /* samples, queries, keys */
   int64_t heads, kv_heads, D;   /* of queries; of keys and values; what a head holds */
   float scale;
   bool causal; /* query t sees the keys 0 .. t + S - T; T <= S */
 } cuda_sdpa;
 
-/* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D] BF16; lse [N,heads,T] F32. */
+/* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D]; lse [N,heads,T] F32. */
 typedef struct cuda_sdpa_values {
   void *q, *k, *v, *y, *lse; /* y and lse are read where the gradients are the result */
   void *dy, *dq, *dk, *dv;   /* of gradients */

@@ -140,9 +140,10 @@ static __device__ inline void tile_store4(float *to, const float *v)
 {
   *reinterpret_cast<float4 *>(to) = make_float4(v[0], v[1], v[2], v[3]);
 }
-static __device__ inline void tile_store4(cuda_bf16 *to, const float *v)
+template <typename T> static __device__ inline void tile_store4(T *to, const float *v)
 {
-  cuda_bf16 value[4];
+  static_assert(sizeof(T) == 2, "bf16 or fp16");
+  T value[4];
   uint2 raw;
 #pragma unroll
   for (int e = 0; e < 4; e++) cuda_store(&value[e], v[e]);

@@ -7,13 +7,15 @@
  *     sgd     d = g + weight_decay * p
  *         velocity = momentum * velocity + d
  *         p = p - lr * velocity   or Nesterov's   p - lr * (d + momentum * velocity)
+ *     lion            p = p - lr * weight_decay * p - lr * sign(beta1 * m + (1 - beta1) * g)
+ *         m = beta2 * m + (1 - beta2) * g
  *     ema             average = decay * average + (1 - decay) * p
  *     moving_average  value = value + momentum * (sum / groups - value)
  *
- * Bytes an element: 28 for adam (reads p, g, m, v, writes p, m, v), 20 for sgd, 12 for the averages: memory's speed is
- * the limit. What costs time beside it is the number of launches, as there are hundreds of parameters and most are
- * tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096 elements. A node that is run by
- * itself is a table of one. Hyperparameters are computed once a block, in double precision.
+ * Bytes an element: 28 for adam (reads p, g, m, v, writes p, m, v), 20 for sgd and lion, 12 for the averages: memory's
+ * speed is the limit. What costs time beside it is the number of launches, as there are hundreds of parameters and most
+ * are tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096 elements. A node that is run
+ * by itself is a table of one. Hyperparameters are computed once a block, in double precision.
  *
  * Sums are written with fmaf: what is contracted must not be left to the compiler, or the same element would get other
  * bits in another launch. */
@@ -24,11 +26,11 @@ extern "C" {
 #include "update.h"
 }
 
-enum kind { ADAM, SGD, EMA, MOVING_AVERAGE };
+enum kind { ADAM, SGD, LION, EMA, MOVING_AVERAGE };
 enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
 
 /* Entries: tensor[0] is what is read, the gradient, ema's parameter or moving_average's sum; behind it what changes. */
-template <enum kind K> static constexpr int changed_of = K == ADAM ? 3 : K == SGD ? 2 : 1;
+template <enum kind K> static constexpr int changed_of = K == ADAM ? 3 : K == SGD || K == LION ? 2 : 1;
 
 /* What elements need of the step. */
 typedef struct hyper {
@@ -71,6 +73,7 @@ typedef struct choice {
 template <enum kind K> static __device__ inline choice choose(const hyper &h, uint32_t flags, double factor)
 {
   choice c = {1, flags & NO_DECAY ? 0 : h.weight_decay, (flags & NESTEROV) != 0, 0, (float)factor};
+  if (K == LION && !(flags & NO_DECAY)) c.kept = h.kept;
   if (K == ADAM && (flags & DECOUPLED)) {
     if (!(flags & NO_DECAY)) c.kept = h.kept;
     c.l2 = 0;
@@ -96,6 +99,10 @@ template <enum kind K> static __device__ inline void update(const hyper &h, cons
     const float d = fmaf(c.l2, x[0], h.factor * read);
     x[1] = fmaf(h.momentum, x[1], d);
     x[0] = fmaf(-h.lr, c.nesterov ? fmaf(h.momentum, x[1], d) : x[1], x[0]);
+  } else if constexpr (K == LION) {
+    const float g = h.factor * read, direction = fmaf(h.beta1, x[1], h.rest1 * g);
+    x[0] = fmaf(c.kept, x[0], direction > 0 ? -h.lr : direction < 0 ? h.lr : 0.0f);
+    x[1] = fmaf(h.beta2, x[1], h.rest2 * g);
   } else if constexpr (K == EMA) {
     x[0] = fmaf(c.keep, x[0], c.take * read);
   } else {
@@ -182,7 +189,7 @@ template <enum kind K> static brim_status make_entry(const brim_launch *launch, 
   }
   if (K == EMA) e->factor = n->attr.ema.decay;
   if (K == MOVING_AVERAGE) e->factor = n->attr.moving_average.momentum;
-  if (K == ADAM || K == SGD)
+  if (K == ADAM || K == SGD || K == LION)
     e->flags = (n->attr.update.no_decay ? NO_DECAY : 0) | (n->attr.update.nesterov ? NESTEROV : 0) |
                (strcmp(n->op, "adamw") == 0 ? DECOUPLED : 0);
   return BRIM_OK;
@@ -191,7 +198,7 @@ template <enum kind K> static brim_status make_entry(const brim_launch *launch, 
 template <enum kind K> static const double *scale_of(const brim_launch *launch)
 {
   const brim_node *n = launch->node;
-  const bool scaled = (K == ADAM || K == SGD) && n->attr.update.scaled;
+  const bool scaled = (K == ADAM || K == SGD || K == LION) && n->attr.update.scaled;
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
@@ -220,6 +227,7 @@ extern "C" brim_status cuda_update_run_all(cuda_backend *b, const brim_launch *c
   if (strcmp(op, "ema") == 0) return run_all<EMA>(b, launch, count);
   if (strcmp(op, "moving_average") == 0) return run_all<MOVING_AVERAGE>(b, launch, count);
   if (strcmp(op, "sgd") == 0) return run_all<SGD>(b, launch, count);
+  if (strcmp(op, "lion") == 0) return run_all<LION>(b, launch, count);
   return run_all<ADAM>(b, launch, count);
 }
 
@@ -230,5 +238,13 @@ static CUDA_RUN(run)
 BRIM_KERNEL(adamw) = {.op = "adamw", .run = run};
 BRIM_KERNEL(adam) = {.op = "adam", .run = run};
 BRIM_KERNEL(sgd) = {.op = "sgd", .run = run};
+BRIM_KERNEL(lion) = {.op = "lion", .run = run};
 BRIM_KERNEL(ema) = {.op = "ema", .run = run};
 BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = run};
+
+static CUDA_RUN(zero_run)
+{
+  cuda_backend *b = static_cast<cuda_backend *>(self);
+  return cuda_check(cudaMemsetAsync(launch->out[0], 0, launch->node->out[0]->bytes, b->compute), "zeroing a gradient");
+}
+BRIM_KERNEL(zero) = {.op = "zero", .run = zero_run};

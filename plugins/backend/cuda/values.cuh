@@ -16,7 +16,7 @@ template <int V, typename T> static __device__ inline void cuda_load_values(cons
 #pragma unroll
       for (int k = 0; k < cuda_pack<T>::count; k++) v[i + k] = pack.v[k];
     }
-  } else { /* half a pack: bf16 beside fp32 */
+  } else { /* half a pack: bf16 or fp16 beside fp32 */
     static_assert(V * sizeof(T) == sizeof(uint2), "a vector of 8 bytes");
     const uint2 raw = *reinterpret_cast<const uint2 *>(p);
     T value[V];

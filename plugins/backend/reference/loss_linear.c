@@ -1,10 +1,11 @@
 /* Softmax cross-entropy of logits that are a product, and metrics from ranks.
  *
- *     z[n,k] = sum over f of  x[n,f] * product[k,f]
+ *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k]
  *     loss and dz as softmax_cross_entropy makes them of z, see loss.c
  *     rank[n] = how many classes come before the label: z greater, or equal and earlier; -1 if ignored
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
+ *     dbias[k]      += sum over n of  dz[n,k]
  *
  * Logits are computed each time that they are needed, so that none is kept. */
 #include <stdbool.h>
@@ -12,13 +13,14 @@
 #include "reference.h"
 
 typedef struct problem {
-  int64_t N, F, K, each; /* rows, features, classes, rows of a sample */
-  const double *x, *product;
+  int64_t N, F, K, each;            /* rows, features, classes, rows of a sample */
+  const double *x, *product, *bias; /* bias: NULL for none */
   const int32_t *label;
   const brim_loss_attr *attr;
 } problem;
 
-static problem problem_of(const brim_launch *launch)
+/* `bias`: the input that it is, if there is one. */
+static problem problem_of(const brim_launch *launch, uint32_t bias)
 {
   const brim_tensor *x = launch->node->in[0];
   const brim_shape *product = &launch->node->in[1]->shape;
@@ -28,13 +30,14 @@ static problem problem_of(const brim_launch *launch)
                    .each = rows_of(x) / x->shape.dim[0],
                    .x = launch->in[0],
                    .product = launch->in[1],
+                   .bias = launch->node->in_count > bias ? launch->in[bias] : NULL,
                    .label = launch->in[2],
                    .attr = &launch->node->attr.loss};
 }
 
 static double logit(const problem *p, int64_t n, int64_t k)
 {
-  double sum = 0;
+  double sum = p->bias ? p->bias[k] : 0;
   for (int64_t f = 0; f < p->F; f++) sum += p->x[n * p->F + f] * p->product[k * p->F + f];
   return sum;
 }
@@ -77,7 +80,7 @@ static int32_t rank_of(const problem *p, int64_t n)
 static brim_status linear_cross_entropy(void *self, const brim_launch *launch)
 {
   (void)self;
-  const problem p = problem_of(launch);
+  const problem p = problem_of(launch, 3);
   const double s = p.attr->smoothing;
   double *loss = launch->out[0];
   int32_t *rank = launch->out[1];
@@ -101,9 +104,9 @@ BRIM_KERNEL(linear_cross_entropy) = {.op = "linear_cross_entropy", .run = linear
 static brim_status linear_cross_entropy_grad(void *self, const brim_launch *launch)
 {
   (void)self;
-  const problem p = problem_of(launch);
+  const problem p = problem_of(launch, 4);
   const double s = p.attr->smoothing;
-  double *dx = launch->out[0], *dproduct = launch->out[1];
+  double *dx = launch->out[0], *dproduct = launch->out[1], *dbias = p.bias ? launch->out[2] : NULL;
 
   for (int64_t n = 0; n < p.N; n++) {
     BRIM_TRY(check_label(&p, n));
@@ -116,6 +119,7 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
         const double softmax = exp(logit(&p, n, k) - lse);
         dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale;
       }
+      if (dbias) dbias[k] += dz;
       for (int64_t f = 0; f < p.F; f++) {
         dx[n * p.F + f] += dz * p.product[k * p.F + f];
         dproduct[k * p.F + f] += dz * p.x[n * p.F + f];

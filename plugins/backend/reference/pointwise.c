@@ -34,23 +34,35 @@ static brim_status relu_grad(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .run = relu_grad};
 
-/* The nearest number with the 8 bits of mantissa of a bfloat16; of two, the even one. */
-static double round_to_bf16(double x)
+/* A type that values are kept in: bits of the mantissa, the exponents of its normal numbers as frexp() says them. */
+typedef struct small_type {
+  uint32_t dtype;
+  int bits, least, most;
+} small_type;
+static const small_type small_types[] = {{BRIM_DTYPE_BF16, 8, -125, 128}, {BRIM_DTYPE_F16, 11, -13, 16}};
+
+/* The nearest number of the type; of two, the one whose last bit is 0. Below the normal ones they lie as far apart as
+ * the least of those do. */
+static double round_to(const small_type *type, double x)
 {
   int exponent;
   if (!isfinite(x)) return x;
   frexp(x, &exponent);
-  return ldexp(nearbyint(ldexp(x, 8 - exponent)), exponent - 8);
+  if (exponent < type->least) exponent = type->least;
+  const double y = ldexp(nearbyint(ldexp(x, type->bits - exponent)), exponent - type->bits);
+  return fabs(y) < ldexp(1, type->most) ? y : copysign(INFINITY, x);
 }
 
 /* Here everything is stored in double precision; what is lost is lost all the same. */
 static brim_status cast(void *self, const brim_launch *launch)
 {
   (void)self;
-  const bool rounds = launch->node->attr.cast.rounds_to == BRIM_DTYPE_BF16;
+  const small_type *type = NULL;
+  for (size_t i = 0; i < sizeof small_types / sizeof small_types[0]; i++)
+    if (small_types[i].dtype == launch->node->attr.cast.rounds_to) type = &small_types[i];
   const double *x = launch->in[0];
   double *y = launch->out[0];
-  for (int64_t i = 0; i < count_of(launch); i++) y[i] = rounds ? round_to_bf16(x[i]) : x[i];
+  for (int64_t i = 0; i < count_of(launch); i++) y[i] = type ? round_to(type, x[i]) : x[i];
   return BRIM_OK;
 }
 BRIM_KERNEL(cast) = {.op = "cast", .run = cast};

@@ -1,6 +1,8 @@
 /* The optimizers' updates, element by element and in place; hyperparameters come with the step. Gradients may have a
  * factor, which limits the norm of all of them.
  * All are PyTorch's, to the order of operations. */
+#include <string.h>
+
 #include "reference.h"
 
 /* What the gradient is multiplied by: the last input, or nothing. */
@@ -128,6 +130,14 @@ static brim_status ema(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 BRIM_KERNEL(ema) = {.op = "ema", .run = ema};
+
+static brim_status zero(void *self, const brim_launch *launch)
+{
+  (void)self;
+  memset(launch->out[0], 0, launch->node->out[0]->bytes);
+  return BRIM_OK;
+}
+BRIM_KERNEL(zero) = {.op = "zero", .run = zero};
 
 static brim_status accumulate(void *self, const brim_launch *launch)
 {

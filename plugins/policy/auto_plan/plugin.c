@@ -1,32 +1,95 @@
-/* For training.batch_size=auto: the largest micro-batch whose plan fits, by its exact peak. Fewer, larger micro-batches
- * are faster, and the effective batch is the same with any. Where a batch_size is given, it is left alone. */
+/* For training.batch_size=auto and precision=auto: of the plans that fit, by their exact peaks, the one whose step
+ * takes the least time, by the device profile. Of those that are as fast but for noise the largest micro-batch, and
+ * fp32, as that is how it was meant. Where a batch_size is given, it is left alone; so is a precision. */
 #include "brim/brim.h"
 
-/* The largest micro-batch below `below` that fits so many bytes; 0: none. */
-static brim_status find_fitting(const brim_plan_query *q, int64_t below, uint64_t room, int64_t *out, uint64_t *peak)
+#define NOISE 0.02  /* of a predicted time */
+#define LOOKED_AT 6 /* micro-batches of a precision: the largest that fits, the next, and then by halves */
+
+typedef struct best {
+  brim_plan_figures figures;
+  int64_t micro_batch; /* 0: none fits */
+  int32_t precision;
+} best;
+
+/* May this micro-batch of the list be chosen? */
+static int is_open(const brim_plan_query *q, size_t i, int64_t below)
 {
-  *out = 0;
-  for (size_t i = 0; i < q->micro_batch_count; i++) {
-    if (q->micro_batch[i] >= below) continue;
-    BRIM_TRY(q->peak(q, q->micro_batch[i], peak));
-    if (*peak > room) continue;
-    *out = q->micro_batch[i];
-    return BRIM_OK;
+  return q->micro_batch[i] < below && (q->batch_size == 0 || q->micro_batch[i] == q->batch_size);
+}
+
+/* Compares with the best so far. They come from large to small. */
+static brim_status look_at(const brim_plan_query *q, size_t i, int32_t precision, uint64_t room, best *b, int *fits)
+{
+  brim_plan_figures f = {.size = sizeof f};
+  BRIM_TRY(brim_plan_figures_of(q, q->micro_batch[i], precision, &f));
+  *fits = f.peak_bytes <= room;
+  if (f.rounds && b->micro_batch) return BRIM_OK; /* the numbers stay as they are, where they can */
+  if (b->micro_batch && precision != b->precision && f.basis == BRIM_BASIS_GUESSED) return BRIM_OK;
+  if (!*fits || (b->micro_batch && f.step_seconds >= (1 - NOISE) * b->figures.step_seconds)) return BRIM_OK;
+  *b = (best){f, q->micro_batch[i], precision};
+  return BRIM_OK;
+}
+
+/* Peaks fall with the micro-batch, or nearly so: the largest that fits is found by halving the list. */
+static brim_status find_largest(const brim_plan_query *q, uint64_t room, size_t *out)
+{
+  size_t low = 0, high = q->micro_batch_count;
+  while (low < high) {
+    const size_t middle = high == q->micro_batch_count && low == 0 ? 0 : low + (high - low) / 2;
+    uint64_t peak;
+    BRIM_TRY(q->peak(q, q->micro_batch[middle], &peak));
+    if (peak <= room)
+      high = middle;
+    else
+      low = middle + 1;
   }
+  *out = high;
+  return BRIM_OK;
+}
+
+static brim_status find_best(const brim_plan_query *q, int32_t precision, int64_t below, uint64_t room, best *b)
+{
+  size_t i = 0;
+  int64_t next = INT64_MAX;
+  const int as_it_is = precision == q->precision || (q->precision == BRIM_AS_IT_IS && precision == BRIM_TAKE_FP32);
+  if (as_it_is && q->batch_size == 0) BRIM_TRY(find_largest(q, room, &i)); /* `peak` is of that precision */
+  for (int looked = 0; i < q->micro_batch_count && looked < LOOKED_AT; i++) {
+    int fits;
+    if (!is_open(q, i, below) || q->micro_batch[i] > next) continue;
+    BRIM_TRY(look_at(q, i, precision, room, b, &fits));
+    if (!fits) continue;
+    next = looked++ == 0 ? q->micro_batch[i] - 1 : q->micro_batch[i] / 2;
+  }
+  return BRIM_OK;
+}
+
+static brim_status find(const brim_plan_query *q, int64_t below, uint64_t room, best *b)
+{
+  if (q->precision != BRIM_AS_IT_IS) return find_best(q, q->precision, below, room, b);
+  for (int32_t precision = BRIM_TAKE_FP32; precision <= BRIM_TAKE_FP16; precision++)
+    if (q->precisions >> precision & 1) BRIM_TRY(find_best(q, precision, below, room, b));
   return BRIM_OK;
 }
 
 /* What fits now; or else, in a run that may wait, what will fit when the device is empty. */
 static brim_status choose(const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
-  char a[32], b[32];
-  uint64_t peak, room = q->room_bytes;
-  if (q->batch_size > 0) return BRIM_ENOTSUP;
-  BRIM_TRY(find_fitting(q, below, room, &out->micro_batch, &peak));
-  if (out->micro_batch == 0) BRIM_TRY(find_fitting(q, below, room = q->later_bytes, &out->micro_batch, &peak));
-  if (out->micro_batch == 0) return BRIM_ENOTSUP;
-  brim_reason(out->reason, "the largest that fits: %s of %s on %s", brim_format_bytes(a, sizeof a, peak),
-              brim_format_bytes(b, sizeof b, room), q->device->name);
+  static const char *const basis[] = {[BRIM_BASIS_TIMED] = " by the profile",
+                                      [BRIM_BASIS_DERIVED] = " by the profile, partly from other micro-batches",
+                                      [BRIM_BASIS_GUESSED] = ", guessed"};
+  char a[32], c[32];
+  best b = {.micro_batch = 0};
+  uint64_t room = q->room_bytes;
+  if (q->batch_size > 0 && q->precision != BRIM_AS_IT_IS) return BRIM_ENOTSUP;
+  BRIM_TRY(find(q, below, room, &b));
+  if (b.micro_batch == 0 && q->later_bytes != room) BRIM_TRY(find(q, below, room = q->later_bytes, &b));
+  if (b.micro_batch == 0) return BRIM_ENOTSUP;
+  out->micro_batch = b.micro_batch;
+  out->precision = q->precision == BRIM_AS_IT_IS ? b.precision : BRIM_AS_IT_IS;
+  brim_reason(out->reason, "%.3g ms a step%s, the least that fits: %s of %s on %s", 1e3 * b.figures.step_seconds,
+              basis[b.figures.basis], brim_format_bytes(a, sizeof a, b.figures.peak_bytes),
+              brim_format_bytes(c, sizeof c, room), q->device->name);
   return BRIM_OK;
 }
 
@@ -53,7 +116,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "auto_plan",
-                                   .help = "for training.batch_size=auto: the largest micro-batch that fits",
+                                   .help = "for batch_size=auto and precision=auto: the fastest plan that fits",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-policies", "1.0", plugins)

@@ -50,7 +50,7 @@ static brim_status largest_fitting(const brim_plan_query *q, int64_t *out)
  * in fp32 all the same, so there it pays for deep models only, which the user knows. */
 static int32_t half_precision(const brim_plan_query *q)
 {
-  if (!q->may_change_variant || q->precision != BRIM_TAKE_FP32 || q->device->on_host) return BRIM_AS_IT_IS;
+  if (!q->may_change_variant || q->precision > BRIM_TAKE_FP32 || q->device->on_host) return BRIM_AS_IT_IS;
   if (q->precisions >> BRIM_TAKE_BF16 & 1) return BRIM_TAKE_BF16;
   return q->precisions >> BRIM_TAKE_FP16 & 1 ? BRIM_TAKE_FP16 : BRIM_AS_IT_IS;
 }

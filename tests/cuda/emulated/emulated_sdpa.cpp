@@ -1,8 +1,8 @@
 /* Plain loops in place of cuDNN's attention; see sdpa.h. EMULATED_REFUSES=attention: as a library would that has none,
  * so that the backend's own kernels are tested.
  *
- * Numbers are rounded where the library's are: what multiplies a matrix is in bf16, and in the gradients so is y, of
- * which delta is made. */
+ * Numbers are rounded where the library's are: what multiplies a matrix is in the type of q, and in the gradients so is
+ * y, of which delta is made. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +22,12 @@ enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values ma
 
 /* The numbers of each head in turn: [N,heads,length,D]. */
 struct heads {
+  uint32_t type;
   int64_t count, length, D;
   std::vector<float> value;
 
-  heads(const cuda_sdpa &a, bool keys) : count(keys ? a.kv_heads : a.heads), length(keys ? a.S : a.T), D(a.D)
+  heads(const cuda_sdpa &a, bool keys)
+      : type(a.type), count(keys ? a.kv_heads : a.heads), length(keys ? a.S : a.T), D(a.D)
   {
     value.resize(static_cast<size_t>(a.N * count * length * D));
   }
@@ -41,19 +43,19 @@ struct heads {
   }
   void take(int64_t samples, const void *from)
   {
-    each(samples, [=](int64_t i, float &x) { x = cuda_load(static_cast<const cuda_bf16 *>(from) + i); });
+    each(samples, [=, this](int64_t i, float &x) { x = emulated_load(type, from, i); });
   }
   void give(int64_t samples, void *to)
   {
-    each(samples, [=](int64_t i, float &x) { cuda_store(static_cast<cuda_bf16 *>(to) + i, x); });
+    each(samples, [=, this](int64_t i, float &x) { emulated_store(type, to, i, x); });
   }
 };
 
-float rounded(float x)
+float rounded(const cuda_sdpa &a, float x)
 {
-  cuda_bf16 half;
-  cuda_store(&half, x);
-  return cuda_load(&half);
+  float kept; /* no value is wider */
+  emulated_store(a.type, &kept, 0, x);
+  return emulated_load(a.type, &kept, 0);
 }
 float dot(const float *a, const float *b, int64_t count)
 {
@@ -95,7 +97,7 @@ void attend(const cuda_sdpa &a, const cuda_sdpa_values &o)
     for (int64_t s = 0; s < seen_by(a, t); s++) {
       const float weight = expf(score[s] - greatest);
       total += weight;
-      add(y.at(n, h, t), rounded(weight), v.at(n, g, s), a.D);
+      add(y.at(n, h, t), rounded(a, weight), v.at(n, g, s), a.D);
     }
     for (int64_t d = 0; d < a.D; d++) y.at(n, h, t)[d] /= total;
     static_cast<float *>(o.lse)[row] = greatest + logf(total);
@@ -116,10 +118,10 @@ void attend_back(const cuda_sdpa &a, const cuda_sdpa_values &o)
     const float delta = dot(dyt, y.at(n, h, t), a.D);
     for (int64_t s = 0; s < seen_by(a, t); s++) {
       const float weight = expf(a.scale * dot(qt, k.at(n, g, s), a.D) - lse);
-      const float ds = rounded(a.scale * weight * (dot(dyt, v.at(n, g, s), a.D) - delta));
+      const float ds = rounded(a, a.scale * weight * (dot(dyt, v.at(n, g, s), a.D) - delta));
       add(dq.at(n, h, t), ds, k.at(n, g, s), a.D);
       add(dk.at(n, g, s), ds, qt, a.D);
-      add(dv.at(n, g, s), rounded(weight), dyt, a.D);
+      add(dv.at(n, g, s), rounded(a, weight), dyt, a.D);
     }
   });
   dq.give(a.N, o.dq);

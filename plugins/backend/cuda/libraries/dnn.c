@@ -207,7 +207,7 @@ static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_c
 /* Without tensor cores the library's engines are for plain order; for the other they move all values twice. */
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 {
-  return dtype == BRIM_DTYPE_BF16 || b->params->tf32;
+  return dtype != BRIM_DTYPE_F32 || b->params->tf32;
 }
 
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)

@@ -39,6 +39,7 @@ brim_status cuda_dnn_finalize(cudnnBackendDescriptor_t descriptor, const char *w
 
 static cudnnDataType_t type_of(uint32_t dtype)
 {
+  if (dtype == BRIM_DTYPE_F16) return CUDNN_DATA_HALF;
   return dtype == BRIM_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 

@@ -26,6 +26,7 @@ struct cuda_product_plan {
 
 static cudaDataType_t type_of(uint32_t dtype)
 {
+  if (dtype == BRIM_DTYPE_F16) return CUDA_R_16F;
   return dtype == BRIM_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 

@@ -142,6 +142,7 @@ void cuda_profile_release(cuda_profile *profile)
 static const char *type_name(uint32_t dtype, int tf32)
 {
   if (dtype == BRIM_DTYPE_BF16) return "bf16";
+  if (dtype == BRIM_DTYPE_F16) return "f16";
   return tf32 ? "tf32" : "f32";
 }
 

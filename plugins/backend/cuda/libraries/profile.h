@@ -28,7 +28,8 @@ typedef struct cuda_profile {
 #define CUDA_PROFILE_KEY_MAX 256    /* characters and a 0 */
 #define CUDA_PROFILE_CHOICE_MAX 512 /* likewise */
 
-/* [init] May fail with EINVAL, naming file and line, ELOAD if it cannot be opened, or EIO. may_be_absent: a file that does not exist is empty. */
+/* [init] May fail with EINVAL, naming file and line, ELOAD if it cannot be opened, or EIO. may_be_absent: a file that
+ * does not exist is empty. */
 brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_be_absent);
 /* NULL: nothing was chosen. */
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key);

@@ -103,8 +103,9 @@ static brim_status make_plan(cuda_backend *b, cuda_sdpa_plan *p, const cuda_sdpa
 
 static bool is_same(const cuda_sdpa *a, const cuda_sdpa *b)
 {
-  return a->result == b->result && a->N == b->N && a->T == b->T && a->S == b->S && a->heads == b->heads &&
-         a->kv_heads == b->kv_heads && a->D == b->D && a->scale == b->scale && a->causal == b->causal;
+  return a->result == b->result && a->type == b->type && a->N == b->N && a->T == b->T && a->S == b->S &&
+         a->heads == b->heads && a->kv_heads == b->kv_heads && a->D == b->D && a->scale == b->scale &&
+         a->causal == b->causal;
 }
 
 static cuda_sdpa_plan *find(cuda_backend *b, const cuda_sdpa *wanted)
@@ -136,8 +137,8 @@ static brim_status add(cuda_backend *b, const cuda_sdpa *wanted, cuda_sdpa_plan 
   return BRIM_OK;
 }
 
-/* What a sample's gradients keep in scratch: of its scores something in bf16, in whole tiles, and the gradients of keys
- * and values for each head of the queries. */
+/* What a sample's gradients keep in scratch: of its scores something of two bytes, in whole tiles, and the gradients of
+ * keys and values for each head of the queries. */
 static uint64_t sample_bytes(const cuda_sdpa *a)
 {
   const uint64_t tile = 128, rows = cuda_round_up((uint64_t)a->T, tile), columns = cuda_round_up((uint64_t)a->S, tile);

@@ -27,6 +27,7 @@ typedef struct builder {
   uint32_t used;
   brim_status status;
   const cuda_sdpa *sdpa;
+  cudnnDataType_t small;                /* of q, k and v, and of all that multiplies a matrix */
   layout query, key, value, score, row; /* q; k and v as the products take them; rows of scores, one number each */
 } builder;
 
@@ -105,7 +106,7 @@ static tensor stored(builder *g, int uid, layout of, cudnnDataType_t type)
 }
 static tensor activation(builder *g, int uid, layout of)
 {
-  return stored(g, uid, of, CUDNN_DATA_BFLOAT16);
+  return stored(g, uid, of, g->small);
 }
 static tensor between(builder *g, layout of, cudnnDataType_t type)
 {
@@ -236,8 +237,8 @@ static void forward(builder *g)
   const tensor logarithm = apply_float(g, CUDNN_POINTWISE_LOG, total, NULL, g->row);
   apply(g, (each){CUDNN_POINTWISE_ADD, greatest, logarithm, .type = CUDNN_DATA_FLOAT},
         stored(g, CUDA_SDPA_LSE, g->row, CUDNN_DATA_FLOAT));
-  const tensor weights = apply(g, (each){CUDNN_POINTWISE_DIV, power, total, .type = CUDNN_DATA_FLOAT},
-                               between(g, g->score, CUDNN_DATA_BFLOAT16));
+  const tensor weights =
+      apply(g, (each){CUDNN_POINTWISE_DIV, power, total, .type = CUDNN_DATA_FLOAT}, between(g, g->score, g->small));
   multiply(g, weights, activation(g, CUDA_SDPA_V, g->key), activation(g, CUDA_SDPA_OUT, g->query));
 }
 
@@ -260,12 +261,12 @@ static void multiply_back(builder *g, tensor scores, tensor by, int uid)
 {
   const cuda_sdpa *a = g->sdpa;
   const layout turned = transposed(g->score), all = packed(a->N, a->heads, a->S, a->D);
-  scores = reshape(g, scores, between(g, turned, CUDNN_DATA_BFLOAT16));
+  scores = reshape(g, scores, between(g, turned, g->small));
   if (a->heads == a->kv_heads) {
     multiply(g, scores, by, activation(g, uid, g->key));
     return;
   }
-  const tensor each_head = multiply(g, scores, by, between(g, all, CUDNN_DATA_BFLOAT16));
+  const tensor each_head = multiply(g, scores, by, between(g, all, g->small));
   reduce(g, CUDNN_REDUCE_TENSOR_ADD, each_head, activation(g, uid, g->key));
 }
 
@@ -281,12 +282,11 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  ds = apply(g, (each){CUDNN_POINTWISE_MUL, ds, scale, .type = CUDNN_DATA_FLOAT},
-             between(g, g->score, CUDNN_DATA_BFLOAT16));
+  ds = apply(g, (each){CUDNN_POINTWISE_MUL, ds, scale, .type = CUDNN_DATA_FLOAT}, between(g, g->score, g->small));
   multiply_back(g, ds, q, CUDA_SDPA_DK);
   /* A product that writes dq itself, not a tensor of sums in fp32 to which blocks of keys add as they come, has the
    * library keep ds in scratch and go over the keys in one order. */
-  const tensor keys = reshape(g, k, between(g, g->key, CUDNN_DATA_BFLOAT16));
+  const tensor keys = reshape(g, k, between(g, g->key, g->small));
   multiply(g, ds, keys, activation(g, CUDA_SDPA_DQ, g->query));
 }
 
@@ -296,6 +296,7 @@ brim_status cuda_sdpa_describe(const cuda_backend *b, cuda_dnn_plan *plan, const
   const cuda_sdpa *a = sdpa;
   builder g = {.plan = plan,
                .sdpa = a,
+               .small = a->type == BRIM_DTYPE_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
                .query = heads_of(a->N, a->heads, a->T, a->D),
                .key = heads_of(a->N, a->kv_heads, a->S, a->D),
                .score = packed(a->N, a->heads, a->T, a->S),

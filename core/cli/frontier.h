@@ -1,0 +1,11 @@
+/* The frontier of plans, as brim plan shows it. */
+#ifndef BRIM_CLI_FRONTIER_H
+#define BRIM_CLI_FRONTIER_H
+#include <jansson.h>
+
+#include "base/text.h"
+#include "train/frontier.h"
+
+void brim_cli_print_frontier(const brim_frontier *frontier, const brim_session *session, brim_text *out);
+json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_session *session);
+#endif

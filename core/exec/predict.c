@@ -1,0 +1,108 @@
+/* See predict.h. */
+#include "exec/predict.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/signature.h"
+
+/* Of a thread of a host, and of a GPU, so that orders of magnitude are right where nothing is known. */
+#define HOST_FLOPS 2e10
+#define HOST_BYTES 5e9
+#define HOST_NODE 2e-6
+#define GPU_FLOPS 2e13
+#define GPU_BYTES 1e12
+#define GPU_NODE 4e-6
+
+brim_rates brim_rates_of(const brim_device_info *device)
+{
+  const double threads = device->threads > 0 ? device->threads : 1;
+  if (!device->on_host) return (brim_rates){GPU_FLOPS, GPU_BYTES, GPU_NODE, true};
+  return (brim_rates){HOST_FLOPS * threads, HOST_BYTES * threads, HOST_NODE, false};
+}
+
+double brim_rates_seconds(const brim_rates *r, brim_cost cost)
+{
+  const double flops = (double)cost.flops / r->flops, bytes = (double)cost.bytes / r->bytes;
+  return r->node_seconds + (flops > bytes ? flops : bytes);
+}
+
+/* Of a thing that was timed for other n: between two of them on a line, outside in proportion, as kernels go sample by
+ * sample. Below all of them not less than a node takes at least. */
+static double between(const brim_profile_entry *below, const brim_profile_entry *above, int64_t n)
+{
+  if (below && above) {
+    const double share = (double)(n - below->n) / (double)(above->n - below->n);
+    return below->seconds + share * (above->seconds - below->seconds);
+  }
+  const brim_profile_entry *only = below ? below : above;
+  return only->n > 0 ? only->seconds * (double)n / (double)only->n : only->seconds;
+}
+
+static double guess(brim_profile *profile, const char *what, double rated)
+{
+  char op[128];
+  const size_t length = strcspn(what, " ");
+  snprintf(op, sizeof op, "%.*s", (int)(length < sizeof op ? length : sizeof op - 1), what);
+  double ratio = brim_profile_ratio(profile, op);
+  if (ratio <= 0) ratio = brim_profile_ratio(profile, NULL);
+  return ratio > 0 ? ratio * rated : rated;
+}
+
+void brim_predict_other(brim_profile *profile, const char *what, int64_t n, double rated, double times,
+                        brim_prediction *out)
+{
+  const brim_profile_entry *exact = brim_profile_find(profile, what, n), *below = NULL, *above = NULL;
+  if (exact) {
+    out->seconds += times * exact->seconds;
+    return;
+  }
+  brim_profile_neighbours(profile, what, n, &below, &above);
+  const bool derived = below || above;
+  const double seconds = times * (derived ? between(below, above, n) : guess(profile, what, rated));
+  out->seconds += seconds;
+  *(derived ? &out->derived_seconds : &out->guessed_seconds) += seconds;
+}
+
+void brim_predict_whole_name(const brim_program *p, brim_text *out)
+{
+  brim_text nodes = {0};
+  for (size_t i = 0; i < p->graph->node_count; i++) {
+    brim_signature_print(p, p->graph->node[i], &nodes);
+    brim_text_add(&nodes, "\n");
+  }
+  brim_text_printf(out, BRIM_TIMED_WHOLE " %016" PRIx64,
+                   brim_hash(BRIM_HASH_START, brim_text_str(&nodes), nodes.length));
+  brim_text_release(&nodes);
+}
+
+/* What a program takes that is run whole, of what its nodes take: as it was timed, in this micro-batch, the nearest
+ * ones, or others of all programs. */
+static double share_of_whole(brim_profile *profile, const brim_program *p)
+{
+  brim_text name = {0};
+  const brim_profile_entry *below = NULL, *above = NULL;
+  brim_predict_whole_name(p, &name);
+  const brim_profile_entry *e = brim_profile_find(profile, brim_text_str(&name), p->info.batch);
+  if (!e) brim_profile_neighbours(profile, brim_text_str(&name), p->info.batch, &below, &above);
+  if (!e) e = below ? below : above;
+  brim_text_release(&name);
+  const double share = e && e->rated > 0 ? e->seconds / e->rated : brim_profile_ratio(profile, BRIM_TIMED_WHOLE);
+  return share > 0 ? share : 1;
+}
+
+void brim_predict_program(brim_profile *profile, const brim_rates *rates, const brim_program *p, double times,
+                          brim_prediction *out)
+{
+  brim_text what = {0};
+  if (rates->whole) times *= share_of_whole(profile, p);
+  for (size_t i = 0; i < p->graph->node_count; i++) {
+    const brim_node *n = p->graph->node[i];
+    brim_text_clear(&what);
+    brim_signature_print(p, n, &what);
+    brim_predict_other(profile, brim_text_str(&what), p->info.batch, brim_rates_seconds(rates, brim_op_cost(n)), times,
+                       out);
+  }
+  brim_text_release(&what);
+}

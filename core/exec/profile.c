@@ -1,0 +1,351 @@
+/* The device profile: reading, looking up, writing. See profile.h. */
+#include "exec/profile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+#define DIGITS 6 /* of a time */
+
+typedef struct item {
+  brim_profile_entry entry;
+  uint64_t hash; /* of what */
+  bool used, is_new;
+} item;
+
+struct brim_profile {
+  brim_arena arena;
+  char *path; /* NULL: none */
+  brim_profile_subject subject;
+  item *item;
+  size_t count, room;
+};
+
+/* ---- where ---- */
+
+static uint64_t hash_text(const char *text)
+{
+  return brim_hash(BRIM_HASH_START, text, strlen(text));
+}
+
+bool brim_profile_default_path(const brim_profile_subject *s, char *out, size_t room)
+{
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  char folder[4096], name[256];
+  int length;
+  if (cache && cache[0] == '/')
+    length = snprintf(folder, sizeof folder, "%s", cache);
+  else if (home && home[0] == '/')
+    length = snprintf(folder, sizeof folder, "%s/.cache", home);
+  else
+    return false;
+  if (length < 0 || (size_t)length >= sizeof folder) return false;
+  snprintf(name, sizeof name, "%s\n%d\n%" PRIx64, s->device, s->threads, s->build);
+  length = snprintf(out, room, "%s/brim/%s-%016" PRIx64 ".jsonl", folder, s->backend, hash_text(name));
+  return length > 0 && (size_t)length < room;
+}
+
+/* The folder of a file, and the one it is in. */
+static void make_folder(const char *path)
+{
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s", path);
+  char *end = strrchr(folder, '/');
+  if (!end || end == folder) return;
+  *end = '\0';
+  if (mkdir(folder, 0777) == 0 || errno != ENOENT) return;
+  make_folder(folder);
+  (void)mkdir(folder, 0777); /* what is missing is told when the file is written */
+}
+
+/* ---- entries ---- */
+
+static item *find(const brim_profile *p, const char *what, int64_t n)
+{
+  const uint64_t hash = hash_text(what);
+  for (size_t i = 0; i < p->count; i++)
+    if (p->item[i].hash == hash && p->item[i].entry.n == n && strcmp(p->item[i].entry.what, what) == 0)
+      return &p->item[i];
+  return NULL;
+}
+
+static void put(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
+{
+  item *at = find(p, what, n);
+  if (!at) {
+    if (p->count == p->room) {
+      p->room = p->room ? 2 * p->room : 128;
+      p->item = brim_xrealloc(p->item, p->room * sizeof *p->item);
+    }
+    at = &p->item[p->count++];
+    *at = (item){.entry = {.what = brim_arena_string(&p->arena, what), .n = n}, .hash = hash_text(what)};
+  }
+  at->entry.seconds = seconds;
+  at->entry.rated = rated;
+  at->is_new = is_new;
+}
+
+const brim_profile_entry *brim_profile_find(brim_profile *p, const char *what, int64_t n)
+{
+  item *at = find(p, what, n);
+  if (!at) return NULL;
+  at->used = true;
+  return &at->entry;
+}
+
+void brim_profile_neighbours(brim_profile *p, const char *what, int64_t n, const brim_profile_entry **below,
+                             const brim_profile_entry **above)
+{
+  const uint64_t hash = hash_text(what);
+  item *low = NULL, *high = NULL;
+  for (size_t i = 0; i < p->count; i++) {
+    item *at = &p->item[i];
+    if (at->hash != hash || strcmp(at->entry.what, what) != 0) continue;
+    if (at->entry.n < n && (!low || at->entry.n > low->entry.n)) low = at;
+    if (at->entry.n > n && (!high || at->entry.n < high->entry.n)) high = at;
+  }
+  if (low) low->used = true;
+  if (high) high->used = true;
+  *below = low ? &low->entry : NULL;
+  *above = high ? &high->entry : NULL;
+}
+
+static int ascending(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double brim_profile_ratio(brim_profile *p, const char *op)
+{
+  const size_t length = op ? strlen(op) : 0;
+  double *ratio = brim_xmalloc((p->count + 1) * sizeof *ratio);
+  size_t count = 0;
+  for (size_t i = 0; i < p->count; i++) {
+    const brim_profile_entry *e = &p->item[i].entry;
+    if (op && (strncmp(e->what, op, length) != 0 || e->what[length] != ' ')) continue;
+    if (e->rated <= 0) continue;
+    ratio[count++] = e->seconds / e->rated;
+    p->item[i].used = true;
+  }
+  qsort(ratio, count, sizeof *ratio, ascending);
+  const double median = count > 0 ? ratio[count / 2] : 0;
+  free(ratio);
+  return median;
+}
+
+/* As it will be read back, so that the first to time something chooses what everybody after it does. */
+static double as_written(double value)
+{
+  char text[32];
+  snprintf(text, sizeof text, "%.*g", DIGITS, value);
+  return strtod(text, NULL);
+}
+
+void brim_profile_add(brim_profile *p, const char *what, int64_t n, double seconds, double rated)
+{
+  put(p, what, n, as_written(seconds), as_written(rated), true);
+}
+
+/* ---- reading ---- */
+
+static bool is_of(const json_t *head, const brim_profile_subject *s, char *what, size_t room)
+{
+  char build[17];
+  const char *backend = json_string_value(json_object_get(head, "backend"));
+  const char *device = json_string_value(json_object_get(head, "device"));
+  const json_t *threads = json_object_get(head, "threads");
+  const char *built = json_string_value(json_object_get(head, "build"));
+  snprintf(build, sizeof build, "%016" PRIx64, s->build);
+  snprintf(what, room, "%s on %s, %d threads%s", backend ? backend : s->backend, device ? device : s->device,
+           threads ? (int)json_integer_value(threads) : (int)s->threads,
+           built && s->build && strcmp(built, build) != 0 ? ", another build of the backend" : "");
+  return (!backend || strcmp(backend, s->backend) == 0) && (!device || strcmp(device, s->device) == 0) &&
+         (!threads || json_integer_value(threads) == s->threads) &&
+         (!built || s->build == 0 || strcmp(built, build) == 0);
+}
+
+static brim_status check_head(const brim_profile *p, const json_t *head)
+{
+  char what[512];
+  const json_t *version = json_object_get(head, "brim_profile");
+  if (!json_is_integer(version)) return brim_fail(BRIM_EINVAL, "%s:1: this is no device profile of brim's", p->path);
+  if (json_integer_value(version) != BRIM_PROFILE_VERSION)
+    return brim_fail(BRIM_ECONFIG, "%s has version %lld; this brim reads version %d", p->path,
+                     (long long)json_integer_value(version), BRIM_PROFILE_VERSION);
+  if (is_of(head, &p->subject, what, sizeof what)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "the device profile %s is of %s, and not of %s on %s, %d threads", p->path, what,
+                   p->subject.backend, p->subject.device, (int)p->subject.threads);
+}
+
+static brim_status take_line(brim_profile *p, const json_t *line, int number)
+{
+  if (number == 1) return check_head(p, line);
+  const char *what = json_string_value(json_object_get(line, "what"));
+  const json_t *n = json_object_get(line, "n"), *seconds = json_object_get(line, "seconds");
+  const double rated = json_number_value(json_object_get(line, "rated"));
+  if (!what || !json_is_integer(n) || !json_is_number(seconds) || !(json_number_value(seconds) >= 0) || !(rated >= 0))
+    return brim_fail(BRIM_EINVAL, "%s:%d: no time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path, number);
+  put(p, what, json_integer_value(n), json_number_value(seconds), rated, false);
+  return BRIM_OK;
+}
+
+static brim_status read_line(brim_profile *p, const char *text, int number)
+{
+  json_error_t problem;
+  json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
+  if (!json_is_object(line)) {
+    json_decref(line);
+    return brim_fail(BRIM_EINVAL, "%s:%d: %s", p->path, number, line ? "no object" : problem.text);
+  }
+  const brim_status status = take_line(p, line, number);
+  json_decref(line);
+  return status;
+}
+
+static brim_status read_file(brim_profile *p)
+{
+  FILE *file = fopen(p->path, "re");
+  if (!file && errno == ENOENT) return BRIM_OK;
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot open the device profile '%s': %s", p->path, strerror(errno));
+  brim_status status = BRIM_OK;
+  char *text = NULL;
+  size_t room = 0;
+  for (int number = 1; status == BRIM_OK && getline(&text, &room, file) >= 0; number++)
+    if (text[strspn(text, " \t\r\n")] != '\0') status = read_line(p, text, number);
+  if (status == BRIM_OK && ferror(file)) status = brim_fail(BRIM_EIO, "reading '%s': %s", p->path, strerror(errno));
+  free(text);
+  fclose(file);
+  return status;
+}
+
+brim_status brim_profile_open(const char *path, const brim_profile_subject *subject, brim_profile **out)
+{
+  brim_profile *p = brim_xcalloc(1, sizeof *p);
+  p->subject = *subject;
+  p->subject.backend = brim_arena_string(&p->arena, subject->backend);
+  p->subject.device = brim_arena_string(&p->arena, subject->device);
+  p->path = path ? brim_xstrdup(path) : NULL;
+  const brim_status status = path ? read_file(p) : BRIM_OK;
+  if (status != BRIM_OK) {
+    brim_profile_close(p);
+    return status;
+  }
+  *out = p;
+  return BRIM_OK;
+}
+
+void brim_profile_close(brim_profile *p)
+{
+  if (!p) return;
+  brim_arena_release(&p->arena);
+  free(p->item);
+  free(p->path);
+  free(p);
+}
+
+/* ---- writing ---- */
+
+static void print_object(json_t *object, brim_text *out)
+{
+  char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
+  if (text) brim_text_add(out, text);
+  brim_text_add(out, "\n");
+  free(text);
+  json_decref(object);
+}
+
+static void print_head(const brim_profile_subject *s, brim_text *out)
+{
+  char build[17];
+  json_t *head = json_pack("{s:i, s:s, s:s, s:i}", "brim_profile", BRIM_PROFILE_VERSION, "backend", s->backend,
+                           "device", s->device, "threads", (int)s->threads);
+  snprintf(build, sizeof build, "%016" PRIx64, s->build);
+  if (s->build) json_object_set_new(head, "build", json_string(build));
+  print_object(head, out);
+}
+
+static int by_name(const void *a, const void *b)
+{
+  const brim_profile_entry *x = &((const item *)a)->entry, *y = &((const item *)b)->entry;
+  const int order = strcmp(x->what, y->what);
+  return order ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+/* In the order of their names. */
+static void print_items(const brim_profile *p, bool all, brim_text *out)
+{
+  item *sorted = brim_xmalloc((p->count + 1) * sizeof *sorted);
+  if (p->count > 0) memcpy(sorted, p->item, p->count * sizeof *sorted);
+  qsort(sorted, p->count, sizeof *sorted, by_name);
+  for (size_t i = 0; i < p->count; i++) {
+    const brim_profile_entry *e = &sorted[i].entry;
+    if (!all && !sorted[i].used) continue;
+    json_t *line = json_pack("{s:s, s:I, s:f}", "what", e->what, "n", (json_int_t)e->n, "seconds", e->seconds);
+    if (e->rated > 0) json_object_set_new(line, "rated", json_real(e->rated));
+    print_object(line, out);
+  }
+  free(sorted);
+}
+
+void brim_profile_print_used(const brim_profile *p, brim_text *out)
+{
+  bool any = false;
+  for (size_t i = 0; i < p->count; i++) any = any || p->item[i].used;
+  if (!any) return;
+  print_head(&p->subject, out);
+  print_items(p, false, out);
+}
+
+/* What others have written meanwhile stays. */
+static void merge(brim_profile *p)
+{
+  brim_profile *there = NULL;
+  if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged, and replaced */
+  for (size_t i = 0; i < there->count; i++) {
+    const brim_profile_entry *e = &there->item[i].entry;
+    if (!find(p, e->what, e->n)) put(p, e->what, e->n, e->seconds, e->rated, false);
+  }
+  brim_profile_close(there);
+}
+
+static brim_status write_aside(const char *path, const brim_text *text)
+{
+  char aside[4200];
+  snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
+  FILE *file = fopen(aside, "we");
+  if (!file) return brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", aside, strerror(errno));
+  const bool written = fwrite(text->s, 1, text->length, file) == text->length;
+  const bool closed = fclose(file) == 0;
+  if (written && closed && rename(aside, path) == 0) return BRIM_OK;
+  const int reason = errno;
+  unlink(aside);
+  return brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", path, strerror(reason));
+}
+
+brim_status brim_profile_save(brim_profile *p)
+{
+  bool any = false;
+  for (size_t i = 0; i < p->count; i++) any = any || p->item[i].is_new;
+  if (!any || !p->path) return BRIM_OK;
+  brim_text text = {0};
+  make_folder(p->path);
+  merge(p);
+  print_head(&p->subject, &text);
+  print_items(p, true, &text);
+  const brim_status status = write_aside(p->path, &text);
+  brim_text_release(&text);
+  for (size_t i = 0; i < p->count; i++) p->item[i].is_new = false;
+  if (status != BRIM_OK) { /* the times are kept in memory then, and that is said once */
+    free(p->path);
+    p->path = NULL;
+  }
+  return status;
+}

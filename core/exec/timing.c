@@ -1,0 +1,291 @@
+/* See timing.h. */
+#include "exec/timing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "graph/signature.h"
+
+#define ROUNDS_MIN 3
+#define ROUNDS_MAX 15
+#define ROUNDS_SECONDS 0.2     /* that the rounds of a plan may take together, if they are to be more than the fewest */
+#define ROUNDS_SECONDS_MAX 2.0 /* in any case, where kernels are much slower than was foreseen */
+#define AHEAD 16               /* launches of a node that are timed together where the device works ahead */
+
+/* Something that is timed: a node, or what a step does besides. */
+typedef struct subject {
+  const char *what;
+  int64_t n;
+  double rated;
+  bool wanted, runs; /* it is not in the profile; it runs in every round: its time is wanted, or the next one's is */
+  double seconds[ROUNDS_MAX];
+} subject;
+
+enum { ZERO, LOAD, METRICS, OTHERS };
+
+typedef struct timing {
+  brim_profile *profile;
+  const brim_rates *rates;
+  const brim_plan *plan;
+  brim_exec *exec;
+  brim_arena arena;
+  subject other[OTHERS];
+  subject *node[BRIM_PROGRAMS_MAX + 2]; /* by program; NULL: not timed */
+  void *values;                         /* a micro-batch on the host */
+  int32_t *labels;
+  int round; /* -1: the first, which is not timed */
+} timing;
+
+static bool is_timed(const brim_program *p)
+{
+  return p->kind != BRIM_PROGRAM_EVALUATE;
+}
+
+/* ---- what is to be timed ---- */
+
+/* One of several of the same signature is wanted. */
+static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)
+{
+  if (brim_profile_find(t->profile, s->what, s->n)) return false;
+  for (size_t i = 0; i < count; i++)
+    if (before[i].wanted && before[i].n == s->n && strcmp(before[i].what, s->what) == 0) return false;
+  return true;
+}
+
+static void list_nodes(timing *t, size_t program)
+{
+  const brim_program *p = &t->plan->program[program];
+  const size_t count = p->graph->node_count;
+  brim_text what = {0};
+  subject *all = t->node[program] = BRIM_ARENA_NEW(&t->arena, subject, count);
+  for (size_t i = 0; i < count; i++) {
+    const brim_node *n = p->graph->node[i];
+    brim_text_clear(&what);
+    brim_signature_print(p, n, &what);
+    all[i].what = brim_arena_string(&t->arena, brim_text_str(&what));
+    all[i].n = p->info.batch;
+    all[i].rated = brim_rates_seconds(t->rates, brim_op_cost(n));
+    all[i].wanted = is_new(t, &all[i], all, i);
+    all[i].runs = all[i].wanted;
+    if (i > 0 && all[i].wanted) all[i - 1].runs = true;
+  }
+  brim_text_release(&what);
+}
+
+static void list_others(timing *t)
+{
+  const brim_graph *g = t->plan->program[0].graph;
+  const int64_t bytes[OTHERS] = {
+      [ZERO] = (int64_t)t->plan->gradient_bytes, [LOAD] = (int64_t)(g->input->bytes + g->label->bytes), [METRICS] = 1};
+  static const char *const names[OTHERS] = {BRIM_TIMED_ZERO, BRIM_TIMED_LOAD, BRIM_TIMED_METRICS};
+  for (int i = 0; i < OTHERS; i++) {
+    subject *s = &t->other[i];
+    *s = (subject){.what = names[i], .n = bytes[i]};
+    s->rated = brim_rates_seconds(t->rates, (brim_cost){.bytes = (uint64_t)bytes[i]});
+    s->wanted = is_new(t, s, NULL, 0);
+  }
+}
+
+double brim_timing_foresee(brim_profile *profile, const brim_rates *rates, const brim_plan *plan)
+{
+  timing t = {.profile = profile, .rates = rates, .plan = plan};
+  brim_prediction p = {0};
+  for (size_t i = 0; i < plan->program_count; i++) {
+    if (is_timed(&plan->program[i])) list_nodes(&t, i);
+    for (size_t k = 0; t.node[i] && k < plan->program[i].graph->node_count; k++)
+      if (t.node[i][k].runs) brim_predict_other(profile, t.node[i][k].what, t.node[i][k].n, t.node[i][k].rated, 1, &p);
+  }
+  brim_arena_release(&t.arena);
+  return p.seconds;
+}
+
+/* ---- values ---- */
+
+/* Small numbers of both signs, in whichever type they are read: no kernel is faster or slower than with real ones. */
+static void make_values(uint16_t *out, uint64_t bytes)
+{
+  uint32_t random = 12345;
+  for (uint64_t i = 0; i < bytes / sizeof *out; i++) {
+    random = random * 1664525 + 1013904223;
+    out[i] = (uint16_t)(0x3D00 | (random >> 16 & 0x7F) | (random >> 8 & 0x8000)); /* bf16 of 1/32 to 1/16 */
+  }
+}
+
+static brim_status fill(timing *t)
+{
+  const brim_program *p = &t->plan->program[0];
+  const brim_graph *g = p->graph;
+  uint64_t most = g->input->bytes;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
+  t->values = calloc(1, most + sizeof(uint64_t));
+  t->labels = calloc(1, g->label->bytes + sizeof(int32_t));
+  if (!t->values || !t->labels) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for values to time kernels with");
+  make_values(t->values, most);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
+  if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, g->input->bytes); /* indices that are in range */
+  return BRIM_OK;
+}
+
+/* ---- rounds ---- */
+
+static void keep(const timing *t, subject *s, double seconds)
+{
+  if (t->round >= 0 && s->wanted) s->seconds[t->round] = seconds;
+}
+
+/* Where the device works ahead, a node is started several times, and the wait is shared by all. */
+static brim_status time_node(timing *t, const brim_program *p, size_t node, subject *s, const brim_step *step)
+{
+  const int times = brim_exec_is_asynchronous(t->exec) && t->round >= 0 && s->wanted ? AHEAD : 1;
+  const double start = brim_now();
+  for (int i = 0; i < times; i++) BRIM_TRY(brim_exec_run_node(t->exec, p, node, step));
+  if (times > 1) BRIM_TRY(brim_exec_wait(t->exec));
+  keep(t, s, (brim_now() - start) / times);
+  return BRIM_OK;
+}
+
+/* Indices that a node would have made that does not run. */
+static brim_status clear_indices(timing *t, const brim_program *p, const subject *all, const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    const brim_tensor *x = n->in[k];
+    const bool is_index = x->dtype == BRIM_DTYPE_I32 || x->dtype == BRIM_DTYPE_U8;
+    if (is_index && x->producer >= 0 && !all[x->producer].runs) BRIM_TRY(brim_exec_zero(t->exec, p, x));
+  }
+  return BRIM_OK;
+}
+
+static brim_status run_program(timing *t, size_t program)
+{
+  const brim_step step = {.seed = 1,
+                          .loss_scale = 1e-3,
+                          .norm_groups = 1,
+                          .lr = 1e-6,
+                          .beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .eps = 1e-8,
+                          .momentum = 0.9,
+                          .bias_correction1 = 0.1,
+                          .bias_correction2 = 1e-3,
+                          .gradient_scale = 1};
+  const brim_program *p = &t->plan->program[program];
+  subject *all = t->node[program];
+  for (size_t i = 0; i < p->graph->node_count; i++) {
+    if (!all[i].runs) continue;
+    BRIM_TRY(clear_indices(t, p, all, p->graph->node[i]));
+    BRIM_TRY(time_node(t, p, i, &all[i], &step));
+  }
+  return brim_exec_wait(t->exec);
+}
+
+static brim_status time_others(timing *t)
+{
+  double metrics[2], start = brim_now();
+  BRIM_TRY(brim_exec_zero_gradients(t->exec));
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  BRIM_TRY(brim_exec_wait(t->exec));
+  keep(t, &t->other[ZERO], brim_now() - start);
+  start = brim_now();
+  BRIM_TRY(brim_exec_load(t->exec, &t->plan->program[0], t->values, t->labels));
+  BRIM_TRY(brim_exec_wait(t->exec));
+  keep(t, &t->other[LOAD], brim_now() - start);
+  start = brim_now();
+  BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
+  keep(t, &t->other[METRICS], brim_now() - start);
+  return BRIM_OK;
+}
+
+static brim_status run_round(timing *t)
+{
+  BRIM_TRY(time_others(t));
+  for (size_t i = 0; i < t->plan->program_count; i++)
+    if (t->node[i]) BRIM_TRY(run_program(t, i));
+  return BRIM_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The lower quartile: what the device does while nobody else takes its time. */
+static void take(timing *t, subject *s, int rounds)
+{
+  if (!s->wanted) return;
+  qsort(s->seconds, (size_t)rounds, sizeof *s->seconds, ascending);
+  brim_profile_add(t->profile, s->what, s->n, s->seconds[(rounds - 1) / 4], s->rated);
+}
+
+#define WHOLE_ROUNDS 5
+
+/* Each program as a step starts it, where it is run whole. The least of some times: nothing of it is noise of a host.
+ */
+static brim_status time_whole(timing *t, size_t program)
+{
+  const brim_step step = {
+      .loss_scale = 1e-3, .norm_groups = 1, .bias_correction1 = 1, .bias_correction2 = 1, .eps = 1e-8};
+  const brim_program *p = &t->plan->program[program];
+  const brim_rates nodes = {t->rates->flops, t->rates->bytes, t->rates->node_seconds, false};
+  brim_text name = {0};
+  brim_prediction sum = {0};
+  double least = 0;
+  for (int i = 0; i < WHOLE_ROUNDS; i++) {
+    if (p->graph->input) BRIM_TRY(brim_exec_load(t->exec, p, t->values, t->labels));
+    BRIM_TRY(brim_exec_wait(t->exec));
+    const double start = brim_now();
+    BRIM_TRY(brim_exec_run(t->exec, p, &step));
+    BRIM_TRY(brim_exec_wait(t->exec));
+    const double seconds = brim_now() - start;
+    if (i == 0 || seconds < least) least = seconds;
+  }
+  brim_predict_whole_name(p, &name);
+  brim_predict_program(t->profile, &nodes, p, 1, &sum);
+  brim_profile_add(t->profile, brim_text_str(&name), p->info.batch, least, sum.seconds);
+  brim_text_release(&name);
+  return BRIM_OK;
+}
+
+/* As many as are worth it, where the first took so many seconds. */
+static int rounds_of(double first)
+{
+  const double seconds = first > 1e-6 ? first : 1e-6;
+  if (seconds * ROUNDS_MIN > ROUNDS_SECONDS_MAX) return seconds * 2 > ROUNDS_SECONDS_MAX ? 1 : 2;
+  const double wanted = ROUNDS_SECONDS / seconds;
+  return wanted < ROUNDS_MIN ? ROUNDS_MIN : wanted > ROUNDS_MAX ? ROUNDS_MAX : (int)wanted;
+}
+
+static brim_status time_plan(timing *t, int device)
+{
+  BRIM_TRY(brim_exec_open(t->plan, device, &t->exec));
+  BRIM_TRY(fill(t));
+  const double start = brim_now();
+  t->round = -1;
+  BRIM_TRY(run_round(t));
+  const double first = brim_now() - start;
+  const int rounds = rounds_of(first);
+  for (t->round = 0; t->round < rounds; t->round++) BRIM_TRY(run_round(t));
+  for (int i = 0; i < OTHERS; i++) take(t, &t->other[i], rounds);
+  for (size_t i = 0; i < t->plan->program_count; i++)
+    for (size_t k = 0; t->node[i] && k < t->plan->program[i].graph->node_count; k++) take(t, &t->node[i][k], rounds);
+  for (size_t i = 0; t->rates->whole && i < t->plan->program_count; i++)
+    if (t->node[i]) BRIM_TRY(time_whole(t, i));
+  return BRIM_OK;
+}
+
+brim_status brim_timing_run(brim_profile *profile, const brim_rates *rates, const brim_plan *plan, int device)
+{
+  timing t = {.profile = profile, .rates = rates, .plan = plan};
+  list_others(&t);
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (is_timed(&plan->program[i])) list_nodes(&t, i);
+  const brim_status status = time_plan(&t, device);
+  brim_exec_close(t.exec);
+  free(t.values);
+  free(t.labels);
+  brim_arena_release(&t.arena);
+  return status;
+}

@@ -1,0 +1,13 @@
+/* A picture of a plan. */
+#ifndef BRIM_GRAPH_PLAN_SVG_H
+#define BRIM_GRAPH_PLAN_SVG_H
+#include "graph/plan.h"
+
+typedef struct brim_plan_picture {
+  const char *title;    /* "cnn on idx, micro-batch 64" */
+  uint64_t limit_bytes; /* that the run has room for; 0: none known */
+} brim_plan_picture;
+
+/* A whole SVG document of one program of the plan: its buffers by operation and offset. */
+void brim_plan_svg(const brim_plan *plan, const brim_program *p, const brim_plan_picture *picture, brim_text *out);
+#endif

@@ -1,0 +1,304 @@
+/* A graph that goes through ends of blocks, where the results of one node alone go on, is a chain. What is dropped in
+ * it makes segments: a segment is some blocks, one or more, of which only the last one's end is kept. When the backward
+ * pass comes to a segment, everything dropped on the way to its end is made again at once, and lives until it has been
+ * used: so the segment then needs as many bytes as if nothing were dropped in it, less what is dropped beside the way,
+ * which is made again later, block by block. Before it wait the bytes that the segments in front of it keep.
+ *
+ * So there is a choice for each block, of bytes kept, bytes alive when its segment is made again, and work: all subsets
+ * of its nodes are tried, and those that are best for some price of a byte stay. Blocks are put together to segments,
+ * where again the best for some price stay; and segments to the whole, from the front, with the least work for so many
+ * bytes kept so far, each segment within the budget: a small dynamic programme. */
+#include "graph/recompute_blocks.h"
+
+#include <string.h>
+
+#include "graph/recompute_choices.h"
+
+#define MANY 40        /* of so many blocks not all lengths of segments are tried */
+#define PLACES_MAX 128 /* of bytes kept so far; half of them where there are many blocks */
+
+/* The least work for about so many bytes kept before a block. */
+typedef struct place {
+  int64_t kept, work; /* work -1: there is none */
+  int16_t length;     /* of the segment before, in blocks */
+  int16_t choice, from;
+} place;
+
+struct brim_blocks {
+  brim_estimate *e;
+  const brim_blocks_given *given;
+  brim_chain chain;
+  int32_t *reader; /* by tensor */
+  size_t places;
+  int64_t rest_peak;    /* behind the last block, above what waits of all */
+  int64_t start_bytes;  /* the peak when nothing is dropped */
+  double places_a_byte; /* of the budget */
+  place *place;         /* [count + 1][places] */
+};
+
+/* ---- blocks of the graph ---- */
+
+/* The node whose memory a tensor is; -1: none of the forward pass. */
+static int32_t maker_of(const brim_blocks *b, const brim_tensor *t)
+{
+  return b->e->w.maker[b->e->root[t->id]];
+}
+
+/* Bytes of a node's results: `read`, those that the backward pass reads, or all. */
+static int64_t bytes_of(const brim_blocks *b, const brim_node *n, bool read)
+{
+  int64_t bytes = 0;
+  for (uint32_t k = 0; k < n->out_count; k++) {
+    const brim_tensor *t = n->out[k];
+    if (maker_of(b, t) == (int32_t)n->index && (!read || b->reader[t->id] >= 0)) bytes += b->e->bytes[t->id];
+  }
+  return bytes;
+}
+
+/* By tensor: the last node of the backward pass that reads it or a view of it; -1: none. */
+static void find_readers(brim_blocks *b)
+{
+  const brim_graph *g = b->e->w.g;
+  b->reader = BRIM_ARENA_NEW(b->chain.arena, int32_t, g->tensor_count);
+  memset(b->reader, 0xff, g->tensor_count * sizeof *b->reader);
+  for (size_t i = g->forward_count; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) b->reader[b->e->root[g->node[i]->in[k]->id]] = (int32_t)i;
+}
+
+static bool is_atom(const brim_blocks *b, const brim_node *n)
+{
+  return b->given->repeats[n->index] && !n->descriptor->view && bytes_of(b, n, false) > 0;
+}
+
+/* The atoms of a block: if there are too many, those of fewest bytes are left out. */
+static void find_atoms(const brim_blocks *b, brim_chain_block *k)
+{
+  const brim_graph *g = b->e->w.g;
+  size_t count = 0;
+  int64_t least = 1;
+  for (uint32_t i = k->first; i <= k->end; i++) count += is_atom(b, g->node[i]);
+  while (count > BRIM_ATOMS_MAX) {
+    least *= 2;
+    count = 0;
+    for (uint32_t i = k->first; i <= k->end; i++)
+      count += is_atom(b, g->node[i]) && (bytes_of(b, g->node[i], false) >= least || i == k->end);
+  }
+  for (uint32_t i = k->first; i <= k->end; i++) {
+    const brim_node *n = g->node[i];
+    const int64_t bytes = bytes_of(b, n, false), waits = bytes_of(b, n, true);
+    k->waits += waits;
+    if (!is_atom(b, n) || (bytes < least && i != k->end)) continue;
+    const uint32_t a = k->atoms++;
+    k->atom[a] = i;
+    k->waits_of[a] = waits;
+    k->others_of[a] = bytes - waits;
+    k->end_drops = i == k->end;
+    for (uint32_t in = 0; in < n->in_count; in++) {
+      const int32_t maker = maker_of(b, n->in[in]);
+      if (maker >= 0 && (uint32_t)maker < k->first) k->outside |= 1u << a;
+      for (uint32_t before = 0; before < a; before++)
+        if (maker == (int32_t)k->atom[before]) k->reads[a] |= 1u << before;
+    }
+  }
+}
+
+static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
+{
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    const int32_t maker = maker_of(b, n->in[k]);
+    if (maker >= 0 && (size_t)maker < first) return true;
+  }
+  return false;
+}
+
+/* The peak of a block is that of its forward nodes, and of the backward ones from those that have read what is behind
+ * it to the last that reads what is of it. Step and node are the same number as long as nothing is dropped. */
+static void find_peaks(brim_blocks *b)
+{
+  const brim_graph *g = b->e->w.g;
+  int64_t waits = 0;
+  for (size_t i = 0; i < b->chain.count; i++) waits += b->chain.block[i].waits;
+  size_t node = g->forward_count, step = g->forward_count;
+  for (size_t i = b->chain.count + 1; i-- > 0;) {
+    brim_chain_block *k = i < b->chain.count ? &b->chain.block[i] : NULL;
+    const size_t first = k ? k->first : b->chain.count ? b->chain.block[b->chain.count - 1].end + 1 : 0;
+    int64_t peak = 0;
+    int32_t last = -1;
+    if (k) waits -= k->waits;
+    for (; node > first; node--) {
+      if (b->e->total[node - 1] > peak) peak = b->e->total[node - 1];
+      for (uint32_t o = 0; o < g->node[node - 1]->out_count; o++) {
+        const int32_t reader = b->reader[b->e->root[g->node[node - 1]->out[o]->id]];
+        if (reader > last) last = reader;
+      }
+    }
+    int64_t late = 0;
+    for (; step < g->node_count && ((int32_t)step <= last || i == 0); step++) {
+      if (b->e->total[step] > peak) peak = b->e->total[step];
+      if ((late > 0 || reads_before(b, g->node[step], first)) && b->e->total[step] > late) late = b->e->total[step];
+    }
+    *(k ? &k->peak : &b->rest_peak) = peak - waits;
+    if (k) k->late = late > 0 ? late - waits : 0;
+  }
+}
+
+/* From what the cheapest node costs a byte to what the dearest does. */
+static void find_prices(brim_blocks *b)
+{
+  double least = 0, most = 0;
+  for (size_t i = 0; i < b->chain.count; i++)
+    for (uint32_t a = 0; a < b->chain.block[i].atoms; a++) {
+      const double price = (double)b->given->work[b->chain.block[i].atom[a]] /
+                           (double)(b->chain.block[i].waits_of[a] + b->chain.block[i].others_of[a]);
+      if (price > 0 && (least == 0 || price < least)) least = price;
+      if (price > most) most = price;
+    }
+  double price = least / 2, factor = 1;
+  for (int p = 0; p < BRIM_PRICES; p++, price *= factor) {
+    b->chain.price[p] = price;
+    double sixth = 1; /* the sixth root of how far the prices go, by halving */
+    while (sixth * sixth * sixth * sixth * sixth * sixth < 4 * most / (least > 0 ? least : 1)) sixth *= 1.05;
+    factor = sixth;
+  }
+}
+
+/* Where the backward pass reads nothing of what goes on, keeping it is never worth it: there blocks are joined. */
+static bool is_boundary(const brim_blocks *b, const brim_node *n)
+{
+  return b->given->end[n->index] && !n->descriptor->view && bytes_of(b, n, true) > 0;
+}
+
+brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given, brim_arena *arena)
+{
+  const brim_graph *g = e->w.g;
+  brim_blocks *b = BRIM_ARENA_NEW(arena, brim_blocks, 1);
+  *b = (brim_blocks){.e = e, .given = given, .chain = {.work = given->work, .arena = arena}};
+  b->chain.block = BRIM_ARENA_NEW(arena, brim_chain_block, g->forward_count + 1);
+  find_readers(b);
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < g->forward_count; i++) {
+    if (!is_boundary(b, g->node[i])) continue;
+    brim_chain_block *k = &b->chain.block[b->chain.count++];
+    k->first = first;
+    k->end = i;
+    find_atoms(b, k);
+    first = i + 1;
+  }
+  b->start_bytes = (int64_t)brim_estimate_run(e);
+  find_peaks(b);
+  find_prices(b);
+  for (size_t i = b->chain.count; i-- > 0;) {
+    size_t alike = 0;
+    const size_t period = brim_choices_find_period(&b->chain, i, &alike);
+    if (alike > 0)
+      memcpy(b->chain.block[i].inside, b->chain.block[i + period].inside, sizeof b->chain.block[i].inside);
+    else
+      brim_choices_find_inside(&b->chain, &b->chain.block[i]);
+    brim_choices_find_segments(&b->chain, i, alike > 0 ? &b->chain.block[i + period] : NULL, alike);
+  }
+  b->places = b->chain.count < MANY ? PLACES_MAX : PLACES_MAX / 2;
+  b->place = BRIM_ARENA_NEW(arena, place, (b->chain.count + 1) * b->places);
+  return b;
+}
+
+/* ---- the whole ---- */
+
+/* Short segments are, and where there is little memory, few fit. */
+static bool is_tried(const brim_blocks *b, size_t length, int64_t room)
+{
+  return b->chain.count < MANY || length < 5 || length % 8 == 0 ||
+         (b->chain.count < 4 * MANY && room < b->start_bytes / 4);
+}
+
+static void reach(const brim_blocks *b, size_t at, const place *next)
+{
+  place *p = &b->place[at * b->places + (size_t)((double)next->kept * b->places_a_byte)];
+  if (p->work >= 0 && (p->work < next->work || (p->work == next->work && p->kept <= next->kept))) return;
+  *p = *next;
+}
+
+static void go_on(const brim_blocks *b, size_t at, size_t from, int64_t room)
+{
+  const place *p = &b->place[at * b->places + from];
+  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
+    if (!is_tried(b, n, room)) continue;
+    const brim_choices *with = &b->chain.block[at].closed[n];
+    bool fits = false;
+    for (int i = 0; i < with->count; i++) {
+      const brim_choice *c = &with->item[i];
+      if (p->kept + c->peak > room || p->kept + c->kept > room) continue;
+      fits = true;
+      reach(b, at + n, &(place){p->kept + c->kept, p->work + c->work, (int16_t)n, (int16_t)i, (int16_t)from});
+    }
+    if (!fits && n > 1) return; /* a longer one needs more */
+  }
+}
+
+/* From every place that has less work than all those of fewer bytes kept. */
+static void go_on_from_all(const brim_blocks *b, size_t at, int64_t room)
+{
+  int64_t least = INT64_MAX;
+  for (size_t from = 0; from < b->places; from++) {
+    const place *p = &b->place[at * b->places + from];
+    if (p->work < 0 || p->work >= least) continue;
+    least = p->work;
+    go_on(b, at, from, room);
+  }
+}
+
+static void drop_choice(brim_blocks *b, size_t first, size_t n, int at)
+{
+  bool open = false;
+  for (; n > 0; n--) {
+    const brim_choice *c = open ? &b->chain.block[first].open[n].item[at] : &b->chain.block[first].closed[n].item[at];
+    const brim_chain_block *k = &b->chain.block[first + n - 1];
+    const uint32_t atoms = k->inside[open].item[c->last].atoms;
+    for (uint32_t a = 0; a < k->atoms; a++) b->e->w.dropped[k->atom[a]] = atoms >> a & 1;
+    at = c->before;
+    open = true;
+  }
+}
+
+/* A view is where what it looks at is. */
+static void drop_views(brim_blocks *b)
+{
+  const brim_graph *g = b->e->w.g;
+  for (size_t i = 0; i < g->forward_count; i++) {
+    if (!g->node[i]->descriptor->view) continue;
+    const int32_t maker = b->e->w.maker[g->node[i]->in[0]->id];
+    b->e->w.dropped[i] = maker >= 0 && b->e->w.dropped[maker] && b->given->repeats[i];
+  }
+}
+
+size_t brim_blocks_size(const brim_blocks *b)
+{
+  size_t size = 0;
+  for (size_t i = 0; i < b->chain.count; i++)
+    for (size_t n = 1; n <= BRIM_SEGMENT_MAX && i + n <= b->chain.count; n++)
+      if (is_tried(b, n, b->start_bytes)) size += (4 + (size_t)b->chain.block[i].closed[n].count) * b->places;
+  return size;
+}
+
+bool brim_blocks_solve(brim_blocks *b, uint64_t bytes)
+{
+  const int64_t room = (int64_t)bytes;
+  b->places_a_byte = ((double)b->places - 0.001) / (double)(room + 1);
+  for (size_t i = 0; i < (b->chain.count + 1) * b->places; i++) b->place[i].work = -1;
+  reach(b, 0, &(place){0});
+  for (size_t at = 0; at < b->chain.count; at++) go_on_from_all(b, at, room);
+  const place *best = NULL;
+  for (size_t i = 0; i < b->places; i++) {
+    const place *p = &b->place[b->chain.count * b->places + i];
+    if (p->work >= 0 && p->kept + b->rest_peak <= room && (!best || p->work < best->work)) best = p;
+  }
+  if (!best) return false;
+  memset(b->e->w.dropped, 0, b->e->w.g->forward_count * sizeof *b->e->w.dropped);
+  for (size_t at = b->chain.count; at > 0;) {
+    const size_t first = at - (size_t)best->length;
+    drop_choice(b, first, (size_t)best->length, best->choice);
+    best = &b->place[first * b->places + (size_t)best->from];
+    at = first;
+  }
+  drop_views(b);
+  return true;
+}

@@ -1,0 +1,174 @@
+/* See recompute_choices.h. */
+#include "graph/recompute_choices.h"
+
+#define PERIOD_MAX 4 /* of blocks, after which they may repeat */
+#define STEPS 12     /* of bytes kept */
+#define CHOICES_MAX (2 * BRIM_PRICES + STEPS)
+#define CANDIDATES_MAX 1024
+_Static_assert(CHOICES_MAX *CHOICES_MAX <= CANDIDATES_MAX && 1 << BRIM_ATOMS_MAX <= CANDIDATES_MAX, "there is room");
+
+static int64_t needs(const brim_choice *c)
+{
+  return c->alive > c->peak ? c->alive : c->peak;
+}
+
+static bool is_better(const brim_choice *x, const brim_choice *y)
+{
+  return x->work != y->work ? x->work < y->work : needs(x) < needs(y);
+}
+
+/* Those that are best at some price of a byte. */
+static void mark_priced(const brim_chain *b, const brim_choice *from, int count, bool *taken)
+{
+  static const double weight[2][2] = {{1, 0}, {1, 1}}; /* of bytes kept, and of those alive */
+  for (int p = 0; p < 2 * BRIM_PRICES; p++) {
+    int best = 0;
+    double least = 0;
+    for (int i = 0; i < count; i++) {
+      const double bytes = weight[p % 2][0] * (double)from[i].kept + weight[p % 2][1] * (double)needs(&from[i]);
+      const double cost = (double)from[i].work + b->price[p / 2] * bytes;
+      if (i > 0 && cost >= least) continue;
+      least = cost;
+      best = i;
+    }
+    taken[best] = true;
+  }
+}
+
+/* And those of least work for so many bytes kept, which lie between. */
+static void mark_stepped(const brim_choice *from, int count, bool *taken)
+{
+  int best[STEPS];
+  int64_t least = INT64_MAX, most = 0;
+  for (int i = 0; i < STEPS; i++) best[i] = -1;
+  for (int i = 0; i < count; i++) {
+    if (from[i].kept < least) least = from[i].kept;
+    if (from[i].kept > most) most = from[i].kept;
+  }
+  for (int i = 0; i < count; i++) {
+    int *at = &best[(from[i].kept - least) * STEPS / (most - least + 1)];
+    if (*at < 0 || is_better(&from[i], &from[*at])) *at = i;
+  }
+  for (int i = 0; i < STEPS; i++)
+    if (best[i] >= 0) taken[best[i]] = true;
+}
+
+/* Leaves out what another one is better than in everything. */
+static brim_choices choose(const brim_chain *b, const brim_choice *from, int count)
+{
+  bool taken[CANDIDATES_MAX] = {false};
+  brim_choices out = {BRIM_ARENA_NEW(b->arena, brim_choice, CHOICES_MAX), 0};
+  if (count > 0) mark_priced(b, from, count, taken);
+  mark_stepped(from, count, taken);
+  for (int i = 0; i < count; i++) {
+    bool beaten = !taken[i];
+    for (int k = 0; k < count && !beaten; k++)
+      beaten = taken[k] && k != i && from[k].kept <= from[i].kept && needs(&from[k]) <= needs(&from[i]) &&
+               (from[k].work < from[i].work || (from[k].work == from[i].work && k < i));
+    if (!beaten) out.item[out.count++] = from[i];
+  }
+  return out;
+}
+
+/* What dropping these atoms of a block means. */
+static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_t atoms)
+{
+  brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
+  uint32_t asked = 0, way = 0; /* read by what is made again; made again on the way to the end */
+  for (uint32_t a = k->atoms; a-- > 0;) {
+    const uint32_t bit = 1u << a;
+    const bool end = k->end_drops && a + 1 == k->atoms;
+    if (!(atoms & bit)) {
+      if (asked & bit) c.kept += k->others_of[a];
+      continue;
+    }
+    c.kept -= k->waits_of[a];
+    if (k->waits_of[a] == 0 && !end && !(asked & bit)) continue;
+    asked |= k->reads[a];
+    c.reads |= (k->outside & bit) != 0;
+    c.work += (int64_t)b->work[k->atom[a]];
+    if (!end && !(way & bit)) continue;
+    way |= k->reads[a];
+    c.alive += k->waits_of[a];
+  }
+  c.alive += c.kept;
+  return c;
+}
+
+void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
+{
+  brim_choice *all = BRIM_ARENA_NEW(b->arena, brim_choice, 1u << k->atoms);
+  for (int drop_end = 0; drop_end <= k->end_drops; drop_end++) {
+    const uint32_t end = k->end_drops ? 1u << (k->atoms - 1) : 0;
+    int count = 0;
+    for (uint32_t atoms = 0; atoms < 1u << k->atoms; atoms++)
+      if (!(atoms & end) == !drop_end) all[count++] = weigh(b, k, atoms);
+    k->inside[drop_end] = choose(b, all, count);
+  }
+}
+
+/* The peak of segment x with the block k behind it, by k's choice. What is dropped on the way to k is made again when
+ * it is asked for: if k is the last, not before k's backward pass reads it, or what is made again in k does. */
+static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
+{
+  const int64_t early = x->kept + k->peak, late = x->alive + (is_last && !y->reads ? k->late : k->peak);
+  const int64_t peak = early > late ? early : late;
+  return x->peak > peak ? x->peak : peak;
+}
+
+/* Segments `from` with the block k behind them. */
+static brim_choices put_behind(const brim_chain *b, const brim_choices *from, const brim_chain_block *k, bool drop_end)
+{
+  brim_choice all[CANDIDATES_MAX];
+  const brim_choices *with = &k->inside[drop_end];
+  int count = 0;
+  for (int i = 0; i < from->count; i++)
+    for (int n = 0; n < with->count; n++) {
+      const brim_choice *x = &from->item[i], *y = &with->item[n];
+      all[count++] = (brim_choice){.kept = x->kept + y->kept,
+                                   .alive = drop_end ? x->alive + y->alive : 0,
+                                   .peak = peak_of(x, k, y, !drop_end),
+                                   .work = x->work + y->work,
+                                   .before = (int16_t)i,
+                                   .last = (int16_t)n};
+    }
+  return choose(b, all, count);
+}
+
+void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_block *like, size_t alike)
+{
+  static brim_choice nothing = {.before = -1};
+  brim_chain_block *k = &b->block[first];
+  k->open[0] = (brim_choices){&nothing, 1};
+  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && first + n <= b->count && k->open[n - 1].count > 0; n++) {
+    const brim_chain_block *last = &b->block[first + n - 1];
+    k->open[n] = n <= alike ? like->open[n] : put_behind(b, &k->open[n - 1], last, true);
+    k->closed[n] = n <= alike ? like->closed[n] : put_behind(b, &k->open[n - 1], last, false);
+  }
+}
+
+static bool is_like(const brim_chain *b, const brim_chain_block *x, const brim_chain_block *y)
+{
+  bool same = x->atoms == y->atoms && x->end_drops == y->end_drops && x->waits == y->waits && x->peak == y->peak &&
+              x->late == y->late && x->outside == y->outside;
+  for (uint32_t a = 0; same && a < x->atoms; a++)
+    same = x->waits_of[a] == y->waits_of[a] && x->others_of[a] == y->others_of[a] && x->reads[a] == y->reads[a] &&
+           b->work[x->atom[a]] == b->work[y->atom[a]];
+  return same;
+}
+
+size_t brim_choices_find_period(const brim_chain *b, size_t first, size_t *alike)
+{
+  size_t best = 0;
+  *alike = 0;
+  for (size_t period = 1; period <= PERIOD_MAX; period++) {
+    size_t n = 0;
+    while (n < BRIM_SEGMENT_MAX && first + period + n < b->count &&
+           is_like(b, &b->block[first + n], &b->block[first + period + n]))
+      n++;
+    if (n <= *alike) continue;
+    *alike = n;
+    best = period;
+  }
+  return best;
+}

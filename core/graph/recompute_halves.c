@@ -1,0 +1,38 @@
+/* Fused nodes as the two that they do the work of, where recompute may treat the two apart: a transformer's residual
+ * sum is needed by every block behind it, but the norm that is made with it is cheap to make again from it. */
+#include <string.h>
+
+#include "graph/recompute_walk.h"
+
+/* Has the backend both operations? It need not have them where it has the fused one. */
+static bool offers_both(const brim_graph *g, const brim_node half[2])
+{
+  return !g->offers || (g->offers(g->offers_arg, half[0].op) && g->offers(g->offers_arg, half[1].op));
+}
+
+static void append(brim_graph *g, uint32_t *of, const brim_node *n, uint32_t source, brim_arena *arena)
+{
+  brim_node *copy = brim_arena_copy(arena, n, sizeof *n);
+  of[g->node_count] = source;
+  copy->index = (uint32_t)g->node_count;
+  g->node[g->node_count++] = copy;
+}
+
+const brim_graph *brim_walk_halve(const brim_graph *whole, brim_arena *arena, uint32_t **of)
+{
+  brim_graph *g = brim_arena_copy(arena, whole, sizeof *whole);
+  const size_t most = whole->node_count + whole->forward_count + 1;
+  g->node = BRIM_ARENA_NEW(arena, brim_node *, most);
+  *of = BRIM_ARENA_NEW(arena, uint32_t, most);
+  g->node_count = g->forward_count = 0;
+  for (uint32_t i = 0; i < whole->node_count; i++) {
+    const brim_node *n = whole->node[i];
+    brim_node half[2];
+    const bool halves = i < whole->forward_count && n->descriptor->halve && n->descriptor->halve(n, arena, half) &&
+                        offers_both(whole, half);
+    append(g, *of, halves ? &half[0] : n, i, arena);
+    if (halves) append(g, *of, &half[1], i, arena);
+    if (i < whole->forward_count) g->forward_count = g->node_count;
+  }
+  return g;
+}

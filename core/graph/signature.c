@@ -1,0 +1,83 @@
+/* See signature.h. */
+#include "graph/signature.h"
+
+#include <inttypes.h>
+
+static const char *type_name(uint32_t dtype)
+{
+  static const char *const names[] = {[BRIM_DTYPE_F32] = "f32", [BRIM_DTYPE_F64] = "f64",   [BRIM_DTYPE_I32] = "i32",
+                                      [BRIM_DTYPE_U8] = "u8",   [BRIM_DTYPE_BF16] = "bf16", [BRIM_DTYPE_F16] = "f16"};
+  return dtype < sizeof names / sizeof names[0] && names[dtype] ? names[dtype] : "?";
+}
+
+static bool is_of_samples(const brim_graph *g, const brim_tensor *t)
+{
+  return t == g->input || t == g->label || t->role == BRIM_ROLE_ACTIVATION;
+}
+
+/* Is its first dimension that of the samples? Not of a parameter's copy in a smaller type. */
+static bool follows_samples(const brim_graph *g, const brim_tensor *t)
+{
+  if (!is_of_samples(g, t)) return false;
+  if (t->producer < 0) return true;
+  const brim_node *n = g->node[t->producer];
+  for (uint32_t i = 0; i < n->in_count; i++)
+    if (is_of_samples(g, n->in[i])) return true;
+  return false;
+}
+
+static void print_first(int64_t dim, int64_t batch, brim_text *out)
+{
+  if (batch > 0 && dim == batch)
+    brim_text_add(out, "N");
+  else if (batch > 0 && dim > 0 && dim % batch == 0)
+    brim_text_printf(out, "N*%" PRId64, dim / batch);
+  else if (batch > 0 && dim > 0 && batch % dim == 0)
+    brim_text_printf(out, "N/%" PRId64, batch / dim);
+  else
+    brim_text_printf(out, "%" PRId64, dim);
+}
+
+static void print_tensor(const brim_program *p, const brim_tensor *t, brim_text *out)
+{
+  const bool follows = follows_samples(p->graph, t);
+  brim_text_printf(out, " %s[", type_name(t->dtype));
+  for (int32_t d = 0; d < t->shape.rank; d++) {
+    if (d > 0) brim_text_add(out, ",");
+    if (d == 0 && follows)
+      print_first(t->shape.dim[0], p->info.batch, out);
+    else
+      brim_text_printf(out, "%" PRId64, t->shape.dim[d]);
+  }
+  brim_text_add(out, "]");
+  if (t->channel_block > 1) brim_text_printf(out, "/%" PRId64, t->channel_block);
+}
+
+/* Then copies belong to what the node takes. */
+static bool is_offloaded(const brim_program *p, const brim_node *n)
+{
+  for (uint32_t i = 0; i < n->out_count; i++)
+    if (brim_graph_offloaded(p->graph, n->out[i]) >= 0) return true;
+  return false;
+}
+
+/* Which of a model's dropouts it is makes no difference. */
+static uint64_t hash_attr(const brim_node *n)
+{
+  brim_attr a = n->attr;
+  if (brim_starts_with(n->op, "dropout")) a.dropout.stream = 0;
+  if (brim_starts_with(n->op, "attention")) a.attention.stream = 0;
+  const brim_attr zero = {.reserve = {0}};
+  const uint64_t hash = brim_hash(BRIM_HASH_START, &a, sizeof a);
+  return hash == brim_hash(BRIM_HASH_START, &zero, sizeof zero) ? 0 : hash;
+}
+
+void brim_signature_print(const brim_program *p, const brim_node *n, brim_text *out)
+{
+  brim_text_add(out, n->op);
+  for (uint32_t i = 0; i < n->in_count; i++) print_tensor(p, n->in[i], out);
+  brim_text_add(out, " >");
+  for (uint32_t i = 0; i < n->out_count; i++) print_tensor(p, n->out[i], out);
+  brim_text_printf(out, " %" PRIx64 " g%" PRId64 "%s%s", hash_attr(n), p->info.grain, p->info.training ? " t" : "",
+                   is_offloaded(p, n) ? " host" : "");
+}

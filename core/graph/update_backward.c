@@ -1,0 +1,132 @@
+/* Updates in the backward pass (LOMO: Lv et al., Full Parameter Fine-tuning for Large Language Models with Limited
+ * Resources, 2023; here for any optimizer, and to the same bits): a parameter is updated behind the last node that uses
+ * it or adds to its gradient, and the gradient's memory is free again. So at no time are all gradients there.
+ *
+ * A gradient begins as zeros, as kernels add to it: a node of its own writes them, right before the first that adds.
+ * It comes before recompute is chosen, which thus counts with these lifetimes. A clone that recompute puts in reads
+ * parameters before the gradients of what it makes again, so before their update; brim_graph_check_updates proves it.
+ */
+#include <string.h>
+
+#include "graph/update.h"
+
+#define NONE SIZE_MAX
+
+typedef struct rewriting {
+  brim_graph *g;
+  const brim_update_options *options;
+  brim_arena scratch;
+  size_t tensors;
+  size_t *parameter; /* by tensor: of the parameter that it is, is a copy of, or is a gradient of; or NONE */
+  size_t *last;      /* by parameter: the last node that has any of these */
+  bool *begun;       /* by tensor: a gradient that has its zeros */
+  bool *updated;     /* by parameter */
+} rewriting;
+
+/* A copy in a smaller type counts as its parameter: recompute may make it again from the parameter. */
+static void find_owners(rewriting *r)
+{
+  const brim_graph *g = r->g;
+  for (size_t i = 0; i < r->tensors; i++) r->parameter[i] = NONE;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    if (g->parameter[i].is_buffer) continue;
+    r->parameter[g->parameter[i].value->id] = r->parameter[g->parameter[i].gradient->id] = i;
+    g->passes[g->parameter[i].gradient->id] = true;
+  }
+  for (size_t i = 0; i < g->further_count; i++) {
+    r->parameter[g->further[i].gradient->id] = g->further[i].parameter;
+    g->passes[g->further[i].gradient->id] = true;
+  }
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    if (strcmp(n->op, "cast") != 0 && !n->descriptor->view) continue;
+    if (n->in[0]->role == BRIM_ROLE_PARAMETER) r->parameter[n->out[0]->id] = r->parameter[n->in[0]->id];
+  }
+}
+
+static void find_last_uses(rewriting *r)
+{
+  const brim_graph *g = r->g;
+  for (size_t i = 0; i < g->parameter_count; i++) r->last[i] = NONE;
+  for (size_t i = g->forward_count; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    for (uint32_t k = 0; k < n->in_count + n->out_count; k++) {
+      const brim_tensor *t = k < n->in_count ? n->in[k] : n->out[k - n->in_count];
+      if (r->parameter[t->id] != NONE) r->last[r->parameter[t->id]] = i;
+    }
+  }
+}
+
+static void begin_gradient(rewriting *r, brim_tensor *gradient)
+{
+  if (r->begun[gradient->id]) return;
+  r->begun[gradient->id] = true;
+  brim_graph_node_into(r->g, "zero", gradient->name, NULL, 0, &gradient, 1, NULL);
+}
+
+/* A parameter that nothing flows back to has a gradient of zeros, as it has in an update of its own. */
+static void update(rewriting *r, size_t parameter)
+{
+  r->updated[parameter] = true;
+  begin_gradient(r, r->g->parameter[parameter].gradient);
+  brim_update_add_further(r->g, parameter);
+  brim_update_add_node(r->g, r->options, parameter);
+}
+
+static void rewrite(rewriting *r)
+{
+  brim_graph *g = r->g;
+  const size_t nodes = g->node_count;
+  brim_node **node = BRIM_ARENA_NEW(&r->scratch, brim_node *, nodes);
+  memcpy(node, g->node, nodes * sizeof *node);
+  for (size_t i = g->forward_count; i < nodes; i++)
+    for (uint32_t k = 0; k < node[i]->out_count; k++)
+      if (node[i]->out[k]->producer >= (int32_t)g->forward_count) node[i]->out[k]->producer = -1;
+  g->node_count = g->forward_count;
+  if (r->options->scaled) brim_update_add_scale(g, r->options);
+  for (size_t i = g->forward_count; i < nodes; i++) {
+    for (uint32_t k = 0; k < node[i]->out_count; k++)
+      if (brim_graph_passes(g, node[i]->out[k])) begin_gradient(r, node[i]->out[k]);
+    brim_graph_append(g, node[i]);
+    for (size_t p = 0; p < g->parameter_count; p++)
+      if (r->last[p] == i && !g->parameter[p].is_buffer) update(r, p);
+  }
+  for (size_t p = 0; p < g->parameter_count; p++)
+    if (!r->updated[p] && !g->parameter[p].is_buffer) update(r, p);
+}
+
+brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options)
+{
+  rewriting r = {.g = g, .options = options};
+  r.tensors = g->tensor_count;
+  g->passes_count = g->tensor_count;
+  g->passes = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
+  r.parameter = BRIM_ARENA_NEW(&r.scratch, size_t, r.tensors);
+  r.last = BRIM_ARENA_NEW(&r.scratch, size_t, g->parameter_count);
+  r.begun = BRIM_ARENA_NEW(&r.scratch, bool, r.tensors);
+  r.updated = BRIM_ARENA_NEW(&r.scratch, bool, g->parameter_count);
+  find_owners(&r);
+  find_last_uses(&r);
+  brim_update_add_states(g, options);
+  rewrite(&r);
+  brim_arena_release(&r.scratch);
+  return g->status;
+}
+
+brim_status brim_graph_check_updates(const brim_graph *g)
+{
+  brim_arena scratch = {0};
+  const brim_node **update = BRIM_ARENA_NEW(&scratch, const brim_node *, g->tensor_count); /* by parameter's tensor */
+  brim_status status = BRIM_OK;
+  for (size_t i = g->forward_count; i < g->node_count && status == BRIM_OK; i++) {
+    const brim_node *n = g->node[i];
+    for (uint32_t k = 0; k < n->in_count && status == BRIM_OK; k++)
+      if (update[n->in[k]->id])
+        status = brim_fail(BRIM_EINTERNAL, "%s '%s' reads '%s' behind its update, node %u", n->op, n->name,
+                           n->in[k]->name, update[n->in[k]->id]->index);
+    for (uint32_t k = 0; k < n->out_count; k++)
+      if (n->out[k]->role == BRIM_ROLE_PARAMETER) update[n->out[k]->id] = n;
+  }
+  brim_arena_release(&scratch);
+  return status;
+}

@@ -1,0 +1,153 @@
+/* vit: the vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929) for images of any size, named and initialised
+ * as timm's VisionTransformer. On 1x28x28 images and 10 classes it has 5,353,738 parameters.
+ *
+ *     patches by a convolution   class token in front   + positions   dropout
+ *     depth times:  x + attention(layer norm(x))   x + fc2(gelu(fc1(layer norm(x))))
+ *     layer norm   class token, or the mean of all tokens   head */
+#include <stdio.h>
+
+#include "brim/model.h"
+#include "brim/plugin.h"
+
+#define NAME_MAX_BYTES 64
+#define EPS 1e-6 /* of the norms; timm's, not PyTorch's 1e-5 */
+#define STD 0.02 /* of weights at the start */
+#define CLS_STD 1e-6
+
+enum pool { POOL_TOKEN, POOL_MEAN };
+
+typedef struct vit {
+  int64_t patch, depth, width, heads;
+  double mlp_ratio, dropout;
+  int32_t pool;
+} vit;
+
+static const brim_param params[] = {
+    BRIM_PARAM(I64, vit, patch, "4", "[1,1024]", "side of a patch in pixels; must divide the image's height and width"),
+    BRIM_PARAM(I64, vit, depth, "12", "[1,1024]", "number of blocks"),
+    BRIM_PARAM(I64, vit, width, "192", "[1,65536]", "values of a token"),
+    BRIM_PARAM(I64, vit, heads, "3", "[1,1024]", "of the attention; must divide width"),
+    BRIM_PARAM(F64, vit, mlp_ratio, "4", "(0,64]",
+               "values between the two layers of a block's MLP, as a multiple of width"),
+    BRIM_PARAM(F64, vit, dropout, "0", "[0,1)",
+               "probability of dropping: of positions, attention and the MLP's layers"),
+    BRIM_PARAM(ENUM, vit, pool, "token", "token|mean",
+               "what the classes are told from: a class token, or all tokens' mean"),
+    BRIM_PARAMS_END,
+};
+
+/* What is wrong with the parameters for images of this shape. */
+static brim_status check(const vit *m, const brim_shape *image)
+{
+  if (image->rank != 4) return brim_fail(BRIM_ECONFIG, "vit: samples must be images, [channels,rows,columns]");
+  if (image->dim[2] % m->patch != 0 || image->dim[3] % m->patch != 0)
+    return brim_fail(BRIM_ECONFIG, "vit: model.patch must divide images of %lldx%lld, which %lld does not",
+                     (long long)image->dim[2], (long long)image->dim[3], (long long)m->patch);
+  if (m->width % m->heads != 0)
+    return brim_fail(BRIM_ECONFIG, "vit: model.heads must divide model.width %lld, which %lld does not",
+                     (long long)m->width, (long long)m->heads);
+  if (m->mlp_ratio * (double)m->width < 1)
+    return brim_fail(BRIM_ECONFIG, "vit: model.mlp_ratio %g leaves no values between the MLP's layers", m->mlp_ratio);
+  return BRIM_OK;
+}
+
+/* A linear layer that starts as timm's: normal weights, no bias yet. (timm cuts the normal distribution at 2, which is
+ * a hundred standard deviations.) */
+static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
+{
+  char full[NAME_MAX_BYTES + 8];
+  const brim_shape s = brim_shape_of(x);
+  if (s.rank == 0) return NULL; /* a call before failed */
+  snprintf(full, sizeof full, "%s.weight", name);
+  brim_tensor *weight =
+      brim_parameter_new(g, full, 2, ((int64_t[]){out, s.dim[s.rank - 1]}), ((brim_init){BRIM_INIT_NORMAL, STD}));
+  snprintf(full, sizeof full, "%s.bias", name);
+  brim_tensor *bias = brim_parameter_new(g, full, 1, &out, ((brim_init){BRIM_INIT_CONSTANT, 0}));
+  return brim_linear_with(g, name, x, weight, bias);
+}
+
+/* [N, C, H, W] -> [N, tokens, width], one token a patch, row by row. */
+static brim_tensor *patches(brim_graph *g, const vit *m, brim_tensor *image)
+{
+  const brim_conv2d_options conv = {.kernel = {m->patch, m->patch}, .stride = {m->patch, m->patch}};
+  brim_tensor *x = brim_conv2d(g, "patch_embed.proj", image, m->width, conv);
+  x = brim_reshape(g, x, 3, ((int64_t[]){brim_shape_of(image).dim[0], m->width, -1}));
+  return brim_transpose(g, x, 1, 2);
+}
+
+/* The class token in front of each sample's tokens. It is the same for all samples: added to N zeros, which are made of
+ * each image's first pixel. */
+static brim_tensor *with_token(brim_graph *g, const vit *m, brim_tensor *image, brim_tensor *x)
+{
+  const int64_t n = brim_shape_of(image).dim[0];
+  brim_tensor *zero = brim_flatten(g, image);
+  zero = brim_reshape(g, brim_scale(g, brim_slice(g, zero, 1, 0, 1), 0), 3, ((int64_t[]){n, 1, 1}));
+  brim_tensor *token =
+      brim_parameter_new(g, "cls_token", 3, ((int64_t[]){1, 1, m->width}), ((brim_init){BRIM_INIT_NORMAL, CLS_STD}));
+  return brim_concat(g, 2, ((brim_tensor *[]){brim_add(g, zero, token), x}), 1);
+}
+
+static brim_tensor *positions(brim_graph *g, const vit *m, brim_tensor *x)
+{
+  const int64_t dim[] = {1, brim_shape_of(x).dim[1], m->width};
+  return brim_add(g, x, brim_parameter_new(g, "pos_embed", 3, dim, ((brim_init){BRIM_INIT_NORMAL, STD})));
+}
+
+/* A layer's full name: "blocks.11.attn.qkv". Valid until the next call. */
+typedef struct block {
+  int64_t number;
+  char name[NAME_MAX_BYTES];
+} block;
+
+static const char *in(block *b, const char *layer)
+{
+  snprintf(b->name, sizeof b->name, "blocks.%lld.%s", (long long)b->number, layer);
+  return b->name;
+}
+
+static brim_tensor *attention(brim_graph *g, const vit *m, block *b, brim_tensor *x)
+{
+  brim_tensor *qkv[3] = {NULL};
+  brim_split(g, linear(g, in(b, "attn.qkv"), x, 3 * m->width), 2, 3, qkv);
+  x = brim_attention(g, qkv[0], qkv[1], qkv[2], ((brim_attention_options){.heads = m->heads, .dropout = m->dropout}));
+  return brim_dropout(g, linear(g, in(b, "attn.proj"), x, m->width), m->dropout);
+}
+
+static brim_tensor *mlp(brim_graph *g, const vit *m, block *b, brim_tensor *x)
+{
+  x = brim_gelu(g, linear(g, in(b, "mlp.fc1"), x, (int64_t)(m->mlp_ratio * (double)m->width)), BRIM_GELU_EXACT);
+  return brim_dropout(g, linear(g, in(b, "mlp.fc2"), brim_dropout(g, x, m->dropout), m->width), m->dropout);
+}
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  const vit *m = self;
+  brim_tensor *image = brim_input(g);
+  const brim_shape shape = brim_shape_of(image);
+  BRIM_TRY(check(m, &shape));
+  brim_tensor *x = patches(g, m, image);
+  if (m->pool == POOL_TOKEN) x = with_token(g, m, image, x);
+  x = brim_dropout(g, positions(g, m, x), m->dropout);
+  for (int64_t i = 0; i < m->depth; i++) {
+    block b = {.number = i};
+    x = brim_add(g, x, attention(g, m, &b, brim_layer_norm(g, in(&b, "norm1"), x, EPS)));
+    x = brim_add(g, x, mlp(g, m, &b, brim_layer_norm(g, in(&b, "norm2"), x, EPS)));
+  }
+  x = brim_layer_norm(g, "norm", x, EPS);
+  x = m->pool == POOL_TOKEN ? brim_flatten(g, brim_slice(g, x, 1, 0, 1)) : brim_mean(g, x, 1, (int32_t[]){1}, 0);
+  brim_output(g, linear(g, "head", x, brim_classes(g)));
+  return BRIM_OK;
+}
+
+static const brim_model_ops ops = {.size = sizeof ops, .build = build};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_MODEL,
+    .id = "vit",
+    .help = "vision transformer: patches of an image as tokens, blocks of attention and MLP",
+    .params_size = sizeof(vit),
+    .params = params,
+    .ops = &ops,
+};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-vit", "0.1", plugins)

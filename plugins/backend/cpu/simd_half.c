@@ -1,0 +1,62 @@
+/* Conversions between floats and types of 16 bits for one instruction set: bfloat16 is shifts, which the compiler makes
+ * vectors of; binary16 has instructions of its own from AVX2 on. */
+#include "half.h"
+#include "simd.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+static void bf16_widen(const uint16_t *from, float *to, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) to[i] = cpu_bf16_widen(from[i]);
+}
+
+static void bf16_round(const float *from, uint16_t *to, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) to[i] = cpu_bf16_round(from[i]);
+}
+
+static void bf16_settle(float *a, float *b, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) {
+    a[i] = cpu_bf16_widen(cpu_bf16_round(a[i] + b[i]));
+    b[i] = 0;
+  }
+}
+
+static void f16_widen(const uint16_t *from, float *to, int64_t count)
+{
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    __m128i half;
+    memcpy(&half, from + i, sizeof half);
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(half));
+  }
+#endif
+  for (; i < count; i++) to[i] = cpu_f16_widen(from[i]);
+}
+
+static void f16_round(const float *from, uint16_t *to, int64_t count)
+{
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    const __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    memcpy(to + i, &half, sizeof half);
+  }
+#endif
+  for (; i < count; i++) to[i] = cpu_f16_round(from[i]);
+}
+
+static void f16_settle(float *a, float *b, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) {
+    a[i] = cpu_f16_widen(cpu_f16_round(a[i] + b[i]));
+    b[i] = 0;
+  }
+}
+
+const cpu_halves CPU_NAME(cpu_halves) = {.bf16 = {bf16_widen, bf16_round, bf16_settle},
+                                         .f16 = {f16_widen, f16_round, f16_settle}};

@@ -1,0 +1,55 @@
+/* What the updates of lion, adafactor and adamw8bit do along a run of values, for each instruction set. */
+#ifndef CPU_SIMD_OPTIMIZER_H
+#define CPU_SIMD_OPTIMIZER_H
+#include "brim/code8.h"
+#include "simd.h"
+
+typedef struct cpu_lion {
+  float decay; /* 1 - lr * weight_decay */
+  float lr, beta1, one_beta1, beta2, one_beta2;
+  float factor; /* of the gradient */
+} cpu_lion;
+
+/* A row of a matrix whose second moments are factored. */
+typedef struct cpu_factored_row {
+  float factor; /* of the gradient */
+  float row;    /* the row's mean of squares over the mean of these means */
+  float least;  /* of a second moment */
+  float scale;  /* of u */
+  float decay;  /* 1 - lr * weight_decay */
+  float beta1, one_beta1;
+} cpu_factored_row;
+
+/* Codes of brim/code8.h: what they stand for, and how the one nearest to a magnitude is found, for vectors: by the
+ * decade, of which there are few, and within it by a line, as a decade's parts are equal. */
+enum { CPU_CODE8_DECADES = 7 };
+typedef struct cpu_code8 {
+  float value[256];
+  float
+      limit[CPU_CODE8_DECADES + 1]; /* what is above limit[i] belongs to decade i or a later one; above the last is 1 */
+  float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES]; /* of decade i: code slope * x + shift, rounded down, */
+  float last[CPU_CODE8_DECADES];                            /* or this if it is less */
+  int32_t one;                                              /* the code of 1 */
+} cpu_code8;
+
+typedef struct cpu_adam8 {
+  cpu_adam adam; /* without an L2 penalty */
+  const cpu_code8 *with_sign, *without;
+} cpu_adam8;
+
+typedef struct cpu_optimizer_simd {
+  void (*lion)(const cpu_lion *c, const float *g, float *p, float *m, int64_t count);
+  double (*squares)(const float *x, int64_t count); /* their sum */
+  /* sums[i] += (factor * g[i])^2; returns the sum of these squares. */
+  double (*add_squares)(float factor, const float *g, float *sums, int64_t count);
+  /* Sum of squares of u = factor * g / sqrt(max(row * column, least)). */
+  double (*factored_squares)(const cpu_factored_row *c, const float *g, const float *column, int64_t count);
+  /* u * scale; with m (not NULL) m = beta1 * m + one_beta1 * that; p = decay * p - m or that. */
+  void (*factored)(const cpu_factored_row *c, const float *g, const float *column, float *p, float *m, int64_t count);
+  /* A block of at most BRIM_CODE8_BLOCK values. */
+  void (*adam8)(const cpu_adam8 *c, const float *g, float *p, uint8_t *m, float *m_absmax, uint8_t *v, float *v_absmax,
+                int64_t count);
+} cpu_optimizer_simd;
+
+extern const cpu_optimizer_simd cpu_optimizer_v2, cpu_optimizer_v3, cpu_optimizer_v4;
+#endif

@@ -1,0 +1,77 @@
+"""5000 classes: neither logits nor a confusion matrix, in training and in evaluation; what is then left out is said."""
+
+import json
+
+from support import SMALL, Case, main
+
+MANY = [*SMALL, "dataset.classes=5000", "training.epochs=2", "observe.top_k=1000"]
+LEFT_OUT = ("left out for 5000 classes: F1, the figures of each class and the confusion matrix, which are counted of "
+            "fewer than 4096")
+
+
+class ManyClasses(Case):
+    def evaluate(self, run):
+        return json.loads(self.brim("eval", run, "--json").out)
+
+    def test_what_is_left_out_is_said_and_null(self):
+        said = self.train("run", *MANY).err
+        self.assertEqual(said.count(LEFT_OUT), 1)
+        summary = self.summary("run")
+        self.assertEqual(summary["left_out"], LEFT_OUT)
+        self.assertIsNone(summary["test_f1"])
+        self.assertNotIn("test_confusion", summary)
+        self.assertNotIn("test_classes", summary)
+        self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, among the top 1000 [\d.]+ %\n")
+        details = [event["detail"] for event in self.records("run", "events.jsonl") if event["event"] == "scores_left_out"]
+        self.assertEqual(details, [LEFT_OUT])
+        evaluated = [record for record in self.records("run") if record["split"] == "test"]
+        self.assertEqual([record["f1"] for record in evaluated], [None, None])
+
+    def test_eval_has_the_figures_of_training_and_says_what_is_left_out(self):
+        self.train("run", *MANY)
+        result, summary = self.evaluate("run"), self.summary("run")
+        for key in ("loss", "accuracy", "accuracy_top1000"):
+            self.assertEqual(result[key], summary[f"test_{key}"])
+        self.assertTrue(0 < result["accuracy_top1000"] < 1)
+        self.assertEqual((result["f1"], result["per_class"], result["confusion"]), (None, None, None))
+        self.assertEqual(result["left_out"], LEFT_OUT)
+        text = self.brim("eval", "run").out
+        self.assertIn(f"\n\n{LEFT_OUT}\n", text)
+        self.assertNotIn("F1 0", text)
+
+    def test_fewer_classes_have_all_figures(self):
+        said = self.train("run", *MANY, "dataset.classes=30").err
+        self.assertNotIn("left out", said)
+        self.assertNotIn("left_out", self.summary("run"))
+        self.assertEqual(len(self.evaluate("run")["per_class"]), 30)
+
+    def test_figures_are_those_of_whole_logits(self):
+        self.train("inside", *MANY)
+        self.train("whole", *MANY, "graph.fuse=none")
+        inside, whole = self.summary("inside"), self.summary("whole")
+        for key in ("train_loss", "test_loss"):
+            self.assertAlmostEqual(inside[key], whole[key], delta=1e-5 * whole[key])
+        for key in ("train_accuracy", "test_accuracy", "test_accuracy_top1000"):
+            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # an answer may tip by rounding
+        logits = 128 * 5000 * 4 # a fifth of which are there at a time
+        self.assertLess(inside["planned_peak_bytes"] + 0.75 * logits, whole["planned_peak_bytes"])
+
+    def test_averages_and_smaller_numbers(self):
+        for k, words in enumerate((["training.ema_decay=0.5"], ["precision=bf16"], ["precision=fp16"])):
+            self.train(f"run{k}", *MANY, *words)
+            self.train(f"whole{k}", *MANY, *words, "graph.fuse=none")
+            inside, whole = self.summary(f"run{k}")["test_loss"], self.summary(f"whole{k}")["test_loss"]
+            self.assertAlmostEqual(inside, whole, delta=1e-3 * whole, msg=str(words))
+            self.assertEqual(self.evaluate(f"run{k}")["loss"], inside)
+
+    def test_memory_does_not_grow_with_the_square_of_the_classes(self):
+        def transient(classes):
+            plan = json.loads(self.brim("plan", *MANY, f"dataset.classes={classes}", "--json").out)
+            parts = plan["classes"]
+            return plan["peak_bytes"] - parts["parameters"] - parts["gradients"] - parts["optimizer"]
+
+        self.assertLess(transient(50000), transient(5000) + 2**20)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Optimizers that keep little, and updates in the backward pass: what they take of memory, and the same numbers."""
+
+import json
+import shutil
+import struct
+
+from support import FAILED, NO_FIT, USAGE, Case, main
+
+# fc1.weight has 64 * 144 values: enough for 8 bits. The last step of an epoch has 90 samples of 128.
+COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
+          "backend=cpu", "backend.threads=1"]
+CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
+NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
+OPTIMIZERS = ["adamw", "adam", "sgd", "lion", "adafactor", "adamw8bit"]
+FUSED = "optimizer.update=fused_backward"
+STEPS = 6
+
+
+def rounded(count):
+    """Bytes of a tensor in the plan."""
+    return (count + 63) // 64 * 64
+
+
+def parameters_of_cnn(width=16, side=10, classes=10):
+    fc1 = 2 * width * ((side - 4) // 2) ** 2
+    return [(width, 1, 3, 3), (width,), (2 * width, width, 3, 3), (2 * width,), (4 * width, fc1), (4 * width,),
+            (classes, 4 * width), (classes,)]
+
+
+def count_of(shape):
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+class Base(Case):
+    def plan(self, *words):
+        return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
+
+    def go_back(self, run, *steps):
+        """As if the run had been stopped before these."""
+        (self.folder / run / "summary.json").unlink()
+        for step in steps:
+            shutil.rmtree(self.checkpoint(run, step))
+
+    def tensors(self, run, step, name="optimizer.safetensors"):
+        """Names of a file's tensors, with types and shapes."""
+        data = (self.checkpoint(run, step) / name).read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        return {key: (value["dtype"], value["shape"]) for key, value in header.items() if key != "__metadata__"}
+
+
+class Optimizers(Base):
+    def test_states_take_exactly_what_is_said(self):
+        shapes = parameters_of_cnn()
+        full = sum(rounded(4 * count_of(s)) for s in shapes)
+        factored = sum(rounded(4 * s[0]) + rounded(4 * count_of(s[1:])) if len(s) > 1 else rounded(4 * s[0])
+                       for s in shapes)
+        small = sum(2 * rounded(4 * count_of(s)) if count_of(s) < 4096 else
+                    2 * (rounded(count_of(s)) + rounded(4 * -(-count_of(s) // 256))) for s in shapes)
+        for name, expected in (("adamw", 2 * full), ("sgd", full), ("lion", full), ("adafactor", factored),
+                               ("adafactor optimizer.beta1=0.9", factored + full), ("adamw8bit", small)):
+            plan = self.plan(*CNN, *f"optimizer={name}".split())
+            self.assertEqual(plan["classes"]["optimizer"], expected, name)
+        big = ["model=cnn", "dataset.shape=[1,28,28]"]
+        share = [self.plan(*big, f"optimizer={name}")["classes"]["optimizer"] for name in ("adamw8bit", "adamw")]
+        self.assertLess(share[0], 0.26 * share[1])
+
+    def test_checkpoints_name_states_with_types_and_shapes_of_their_own(self):
+        self.train("eight", *COMMON, *CNN, "optimizer=adamw8bit", "training.steps=1")
+        tensors = self.tensors("eight", 1)
+        self.assertEqual(tensors["fc1.weight.exp_avg"], ("U8", [64, 288]))
+        self.assertEqual(tensors["fc1.weight.exp_avg_absmax"], ("F32", [72]))
+        self.assertEqual(tensors["fc1.bias.exp_avg_sq"], ("F32", [64]))
+        self.assertNotIn("fc1.bias.exp_avg_absmax", tensors)
+        self.train("factor", *COMMON, *CNN, "optimizer=adafactor", "training.steps=1")
+        tensors = self.tensors("factor", 1)
+        self.assertEqual(tensors["conv2.weight.exp_avg_sq_row"], ("F32", [32]))
+        self.assertEqual(tensors["conv2.weight.exp_avg_sq_col"], ("F32", [144]))
+        self.assertEqual(tensors["conv2.bias.exp_avg_sq"], ("F32", [32]))
+        self.assertNotIn("conv2.weight.exp_avg", tensors)
+
+    def test_they_resume_and_neither_threads_nor_micro_batches_change_a_bit(self):
+        for name in ("lion", "adafactor", "adafactor optimizer.beta1=0.9", "adamw8bit"):
+            with self.subTest(name):
+                words = [*COMMON, *CNN, *f"optimizer={name}".split(), f"training.steps={STEPS}",
+                         "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
+                run = name.replace(" ", "-")
+                self.train(run, *words)
+                self.train(f"{run}-cut", *words, "training.batch_size=32", "training.gradient_accumulation_steps=4",
+                           "backend.threads=2")
+                self.assert_same_checkpoint(run, f"{run}-cut", STEPS)
+                self.go_back(run, STEPS)
+                self.brim("train", "--resume", run)
+                self.assert_same_checkpoint(run, f"{run}-cut", STEPS)
+
+    def test_they_learn(self):
+        words = ["model=mlp", "model.hidden=[64]", "dataset=synthetic", "dataset.shape=[1,8,8]",
+                 "dataset.train_count=4096", "dataset.test_count=512", "training.batch_size=64", "training.epochs=4",
+                 "backend.threads=1"]
+        for name, lr in (("adamw", 3e-3), ("lion", 2e-3), ("adafactor", 5e-2), ("adamw8bit", 3e-3)):
+            self.train(name, *words, f"optimizer={name}", f"optimizer.lr={lr}")
+        accuracy = {name: self.summary(name)["test_accuracy"] for name in ("adamw", "lion", "adafactor", "adamw8bit")}
+        self.assertGreater(accuracy["adamw"], 0.5)
+        for name, value in accuracy.items():
+            self.assertGreater(value, accuracy["adamw"] - 0.05, accuracy)
+
+    def test_help_says_what_they_are(self):
+        for name, parts in (("lion", ["Chen", "beta2", "0.99"]), ("adafactor", ["Shazeer", "beta2_decay"]),
+                            ("adamw8bit", ["Dettmers", "weight_decay"])):
+            out = self.brim("plugins", f"optimizer/{name}").out
+            for part in parts:
+                self.assertIn(part, out)
+
+
+class FusedBackward(Base):
+    def same(self, name, words, *, common=COMMON, steps=STEPS):
+        self.train(f"{name}-step", *common, *words, f"training.steps={steps}")
+        self.train(f"{name}-fused", *common, *words, FUSED, f"training.steps={steps}")
+        self.assert_same_checkpoint(f"{name}-step", f"{name}-fused", steps, context=f"({name})")
+        self.assert_same_records(f"{name}-step", f"{name}-fused")
+        peaks = [self.summary(f"{name}-{kind}")["planned_peak_bytes"] for kind in ("step", "fused")]
+        self.assertLess(peaks[1], peaks[0], name)
+        self.assertEqual(self.summary(f"{name}-fused")["device_peak_bytes"], peaks[1])
+
+    def test_every_optimizer_leaves_the_same_bits(self):
+        for name in OPTIMIZERS:
+            self.same(name, [*CNN, f"optimizer={name}"])
+
+    def test_so_it_is_with_what_else_a_step_has(self):
+        self.same("norms", NORMS)
+        self.same("recompute", [*NORMS, "memory.recompute=full"])
+        self.same("auto", [*CNN, "memory.recompute=auto", "memory.recompute_budget_mb=1"])
+        self.same("bf16", [*CNN, "precision=bf16"])
+        self.same("bf16-recompute", [*NORMS, "precision=bf16", "memory.recompute=blocks"])
+        self.same("weights", [*CNN, "loss.class_weights=[1,2,0.5,1,1,3,1,1,1,0.25]"])
+        self.same("ignored", [*CNN, "loss.ignore_index=3"])
+        self.same("average", [*NORMS, "training.ema_decay=0.9"])
+        self.same("reference", ["model=mlp", "model.hidden=[64,64]", "dataset.shape=[1,8,8]", "training.batch_size=16",
+                                "backend=reference"], common=COMMON[:3])
+
+    def test_gradients_are_never_all_there(self):
+        """The peak of cnn lies where the first gradient is not there yet: less by all of them."""
+        words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
+        plans = [json.loads(self.brim("plan", "--json", *COMMON, *words, *more).out) for more in ([], [FUSED])]
+        gradients = plans[0]["classes"]["gradients"]
+        self.assertGreaterEqual(gradients, 4 * 1199882)
+        self.assertEqual(plans[0]["peak_bytes"] - plans[1]["peak_bytes"], gradients)
+        self.assertEqual(plans[1]["classes"]["gradients"], 0)
+        text = self.brim("plan", *COMMON, *words, FUSED).out
+        self.assertIn("update=fused_backward: each parameter is updated in the backward pass", text)
+
+    def test_it_resumes(self):
+        words = [*COMMON, *NORMS, FUSED, "training.checkpoint_every_steps=2", "training.keep_checkpoints=9"]
+        self.train("whole", *words, f"training.steps={STEPS}")
+        self.train("parts", *words, f"training.steps={STEPS}")
+        self.go_back("parts", 4, 6)
+        self.brim("train", "--resume", "parts")
+        self.assert_same_checkpoint("whole", "parts", STEPS)
+
+    def test_a_run_goes_on_with_either_kind_of_update(self):
+        words = [*COMMON, *NORMS, "training.checkpoint_every_steps=2", "training.keep_checkpoints=9"]
+        self.train("step", *words, f"training.steps={STEPS}")
+        self.train("fused", *words, f"training.steps={STEPS}", FUSED)
+        self.go_back("fused", 4, 6)
+        path = self.folder / "fused" / "config.yaml"
+        text = path.read_text()
+        self.assertEqual(text.count("update: fused_backward"), 1)
+        path.write_text(text.replace("update: fused_backward", "update: step"))
+        self.brim("train", "--resume", "fused")
+        self.assert_same_checkpoint("step", "fused", STEPS)
+
+    def test_a_loss_that_is_not_finite_changes_nothing(self):
+        """The first step makes parameters so large that the second's loss is not finite."""
+        words = [*COMMON, *CNN, "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4",
+                 "training.checkpoint_every_steps=1"]
+        errors = []
+        for name, more in (("step", []), ("fused", [FUSED])):
+            result = self.train(name, *words, *more, status=FAILED)
+            errors.append(result.err[result.err.index("error: "):])
+        self.assertIn("the loss of step 2", errors[0])
+        self.assertEqual(*errors)
+        self.assertEqual(self.steps("fused"), [1])
+        self.assert_same_checkpoint("step", "fused", 1)
+
+    def test_what_needs_all_gradients_is_refused_and_why(self):
+        for words, parts in (
+                (["training.gradient_accumulation_steps=4"],
+                 ["training.gradient_accumulation_steps=1", "training.effective_batch_size", "over several micro-batches"]),
+                (["training.clip_norm=1"], ["training.clip_norm=1", "norm is that of all gradients"]),
+                (["precision=fp16"], ["fp16"])):
+            result = self.brim("plan", *COMMON, *CNN, FUSED, *words, status=USAGE)
+            self.assert_error(result, *parts)
+
+    def test_no_policy_cuts_its_micro_batch(self):
+        table = json.loads(self.brim("plan", "--json", *COMMON, *CNN, FUSED, "training.batch_size=auto",
+                                     "training.effective_batch_size=128").out)["table"]
+        self.assertTrue(all(row["gradient_accumulation_steps"] == 1 for row in table), table)
+        self.assertEqual([row["batch_size"] for row in table if row["chosen"]], [128])
+        result = self.train("run", *COMMON, *CNN, FUSED, "memory.limit_mb=1", "training.batch_size=auto",
+                            "training.effective_batch_size=128", status=None)
+        self.assertIn(result.status, (NO_FIT, USAGE), result)
+        self.assertIn("memory.limit_mb", result.err)
+
+
+if __name__ == "__main__":
+    main()

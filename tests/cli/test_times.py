@@ -1,0 +1,241 @@
+"""The device profile, and what is chosen by it: plans by predicted time. The times are made up wherever something is
+pinned by them; what a machine really takes decides nothing here."""
+
+import json
+import shutil
+
+from support import USAGE, Case, main
+
+NET = ["model=cnn", "model.width=8", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
+       "dataset.test_count=64", "backend=cpu", "backend.threads=1", "training.steps=2"]
+AUTO = ["training.batch_size=auto", "training.effective_batch_size=256"]
+NO_TIMING = "memory.timing=false"
+
+
+class Times(Case):
+    def make(self, *factors):
+        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample, times
+        the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+        for precision in ("fp32", "bf16", "fp16"):
+            for batch in (256, 128, 64, 32, 16):
+                self.brim("plan", *NET, f"training.batch_size={batch}", f"precision={precision}",
+                          "memory.profile=made.jsonl")
+        lines = [json.loads(line) for line in self.read("made.jsonl").splitlines()]
+        for line in lines[1:]:
+            line["seconds"] = 1e-6 * max(line["n"], 1) if line["n"] <= 1024 else 1e-6
+            for n, word, factor in factors:
+                if n in (line["n"], None) and word in line["what"]:
+                    line["seconds"] *= factor
+        (self.folder / "made.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def choose(self, run, *words, status=0):
+        return self.train(run, *NET, *AUTO, "memory.profile=made.jsonl", NO_TIMING, *words, status=status)
+
+    def cut_of(self, run):
+        return self.json(run, "plan.json")["batch_size"]
+
+    def plan(self, *words):
+        return json.loads(self.brim("plan", *NET, *words, "--json").out)
+
+
+class Choice(Times):
+    def test_of_equally_fast_plans_the_largest_and_else_the_fastest_that_fits(self):
+        self.make()
+        self.choose("equal")
+        self.assertEqual(self.cut_of("equal"), 256)
+        self.make((64, "", 0.5))
+        result = self.choose("fast")
+        self.assertEqual(self.cut_of("fast"), 64)
+        self.assertIn("policy.auto_plan: micro-batch 64 x 4: ", result.err)
+        self.assertIn(" ms a step by the profile, the least that fits: ", result.err)
+        self.choose("small", "memory.limit_mb=1", "min_batch_size=16")
+        self.assertLessEqual(self.json("small", "plan.json")["peak_bytes"], 1 << 20)
+
+    def test_a_difference_within_noise_is_none(self):
+        self.make((128, "", 0.99))
+        self.choose("noise")
+        self.assertEqual(self.cut_of("noise"), 256)
+        self.make((128, "", 0.9))
+        self.choose("real")
+        self.assertEqual(self.cut_of("real"), 128)
+
+    def test_what_does_not_fit_is_not_chosen_however_fast(self):
+        self.make((256, "", 0.01))
+        self.choose("run", "memory.limit_mb=2")
+        self.assertLess(self.cut_of("run"), 256)
+
+    def test_numbers_that_differ_by_rounding_are_not_chosen_for_speed(self):
+        self.make((8, "", 0.001), (16, "", 0.001))
+        self.choose("run", "training.grain=32")
+        self.assertEqual(self.cut_of("run") % 32, 0)
+
+    def test_the_same_profile_chooses_the_same_and_to_the_same_bits_as_without(self):
+        self.make((64, "", 0.5))
+        self.choose("one")
+        self.choose("two")
+        self.assertEqual(self.read("one", "profile.jsonl"), self.read("two", "profile.jsonl"))
+        self.assert_same_checkpoint("one", "two", 2)
+        self.train("given", *NET, "training.batch_size=256")
+        self.assert_same_checkpoint("one", "given", 2, ["model.safetensors", "optimizer.safetensors"])
+
+
+class Precision(Times):
+    def test_fp32_if_it_is_not_slower(self):
+        self.make()
+        result = self.choose("run", "precision=auto")
+        self.assertIn(", precision fp32: ", result.err)
+        self.assertIn("precision: fp32", self.read("run", "config.yaml"))
+
+    def test_the_small_type_if_it_is_faster(self):
+        self.make((None, "bf16", 0.01))
+        result = self.choose("run", "precision=auto")
+        self.assertRegex(result.err, r"policy\.auto_plan: micro-batch \d+ x \d+, precision bf16: ")
+        self.assertIn("precision: bf16", self.read("run", "config.yaml"))
+        again = self.train("again", "--from", "run")
+        self.assertNotIn("precision", again.err.replace("precision=bf16: activations", "").replace("precision  recall", ""))
+        self.assert_same_checkpoint("run", "again", 2, ["model.safetensors"])
+
+    def test_a_guess_changes_no_precision(self):
+        result = self.train("run", *NET, *AUTO, "precision=auto", NO_TIMING)
+        self.assertIn(", precision fp32: ", result.err)
+
+    def test_where_fp32_does_not_fit_a_small_type_is_taken(self):
+        self.make()
+        result = self.train("run", *NET, "training.batch_size=256", "precision=auto", "memory.limit_mb=3", NO_TIMING,
+                            "memory.profile=made.jsonl")
+        self.assertRegex(result.err, "micro-batch 256 x 1, precision (bf16|fp16): ")
+
+    def test_a_batch_size_that_is_given_stays(self):
+        self.make((None, "bf16", 0.01))
+        self.train("run", *NET, "training.batch_size=64", "precision=auto", "memory.profile=made.jsonl", NO_TIMING)
+        self.assertEqual(self.cut_of("run"), 64)
+        self.assertIn("precision: bf16", self.read("run", "config.yaml"))
+
+    def test_nobody_to_choose_means_fp32_and_that_is_said(self):
+        result = self.train("run", *NET, "training.batch_size=64", "precision=auto", "policy=[]")
+        self.assertIn("precision=auto: precision fp32: as no policy chooses another\n", result.err)
+        self.assertIn("precision: fp32", self.read("run", "config.yaml"))
+
+    def test_without_auto_nothing_changes_it(self):
+        self.make((None, "bf16", 0.0001))
+        self.choose("run")
+        self.assertIn("precision: fp32", self.read("run", "config.yaml"))
+
+
+class Files(Times):
+    def test_what_was_timed_once_is_not_timed_again(self):
+        first = self.plan("training.batch_size=64")
+        kept = {path.name: path.read_text() for path in (self.folder / "cache" / "brim").iterdir()}
+        self.assertEqual(len(kept), 1)
+        second = self.plan("training.batch_size=64")
+        self.assertEqual(first["step_seconds"], second["step_seconds"])
+        self.assertEqual(kept, {path.name: path.read_text() for path in (self.folder / "cache" / "brim").iterdir()})
+        self.assertEqual(first["frontier"]["choices"][0]["basis"], "timed")
+
+    def test_the_threads_have_a_file_each(self):
+        self.plan("training.batch_size=64")
+        self.plan("training.batch_size=64", "backend.threads=2")
+        self.assertEqual(len(list((self.folder / "cache" / "brim").iterdir())), 2)
+
+    def test_nothing_is_timed_if_nobody_wants_it(self):
+        plan = json.loads(self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").out)
+        self.assertEqual({choice["basis"] for choice in plan["frontier"]["choices"]}, {"guessed"})
+        self.assertIn("?", self.brim("plan", *NET, "training.batch_size=64", NO_TIMING).out)
+        self.train("run", *NET, "training.batch_size=64")  # nothing is chosen
+        kept = self.folder / "cache" / "brim"
+        self.assertFalse(kept.exists() and any("conv2d" in path.read_text() for path in kept.iterdir()))
+        self.assertFalse((self.folder / "run" / "profile.jsonl").exists())
+
+    def test_a_damaged_cache_is_made_anew_and_a_damaged_file_of_the_users_is_not(self):
+        self.plan("training.batch_size=64")
+        (kept,) = (self.folder / "cache" / "brim").iterdir()
+        kept.write_text("nothing\n")
+        result = self.brim("plan", *NET, "training.batch_size=64")
+        self.assertIn("without a device profile: ", result.err)
+        self.assertIn("conv2d", kept.read_text())
+        (self.folder / "mine.jsonl").write_text('{"brim_profile": 1}\nnothing\n')
+        result = self.brim("plan", *NET, "memory.profile=mine.jsonl", status=USAGE)
+        self.assert_error(result, "mine.jsonl:2: ")
+        (self.folder / "mine.jsonl").write_text('{"brim_profile": 1, "device": "another"}\n')
+        result = self.brim("plan", *NET, "memory.profile=mine.jsonl", status=USAGE)
+        self.assert_error(result, "the device profile ", " is of cpu on another, 1 threads, and not of cpu on ")
+
+    def test_a_run_goes_on_with_its_own_copy(self):
+        self.make((64, "", 0.5))
+        self.choose("run", "training.checkpoint_every_steps=1", "training.keep_checkpoints=9")
+        self.choose("whole", "training.checkpoint_every_steps=1", "training.keep_checkpoints=9")
+        state = self.json("run", "checkpoints", "step-00000002", "state.json")
+        value = 0xcbf29ce484222325
+        for byte in (self.folder / "run" / "profile.jsonl").read_bytes():
+            value = (value ^ byte) * 0x100000001b3 % 2**64
+        self.assertEqual(state["profile_hash"], f"{value:016x}")
+        self.forget("run")
+        self.make((64, "", 99))  # the machine has got slow
+        result = self.brim("train", "--resume", "run")
+        self.assertIn("effective batch 256 = 64 x 4", result.err)
+        self.assertNotIn("profile.jsonl is not what", result.err)
+        self.assert_same_checkpoint("run", "whole", 2)
+        self.forget("run")
+        with open(self.folder / "run" / "profile.jsonl", "a") as file:
+            file.write("\n")
+        self.assertIn("run/profile.jsonl is not what the run began with", self.brim("train", "--resume", "run").err)
+
+    def forget(self, run):
+        """As if it had been killed after its first step."""
+        checkpoints = self.folder / run / "checkpoints"
+        shutil.rmtree(checkpoints / "step-00000002")
+        (checkpoints / "last").unlink()
+        (checkpoints / "last").symlink_to("step-00000001")
+        (self.folder / run / "summary.json").unlink()
+
+
+class Frontier(Times):
+    def test_less_memory_costs_time(self):
+        for words in (["training.batch_size=64"], [*AUTO, "memory.recompute=auto", "memory.limit_mb=1"],
+                      ["training.batch_size=64", "memory.recompute=full"]):
+            with self.subTest(words):
+                frontier = self.plan(*words)["frontier"]
+                choices = frontier["choices"]
+                self.assertEqual(sum(choice["chosen"] for choice in choices), 1)
+                best = [choice for choice in choices if not choice["chosen"]]
+                self.assertEqual([c["peak_bytes"] for c in best], sorted(c["peak_bytes"] for c in best))
+                self.assertEqual([c["step_seconds"] for c in best], sorted((c["step_seconds"] for c in best), reverse=True))
+                for choice in choices:
+                    self.assertEqual(choice["fits"], choice["peak_bytes"] <= frontier["limit_bytes"])
+
+    def test_peaks_are_those_of_the_plans(self):
+        choices = self.plan("training.batch_size=128")["frontier"]["choices"]
+        for choice in choices:
+            if choice["recompute"] == "auto":
+                continue
+            plan = self.plan(f"training.batch_size={choice['batch_size']}", f"memory.recompute={choice['recompute']}",
+                             f"training.gradient_accumulation_steps={choice['gradient_accumulation_steps']}",
+                             "training.eval_batch_size=0")
+            self.assertEqual(plan["peak_bytes"], choice["peak_bytes"])
+
+    def test_precisions_are_shown_where_they_are_open(self):
+        self.make((256, "bf16", 0.5))
+        words = [*AUTO, "memory.profile=made.jsonl", NO_TIMING]
+        self.assertNotIn("precision", self.brim("plan", *NET, *words).out)
+        plan = self.plan(*words, "precision=auto")
+        self.assertEqual([c["precision"] for c in plan["frontier"]["choices"] if c["chosen"]], ["bf16"])
+        self.assertIn("fp32", {choice["precision"] for choice in plan["frontier"]["choices"]})
+        self.assertIn("  precision  ", self.brim("plan", *NET, *words, "precision=auto").out)
+
+    def test_the_limit_is_a_line_between_what_fits_and_what_does_not(self):
+        self.make((256, "", 0.1))
+        out = self.brim("plan", *NET, *AUTO, "memory.limit_mb=2", "memory.profile=made.jsonl", NO_TIMING).out
+        table = out[out.index("by the device profile:"):].splitlines()
+        line = table.index("  ------ limit 2.0 MiB ------")
+        self.assertTrue(any(row.startswith("*") for row in table[:line]))
+        self.assertIn(" 256 ", table[line + 1])
+
+    def test_what_recompute_costs_in_time_is_told(self):
+        self.make()
+        out = self.brim("plan", *NET, "training.batch_size=64", "memory.recompute=full", "memory.profile=made.jsonl",
+                        NO_TIMING).out
+        self.assertRegex(out, r"(?m)^recompute=full: \d+ operations? again, .*predicted to take \d+\.\d % more time$")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+/* Updates of given gradients against a plain Python implementation of the papers: parameters and states after some
+ * steps, through the real plan and execution on the reference backend. What is in the fixture, and where it comes from:
+ * tests/golden/make_optimizers.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/golden.h"
+#include "conformance/load.h"
+#include "exec/exec.h"
+#include "plugin/registry.h"
+#include "train/builtin.h"
+
+#define STEPS 6
+#define CLASSES 5
+
+typedef struct updates {
+  const char *name; /* in the fixture */
+  const brim_plugin *optimizer;
+  const char *settings;
+} updates;
+
+static const updates cases[] = {
+    {"lion", &brim_optimizer_lion, "{lr: 0.01, weight_decay: 0.1}"},
+    {"adafactor", &brim_optimizer_adafactor, "{lr: 0.05, eps1: 1e-7, d: 0.9, weight_decay: 0.1}"},
+    {"adafactor_mean", &brim_optimizer_adafactor, "{lr: 0.05, eps1: 1e-7, beta1: 0.9, weight_decay: 0.1}"},
+    {"adamw8bit", &brim_optimizer_adamw8bit, "{lr: 0.01, weight_decay: 0.1}"},
+};
+
+typedef struct trainer {
+  const updates *how;
+  loaded model, backend, optimizer;
+  golden fixture;
+  brim_plan *plan;
+  brim_exec *exec;
+  const brim_program *update;
+} trainer;
+
+static void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+static void start(trainer *t, const updates *how)
+{
+  t->how = how;
+  golden_read(&t->fixture, "optimizers.txt");
+  assert_true(load_plugin(&t->model, "model", "cnn", "{width: 6}"));
+  assert_true(load_plugin(&t->backend, "backend", "reference", NULL));
+  load_core_plugin(&t->optimizer, how->optimizer, how->settings);
+  brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
+                                   .model_self = t->model.self,
+                                   .classes = CLASSES,
+                                   .loss_op = "softmax_cross_entropy",
+                                   .sample = {3, {1, 12, 14}},
+                                   .real = BRIM_DTYPE_F64},
+                         .backend = t->backend.plugin->ops,
+                         .backend_self = t->backend.self,
+                         .shape = {{BRIM_PROGRAM_TRAIN, 1}},
+                         .shape_count = 1};
+  brim_optimizer_describe(how->optimizer->ops, t->optimizer.self, &r.update);
+  must(brim_plan_create(&r, &t->plan));
+  must(brim_plan_check(t->plan));
+  must(brim_exec_open(t->plan, 0, &t->exec));
+  t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
+}
+
+static void stop(trainer *t)
+{
+  brim_exec_close(t->exec);
+  brim_plan_free(t->plan);
+  unload_plugin(&t->model);
+  unload_plugin(&t->backend);
+  unload_plugin(&t->optimizer);
+  brim_arena_release(&t->fixture.arena);
+}
+
+/* As in the script. */
+static double start_value(int64_t which, int64_t i)
+{
+  return (double)((i * 7919 + which * 31) % 10007 - 5003) * 1e-4;
+}
+
+static double gradient_value(int64_t which, int64_t step, int64_t i)
+{
+  static const double sizes[] = {1, 1e-1, 1e-2, 1e-3, 1e-4};
+  return (double)((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * sizes[(i + step) % 5];
+}
+
+/* step -1: the parameters themselves */
+static void write_values(trainer *t, int64_t step)
+{
+  const brim_graph *g = t->update->graph;
+  for (size_t k = 0; k < g->parameter_count; k++) {
+    const brim_tensor *to = step < 0 ? g->parameter[k].value : g->parameter[k].gradient;
+    double *value = brim_xmalloc(to->bytes);
+    for (int64_t i = 0; i < brim_shape_count(&to->shape); i++)
+      value[i] = step < 0 ? start_value((int64_t)k, i) : gradient_value((int64_t)k, step, i);
+    must(brim_exec_write(t->exec, t->update, to, value));
+    free(value);
+  }
+}
+
+static bool has_tensor(const golden *g, const char *name)
+{
+  for (size_t i = 0; i < g->count; i++)
+    if (strcmp(g->tensor[i].name, name) == 0) return true;
+  return false;
+}
+
+static void check_tensor(const trainer *t, const brim_tensor *tensor)
+{
+  const int64_t count = brim_shape_count(&tensor->shape);
+  void *raw = brim_xmalloc(tensor->bytes);
+  double *value = brim_xmalloc((size_t)count * sizeof *value);
+  char prefix[64];
+  snprintf(prefix, sizeof prefix, "%s.", t->how->name);
+  must(brim_exec_read(t->exec, t->update, tensor, raw));
+  for (int64_t i = 0; i < count; i++)
+    value[i] = tensor->dtype == BRIM_DTYPE_U8 ? ((const uint8_t *)raw)[i] : ((const double *)raw)[i];
+  golden_check(&t->fixture, prefix, tensor->name, &tensor->shape, value);
+  free(value);
+  free(raw);
+}
+
+/* The parameters that the fixture has, with all their states. Returns how many tensors were checked. */
+static size_t check_results(const trainer *t)
+{
+  const brim_graph *g = t->update->graph;
+  size_t checked = 0;
+  for (size_t k = 0; k < g->parameter_count; k++) {
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s", t->how->name, g->parameter[k].value->name);
+    if (!has_tensor(&t->fixture, name)) continue;
+    check_tensor(t, g->parameter[k].value);
+    checked++;
+    for (size_t i = 0; i < g->state_count; i++) {
+      if (g->state[i].parameter != k) continue;
+      check_tensor(t, g->state[i].tensor);
+      checked++;
+    }
+  }
+  return checked;
+}
+
+static size_t count_in_fixture(const trainer *t)
+{
+  char prefix[64];
+  size_t count = 0;
+  snprintf(prefix, sizeof prefix, "%s.", t->how->name);
+  for (size_t i = 0; i < t->fixture.count; i++)
+    count += strncmp(t->fixture.tensor[i].name, prefix, strlen(prefix)) == 0;
+  return count;
+}
+
+static void check(const updates *how)
+{
+  trainer t = {0};
+  start(&t, how);
+  write_values(&t, -1);
+  for (int64_t i = 0; i < STEPS; i++) {
+    brim_step step = {.step = (uint64_t)i, .gradient_scale = 1};
+    ((const brim_optimizer_ops *)how->optimizer->ops)->fill(t.optimizer.self, 1, &step);
+    write_values(&t, i);
+    must(brim_exec_run(t.exec, t.update, &step));
+  }
+  assert_int_equal(check_results(&t), count_in_fixture(&t));
+  stop(&t);
+}
+
+static void updates_are_what_the_papers_say(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
+}
+
+/* Of AdamW's eight bytes a value two are left, and two floats for each 256; small parameters keep theirs. */
+static void states_take_what_their_optimizers_promise(void **state)
+{
+  (void)state;
+  const struct {
+    const char *name;
+    uint64_t bytes; /* of fc1.weight, 5760 doubles, [24, 240] */
+  } expected[] = {{"lion", 5760 * 8},
+                  {"adafactor", (24 + 240) * 8},
+                  {"adafactor_mean", (24 + 240 + 5760) * 8},
+                  {"adamw8bit", 2 * 5760 + 2 * 23 * 8}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    trainer t = {0};
+    uint64_t bytes = 0;
+    start(&t, &cases[i]);
+    const brim_graph *g = t.update->graph;
+    for (size_t k = 0; k < g->state_count; k++)
+      if (strcmp(g->parameter[g->state[k].parameter].value->name, "fc1.weight") == 0)
+        bytes += g->state[k].tensor->bytes;
+    assert_string_equal(expected[i].name, cases[i].name);
+    assert_int_equal(bytes, expected[i].bytes);
+    stop(&t);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(updates_are_what_the_papers_say),
+                                     cmocka_unit_test(states_take_what_their_optimizers_promise)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

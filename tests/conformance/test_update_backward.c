@@ -1,0 +1,309 @@
+/* Updates in the backward pass leave the bits of an update behind it, on every backend, with whatever else changes what
+ * the backward pass does; and gradients are then not all there at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conformance/all_fused.h"
+#include "conformance/load.h"
+#include "exec/exec.h"
+#include "graph/fuse.h"
+#include "plugin/registry.h"
+#include "train/builtin.h"
+
+#define CLASSES 5
+#define BATCH 24
+#define SAMPLE (2 * 9 * 8)
+#define STEPS 3
+
+static const brim_model_ops model = {sizeof model, build_all_fused};
+
+typedef struct way {
+  const char *name;
+  const brim_plugin *optimizer;
+  enum brim_recompute_kind recompute;
+  uint32_t activations;
+  bool scaled;
+} way;
+
+static const way ways[] = {
+    {"adamw", &brim_optimizer_adamw, BRIM_RECOMPUTE_NONE, 0, false},
+    {"sgd, blocks again", &brim_optimizer_sgd, BRIM_RECOMPUTE_BLOCKS, 0, false},
+    {"adafactor, all again, scaled", &brim_optimizer_adafactor, BRIM_RECOMPUTE_FULL, 0, true},
+    {"adamw8bit, scaled", &brim_optimizer_adamw8bit, BRIM_RECOMPUTE_NONE, 0, true},
+    {"lion, bf16, least memory", &brim_optimizer_lion, BRIM_RECOMPUTE_AUTO, BRIM_DTYPE_BF16, false},
+    {"adamw, bf16, blocks again", &brim_optimizer_adamw, BRIM_RECOMPUTE_BLOCKS, BRIM_DTYPE_BF16, true},
+};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+static void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *optimizer, bool in_backward)
+{
+  const brim_backend_ops *ops = backend->plugin->ops;
+  brim_plan_request r = {.graph = {.model = &model,
+                                   .classes = CLASSES,
+                                   .loss_op = "softmax_cross_entropy",
+                                   .sample = {3, {2, 9, 8}},
+                                   .norm_group = 4,
+                                   .real = ops->real,
+                                   .activations = w->activations,
+                                   .fuse = BRIM_FUSE_ALL},
+                         .backend = ops,
+                         .backend_self = backend->self,
+                         .grain = 8,
+                         .recompute = w->recompute,
+                         .budget_bytes = 1,
+                         .shape = {{BRIM_PROGRAM_TRAIN, BATCH}, {BRIM_PROGRAM_EVALUATE, BATCH}},
+                         .shape_count = 2};
+  brim_optimizer_describe(w->optimizer->ops, optimizer->self, &r.update);
+  r.update.scaled = w->scaled;
+  r.update.in_backward = in_backward;
+  r.update.ema_decay = 0.5;
+  brim_plan *plan = NULL;
+  must(brim_plan_create(&r, &plan));
+  must(brim_plan_check(plan));
+  return plan;
+}
+
+/* Numbers in [-bound, bound) of the backend's type; to be freed. */
+static void *numbers(uint32_t dtype, uint32_t stream, int64_t count, double bound)
+{
+  void *out = brim_xcalloc((size_t)count, brim_dtype_bytes(dtype));
+  for (int64_t i = 0; i < count; i++) {
+    const double v =
+        bound * (float)(2 * brim_uniform(brim_random4(7, BRIM_STREAM_DATA, stream, (uint64_t)i, 0).v[0]) - 1);
+    if (dtype == BRIM_DTYPE_F32)
+      ((float *)out)[i] = (float)v;
+    else
+      ((double *)out)[i] = v;
+  }
+  return out;
+}
+
+static void fill_parameters(brim_exec *exec, const brim_program *p)
+{
+  for (size_t i = 0; i < p->graph->parameter_count; i++) {
+    const brim_tensor *t = p->graph->parameter[i].value;
+    if (p->graph->parameter[i].is_buffer) continue;
+    void *values = numbers(t->dtype, (uint32_t)i, brim_shape_count(&t->shape), t->shape.rank == 1 ? 1 : 0.3);
+    must(brim_exec_write(exec, p, t, values));
+    free(values);
+  }
+}
+
+/* As the trainer does it: the update, or its second half, comes behind the look at the loss. */
+static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *step)
+{
+  const brim_program *p = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  char *input = numbers(p->graph->real, 1000, (int64_t)BATCH * SAMPLE, 1);
+  int32_t label[BATCH];
+  double metrics[2];
+  for (int i = 0; i < BATCH; i++) label[i] = i * 7 % CLASSES;
+  must(brim_exec_zero_gradients(exec));
+  must(brim_exec_zero_metrics(exec));
+  must(brim_exec_load(exec, p, input, label));
+  must(p->graph->passes ? brim_exec_run_forward(exec, p, step) : brim_exec_run(exec, p, step));
+  must(brim_exec_metrics(exec, p, metrics, 2));
+  assert_true(metrics[0] - metrics[0] == 0);
+  if (p->graph->passes) must(brim_exec_run_backward(exec, p, step));
+  must(brim_exec_run(exec, update, step));
+  free(input);
+}
+
+/* All parameters, states and averages, as bytes; to be freed. */
+static char *read_all(brim_exec *exec, const brim_plan *plan, size_t *count)
+{
+  const brim_program *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  const brim_graph *g = update->graph;
+  char *bytes = NULL;
+  *count = 0;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    if ((t->role != BRIM_ROLE_PARAMETER && t->role != BRIM_ROLE_OPTIMIZER) || t == g->gradient_scale) continue;
+    bytes = brim_xrealloc(bytes, *count + t->bytes);
+    must(brim_exec_read(exec, update, t, bytes + *count));
+    *count += t->bytes;
+  }
+  return bytes;
+}
+
+static char *train(const loaded *backend, const way *w, bool in_backward, size_t *count)
+{
+  loaded optimizer;
+  load_core_plugin(&optimizer, w->optimizer, "{lr: 0.02, weight_decay: 0.1}");
+  brim_plan *plan = plan_of(backend, w, &optimizer, in_backward);
+  brim_exec *exec = NULL;
+  must(brim_exec_open(plan, 0, &exec));
+  fill_parameters(exec, &plan->program[0]);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    brim_step step = {
+        .seed = 3, .step = i, .loss_scale = 1.0 / BATCH, .gradient_scale = 0.75, .norm_groups = BATCH / 4};
+    ((const brim_optimizer_ops *)w->optimizer->ops)->fill(optimizer.self, 1, &step);
+    run_step(exec, plan, &step);
+  }
+  char *bytes = read_all(exec, plan, count);
+  brim_exec_close(exec);
+  brim_plan_free(plan);
+  unload_plugin(&optimizer);
+  return bytes;
+}
+
+static void check(const char *folder, const char *id)
+{
+  loaded backend;
+  if (!load_plugin_from(&backend, folder, "backend", id, NULL)) skip();
+  const brim_backend_ops *ops = backend.plugin->ops;
+  if (BRIM_HAS(brim_backend_ops, ops, select)) must(ops->select(backend.self, 0));
+  for (size_t i = 0; i < WAYS; i++) {
+    size_t counts[2];
+    if (ways[i].activations && !(ops->stores & BRIM_STORES(ways[i].activations))) continue;
+    char *behind = train(&backend, &ways[i], false, &counts[0]), *within = train(&backend, &ways[i], true, &counts[1]);
+    assert_int_equal(counts[0], counts[1]);
+    if (memcmp(behind, within, counts[0]) != 0) fail_msg("%s, %s: other bits", id, ways[i].name);
+    free(behind);
+    free(within);
+  }
+  unload_plugin(&backend);
+}
+
+static void reference_leaves_the_same_bits(void **state)
+{
+  (void)state;
+  check("", "reference");
+}
+
+static void cpu_leaves_the_same_bits(void **state)
+{
+  (void)state;
+  check("", "cpu");
+}
+
+/* The kernels of a GPU, on the host. */
+static void cuda_leaves_the_same_bits(void **state)
+{
+  (void)state;
+  check("emulated", "cuda");
+}
+
+/* ---- the graph ---- */
+
+static const brim_node *update_of(const brim_graph *g, const brim_tensor *parameter)
+{
+  const brim_node *found = NULL;
+  for (size_t i = 0; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
+      if (g->node[i]->out[k] == parameter) {
+        assert_null(found); /* once */
+        found = g->node[i];
+      }
+  assert_non_null(found);
+  return found;
+}
+
+static void each_update_comes_right_behind_the_last_use(void **state)
+{
+  (void)state;
+  loaded backend, optimizer;
+  assert_true(load_plugin(&backend, "backend", "reference", NULL));
+  load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
+  brim_plan *plan = plan_of(&backend, &ways[0], &optimizer, true);
+  const brim_program *p = &plan->program[0];
+  const brim_graph *g = p->graph;
+  assert_true(g->further_count >= 2); /* a tied weight */
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_parameter *parameter = &g->parameter[i];
+    if (parameter->is_buffer) {
+      assert_int_equal(p->tensor_buffer[parameter->gradient->id], -1); /* is there at the commit */
+      continue;
+    }
+    const brim_node *update = update_of(g, parameter->value);
+    const brim_buffer *b = &p->buffer[p->tensor_buffer[parameter->gradient->id]];
+    assert_int_equal(b->role, BRIM_ROLE_GRADIENT);
+    assert_int_equal(b->last, update->index);
+    assert_string_equal(g->node[b->first]->op, "zero");
+    for (size_t n = update->index + 1; n < g->node_count; n++)
+      for (uint32_t k = 0; k < g->node[n]->in_count; k++) assert_ptr_not_equal(g->node[n]->in[k], parameter->value);
+  }
+  must(brim_graph_check_updates(g));
+  brim_plan_free(plan);
+  unload_plugin(&optimizer);
+  unload_plugin(&backend);
+}
+
+static void a_use_behind_the_update_is_found(void **state)
+{
+  (void)state;
+  loaded backend, optimizer;
+  assert_true(load_plugin(&backend, "backend", "reference", NULL));
+  load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
+  brim_plan *plan = plan_of(&backend, &ways[0], &optimizer, true);
+  brim_graph *g = plan->program[0].graph;
+  brim_node *last = g->node[g->node_count - 1], *first = NULL;
+  for (size_t i = g->forward_count; i < g->node_count && !first; i++)
+    if (strcmp(g->node[i]->op, "adamw") == 0) first = g->node[i];
+  assert_ptr_not_equal(first, last);
+  brim_tensor *const own = last->in[1];
+  last->in[1] = first->out[0];
+  assert_int_equal(brim_graph_check_updates(g), BRIM_EINTERNAL);
+  assert_non_null(strstr(brim_error_text(), "behind its update"));
+  last->in[1] = own;
+  brim_plan_free(plan);
+  unload_plugin(&optimizer);
+  unload_plugin(&backend);
+}
+
+/* At every node together. */
+static uint64_t most_gradient_bytes(const brim_program *p)
+{
+  uint64_t most = 0;
+  for (size_t n = 0; n < p->graph->node_count; n++) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < p->buffer_count; b++)
+      if (p->buffer[b].role == BRIM_ROLE_GRADIENT && p->buffer[b].first <= (int32_t)n &&
+          p->buffer[b].last >= (int32_t)n)
+        bytes += p->buffer[b].bytes;
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
+static void gradients_are_never_all_there(void **state)
+{
+  (void)state;
+  loaded backend, optimizer;
+  assert_true(load_plugin(&backend, "backend", "reference", NULL));
+  load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
+  brim_plan *behind = plan_of(&backend, &ways[0], &optimizer, false);
+  brim_plan *within = plan_of(&backend, &ways[0], &optimizer, true);
+  uint64_t largest = 0;
+  const brim_graph *g = behind->program[0].graph;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].gradient->bytes > largest) largest = g->parameter[i].gradient->bytes;
+  const uint64_t most = most_gradient_bytes(&within->program[0]);
+  assert_true(most >= largest && most < behind->gradient_bytes * 3 / 4);
+  assert_true(within->peak_bytes < behind->peak_bytes);
+  assert_true(within->gradient_bytes > 0); /* the buffers' */
+  brim_plan_free(behind);
+  brim_plan_free(within);
+  unload_plugin(&optimizer);
+  unload_plugin(&backend);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_comes_right_behind_the_last_use),
+                                     cmocka_unit_test(a_use_behind_the_update_is_found),
+                                     cmocka_unit_test(gradients_are_never_all_there),
+                                     cmocka_unit_test(reference_leaves_the_same_bits),
+                                     cmocka_unit_test(cpu_leaves_the_same_bits),
+                                     cmocka_unit_test(cuda_leaves_the_same_bits)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Makes optimizers.txt: what Lion, Adafactor and AdamW of 8-bit states make of given gradients.
+
+    python3 tests/golden/make_optimizers.py        # needs nothing but Python; writes beside itself
+
+Written from the papers and the public implementations, in plain Python and double precision:
+
+* Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023, program 1.
+* Adafactor: torch.optim.Adafactor (PyTorch 2.5), whose matrices here are the first dimension by all others.
+* AdamW8bit: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022; the maps are
+  bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by looking at all of them.
+
+The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
+functions of the place of a value and the step (see `start` and `gradient`), repeated in
+tests/conformance/test_golden_optimizers.c, so the file has results only, after the last of STEPS steps. It is as
+make_models.py describes it.
+"""
+import math
+import pathlib
+
+STEPS = 6
+PARAMETERS = [("conv1.weight", (6, 1, 3, 3)), ("conv1.bias", (6,)), ("conv2.weight", (12, 6, 3, 3)), ("conv2.bias", (12,)),
+              ("fc1.weight", (24, 240)), ("fc1.bias", (24,)), ("fc2.weight", (5, 24)), ("fc2.bias", (5,))]
+SIZES = [1.0, 1e-1, 1e-2, 1e-3, 1e-4]
+
+
+def count_of(shape):
+    return math.prod(shape)
+
+
+def start(which, i):
+    return ((i * 7919 + which * 31) % 10007 - 5003) * 1e-4
+
+
+def gradient(which, step, i):
+    """Of very different sizes."""
+    return ((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * SIZES[(i + step) % 5]
+
+
+def write(out, name, shape, values):
+    out.write(f"{name} {len(shape)} {' '.join(map(str, shape))}\n")
+    for at in range(0, len(values), 6):
+        out.write(" ".join(repr(v) for v in values[at:at + 6]) + "\n")
+
+
+# ---- Lion ----
+
+def lion(p, gradients, lr=0.01, beta1=0.9, beta2=0.99, weight_decay=0.1):
+    m = [0.0] * len(p)
+    for g in gradients:
+        for i, d in enumerate(g):
+            c = beta1 * m[i] + (1 - beta1) * d
+            p[i] = p[i] * (1 - lr * weight_decay) - lr * ((c > 0) - (c < 0))
+            m[i] = beta2 * m[i] + (1 - beta2) * d
+    return {"": p, "exp_avg": m}
+
+
+# ---- Adafactor ----
+
+def rms(x):
+    return math.sqrt(sum(v * v for v in x) / len(x))
+
+
+def lerp(a, b, weight):
+    return [x + weight * (y - x) for x, y in zip(a, b)]
+
+
+def adafactor(p, gradients, shape, lr=0.05, beta1=0.0, beta2_decay=-0.8, eps1=1e-7, eps2=1e-3, d=0.9, weight_decay=0.1):
+    columns = count_of(shape[1:]) if len(shape) > 1 else len(p)
+    rows = len(p) // columns
+    row, column, variance, m = [0.0] * rows, [0.0] * columns, [0.0] * len(p), [0.0] * len(p)
+    for t, g in enumerate(gradients, 1):
+        one_minus_beta2 = t ** beta2_decay
+        alpha = max(eps2, rms(p)) * min(lr, 1 / math.sqrt(t))
+        p = [v * (1 - lr * weight_decay) for v in p]
+        if len(shape) > 1:
+            matrix = [g[r * columns:(r + 1) * columns] for r in range(rows)]
+            row = lerp(row, [sum(v * v for v in line) / columns for line in matrix], one_minus_beta2)
+            column = lerp(column, [sum(v * v for v in line) / rows for line in zip(*matrix)], one_minus_beta2)
+            mean = max(sum(row) / rows, eps1)
+            estimate = [r * c / mean for r in row for c in column]
+        else:
+            variance = lerp(variance, [v * v for v in g], one_minus_beta2)
+            estimate = variance
+        update = [v / math.sqrt(max(e, eps1 * eps1)) for v, e in zip(g, estimate)]
+        denominator = max(1.0, rms(update) / d)
+        update = [alpha / denominator * u for u in update]
+        if beta1 > 0:
+            m = update = [beta1 * a + (1 - beta1) * u for a, u in zip(m, update)]
+        p = [v - u for v, u in zip(p, update)]
+    states = {"exp_avg_sq_row": row, "exp_avg_sq_col": column} if len(shape) > 1 else {"exp_avg_sq": variance}
+    if beta1 > 0:
+        states["exp_avg"] = m
+    return {"": p, **states}
+
+
+# ---- AdamW of 8-bit states ----
+
+def create_dynamic_map(signed, exponents=7):
+    data = []
+    for i in range(exponents):
+        items = 2 ** i if signed else 2 ** (i + 1)
+        borders = [0.1 + 0.9 * k / items for k in range(items + 1)]
+        for low, high in zip(borders, borders[1:]):
+            mean = 10 ** (i - exponents + 1) * (low + high) / 2
+            data += [mean, -mean] if signed else [mean]
+    data += [0.0, 1.0]
+    assert len(data) == 256
+    return sorted(data)
+
+
+def quantize(values, codes):
+    absmax = max(abs(v) for v in values)
+    return [min(range(256), key=lambda k: abs(codes[k] - v / absmax)) for v in values], absmax
+
+
+def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1, block=256):
+    with_sign, without = create_dynamic_map(True), create_dynamic_map(False)
+    blocks = range(0, len(p), block)
+    m, v = [with_sign.index(0.0)] * len(p), [without.index(0.0)] * len(p)
+    m_absmax, v_absmax = [0.0] * len(blocks), [0.0] * len(blocks)
+    if len(p) < 4096:  # kept in full
+        m, v = [0.0] * len(p), [0.0] * len(p)
+    for t, g in enumerate(gradients, 1):
+        c1, c2 = 1 - beta1 ** t, 1 - beta2 ** t
+        for b, at in enumerate(blocks):
+            part = range(at, min(at + block, len(p)))
+            if len(p) < 4096:
+                mean, square = [m[i] for i in part], [v[i] for i in part]
+            else:
+                mean = [with_sign[m[i]] * m_absmax[b] for i in part]
+                square = [without[v[i]] * v_absmax[b] for i in part]
+            mean = [beta1 * x + (1 - beta1) * g[i] for x, i in zip(mean, part)]
+            square = [beta2 * x + (1 - beta2) * g[i] * g[i] for x, i in zip(square, part)]
+            for x, y, i in zip(mean, square, part):
+                p[i] = p[i] * (1 - lr * weight_decay) - lr / c1 * x / (math.sqrt(y) / math.sqrt(c2) + eps)
+            if len(p) < 4096:
+                m[at:at + block], v[at:at + block] = mean, square
+            else:
+                m[at:at + block], m_absmax[b] = quantize(mean, with_sign)
+                v[at:at + block], v_absmax[b] = quantize(square, without)
+    if len(p) < 4096:
+        return {"": p, "exp_avg": m, "exp_avg_sq": v}
+    return {"": p, "exp_avg": m, "exp_avg_absmax": m_absmax, "exp_avg_sq": v, "exp_avg_sq_absmax": v_absmax}
+
+
+def main():
+    cases = [("lion", lambda p, g, shape: lion(p, g), ["conv2.weight", "fc1.bias"]),
+             ("adafactor", lambda p, g, shape: adafactor(p, g, shape), ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
+             ("adafactor_mean", lambda p, g, shape: adafactor(p, g, shape, beta1=0.9, d=1.0), ["conv2.weight", "fc1.bias"]),
+             ("adamw8bit", lambda p, g, shape: adamw8bit(p, g), ["fc1.weight", "fc1.bias"])]
+    with open(pathlib.Path(__file__).resolve().parent / "optimizers.txt", "w") as out:
+        for case, run, names in cases:
+            for which, (name, shape) in enumerate(PARAMETERS):
+                if name not in names:
+                    continue
+                count = count_of(shape)
+                gradients = [[gradient(which, step, i) for i in range(count)] for step in range(STEPS)]
+                result = run([start(which, i) for i in range(count)], gradients, shape)
+                for key, values in result.items():
+                    same = shape if len(values) == count else (len(values),)
+                    write(out, f"{case}.{name}.{key}" if key else f"{case}.{name}", same, values)
+
+
+if __name__ == "__main__":
+    main()
