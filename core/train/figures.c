@@ -69,17 +69,27 @@ static bool may_time(const brim_session *s)
 
 #define ELEMENT_SECONDS 1e-9 /* that common hosts take to prepare an element of a sample */
 
-/* Samples that the loader prepares take the host's time too, where its threads share the processors with kernels. */
+static void time_sample(brim_session *s, const char *what)
+{
+  double seconds = 0;
+  const void *params = brim_config_choice_of(s->config, "dataset")->params;
+  if (brim_data_sample_seconds(&s->data, params, s->backend_ops->real, &seconds) == BRIM_OK)
+    brim_profile_add(s->profile, what, 1, seconds, 0);
+  else
+    brim_log(BRIM_LOG_DEBUG, "samples could not be timed: %s", brim_error_text());
+}
+
+/* Samples that the loader prepares take the host's time too, where its threads share the processors with kernels: the
+ * threads of a kernel wait for each other, so what one of them loses all lose. */
 static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
 {
   char what[160], shape[96];
   const brim_augment_settings *a = &s->settings->augment;
   const double workers = (double)s->settings->training.num_workers;
-  snprintf(what, sizeof what, "sample %s %s to %s%s%s", brim_dtype_name(s->data.train.dtype),
+  snprintf(what, sizeof what, "sample %s %s %s to %s%s%s", s->data.plugin->id, brim_dtype_name(s->data.train.dtype),
            brim_shape_format(shape, sizeof shape, &s->data.train.sample), brim_dtype_name(s->backend_ops->real),
            a->flip ? " flip" : "", a->crop_padding > 0 ? " crop" : "");
-  if (may_time(s) && !brim_profile_find(s->profile, what, 1))
-    brim_profile_add(s->profile, what, 1, brim_data_sample_seconds(&s->data, s->backend_ops->real), 0);
+  if (may_time(s) && !brim_profile_find(s->profile, what, 1)) time_sample(s, what);
   brim_prediction loading = {0};
   brim_predict_other(s->profile, what, 1, ELEMENT_SECONDS * (double)s->data.elements, (double)samples, &loading);
   p->guessed_seconds += loading.guessed_seconds;
@@ -87,10 +97,7 @@ static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
   const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
                processors = quota > 0 && quota < online ? quota : online;
   const double threads = s->device_info.on_host ? s->device_info.threads : 1;
-  if (workers == 0)
-    p->seconds += loading.seconds;
-  else if (threads + workers > processors)
-    p->seconds += loading.seconds / processors;
+  if (workers == 0 || threads + workers > processors) p->seconds += loading.seconds;
   if (workers > 0 && p->seconds < loading.seconds / workers) p->seconds = loading.seconds / workers;
 }
 
