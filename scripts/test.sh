@@ -31,7 +31,7 @@ suite() {
   echo "== $preset: testing"
   rm -f "$report"
   # The report needs the programs' whole output, which says how many cases they ran.
-  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --timeout 300 --output-junit tests.xml \
+  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" --timeout 900 --output-junit tests.xml \
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@"
   if [[ -e $report ]]; then
     reports+=("$report")

@@ -64,7 +64,8 @@ class Exact(Case):
         self.assertLessEqual(abs(taken - predicted), max(0.05 * predicted, 8 * MIB), summary)
 
     def test_random_configurations_take_what_their_plans_say(self):
-        for i, words in enumerate(configurations(FASHION)):
+        every = 5 if SANITIZED else 1  # whose memory of its own makes the rest of it another question
+        for i, words in enumerate(configurations(FASHION)[::every]):
             with self.subTest(" ".join(words)):
                 self.check(f"run{i}", words)
 

@@ -13,14 +13,21 @@ NO_TIMING = "memory.timing=false"
 
 
 class Times(Case):
-    def make(self, *factors):
-        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample, times
-        the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+    lines = []  # of a profile of all there is to time, made once
+
+    def time_all(self):
         for precision in ("fp32", "bf16", "fp16"):
             for batch in (256, 128, 64, 32, 16):
                 self.brim("plan", *NET, f"training.batch_size={batch}", f"precision={precision}",
                           "memory.profile=made.jsonl")
-        lines = [json.loads(line) for line in self.read("made.jsonl").splitlines()]
+        Times.lines = self.read("made.jsonl").splitlines()
+
+    def make(self, *factors):
+        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample, times
+        the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+        if not Times.lines:
+            self.time_all()
+        lines = [json.loads(line) for line in Times.lines]
         for line in lines[1:]:
             line["seconds"] = 1e-6 * max(line["n"], 1) if line["n"] <= 1024 else 1e-6
             for n, word, factor in factors:
