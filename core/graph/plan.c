@@ -259,17 +259,16 @@ static brim_status recompute_program(const brim_plan *plan, brim_program *p, uin
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
   if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
-  brim_arena arena = {0};
-  brim_recompute r;
-  brim_recompute_choose(p, kind, &arena, &r);
+  brim_recompute_cache own = {0};
+  const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
   brim_status status = BRIM_OK;
   if (kind == BRIM_RECOMPUTE_AUTO) {
-    status = rebuild_to_fit(plan, p, &r, room);
-    if (status == BRIM_OK && p->transient_bytes > room) status = rebuild_least(plan, p, &r);
+    status = rebuild_to_fit(plan, p, r, room);
+    if (status == BRIM_OK && p->transient_bytes > room) status = rebuild_least(plan, p, r);
   } else {
-    status = rebuild(plan, p, &r, 1);
+    status = rebuild(plan, p, r, 1);
   }
-  brim_arena_release(&arena);
+  brim_recompute_cache_release(&own);
   return status;
 }
 

@@ -66,7 +66,8 @@ typedef struct brim_plan_request {
   int64_t grain;
   brim_update_options update; /* op NULL: no training */
   enum brim_recompute_kind recompute;
-  uint64_t budget_bytes; /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
+  uint64_t budget_bytes;        /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
+  brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;

@@ -156,6 +156,47 @@ void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind,
   out->dropped[1] = dropped;
 }
 
+/* ---- what was chosen before ---- */
+
+typedef struct brim_recompute_entry {
+  enum brim_recompute_kind kind;
+  uint64_t key;
+  brim_recompute found;
+  struct brim_recompute_entry *next;
+} brim_recompute_entry;
+
+/* Of what the choice depends on in a program whose model and options are given: sizes in memory. */
+static uint64_t key_of(const brim_program *p)
+{
+  const brim_graph *g = p->graph;
+  uint64_t key = brim_hash(BRIM_HASH_START, &p->info.batch, sizeof p->info.batch);
+  for (size_t i = 0; i < g->tensor_count; i++) key = brim_hash(key, &g->tensor[i]->bytes, sizeof g->tensor[i]->bytes);
+  for (size_t i = 0; i < g->node_count; i++) {
+    key = brim_hash(key, &p->need[i].workspace_bytes, sizeof p->need[i].workspace_bytes);
+    key = brim_hash(key, &p->need[i].no_inplace, sizeof p->need[i].no_inplace);
+  }
+  return key;
+}
+
+const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const brim_program *p,
+                                            enum brim_recompute_kind kind)
+{
+  const uint64_t key = key_of(p);
+  for (const brim_recompute_entry *e = cache->first; e; e = e->next)
+    if (e->kind == kind && e->key == key) return &e->found;
+  brim_recompute_entry *e = BRIM_ARENA_NEW(&cache->arena, brim_recompute_entry, 1);
+  *e = (brim_recompute_entry){.kind = kind, .key = key, .next = cache->first};
+  brim_recompute_choose(p, kind, &cache->arena, &e->found);
+  cache->first = e;
+  return &e->found;
+}
+
+void brim_recompute_cache_release(brim_recompute_cache *cache)
+{
+  brim_arena_release(&cache->arena);
+  cache->first = NULL;
+}
+
 /* ---- rewriting ---- */
 
 typedef struct rewriting {

@@ -29,6 +29,16 @@ typedef struct brim_recompute {
  * those in memory. `none` has no level, `blocks` and `full` one, `auto` as many as help. In `arena`. */
 void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kind kind, brim_arena *arena,
                            brim_recompute *out);
+/* What `auto` found for programs, as choosing takes much longer than planning: for plans that differ only in batch,
+ * type of activations, device and budget, such as those of a session. Empty at first; freed by release. */
+typedef struct brim_recompute_cache {
+  brim_arena arena;
+  struct brim_recompute_entry *first;
+} brim_recompute_cache;
+/* [plan] brim_recompute_choose, but for what the cache has already, which lives as long as it. */
+const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
+                                            enum brim_recompute_kind kind);
+void brim_recompute_cache_release(brim_recompute_cache *cache);
 /* [plan] Puts the clones into another graph of the same model and batch, which is not prepared yet. The graph keeps
  * its error. */
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);

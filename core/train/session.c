@@ -216,6 +216,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                              .backend_self = s->backend,
                              .grain = s->grain,
                              .recompute = (enum brim_recompute_kind)v->recompute,
+                             .levels = s->levels,
                              .budget_bytes = budget            ? budget
                                              : s->within_bytes ? s->within_bytes
                                                                : room + (room == 0)};
@@ -346,6 +347,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
                              brim_session **out)
 {
   brim_session *s = *out = brim_xcalloc(1, sizeof *s);
+  s->levels = brim_xcalloc(1, sizeof *s->levels);
   s->config = config;
   s->own_config = before->config;
   s->options = *options;
@@ -425,6 +427,8 @@ void brim_session_close(brim_session *s)
   brim_policies_close(s->policies);
   brim_profile_close(s->profile);
   brim_config_free(s->own_config);
+  brim_recompute_cache_release(s->levels);
+  free(s->levels);
   brim_arena_release(&s->arena);
   free(s->counted);
   free(s);

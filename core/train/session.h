@@ -71,7 +71,8 @@ typedef struct brim_session {
   int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */
   brim_policy_host host;  /* of the queries */
   brim_again again;
-  brim_arena arena; /* its words */
+  brim_arena arena;             /* its words */
+  brim_recompute_cache *levels; /* of all its plans */
 } brim_session;
 
 /* A plan that could be. */
