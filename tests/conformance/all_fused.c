@@ -1,5 +1,45 @@
 #include "conformance/all_fused.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "brim/random.h"
+
+void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+void *fused_numbers(uint32_t dtype, uint32_t stream, int64_t count, double bound)
+{
+  void *out = brim_xcalloc((size_t)count, brim_dtype_bytes(dtype));
+  for (int64_t i = 0; i < count; i++) {
+    const double v =
+        bound * (float)(2 * brim_uniform(brim_random4(7, BRIM_STREAM_DATA, stream, (uint64_t)i, 0).v[0]) - 1);
+    if (dtype == BRIM_DTYPE_F32)
+      ((float *)out)[i] = (float)v;
+    else
+      ((double *)out)[i] = v;
+  }
+  return out;
+}
+
+void fill_all_fused(brim_exec *exec, const brim_program *p)
+{
+  for (size_t i = 0; i < p->graph->parameter_count; i++) {
+    const brim_tensor *t = p->graph->parameter[i].value;
+    if (p->graph->parameter[i].is_buffer) continue;
+    void *values = fused_numbers(t->dtype, (uint32_t)i, brim_shape_count(&t->shape), t->shape.rank == 1 ? 1 : 0.3);
+    must(brim_exec_write(exec, p, t, values));
+    free(values);
+  }
+}
+
 static brim_tensor *three_by_three(brim_graph *g, const char *name, brim_tensor *x)
 {
   return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});

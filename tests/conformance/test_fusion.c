@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "brim/random.h"
 #include "conformance/all_fused.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
@@ -21,11 +20,6 @@
 #define STEPS 3
 
 static const brim_model_ops model = {sizeof model, build_all_fused};
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
 
 static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch)
 {
@@ -49,32 +43,6 @@ static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch
   return plan;
 }
 
-/* Numbers in [-bound, bound) of the backend's type; to be freed. */
-static void *numbers(uint32_t dtype, uint32_t stream, int64_t count, double bound)
-{
-  void *out = brim_xcalloc((size_t)count, brim_dtype_bytes(dtype));
-  for (int64_t i = 0; i < count; i++) {
-    const double v =
-        bound * (float)(2 * brim_uniform(brim_random4(7, BRIM_STREAM_DATA, stream, (uint64_t)i, 0).v[0]) - 1);
-    if (dtype == BRIM_DTYPE_F32)
-      ((float *)out)[i] = (float)v;
-    else
-      ((double *)out)[i] = v;
-  }
-  return out;
-}
-
-static void fill_parameters(brim_exec *exec, const brim_program *p)
-{
-  for (size_t i = 0; i < p->graph->parameter_count; i++) {
-    const brim_tensor *t = p->graph->parameter[i].value;
-    if (p->graph->parameter[i].is_buffer) continue; /* 0, from which a step makes a variance above it */
-    void *values = numbers(t->dtype, (uint32_t)i, brim_shape_count(&t->shape), t->shape.rank == 1 ? 1 : 0.3);
-    must(brim_exec_write(exec, p, t, values));
-    free(values);
-  }
-}
-
 /* The loss of an evaluation and of the last step's training, then all parameters, as bytes; to be freed. */
 typedef struct outcome {
   char *bytes;
@@ -86,7 +54,7 @@ static void run_batches(brim_exec *exec, const brim_program *p, brim_step *step,
 {
   const int64_t batch = p->info.batch;
   const uint32_t real = p->graph->real;
-  char *input = numbers(real, 1000, (int64_t)EFFECTIVE * SAMPLE, 1);
+  char *input = fused_numbers(real, 1000, (int64_t)EFFECTIVE * SAMPLE, 1);
   int32_t label[EFFECTIVE];
   double metrics[2];
   for (int i = 0; i < EFFECTIVE; i++) label[i] = i * 7 % CLASSES;
@@ -108,7 +76,7 @@ static outcome train(const loaded *backend, uint64_t fusions, int64_t batch)
   brim_exec *exec = NULL;
   outcome out = {0};
   must(brim_exec_open(plan, 0, &exec));
-  fill_parameters(exec, p);
+  fill_all_fused(exec, p);
   for (uint64_t i = 0; i < STEPS; i++) {
     brim_step step = {.seed = 3,
                       .step = i,

@@ -40,11 +40,6 @@ static const way ways[] = {
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
-
 static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *optimizer, bool in_backward)
 {
   const brim_backend_ops *ops = backend->plugin->ops;
@@ -73,37 +68,11 @@ static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *opt
   return plan;
 }
 
-/* Numbers in [-bound, bound) of the backend's type; to be freed. */
-static void *numbers(uint32_t dtype, uint32_t stream, int64_t count, double bound)
-{
-  void *out = brim_xcalloc((size_t)count, brim_dtype_bytes(dtype));
-  for (int64_t i = 0; i < count; i++) {
-    const double v =
-        bound * (float)(2 * brim_uniform(brim_random4(7, BRIM_STREAM_DATA, stream, (uint64_t)i, 0).v[0]) - 1);
-    if (dtype == BRIM_DTYPE_F32)
-      ((float *)out)[i] = (float)v;
-    else
-      ((double *)out)[i] = v;
-  }
-  return out;
-}
-
-static void fill_parameters(brim_exec *exec, const brim_program *p)
-{
-  for (size_t i = 0; i < p->graph->parameter_count; i++) {
-    const brim_tensor *t = p->graph->parameter[i].value;
-    if (p->graph->parameter[i].is_buffer) continue;
-    void *values = numbers(t->dtype, (uint32_t)i, brim_shape_count(&t->shape), t->shape.rank == 1 ? 1 : 0.3);
-    must(brim_exec_write(exec, p, t, values));
-    free(values);
-  }
-}
-
 /* As the trainer does it: the update, or its second half, comes behind the look at the loss. */
 static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *step)
 {
   const brim_program *p = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
-  char *input = numbers(p->graph->real, 1000, (int64_t)BATCH * SAMPLE, 1);
+  char *input = fused_numbers(p->graph->real, 1000, (int64_t)BATCH * SAMPLE, 1);
   int32_t label[BATCH];
   double metrics[2];
   for (int i = 0; i < BATCH; i++) label[i] = i * 7 % CLASSES;
@@ -142,7 +111,7 @@ static char *train(const loaded *backend, const way *w, bool in_backward, size_t
   brim_plan *plan = plan_of(backend, w, &optimizer, in_backward);
   brim_exec *exec = NULL;
   must(brim_exec_open(plan, 0, &exec));
-  fill_parameters(exec, &plan->program[0]);
+  fill_all_fused(exec, &plan->program[0]);
   for (uint64_t i = 0; i < STEPS; i++) {
     brim_step step = {
         .seed = 3, .step = i, .loss_scale = 1.0 / BATCH, .gradient_scale = 0.75, .norm_groups = BATCH / 4};

@@ -128,6 +128,11 @@ static inline bool cpu_is_widened(const brim_tensor *t)
   return t->producer == CPU_WIDENED;
 }
 
+/* For updates: the factor of the gradient, the decay that a parameter has, and what Adam's vector code is given. */
+double cpu_gradient_factor(const brim_launch *launch);
+double cpu_weight_decay(const brim_launch *launch);
+cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);
+
 /* For several families: outputs in the order of in[0]; likewise, and in[1] is converted if it differs. */
 CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);

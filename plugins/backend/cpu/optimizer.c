@@ -60,43 +60,48 @@ static update make_update(const cpu_backend *b, const brim_launch *launch)
   return (update){.simd = b->simd, .launch = launch, .count = brim_shape_count(&launch->node->in[0]->shape)};
 }
 
-static double gradient_factor(const brim_launch *launch)
+double cpu_gradient_factor(const brim_launch *launch)
 {
   const brim_node *n = launch->node;
   return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
 }
 
-static double weight_decay(const brim_launch *launch)
+double cpu_weight_decay(const brim_launch *launch)
 {
   return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
 }
 
-static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double decay, double l2)
+cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2)
 {
   const brim_step *s = launch->step;
+  return (cpu_adam){.decay = (float)(1 - s->lr * decay),
+                    .l2 = (float)l2,
+                    .beta1 = (float)s->beta1,
+                    .beta2 = (float)s->beta2,
+                    .one_beta1 = (float)(1 - s->beta1),
+                    .one_beta2 = (float)(1 - s->beta2),
+                    .step_size = (float)(s->lr / s->bias_correction1),
+                    .root = (float)sqrt(s->bias_correction2),
+                    .eps = (float)s->eps,
+                    .factor = (float)cpu_gradient_factor(launch)};
+}
+
+static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double decay, double l2)
+{
   update u = make_update(b, launch);
-  u.adam = (cpu_adam){.decay = (float)(1 - s->lr * decay),
-                      .l2 = (float)l2,
-                      .beta1 = (float)s->beta1,
-                      .beta2 = (float)s->beta2,
-                      .one_beta1 = (float)(1 - s->beta1),
-                      .one_beta2 = (float)(1 - s->beta2),
-                      .step_size = (float)(s->lr / s->bias_correction1),
-                      .root = (float)sqrt(s->bias_correction2),
-                      .eps = (float)s->eps,
-                      .factor = (float)gradient_factor(launch)};
+  u.adam = cpu_adam_of(launch, decay, l2);
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adam_piece, &u);
   return BRIM_OK;
 }
 
 static CPU_RUN(adamw_run)
 {
-  return run_adam(self, launch, weight_decay(launch), 0);
+  return run_adam(self, launch, cpu_weight_decay(launch), 0);
 }
 
 static CPU_RUN(adam_run)
 {
-  return run_adam(self, launch, 0, weight_decay(launch));
+  return run_adam(self, launch, 0, cpu_weight_decay(launch));
 }
 
 static CPU_RUN(sgd_run)
@@ -105,8 +110,8 @@ static CPU_RUN(sgd_run)
   update u = make_update(b, launch);
   u.sgd = (cpu_sgd){.lr = (float)launch->step->lr,
                     .momentum = (float)launch->step->momentum,
-                    .weight_decay = (float)weight_decay(launch),
-                    .factor = (float)gradient_factor(launch),
+                    .weight_decay = (float)cpu_weight_decay(launch),
+                    .factor = (float)cpu_gradient_factor(launch),
                     .nesterov = launch->node->attr.update.nesterov};
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), sgd_piece, &u);
   return BRIM_OK;

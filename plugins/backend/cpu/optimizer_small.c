@@ -24,17 +24,6 @@ static const cpu_optimizer_simd *simd_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
-static double gradient_factor(const brim_launch *launch)
-{
-  const brim_node *n = launch->node;
-  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
-}
-
-static double weight_decay(const brim_launch *launch)
-{
-  return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
-}
-
 /* ---- lion ---- */
 
 typedef struct lion {
@@ -58,13 +47,13 @@ static CPU_RUN(lion_run)
   cpu_backend *b = self;
   const brim_step *s = launch->step;
   lion u = {.simd = simd_of(b),
-            .c = {.decay = (float)(1 - s->lr * weight_decay(launch)),
+            .c = {.decay = (float)(1 - s->lr * cpu_weight_decay(launch)),
                   .lr = (float)s->lr,
                   .beta1 = (float)s->beta1,
                   .one_beta1 = (float)(1 - s->beta1),
                   .beta2 = (float)s->beta2,
                   .one_beta2 = (float)(1 - s->beta2),
-                  .factor = (float)gradient_factor(launch)},
+                  .factor = (float)cpu_gradient_factor(launch)},
             .g = launch->in[1],
             .p = launch->out[0],
             .m = launch->out[1],
@@ -221,9 +210,9 @@ static CPU_RUN(adafactor_run)
   const brim_update_attr *attr = &launch->node->attr.update;
   adafactor u = {.simd = simd_of(b),
                  .of = matrix_of(launch->node->in[0]),
-                 .c = {.factor = (float)gradient_factor(launch),
+                 .c = {.factor = (float)cpu_gradient_factor(launch),
                        .least = fmaxf((float)(s->eps * s->eps), 1.17549435e-38F),
-                       .decay = (float)(1 - s->lr * weight_decay(launch)),
+                       .decay = (float)(1 - s->lr * cpu_weight_decay(launch)),
                        .beta1 = (float)s->beta1,
                        .one_beta1 = (float)(1 - s->beta1)},
                  .g = launch->in[1],
@@ -304,27 +293,17 @@ static void adam8_piece(void *arg, int64_t task, int32_t thread)
 static CPU_RUN(adamw8bit_run)
 {
   cpu_backend *b = self;
-  const brim_step *s = launch->step;
   pthread_once(&codes_once, fill_all_codes);
-  adam8 u = {.simd = simd_of(b),
-             .c = {.adam = {.decay = (float)(1 - s->lr * weight_decay(launch)),
-                            .beta1 = (float)s->beta1,
-                            .beta2 = (float)s->beta2,
-                            .one_beta1 = (float)(1 - s->beta1),
-                            .one_beta2 = (float)(1 - s->beta2),
-                            .step_size = (float)(s->lr / s->bias_correction1),
-                            .root = (float)sqrt(s->bias_correction2),
-                            .eps = (float)s->eps,
-                            .factor = (float)gradient_factor(launch)},
-                   .with_sign = &with_sign,
-                   .without = &without},
-             .g = launch->in[1],
-             .p = launch->out[0],
-             .m = launch->out[1],
-             .m_absmax = launch->out[2],
-             .v = launch->out[3],
-             .v_absmax = launch->out[4],
-             .count = brim_shape_count(&launch->node->in[0]->shape)};
+  adam8 u = {
+      .simd = simd_of(b),
+      .c = {.adam = cpu_adam_of(launch, cpu_weight_decay(launch), 0), .with_sign = &with_sign, .without = &without},
+      .g = launch->in[1],
+      .p = launch->out[0],
+      .m = launch->out[1],
+      .m_absmax = launch->out[2],
+      .v = launch->out[3],
+      .v_absmax = launch->out[4],
+      .count = brim_shape_count(&launch->node->in[0]->shape)};
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adam8_piece, &u);
   return BRIM_OK;
 }
