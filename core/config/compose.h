@@ -91,6 +91,8 @@ brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 /* Adds "no option ..." with what there is, or why the plugin of that name could not be loaded. `origin` is told if
  * it is not the command line. */
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin);
+/* The same of a plugin that an option is for. */
+void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin);
 /* The line "available: ...   searched: ..." to the last problem. */
 void brim_compose_hint_available(brim_composition *c, const char *group);
 /* What `backend=auto` means on this machine: the backend of the device that is asked for, else cuda if it has one, else

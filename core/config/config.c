@@ -72,7 +72,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
   if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0) id->scalar = brim_compose_auto_backend(c);
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
-  if (!entry) brim_compose_no_option(c, group->name, id->scalar, &id->origin);
+  if (!entry) brim_compose_no_plugin(c, group->name, id->scalar, &id->origin);
   return entry ? entry->plugin : NULL;
 }
 

@@ -145,24 +145,46 @@ void brim_compose_hint_available(brim_composition *c, const char *group)
   brim_text_release(&text);
 }
 
-void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin)
+/* Why the plugin of that name could not be loaded; false: it was not found. */
+static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *told)
 {
-  const brim_yaml_origin *told = origin && !origin->text ? origin : NULL;
   const uint32_t kind = brim_compose_group_kind(group);
-  const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, option) : NULL;
-  if (!failure) {
-    brim_problem_at(&c->problems, told, "no option '%s' in group '%s'", option, group);
-    if (kind == BRIM_BACKEND && strcmp(option, "cuda") == 0)
-      brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
-    brim_compose_hint_available(c, group);
-    return;
-  }
+  const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, id) : NULL;
+  if (!failure) return false;
   brim_text reason = {0};
   for (const char *s = failure->reason; *s; s++) brim_text_add_n(&reason, *s == '\n' ? "\n  " : s, *s == '\n' ? 3 : 1);
   c->problems.load = true;
-  brim_problem_at(&c->problems, told, "%s '%s' could not be loaded\n  %s: %s", group, option, failure->file,
+  brim_problem_at(&c->problems, told, "%s '%s' could not be loaded\n  %s: %s", group, id, failure->file,
                   brim_text_str(&reason));
   brim_text_release(&reason);
+  return true;
+}
+
+static const brim_yaml_origin *file_of(const brim_yaml_origin *origin)
+{
+  return origin && !origin->text ? origin : NULL;
+}
+
+void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin)
+{
+  if (tell_failure(c, group, option, file_of(origin))) return;
+  brim_problem_at(&c->problems, file_of(origin), "no option '%s' in group '%s'", option, group);
+  if (brim_compose_group_kind(group) == BRIM_BACKEND && strcmp(option, "cuda") == 0)
+    brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
+  brim_compose_hint_available(c, group);
+}
+
+void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
+{
+  if (tell_failure(c, group, id, file_of(origin))) return;
+  brim_text found = {0};
+  for (size_t i = 0; i < brim_registry_count(c->registry); i++) {
+    const brim_plugin *plugin = brim_registry_at(c->registry, i)->plugin;
+    if (plugin->kind == brim_compose_group_kind(group)) brim_text_printf(&found, " %s", plugin->id);
+  }
+  brim_problem_at(&c->problems, file_of(origin), "no plugin '%s' for group '%s' was found", id, group);
+  brim_problem_hint(&c->problems, "found:%s   (brim plugins says where)", found.length > 0 ? found.s : " none");
+  brim_text_release(&found);
 }
 
 /* The value of `device`, if the command line or the root file says it as it is; else "auto". */

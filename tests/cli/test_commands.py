@@ -91,6 +91,14 @@ class WrongWords(Case):
         result = self.brim("train", "model=cnnn", status=USAGE)
         self.assert_error(result, "no option 'cnnn' in group 'model'", "cnn", "mlp")
 
+    def test_an_option_whose_plugin_is_missing_says_what_was_found(self):
+        option = self.folder / "model" / "mine.yaml"
+        option.parent.mkdir()
+        option.write_text("id: nobody\n")
+        result = self.brim("train", "--config-path", self.folder, "model=mine", "dataset=synthetic", status=USAGE)
+        self.assert_error(result, "no plugin 'nobody' for group 'model' was found", "mine.yaml:1:5", "found:", " cnn ")
+        self.assertNotIn("available", result.err)
+
     def test_a_value_of_the_wrong_type_names_the_position(self):
         result = self.brim("train", "dataset=synthetic", "training.steps=many", status=USAGE)
         self.assert_error(result, "training.steps", "argument 2")
