@@ -40,7 +40,9 @@ bool is_illegal()
 
 /* ---- streams ---- */
 
-/* Work waits in its stream until somebody waits for it, so what lacks an event comes too late to be right. */
+/* Work waits in its stream until somebody waits for it, so what lacks an event comes too late to be right. With
+ * EMULATED_STREAMS=copies streams that have no kernels do theirs at once, so what lacks an event comes too early; with
+ * EMULATED_STREAMS=<seed> each stream goes on by some of its work, or none, whenever any gets more. */
 typedef std::function<void()> work;
 struct CUgraph_st {
   std::vector<work> node;
@@ -52,6 +54,7 @@ struct CUstream_st {
   std::deque<work> queue;
   CUgraph_st *capture;
   uint64_t added, done;
+  bool has_kernels;
 };
 struct CUevent_st {
   cudaStream_t stream;
@@ -110,6 +113,22 @@ void run_until(cudaStream_t s, uint64_t position)
   }
 }
 
+std::vector<cudaStream_t> streams;
+
+void go_on()
+{
+  static uint64_t random;
+  const char *order = getenv("EMULATED_STREAMS");
+  if (!order) return;
+  const bool copies = strcmp(order, "copies") == 0;
+  if (random == 0 && !copies) random = strtoull(order, nullptr, 10) * 2 + 1;
+  for (cudaStream_t s : streams) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if (copies && !s->has_kernels) run_until(s, s->added);
+    if (!copies && random >> 62 == 0) run_until(s, s->done + (random >> 32) % (s->added - s->done + 1));
+  }
+}
+
 bool is_pinned(const void *p)
 {
   auto after = pinned.upper_bound(static_cast<const char *>(p));
@@ -127,6 +146,7 @@ void emulated_enqueue(cudaStream_t s, work w)
   }
   s->queue.push_back(std::move(w));
   s->added++;
+  go_on();
 }
 
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body)
@@ -135,6 +155,7 @@ brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::fun
       g.blocks[0] == 0 || g.blocks[1] == 0 || g.blocks[1] > 65535 || g.blocks[2] == 0 || g.blocks[2] > 65535)
     return brim_fail(BRIM_EDEVICE, "launching a kernel: invalid configuration: %u x %u x %u blocks of %u threads",
                      g.blocks[0], g.blocks[1], g.blocks[2], g.threads);
+  stream->has_kernels = true;
   emulated_enqueue(stream, [=] {
     emulated_kernels++;
     if (!is_illegal()) emulated_run_grid(g, body);
@@ -215,11 +236,12 @@ cudaError_t cudaFreeHost(void *p)
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
-  *out = new CUstream_st{};
+  streams.push_back(*out = new CUstream_st{});
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+  streams.erase(std::find(streams.begin(), streams.end(), s));
   delete s;
   return cudaSuccess;
 }

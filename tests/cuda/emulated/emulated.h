@@ -5,7 +5,8 @@
  * warp's until all of them are at a barrier; the order is ascending, or with EMULATED_ORDER=<seed> a shuffled one, so
  * that what lacks a barrier gives other numbers.
  * A barrier that not all threads reach, or lanes that wait for one that has ended, end the program with a message.
- * What work streams hold is done as late as their order and events allow (emulated.cpp). Not emulated: caches, memory
+ * What work streams hold is done as late as their order and events allow, or with EMULATED_STREAMS otherwise
+ * (emulated.cpp). Not emulated: caches, memory
  * consistency, speed. */
 #ifndef EMULATED_H
 #define EMULATED_H
