@@ -6,11 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "exec/offload.h"
 
 /* Nodes that a backend runs as one. */
 typedef struct piece {
   size_t from, to;
+  brim_offload_piece offload;
   void *record; /* the backend's */
 } piece;
 
@@ -24,8 +26,8 @@ struct brim_exec {
   const brim_plan *plan;
   const brim_backend_ops *backend;
   void *self;
-  uint8_t *base;       /* the arena, on the device */
-  uint8_t *host_state; /* what of the optimizer's state is not there; NULL: nothing */
+  uint8_t *base; /* the arena, on the device */
+  brim_offload offload;
   brim_arena host;
   placed_program program[BRIM_PROGRAMS_MAX + 2];
 };
@@ -40,60 +42,6 @@ static size_t index_of(const brim_exec *exec, const brim_program *program)
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
   return exec->base + program->tensor_offset[tensor->id];
-}
-
-/* ---- states in host memory ---- */
-
-/* All of it is there before the first step. */
-static brim_status open_host_state(brim_exec *exec)
-{
-  const uint64_t bytes = exec->plan->host_bytes;
-  if (bytes == 0) return BRIM_OK;
-  void *at = NULL;
-  if (brim_exec_is_asynchronous(exec)) {
-    BRIM_TRY(exec->backend->place_host(exec->self, bytes, &at));
-    memset(at, 0, bytes); /* for the first run of the programs */
-  } else {
-    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  }
-  if (at == MAP_FAILED)
-    return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for the optimizer's state (memory.offload)",
-                     (unsigned long long)bytes);
-  exec->host_state = at;
-  return BRIM_OK;
-}
-
-static void close_host_state(brim_exec *exec)
-{
-  if (!exec->host_state) return;
-  if (brim_exec_is_asynchronous(exec))
-    exec->backend->unplace_host(exec->self, exec->host_state, exec->plan->host_bytes);
-  else
-    (void)munmap(exec->host_state, exec->plan->host_bytes);
-}
-
-/* NULL: the tensor lies in the arena. */
-static void *host_pointer(const brim_exec *exec, const brim_program *p, const brim_tensor *t)
-{
-  const int64_t state = brim_graph_offloaded(p->graph, t);
-  return state < 0 ? NULL : exec->host_state + exec->plan->host_offset[state];
-}
-
-/* Copies the states of a node's parameter in or out. A node whose kernel fails leaves those of the host as they were.
- */
-static brim_status move_states(brim_exec *exec, const brim_program *p, const brim_node *n, bool in)
-{
-  brim_copy copy[1 + BRIM_OPTIMIZER_STATES_MAX];
-  size_t count = 0;
-  for (uint32_t k = 0; p->graph->offloads && k < n->out_count; k++) {
-    void *host = host_pointer(exec, p, n->out[k]), *device = brim_exec_pointer(exec, p, n->out[k]);
-    if (host) copy[count++] = (brim_copy){in ? device : host, in ? host : device, n->out[k]->bytes};
-  }
-  if (count > 0 && brim_exec_is_asynchronous(exec)) return exec->backend->copy(exec->self, copy, count);
-  for (size_t i = 0; i < count; i++)
-    BRIM_TRY(in ? exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes)
-                : exec->backend->download(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
-  return BRIM_OK;
 }
 
 /* Where a program is cut in two: the loss must be looked at before its second half. */
@@ -112,20 +60,11 @@ static void range_of(const brim_program *program, size_t half, size_t *from, siz
 
 /* ---- pieces ---- */
 
-/* Is a node a piece of its own, with copies before and behind it? */
-static bool is_alone(const brim_program *program, const brim_node *n)
-{
-  for (uint32_t k = 0; k < n->out_count; k++)
-    if (brim_graph_offloaded(program->graph, n->out[k]) >= 0) return true;
-  return false;
-}
-
 /* Does a piece begin with node i? */
 static bool begins(const brim_program *program, size_t i)
 {
-  const brim_graph *g = program->graph;
-  if (i == 0 || (halves_of(program) == 2 && i == g->forward_count)) return true;
-  return g->offloads && (is_alone(program, g->node[i]) || is_alone(program, g->node[i - 1]));
+  if (i == 0 || (halves_of(program) == 2 && i == program->graph->forward_count)) return true;
+  return program->cut && program->cut[i];
 }
 
 static size_t count_pieces(const brim_program *program)
@@ -143,6 +82,8 @@ static void cut(brim_exec *exec, const brim_program *program)
     if (begins(program, i)) placed->piece[placed->piece_count++].from = i;
     placed->piece[placed->piece_count - 1].to = i + 1;
   }
+  for (size_t i = 0; i < placed->piece_count; i++)
+    placed->piece[i].offload = brim_offload_describe(program, placed->piece[i].from, placed->piece[i].to);
 }
 
 static void resolve(brim_exec *exec, const brim_program *p)
@@ -176,9 +117,9 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, pie
                                 .step = step,
                                 .proof = proof,
                                 .record = &c->record};
-  BRIM_TRY(move_states(exec, program, launch->node, true));
+  BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
   BRIM_TRY(exec->backend->run_program(exec->self, &run));
-  return move_states(exec, program, launch->node, false);
+  return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
 static brim_status start_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step,
@@ -200,13 +141,20 @@ static brim_status start_program(brim_exec *exec, const brim_program *program, c
   return BRIM_OK;
 }
 
+static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
+{
+  BRIM_TRY(brim_offload_begin_use(&exec->offload, at, bytes));
+  BRIM_TRY(exec->backend->zero(exec->self, at, bytes));
+  return brim_offload_end_use(&exec->offload, at, bytes);
+}
+
 /* What kernels and recorded programs make a device take for themselves, at their first run, they take before the first
  * step: every program runs once, on zeros, which are in range of whatever they are an index of. */
 static brim_status warm_up(brim_exec *exec)
 {
   const brim_step step = {.loss_scale = 1};
   for (size_t i = 0; i < exec->plan->program_count; i++) {
-    BRIM_TRY(exec->backend->zero(exec->self, exec->base, exec->plan->peak_bytes));
+    BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
     BRIM_TRY(start_program(exec, &exec->plan->program[i], &step, NULL));
   }
   return exec->backend->synchronize(exec->self);
@@ -220,17 +168,17 @@ static brim_status open_exec(brim_exec *exec, int device)
     for (size_t n = 0; n < p->graph->node_count; n++)
       if (p->kernel[n]->realize) BRIM_TRY(p->kernel[n]->realize(exec->self, p->graph->node[n], p->state[n]));
   }
-  BRIM_TRY(open_host_state(exec));
+  BRIM_TRY(brim_offload_open(&exec->offload, plan));
   void *base = NULL;
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
-  exec->base = base;
+  exec->base = exec->offload.base = base;
   if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   if (brim_exec_is_asynchronous(exec)) {
     const brim_status status = warm_up(exec);
     if (status != BRIM_OK) return brim_fail_add(status, "when the programs were run for the first time, on zeros");
   }
-  if (exec->host_state) memset(exec->host_state, 0, plan->host_bytes);
+  if (exec->offload.state) memset(exec->offload.state, 0, plan->host_bytes);
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
 
@@ -256,7 +204,7 @@ void brim_exec_close(brim_exec *exec)
     for (size_t k = 0; k < exec->program[i].piece_count; k++)
       if (exec->program[i].piece[k].record) exec->backend->drop_record(exec->self, exec->program[i].piece[k].record);
   if (exec->base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
-  close_host_state(exec);
+  brim_offload_close(&exec->offload);
   brim_arena_release(&exec->host);
   free(exec);
 }
@@ -279,12 +227,20 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
   return bytes;
 }
 
+static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
+{
+  for (size_t i = 0; i < count; i++) BRIM_TRY(brim_offload_begin_use(&exec->offload, copy[i].to, copy[i].bytes));
+  BRIM_TRY(exec->backend->feed(exec->self, copy, count));
+  for (size_t i = 0; i < count; i++) BRIM_TRY(brim_offload_end_use(&exec->offload, copy[i].to, copy[i].bytes));
+  return BRIM_OK;
+}
+
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
 {
   const brim_graph *g = program->graph;
   const brim_copy copy[] = {{brim_exec_pointer(exec, program, g->input), values, g->input->bytes},
                             {brim_exec_pointer(exec, program, g->label), labels, g->label->bytes}};
-  if (brim_exec_is_asynchronous(exec)) return exec->backend->feed(exec->self, copy, 2);
+  if (brim_exec_is_asynchronous(exec)) return feed(exec, copy, 2);
   for (size_t i = 0; i < 2; i++) BRIM_TRY(exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
   return BRIM_OK;
 }
@@ -293,10 +249,10 @@ brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t no
 {
   brim_launch launch = exec->program[index_of(exec, p)].launch[node];
   launch.step = step;
-  BRIM_TRY(move_states(exec, p, launch.node, true));
+  BRIM_TRY(brim_offload_begin_node(&exec->offload, p, launch.node));
   const brim_status status = p->kernel[node]->run(exec->self, &launch);
   if (status != BRIM_OK) return brim_fail_add(status, "in %s '%s'", launch.node->op, launch.node->name);
-  return move_states(exec, p, launch.node, false);
+  return brim_offload_end_node(&exec->offload, p, launch.node);
 }
 
 bool brim_exec_is_asynchronous(const brim_exec *exec)
@@ -371,7 +327,7 @@ brim_status brim_exec_wait(brim_exec *exec)
 
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
-  return exec->backend->zero(exec->self, brim_exec_pointer(exec, program, tensor), tensor->bytes);
+  return zero(exec, brim_exec_pointer(exec, program, tensor), tensor->bytes);
 }
 
 brim_status brim_exec_zero_gradients(brim_exec *exec)
@@ -444,7 +400,7 @@ brim_status brim_exec_proof(brim_exec *exec, double *out)
 
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
 {
-  const void *state = host_pointer(exec, program, tensor);
+  const void *state = brim_offload_pointer(&exec->offload, program, tensor);
   BRIM_TRY(exec->backend->synchronize(exec->self));
   if (!state) return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
   memcpy(host, state, tensor->bytes);
@@ -453,7 +409,7 @@ brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const b
 
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
 {
-  void *state = host_pointer(exec, program, tensor);
+  void *state = brim_offload_pointer(&exec->offload, program, tensor);
   if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
   BRIM_TRY(exec->backend->synchronize(exec->self)); /* copies of it may be under way */
   memcpy(state, host, tensor->bytes);

@@ -3,7 +3,7 @@
  *      of the first of its inputs that nobody needs afterwards (a second one also that of a first that nobody reads). A
  * node's workspace is a buffer of its own.
  *   2. Lifetimes: from the first node that writes it to the last that reads any tensor in it; of an optimizer's state
- *      that is kept in host memory, only the node of its parameter's update.
+ *      that is kept in host memory, what its group says (graph/offload.h).
  *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
  *      tightest wins, and is made better by changing its order where what lies highest might lie lower. The general
  *      problem is NP-hard; greedy by size is within a few percent on training graphs (Pisarchyk and Lee, Efficient
@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "graph/offload.h"
 
 /* Work for making a placement better: pairs of buffers looked at, about. */
 #define CLIMB_STEPS (4 << 20)
@@ -113,22 +115,27 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
   }
 }
 
+/* Bytes alive at each node. */
+static int64_t *count_live(brim_program *p)
+{
+  const size_t nodes = p->graph->node_count;
+  int64_t *live = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 2);
+  for (size_t b = 0; b < p->buffer_count; b++) {
+    live[p->buffer[b].first] += (int64_t)p->buffer[b].bytes;
+    live[p->buffer[b].last + 1] -= (int64_t)p->buffer[b].bytes;
+  }
+  for (size_t i = 1; i < nodes; i++) live[i] += live[i - 1];
+  return live;
+}
+
 /* The most bytes alive at one node, and what they are. */
 static void find_live(brim_program *p)
 {
-  const size_t nodes = p->graph->node_count;
-  int64_t *change = BRIM_ARENA_NEW(&p->graph->arena, int64_t, nodes + 2);
-  for (size_t b = 0; b < p->buffer_count; b++) {
-    change[p->buffer[b].first] += (int64_t)p->buffer[b].bytes;
-    change[p->buffer[b].last + 1] -= (int64_t)p->buffer[b].bytes;
-  }
-  int64_t live = 0;
-  for (size_t i = 0; i < nodes; i++) {
-    live += change[i];
-    if ((uint64_t)live > p->live_bytes) {
-      p->live_bytes = (uint64_t)live;
-      p->live_node = (int32_t)i;
-    }
+  const int64_t *live = count_live(p);
+  for (size_t i = 0; i < p->graph->node_count; i++) {
+    if ((uint64_t)live[i] <= p->live_bytes) continue;
+    p->live_bytes = (uint64_t)live[i];
+    p->live_node = (int32_t)i;
   }
   for (size_t b = 0; b < p->buffer_count; b++)
     if (p->buffer[b].first <= p->live_node && p->live_node <= p->buffer[b].last)
@@ -282,10 +289,36 @@ static void choose_offsets(brim_program *p)
   brim_arena_release(&scratch);
 }
 
+/* Has the first group's states in the arena for as long before their updates in the backward pass as there is room
+ * beside what is alive then: their copies need not be waited for, and the plan does not become larger. */
+static void fetch_first_early(brim_program *p)
+{
+  if (!p->ahead || !p->graph->passes) return;
+  const int64_t *live = count_live(p);
+  const uint64_t height = p->transient_bytes;
+  brim_offload_group *group = &p->group[0];
+  const int32_t first = group->first;
+  while (group->first > (int32_t)p->graph->forward_count &&
+         (uint64_t)live[group->first - 1] + group->bytes <= p->live_bytes)
+    group->first--;
+  if (group->first == first) return;
+  uint64_t *offset = BRIM_ARENA_NEW(&p->graph->arena, uint64_t, p->buffer_count);
+  for (size_t i = 0; i < p->buffer_count; i++) offset[i] = p->buffer[i].offset;
+  brim_offload_set_lifetimes(p);
+  choose_offsets(p);
+  if (p->transient_bytes <= height) return;
+  group->first = first;
+  brim_offload_set_lifetimes(p);
+  p->transient_bytes = height;
+  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset = offset[i];
+}
+
 brim_status brim_layout_program(brim_program *p, uint64_t alignment)
 {
   assign_buffers(p, alignment);
+  brim_offload_set_lifetimes(p);
   find_live(p);
   choose_offsets(p);
+  fetch_first_early(p);
   return BRIM_OK;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/layout.h"
+#include "graph/offload.h"
 
 const char *brim_role_name(uint32_t role)
 {
@@ -127,6 +128,22 @@ static void place_persistent(brim_plan *plan, const brim_graph *train, const bri
   plan->persistent_bytes = at;
 }
 
+static uint64_t most_transient(const brim_plan *plan)
+{
+  uint64_t most = 0;
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].transient_bytes > most) most = plan->program[i].transient_bytes;
+  return most;
+}
+
+/* Where a program's transient part begins. That of an update into which states are copied lies as high as it can: what
+ * training has there it has near its peak only, so copies for the next update find it free early. */
+static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
+{
+  const bool high = p->kind == BRIM_PROGRAM_UPDATE && p->ahead;
+  return plan->persistent_bytes + (high ? most_transient(plan) - p->transient_bytes : 0);
+}
+
 /* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
 static void resolve_offsets(const brim_plan *plan, brim_program *p)
 {
@@ -136,7 +153,7 @@ static void resolve_offsets(const brim_plan *plan, brim_program *p)
                                   [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
                                   [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
-  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += plan->persistent_bytes;
+  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
   for (size_t i = 0; i < g->tensor_count; i++) {
     const brim_tensor *t = g->tensor[i];
     const int32_t buffer = p->tensor_buffer[i];
@@ -158,22 +175,27 @@ static void resolve_offsets(const brim_plan *plan, brim_program *p)
 /* The peak is that of the program with the largest transient part. */
 static void find_peak(brim_plan *plan)
 {
-  uint64_t transient = 0, live = 0;
+  uint64_t live = 0;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_program *p = &plan->program[i];
-    if (p->transient_bytes > transient) transient = p->transient_bytes;
     if (p->live_bytes > live) {
       live = p->live_bytes;
       plan->peak_program = i;
     }
   }
   const brim_program *peak = &plan->program[plan->peak_program];
-  plan->peak_bytes = plan->persistent_bytes + transient;
+  plan->peak_bytes = plan->persistent_bytes + most_transient(plan);
   plan->lower_bound_bytes = plan->persistent_bytes + live;
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) plan->class_bytes[r] += peak->live_class[r];
   if (peak->graph->node_count == 0) return;
   const brim_node *n = peak->graph->node[peak->live_node];
   plan->peak_op = brim_arena_printf(&plan->arena, "%s '%s'", n->op, n->name);
+}
+
+/* Do copies of states run beside kernels? */
+static bool copies_ahead(const brim_plan *plan)
+{
+  return BRIM_HAS(brim_backend_ops, plan->request.backend, wait);
 }
 
 /* The graph is the program's then, whatever comes of it. */
@@ -183,6 +205,7 @@ static brim_status compile_program(const brim_plan *plan, brim_program *p, enum 
   *p = (brim_program){.kind = kind, .graph = graph};
   p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
   BRIM_TRY(prepare_nodes(plan, p));
+  brim_offload_find_groups(p, plan->request.backend->alignment, copies_ahead(plan));
   return brim_layout_program(p, plan->request.backend->alignment);
 }
 
@@ -332,6 +355,7 @@ static brim_status create(brim_plan *plan)
   if (update) place_in_host(plan, update);
   BRIM_TRY(recompute(plan));
   for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
+  if (plan->host_bytes > 0 && copies_ahead(plan)) brim_offload_find_window(plan);
   find_peak(plan);
   return BRIM_OK;
 }

@@ -8,7 +8,7 @@
  * from the node that makes it to the last that needs it, and buffers that never live together may overlap.
  *
  * States that are kept in host memory lie in a block of their own there. In the arena they are transient: each has a
- * buffer while its parameter is updated, which exec copies it to and from.
+ * buffer around its parameter's update (graph/offload.h), which exec copies it to and from.
  *
  * The plan is a pure function of its request. */
 #ifndef BRIM_GRAPH_PLAN_H
@@ -27,6 +27,13 @@ typedef struct brim_buffer {
   uint32_t role;       /* of the tensor that made it */
   int32_t first, last; /* nodes between which it lives, inclusive; last may be one behind the last node */
 } brim_buffer;
+
+/* Updates whose states are copied from host memory and back together: see graph/offload.h. */
+typedef struct brim_offload_group {
+  int32_t from, to;    /* nodes; behind the last */
+  int32_t first, last; /* nodes between which the states have their buffers, inclusive */
+  uint64_t bytes;      /* of the states' buffers */
+} brim_offload_group;
 
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
@@ -47,6 +54,11 @@ typedef struct brim_program {
   int32_t *workspace_buffer;  /* per node; -1: none */
   brim_buffer *buffer;
   size_t buffer_count;
+  brim_offload_group *group; /* in order */
+  size_t group_count;
+  bool ahead;                           /* they are copied beside kernels */
+  int32_t window_first, window_last;    /* nodes before the first group that use the window; last < first: none does */
+  bool *cut;                            /* per node: copies or waits for them come before it; NULL: nowhere */
   uint64_t transient_bytes;             /* as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: no placement can do with less */
   int32_t live_node;                    /* where that is */
@@ -85,6 +97,7 @@ typedef struct brim_plan {
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
   uint64_t *host_offset;                  /* by state: where it lies in the host's block; NULL: none does */
   uint64_t host_bytes;                    /* of that block: states that are not in the arena */
+  uint64_t window_offset, window_bytes;   /* of the arena: see graph/offload.h */
   uint64_t peak_bytes;                    /* of the arena: exactly what will be placed */
   uint64_t lower_bound_bytes;             /* persistent + most live bytes of any program */
   uint64_t class_bytes[BRIM_ROLE_COUNT];  /* at the peak; sum up to lower_bound_bytes */

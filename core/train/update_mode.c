@@ -19,11 +19,11 @@ brim_status brim_session_refuse_accumulation(const brim_session *s, int64_t batc
                    (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
 }
 
-/* A device that works while the host goes on must copy states by itself, behind what was started before. */
+/* A device that works while the host goes on must copy states by itself. */
 static brim_status check_offload(const brim_session *s)
 {
   if (s->settings->memory.offload == BRIM_OFFLOAD_NONE || !BRIM_HAS(brim_backend_ops, s->backend_ops, run_program) ||
-      BRIM_HAS(brim_backend_ops, s->backend_ops, copy))
+      BRIM_HAS(brim_backend_ops, s->backend_ops, wait))
     return BRIM_OK;
   return brim_fail(
       BRIM_ECONFIG,

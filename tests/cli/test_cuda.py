@@ -224,11 +224,11 @@ class UpdatesInBackward(CudaCase):
 
 
 class Offload(CudaCase):
-    """The device copies states by itself, in order with what it computes, while the host goes on."""
+    """The device copies states by itself, beside what it computes, while the host goes on."""
 
     HOST = "memory.offload=optimizer"
-    # Two parameters of 80 * 80 values, both states of one of which are in the arena at a time.
-    WIDE = [*RUN, "model.hidden=[80,80,80]", "backend=cuda"]
+    # Six parameters of 80 * 80 values, of which few are in the arena at a time.
+    WIDE = [*RUN, "model.hidden=[80,80,80,80,80,80,80]", "backend=cuda"]
 
     def test_it_leaves_the_same_bits(self):
         for optimizer in ("adamw", "adafactor", "adamw8bit"):
@@ -258,6 +258,30 @@ class Offload(CudaCase):
         self.assertGreater(self.json("device", "checkpoints", "last", "state.json")["skipped_steps"], 0)
         for step in self.steps("device"):
             self.assert_same_checkpoint("device", "host", step)
+
+    def test_no_order_that_events_allow_changes_a_bit(self):
+        """Streams do their work as late as they can, copies as early as they can, and whatever lies between."""
+        words = [*self.WIDE, "training.steps=6", "training.checkpoint_every_steps=3", "training.batch_size=32",
+                 "training.eval_every_steps=2"]
+        for name, more in (("step", ["training.gradient_accumulation_steps=2"]),
+                           ("fused", ["optimizer.update=fused_backward"])):
+            self.cuda("train", f"run.dir={name}", *words, *more)
+            for order in ("", "copies", "1", "2", "3"):
+                with self.subTest(f"{name} {order}"):
+                    env = {"EMULATED_STREAMS": order} if order else {}
+                    self.cuda("train", f"run.dir={name}-{order}", *words, *more, self.HOST, **env)
+                    for step in self.steps(name):
+                        self.assert_same_checkpoint(name, f"{name}-{order}", step)
+                    self.assert_same_records(name, f"{name}-{order}")
+
+    def test_at_most_three_groups_of_states_are_in_the_arena(self):
+        largest = 2 * 4 * 80 * 80
+        plan = json.loads(self.cuda("plan", "--json", *self.WIDE, self.HOST).out)
+        update = next(p for p in plan["programs"] if p["kind"] == "update")
+        self.assertGreater(update["transient_bytes"], largest)
+        self.assertLessEqual(update["transient_bytes"], 3 * largest)
+        self.assertEqual(plan["peak_bytes"],
+                         plan["persistent_bytes"] + max(p["transient_bytes"] for p in plan["programs"]))
 
     def test_launches_one_by_one_do_the_same(self):
         self.cuda("train", "run.dir=ahead", *self.WIDE, self.HOST)

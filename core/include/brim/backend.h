@@ -115,6 +115,14 @@ typedef struct brim_kernel {
 extern const brim_kernel *const __start_brim_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_brim_kernels[] __attribute__((visibility("hidden")));
 
+/* What a device works at side by side, each in the order in which it was started. */
+enum brim_queue {
+  BRIM_QUEUE_COMPUTE, /* everything but: */
+  BRIM_QUEUE_IN,      /* copies of states to the device, */
+  BRIM_QUEUE_OUT,     /* and from it */
+  BRIM_QUEUES
+};
+
 /* Bytes from one place to another. */
 typedef struct brim_copy {
   void *to;
@@ -157,8 +165,8 @@ typedef struct brim_backend_ops {
    * one feed() copies, each copy rounded up to the alignment. open_feed [init]: here they are, after place(). */
   uint64_t (*reserve_bytes)(void *self, uint64_t feed_bytes);
   brim_status (*open_feed)(void *self, void *base, uint64_t feed_bytes);
-  /* [step] Starts all nodes of a program, behind what was started before. A run with a proof has no effect if *proof is
-   * not finite by then, nor has any later one with a proof until the next synchronize(). */
+  /* [step] Starts all nodes of a program, behind what was started before (but copy(), below). A run with a proof has no
+   * effect if *proof is not finite by then, nor has any later one with a proof until the next synchronize(). */
   brim_status (*run_program)(void *self, const brim_program_run *run);
   void (*drop_record)(void *self, void *record); /* [init] */
   /* [step] Copies to the device, in time for what run_program starts next; the host's memory is free when it returns.
@@ -186,13 +194,20 @@ typedef struct brim_backend_ops {
    * arena is gone. */
   brim_status (*place_host)(void *self, uint64_t bytes, void **at);
   void (*unplace_host)(void *self, void *at, uint64_t bytes);
-  /* [step] Starts copies between that memory and the arena, either way: behind what was started before, and before what
-   * is started next. They are made whatever becomes of a proof. */
-  brim_status (*copy)(void *self, const brim_copy *copy, size_t count);
+  /* [step] Starts copies between that memory and the arena: to the device in BRIM_QUEUE_IN, from it in BRIM_QUEUE_OUT;
+   * and no others. They are made in the order of their queue, whatever becomes of a proof. A queue is in no order with
+   * the other two but what mark() and wait() say. synchronize() waits for all three and has the errors of copies. */
+  brim_status (*copy)(void *self, uint32_t queue, const brim_copy *copy, size_t count);
+  /* [step] Puts mark number `mark`, below BRIM_MARKS, behind what was started in a queue so far; it was nowhere, or
+   * leaves its place. wait(): what is started next in a queue begins when what stands before the mark, where that is at
+   * the time of the call, is done; at once if it is nowhere. The host waits in neither. */
+  brim_status (*mark)(void *self, uint32_t queue, uint32_t mark);
+  brim_status (*wait)(void *self, uint32_t queue, uint32_t mark);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2
 #define BRIM_FETCH_BYTES 64
+#define BRIM_MARKS 8
 
 #ifdef __cplusplus
 }

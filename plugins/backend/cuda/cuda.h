@@ -57,12 +57,12 @@ struct cuda_sdpa_plan;
 /* An instance. All of its functions are called by one thread at a time. */
 typedef struct cuda_backend {
   const cuda_params *params;
-  int device;           /* the runtime's number; -1: none selected */
-  int processors;       /* multiprocessors */
-  int capability;       /* 90: compute capability 9.0 */
-  uint64_t taken_bytes; /* of the device, by context, modules and libraries */
-  cudaStream_t compute, copies;
-  cuda_control *control; /* on the device */
+  int device;                   /* the runtime's number; -1: none selected */
+  int processors;               /* multiprocessors */
+  int capability;               /* 90: compute capability 9.0 */
+  uint64_t taken_bytes;         /* of the device, by context, modules and libraries */
+  cudaStream_t compute, copies; /* the latter of inputs */
+  cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
   struct cuda_tuning *tuning;  /* libraries/library.h; NULL: the libraries' first suggestions */
@@ -77,6 +77,9 @@ typedef struct cuda_backend {
   brim_copy fetch_copy[BRIM_FETCHES][CUDA_FETCH_PARTS];
   size_t fetch_parts[BRIM_FETCHES];
   uint64_t fetches_started, fetches_collected;
+  /* The optimizer's state between the arena and host memory. */
+  cudaStream_t in, out;
+  cudaEvent_t mark[BRIM_MARKS];
 } cuda_backend;
 
 /* Tensors and workspaces start at multiples of this, as cudaMalloc's memory does. */

@@ -1,4 +1,5 @@
-/* The device: its one allocation, copies, and what waits for it. One stream computes, one copies inputs. */
+/* The device: its one allocation, copies, and what waits for it. One stream computes, one copies inputs; two more
+ * copy the optimizer's state, one each way. */
 #include "device.h"
 
 #include <inttypes.h>
@@ -92,6 +93,14 @@ brim_status cuda_device_users(void *self, int device, brim_device_user *out, siz
 
 /* ---- a device of one's own ---- */
 
+static brim_status make_streams(cuda_backend *b)
+{
+  cudaStream_t *const stream[] = {&b->compute, &b->copies, &b->in, &b->out};
+  for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+    BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "creating a stream"));
+  return BRIM_OK;
+}
+
 static brim_status make_events(cudaEvent_t *event, int count)
 {
   for (int i = 0; i < count; i++)
@@ -111,11 +120,11 @@ static brim_status take(cuda_backend *b, int device)
   if (b->capability < 80)
     return brim_fail(BRIM_ENOTSUP, "%s has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or later",
                      properties.name, properties.major, properties.minor);
-  BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(&b->compute, cudaStreamNonBlocking), "creating a stream"));
-  BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(&b->copies, cudaStreamNonBlocking), "creating a stream"));
+  BRIM_TRY(make_streams(b));
   BRIM_TRY(make_events(b->copied, CUDA_STAGES));
   BRIM_TRY(make_events(b->consumed, CUDA_STAGES));
   BRIM_TRY(make_events(b->fetched, BRIM_FETCHES));
+  BRIM_TRY(make_events(b->mark, BRIM_MARKS));
   BRIM_TRY(cuda_check(cudaMalloc((void **)&b->control, sizeof *b->control), "allocating the control block"));
   BRIM_TRY(cuda_check(cudaMemsetAsync(b->control, 0, sizeof *b->control, b->compute), "clearing the control block"));
   BRIM_TRY(cuda_check(cudaHostAlloc((void **)&b->fetch, sizeof(cuda_fetch) * (BRIM_FETCHES + 1), cudaHostAllocDefault),
@@ -143,7 +152,9 @@ brim_status cuda_device_select(void *self, int device)
 void cuda_device_release(cuda_backend *b)
 {
   if (b->device < 0) return;
-  if (b->compute) (void)cudaStreamSynchronize(b->compute);
+  cudaStream_t const stream[] = {b->compute, b->copies, b->in, b->out};
+  for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+    if (stream[i]) (void)cudaStreamSynchronize(stream[i]);
   cuda_library_close(b);
   for (int i = 0; i < CUDA_STAGES; i++) {
     if (b->copied[i]) (void)cudaEventDestroy(b->copied[i]);
@@ -151,10 +162,12 @@ void cuda_device_release(cuda_backend *b)
   }
   for (int i = 0; i < BRIM_FETCHES; i++)
     if (b->fetched[i]) (void)cudaEventDestroy(b->fetched[i]);
+  for (int i = 0; i < BRIM_MARKS; i++)
+    if (b->mark[i]) (void)cudaEventDestroy(b->mark[i]);
   if (b->control) (void)cudaFree(b->control);
   if (b->fetch) (void)cudaFreeHost(b->fetch);
-  if (b->compute) (void)cudaStreamDestroy(b->compute);
-  if (b->copies) (void)cudaStreamDestroy(b->copies);
+  for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+    if (stream[i]) (void)cudaStreamDestroy(stream[i]);
   /* The context goes too: it has hundreds of megabytes of a device that the run has left for another, or the host. */
   if (cudaSetDevice(b->device) == cudaSuccess) (void)cudaDeviceReset();
   *b = (cuda_backend){.params = b->params, .device = -1};
@@ -184,6 +197,8 @@ void cuda_device_unplace(void *self, void *base, uint64_t bytes)
   if (!base) return;
   (void)cudaStreamSynchronize(b->compute);
   (void)cudaStreamSynchronize(b->copies);
+  (void)cudaStreamSynchronize(b->in);
+  (void)cudaStreamSynchronize(b->out);
   (void)cudaFree(base);
   if (b->pinned && b->stage == base) {
     (void)cudaFreeHost(b->pinned);
@@ -232,14 +247,31 @@ void cuda_device_unplace_host(void *self, void *at, uint64_t bytes)
   (void)cudaFreeHost(at);
 }
 
-/* On the stream of the kernels, which therefore need no events to wait for them. */
-brim_status cuda_device_copy(void *self, const brim_copy *copy, size_t count)
+static cudaStream_t stream_of(const cuda_backend *b, uint32_t queue)
+{
+  return queue == BRIM_QUEUE_IN ? b->in : queue == BRIM_QUEUE_OUT ? b->out : b->compute;
+}
+
+brim_status cuda_device_copy(void *self, uint32_t queue, const brim_copy *copy, size_t count)
 {
   const cuda_backend *b = self;
+  const enum cudaMemcpyKind kind = queue == BRIM_QUEUE_IN ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
   for (size_t i = 0; i < count; i++)
-    BRIM_TRY(cuda_check(cudaMemcpyAsync(copy[i].to, copy[i].from, copy[i].bytes, cudaMemcpyDefault, b->compute),
+    BRIM_TRY(cuda_check(cudaMemcpyAsync(copy[i].to, copy[i].from, copy[i].bytes, kind, stream_of(b, queue)),
                         "copying the optimizer's state"));
   return BRIM_OK;
+}
+
+brim_status cuda_device_mark(void *self, uint32_t queue, uint32_t mark)
+{
+  const cuda_backend *b = self;
+  return cuda_check(cudaEventRecord(b->mark[mark], stream_of(b, queue)), "recording an event");
+}
+
+brim_status cuda_device_wait(void *self, uint32_t queue, uint32_t mark)
+{
+  const cuda_backend *b = self;
+  return cuda_check(cudaStreamWaitEvent(stream_of(b, queue), b->mark[mark], 0), "waiting for an event");
 }
 
 /* ---- faults ---- */
@@ -266,6 +298,8 @@ brim_status cuda_device_synchronize(void *self)
       "copying from the device"));
   BRIM_TRY(cuda_check(cudaMemsetAsync(&b->control->flags, 0, sizeof b->control->flags, b->compute), "clearing flags"));
   BRIM_TRY(cuda_check(cudaStreamSynchronize(b->compute), "waiting for the device"));
+  BRIM_TRY(cuda_check(cudaStreamSynchronize(b->in), "copying the optimizer's state"));
+  BRIM_TRY(cuda_check(cudaStreamSynchronize(b->out), "copying the optimizer's state"));
   return check_fault(&now->flags.fault);
 }
 

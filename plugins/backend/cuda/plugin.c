@@ -72,6 +72,8 @@ static const brim_backend_ops ops = {
     .place_host = cuda_device_place_host,
     .unplace_host = cuda_device_unplace_host,
     .copy = cuda_device_copy,
+    .mark = cuda_device_mark,
+    .wait = cuda_device_wait,
 };
 
 static const brim_plugin backend = {
