@@ -273,14 +273,14 @@ def resume(options, checks, run_dir):
 def check_repeats(options, checks, folder, precision):
     names = [f"{what}, {precision}" for what in (
         "plan = bytes allocated", "the same bits in every run", "the same bits with one launch at a time",
-        "the same bits when resumed after step 10")]
+        "the same bits when resumed after step 10", "the same bits with the optimizer's state in host memory")]
     if not checks.lacks(*names):
         return
     words = [*COMMON, *NETWORKS["cnn"], "backend=cuda", f"precision={precision}", *HUGE_SCALE.get(precision, []),
              "training.clip_norm=1",
              "training.ema_decay=0.9", "training.checkpoint_every_steps=10", "training.keep_checkpoints=10",
              "training.eval_every_steps=10"]
-    once, again, slow, cut = (folder / f"{kind}-{precision}" for kind in ("once", "again", "slow", "cut"))
+    once, again, slow, cut, host = (folder / f"{kind}-{precision}" for kind in ("once", "again", "slow", "cut", "host"))
     train(options, once, *words, limit=checks.left())
     summary = json.loads((once / "summary.json").read_text())
     planned, allocated = summary["planned_peak_bytes"], summary["device_peak_bytes"]
@@ -291,6 +291,8 @@ def check_repeats(options, checks, folder, precision):
     shutil.copytree(once, cut, symlinks=True)
     cut_back(cut, 10)
     checks.add(names[3], resume(options, checks, cut) and same_checkpoint(once, cut))
+    checks.add(names[4], same_checkpoint(once, train(options, host, *words, "memory.offload=optimizer",
+                                                     limit=checks.left())))
 
 
 def check_skips(options, checks, folder):

@@ -3,7 +3,8 @@
 #
 #   conformance  every operation against the reference backend in fp32, bf16 and fp16; training curves against the
 #                reference's; steps that fp16 has no numbers for are skipped without a trace;
-#                resume and interruption; the same bits in every run and with one launch at a time; plan = bytes allocated
+#                resume and interruption; the same bits in every run, with one launch at a time, and with the optimizer's
+#                state in host memory; plan = bytes allocated
 #   sanitize     compute-sanitizer over every kernel; a line says so where the host refuses it
 #   bench        training beside PyTorch, eager and compiled, on the same GPU
 #
