@@ -66,7 +66,7 @@ static uint64_t evaluation_bytes(const brim_session *s)
   return bytes;
 }
 
-/* The tensors of a checkpoint: see make_snapshot in trainer.c. When a run begins with one, its two files are mapped,
+/* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
  * and the model's is let go when its tensors are copied. */
 static void add_copies(brim_footprint *f, const brim_plan *plan)
 {

@@ -11,6 +11,7 @@
 #include "train/loss_scale.h"
 #include "train/placement.h"
 #include "train/scores.h"
+#include "train/snapshot.h"
 
 /* A step that was begun. */
 typedef struct begun {
@@ -176,82 +177,13 @@ static void make_step(const brim_trainer *t, int64_t number, int64_t samples, be
 
 /* ---- checkpoints ---- */
 
-/* Host copies of all parameters and optimizer states, as checkpoints name them. The model's file holds the weights that
- * are evaluated. If those are averages, the weights in training are among the optimizer's states, as "<name>.raw". */
-typedef struct snapshot {
-  brim_arena arena;
-  brim_checkpoint_tensors tensors;
-  const brim_program *model_program;
-  const brim_tensor **model, **optimizer; /* the graph's, in the same order */
-} snapshot;
-
-static brim_safetensor describe(snapshot *s, const brim_tensor *t, const char *name)
-{
-  return (brim_safetensor){name, t->dtype, t->shape, brim_arena_alloc(&s->arena, t->bytes)};
-}
-
-/* Adds the states of a parameter; `next`: the first that may be its. Returns the one behind them. */
-static size_t add_states(snapshot *s, const brim_graph *update, size_t parameter, size_t next, brim_safetensor *to,
-                         size_t *count)
-{
-  for (; next < update->state_count && update->state[next].parameter == parameter; next++) {
-    const brim_tensor *t = update->state[next].tensor;
-    s->optimizer[*count] = t;
-    to[(*count)++] = describe(s, t, t->name);
-  }
-  return next;
-}
-
-static void make_snapshot(const brim_trainer *t, snapshot *s)
-{
-  const brim_program *model_program = &t->plan->program[0];
-  const brim_graph *g = model_program->graph, *update = t->update ? t->update->graph : NULL;
-  const bool averages = update && update->first_average < update->node_count;
-  const size_t count = g->parameter_count, room = (update ? update->state_count : 0) + (averages ? count : 0);
-  brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
-  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, room);
-  size_t optimizer_count = 0, next = 0;
-  s->model_program = averages ? t->update : model_program;
-  s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
-  s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, room);
-  for (size_t i = 0; i < count; i++) {
-    const char *name = g->parameter[i].value->name;
-    s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
-    model[i] = describe(s, s->model[i], name);
-    if (update) next = add_states(s, update, i, next, state, &optimizer_count);
-    if (!averages) continue;
-    s->optimizer[optimizer_count] = update->parameter[i].value;
-    state[optimizer_count++] = describe(s, update->parameter[i].value, brim_arena_printf(&s->arena, "%s.raw", name));
-  }
-  s->tensors = (brim_checkpoint_tensors){model, state, count, optimizer_count};
-}
-
-/* Moves between device and snapshot. */
-static brim_status transfer(const brim_trainer *t, const snapshot *s, bool to_device)
-{
-  const struct {
-    const brim_program *program;
-    const brim_tensor *const *tensor;
-    const brim_safetensor *host;
-    size_t count;
-  } sides[] = {{s->model_program, s->model, s->tensors.model, s->tensors.model_count},
-               {t->update, s->optimizer, s->tensors.optimizer, s->tensors.optimizer_count}};
-  for (int k = 0; k < 2; k++)
-    for (size_t i = 0; i < sides[k].count; i++) {
-      void *host = (void *)sides[k].host[i].data;
-      BRIM_TRY(to_device ? brim_exec_write(t->exec, sides[k].program, sides[k].tensor[i], host)
-                         : brim_exec_read(t->exec, sides[k].program, sides[k].tensor[i], host));
-    }
-  return BRIM_OK;
-}
-
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
-  snapshot s = {0};
-  make_snapshot(t, &s);
-  brim_status status = transfer(t, &s, false);
+  brim_snapshot s;
+  brim_snapshot_make(t->plan, &s);
+  brim_status status = brim_snapshot_read(&s, t->exec);
   if (status == BRIM_OK) status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
-  brim_arena_release(&s.arena);
+  brim_snapshot_release(&s);
   return status;
 }
 
@@ -275,15 +207,15 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_train_state state;
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   BRIM_TRY(check_state(t, &state, checkpoint));
-  snapshot s = {0};
+  brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
-  make_snapshot(t, &s);
+  brim_snapshot_make(t->plan, &s);
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
         brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
-  if (status == BRIM_OK) status = transfer(t, &s, true);
-  brim_arena_release(&s.arena);
+  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
+  brim_snapshot_release(&s);
   if (status != BRIM_OK) return status;
   t->state = state;
   t->begun_steps = state.step;
@@ -303,11 +235,11 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   if (strcmp(state.model_id, t->state.model_id) != 0)
     return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
                      state.model_id, t->state.model_id);
-  snapshot s = {0};
-  make_snapshot(t, &s);
+  brim_snapshot s;
+  brim_snapshot_make(t->plan, &s);
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
-  if (status == BRIM_OK) status = transfer(t, &s, true);
-  brim_arena_release(&s.arena);
+  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
+  brim_snapshot_release(&s);
   if (status == BRIM_OK) t->state = state;
   return status;
 }

@@ -1,0 +1,22 @@
+/* Host copies of all parameters and optimizer states, as checkpoints name them. The model's file holds the weights that
+ * are evaluated. If those are averages, the weights in training are among the optimizer's states, as "<name>.raw". */
+#ifndef BRIM_TRAIN_SNAPSHOT_H
+#define BRIM_TRAIN_SNAPSHOT_H
+#include "exec/exec.h"
+#include "train/checkpoint.h"
+
+/* Ready when zeroed. */
+typedef struct brim_snapshot {
+  brim_arena arena;
+  brim_checkpoint_tensors tensors;                    /* their names and data are the snapshot's own */
+  const brim_program *model_program, *update_program; /* of the plan */
+  const brim_tensor **model, **optimizer;             /* its tensors, in the same order */
+} brim_snapshot;
+
+/* Memory for what a plan keeps from step to step. Of a plan for evaluation the parameters only. */
+void brim_snapshot_make(const brim_plan *plan, brim_snapshot *out);
+void brim_snapshot_release(brim_snapshot *snapshot);
+/* [step] From the device, and to it: `exec` is of the snapshot's plan. */
+brim_status brim_snapshot_read(brim_snapshot *snapshot, brim_exec *exec);
+brim_status brim_snapshot_write(const brim_snapshot *snapshot, brim_exec *exec);
+#endif
