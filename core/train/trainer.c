@@ -9,6 +9,7 @@
 
 #include "train/initialize.h"
 #include "train/loss_scale.h"
+#include "train/nonfinite.h"
 #include "train/placement.h"
 #include "train/scores.h"
 #include "train/snapshot.h"
@@ -313,72 +314,6 @@ static brim_status accumulate(brim_trainer *t, begun *b)
   return BRIM_OK;
 }
 
-/* The first parameter that an earlier update left with a value that is not finite; NULL: none. */
-static brim_status find_nonfinite_parameter(brim_trainer *t, const brim_tensor **out)
-{
-  const brim_program *program = &t->plan->program[0];
-  for (size_t i = 0; i < program->graph->parameter_count; i++) {
-    bool finite = true;
-    BRIM_TRY(brim_exec_is_finite(t->exec, program, program->graph->parameter[i].value, &finite));
-    if (finite) continue;
-    *out = program->graph->parameter[i].value;
-    return BRIM_OK;
-  }
-  return BRIM_OK;
-}
-
-/* Runs the micro-batches of the step again, looking at every result. The samples are read anew, without the loader. */
-static brim_status explain_nonfinite(brim_trainer *t, const brim_span *span, double loss)
-{
-  const brim_data *data = &t->session->data;
-  const uint32_t real = t->session->backend_ops->real;
-  const int64_t batch = brim_order_batch_max(&t->session->order);
-  const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
-  brim_arena arena = {0};
-  void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
-  uint8_t *values = brim_arena_alloc(&arena, (size_t)batch * sample_bytes);
-  int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, batch);
-  const brim_node *node = NULL;
-  /* Sums that the first run left behind must not be blamed on their kernels. */
-  brim_status status = brim_exec_zero_gradients(t->exec);
-  if (status == BRIM_OK) status = brim_exec_zero_metrics(t->exec);
-  int64_t done = 0, count = 0, sequence = brim_order_sequence(&t->session->order, t->state.step);
-  for (; done < span->count && !node && status == BRIM_OK; done += count) {
-    count = brim_order_span(&t->session->order, sequence++).count;
-    for (int64_t i = 0; i < count && status == BRIM_OK; i++)
-      status = brim_data_sample(data, BRIM_PART_TRAIN, span->epoch, span->first + done + i, real, scratch,
-                                values + (size_t)i * sample_bytes, &labels[i]);
-    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, count);
-    t->step.first_sample = done;
-    if (status == BRIM_OK) status = brim_exec_load(t->exec, program, values, labels);
-    if (status == BRIM_OK) status = brim_exec_find_nonfinite(t->exec, program, &t->step, &node);
-  }
-  brim_arena_release(&arena);
-  if (status != BRIM_OK) return status;
-  const brim_tensor *parameter = NULL;
-  BRIM_TRY(find_nonfinite_parameter(t, &parameter));
-  if (isfinite(loss))
-    brim_fail(BRIM_ENUMERIC, "a gradient of step %lld is not finite", (long long)t->state.step + 1);
-  else
-    brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", (long long)t->state.step + 1,
-              isnan(loss) ? "not a number" : "infinite");
-  if (t->check)
-    brim_fail_add(
-        BRIM_ENUMERIC,
-        "nor were %lld steps before it finite, at a loss scale of %.0f in the end: its numbers leave the range of "
-        "fp16, up to 65504; precision=bf16 has that of fp32",
-        (long long)t->state.skipped_in_a_row - 1, t->state.loss_scale);
-  if (parameter)
-    brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name,
-                  (long long)t->state.step);
-  if (node && node->file[0])
-    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s' (%s:%d)", node->op, node->name, node->file, node->line);
-  else if (node)
-    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s'", node->op, node->name);
-  return brim_fail_add(BRIM_ENUMERIC, "learning rate %g; the step was not committed, checkpoints are as before it",
-                       t->step.lr);
-}
-
 bool brim_trainer_is_ahead(const brim_trainer *t)
 {
   return t->begun_steps > t->state.step;
@@ -455,7 +390,8 @@ static brim_status take_back(brim_trainer *t)
 static brim_status refuse(brim_trainer *t, const begun *b)
 {
   if (!t->check || !brim_loss_scale_skip(settings_of(t), &t->state))
-    return explain_nonfinite(t, &b->span, b->metrics[0]);
+    return brim_nonfinite_explain(
+        &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
   BRIM_TRY(take_back(t));
   commit(t, b);
   return BRIM_OK;

@@ -1,0 +1,74 @@
+#include "train/nonfinite.h"
+
+#include <math.h>
+
+/* The first parameter that an earlier update left with a value that is not finite; NULL: none. */
+static brim_status find_parameter(const brim_nonfinite *r, const brim_tensor **out)
+{
+  const brim_program *program = &r->plan->program[0];
+  for (size_t i = 0; i < program->graph->parameter_count; i++) {
+    bool finite = true;
+    BRIM_TRY(brim_exec_is_finite(r->exec, program, program->graph->parameter[i].value, &finite));
+    if (finite) continue;
+    *out = program->graph->parameter[i].value;
+    return BRIM_OK;
+  }
+  return BRIM_OK;
+}
+
+/* The samples are read anew, without the loader. `node`: the first with such a result; NULL: none. */
+static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
+{
+  const brim_data *data = &r->session->data;
+  const brim_order *order = &r->session->order;
+  const uint32_t real = r->session->backend_ops->real;
+  const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
+  brim_step step = r->step;
+  brim_arena arena = {0};
+  void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
+  uint8_t *values = brim_arena_alloc(&arena, (size_t)brim_order_batch_max(order) * sample_bytes);
+  int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, brim_order_batch_max(order));
+  /* Sums that the first run left behind must not be blamed on their kernels. */
+  brim_status status = brim_exec_zero_gradients(r->exec);
+  if (status == BRIM_OK) status = brim_exec_zero_metrics(r->exec);
+  int64_t done = 0, count = 0, sequence = brim_order_sequence(order, r->state->step);
+  for (; done < r->span->count && !*node && status == BRIM_OK; done += count) {
+    count = brim_order_span(order, sequence++).count;
+    for (int64_t i = 0; i < count && status == BRIM_OK; i++)
+      status = brim_data_sample(data, BRIM_PART_TRAIN, r->span->epoch, r->span->first + done + i, real, scratch,
+                                values + (size_t)i * sample_bytes, &labels[i]);
+    const brim_program *program = brim_plan_program(r->plan, BRIM_PROGRAM_TRAIN, count);
+    step.first_sample = done;
+    if (status == BRIM_OK) status = brim_exec_load(r->exec, program, values, labels);
+    if (status == BRIM_OK) status = brim_exec_find_nonfinite(r->exec, program, &step, node);
+  }
+  brim_arena_release(&arena);
+  return status;
+}
+
+brim_status brim_nonfinite_explain(const brim_nonfinite *r)
+{
+  const long long step = (long long)r->state->step;
+  const brim_node *node = NULL;
+  const brim_tensor *parameter = NULL;
+  BRIM_TRY(find_node(r, &node));
+  BRIM_TRY(find_parameter(r, &parameter));
+  if (isfinite(r->loss))
+    brim_fail(BRIM_ENUMERIC, "a gradient of step %lld is not finite", step + 1);
+  else
+    brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", step + 1, isnan(r->loss) ? "not a number" : "infinite");
+  if (r->is_scaled)
+    brim_fail_add(
+        BRIM_ENUMERIC,
+        "nor were %lld steps before it finite, at a loss scale of %.0f in the end: its numbers leave the range of "
+        "fp16, up to 65504; precision=bf16 has that of fp32",
+        (long long)r->state->skipped_in_a_row - 1, r->state->loss_scale);
+  if (parameter)
+    brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name, step);
+  if (node && node->file[0])
+    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s' (%s:%d)", node->op, node->name, node->file, node->line);
+  else if (node)
+    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s'", node->op, node->name);
+  return brim_fail_add(BRIM_ENUMERIC, "learning rate %g; the step was not committed, checkpoints are as before it",
+                       r->step.lr);
+}

@@ -1,0 +1,22 @@
+/* Why a step was refused: which operation first made a value that is not finite. */
+#ifndef BRIM_TRAIN_NONFINITE_H
+#define BRIM_TRAIN_NONFINITE_H
+#include "exec/exec.h"
+#include "train/checkpoint.h"
+#include "train/session.h"
+
+typedef struct brim_nonfinite {
+  const brim_session *session;
+  const brim_plan *plan;
+  brim_exec *exec;
+  const brim_train_state *state; /* before the step */
+  const brim_span *span;         /* its samples */
+  brim_step step;
+  double loss;    /* its sum */
+  bool is_scaled; /* train/loss_scale.h */
+} brim_nonfinite;
+
+/* [step] Runs the micro-batches of the step again, looking at every result. Returns ENUMERIC, with what was found;
+ * another status if that did not work. Slow; allocates. */
+brim_status brim_nonfinite_explain(const brim_nonfinite *refused);
+#endif
