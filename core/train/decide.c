@@ -83,6 +83,9 @@ static brim_status go_to_host(brim_session *s)
   if (s->options.resume)
     return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
                      backend_id(s));
+  if (s->running)
+    return brim_fail(BRIM_ENODEVICE, "a run that has begun on backend '%s' cannot go on with the host's processors",
+                     backend_id(s));
   if (s->changes >= CHANGES_MAX)
     return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", s->changes);
   ask_again(s, "backend=cpu");
@@ -236,7 +239,7 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .batch_size = t->batch_size > 0 ? t->batch_size : 0,
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
-                           .may_change_variant = !s->options.resume && s->changes < CHANGES_MAX,
+                           .may_change_variant = !s->options.resume && !s->running && s->changes < CHANGES_MAX,
                            .precisions = precisions_of(s),
                            .precision = chooses_precision(s) ? BRIM_AS_IT_IS : s->precision + 1,
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,

@@ -73,8 +73,8 @@ void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_eval
 
 void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint64_t host)
 {
-  r->planned_peak_bytes = planned;
-  r->device_peak_bytes = device;
+  if (planned > r->planned_peak_bytes) r->planned_peak_bytes = planned;
+  if (device > r->device_peak_bytes) r->device_peak_bytes = device;
   r->host_bytes = host;
 }
 

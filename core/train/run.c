@@ -459,7 +459,8 @@ static brim_status start(run *r)
 
 static void collect_memory(run *r)
 {
-  brim_report_memory(&r->report, brim_trainer_plan(r->trainer)->peak_bytes, brim_trainer_device_bytes(r->trainer),
+  const brim_plan *plan = brim_trainer_plan(r->trainer);
+  brim_report_memory(&r->report, plan ? plan->peak_bytes : 0, brim_trainer_device_bytes(r->trainer),
                      brim_trainer_host_bytes(r->trainer));
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;

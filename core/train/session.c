@@ -80,10 +80,21 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
   return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
 }
 
+static void forget_peaks(brim_session *s)
+{
+  if (s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+}
+
 void brim_session_plan_within(brim_session *s, uint64_t bytes)
 {
   s->within_bytes = bytes;
-  if (s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+  forget_peaks(s);
+}
+
+brim_status brim_session_look(brim_session *s)
+{
+  forget_peaks(s);
+  return s->backend_ops->describe(s->backend, s->device, &s->device_info);
 }
 
 brim_status brim_session_move(brim_session *s, int device)

@@ -51,6 +51,7 @@ typedef struct brim_session {
   bool wait;             /* for a device, until there is room */
   uint64_t within_bytes; /* see brim_session_plan_within */
   uint64_t limit_bytes;  /* by a policy; 0: none */
+  bool running;          /* it has begun: precision, model and backend are what they are */
   brim_data data;
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
@@ -128,6 +129,8 @@ brim_status brim_session_claim(const brim_session *session, const brim_plan *pla
 /* Plans of before must be freed: they are of another device. */
 brim_status brim_session_move(brim_session *session, int device);
 void brim_session_tell_device(const brim_session *session); /* which of several, and why */
+/* Looks at what the device has now; forgets peaks that went by what it had before. */
+brim_status brim_session_look(brim_session *session);
 /* Bytes that a plan may take of the device now, within all limits; `later`: of the empty one, if the run may wait. */
 uint64_t brim_session_room(const brim_session *session, bool later);
 /* The same of any of the backend's devices, if `has_bytes` of it are to be had, and a policy lets the run have

@@ -8,13 +8,16 @@
 /* Ready when zeroed. */
 typedef struct brim_snapshot {
   brim_arena arena;
+  void *values;
   brim_checkpoint_tensors tensors;                    /* their names and data are the snapshot's own */
   const brim_program *model_program, *update_program; /* of the plan */
   const brim_tensor **model, **optimizer;             /* its tensors, in the same order */
 } brim_snapshot;
 
-/* Memory for what a plan keeps from step to step. Of a plan for evaluation the parameters only. */
-void brim_snapshot_make(const brim_plan *plan, brim_snapshot *out);
+/* Memory for what a plan keeps from step to step. Of a plan for evaluation the parameters only. ENOMEM_HOST. */
+brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *out);
+/* The same values for another plan of the same training. EINTERNAL if it keeps anything else. */
+brim_status brim_snapshot_bind(brim_snapshot *snapshot, const brim_plan *plan);
 void brim_snapshot_release(brim_snapshot *snapshot);
 /* [step] From the device, and to it: `exec` is of the snapshot's plan. */
 brim_status brim_snapshot_read(brim_snapshot *snapshot, brim_exec *exec);

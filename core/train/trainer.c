@@ -40,7 +40,10 @@ struct brim_trainer {
   brim_step step;      /* of the last step that was committed, or looked at */
   begun begun[2];      /* steps by their number, modulo 2: begun, but not committed */
   int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
-  double *metrics;     /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
+  bool torn;           /* an update began and did not end: the parameters are those of no commit */
+  bool is_kept;        /* nothing is placed, and the values of the last commit are in `kept` */
+  brim_snapshot kept;
+  double *metrics; /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
 };
 
 static const brim_settings *settings_of(const brim_trainer *t)
@@ -91,19 +94,39 @@ static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
   BRIM_TRY(brim_placement_open(t->session, wish, &t->plan, &t->exec));
   t->check = brim_plan_program(t->plan, BRIM_PROGRAM_CHECK, 0);
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
-  t->metrics = brim_xcalloc((size_t)(3 + confusion_cells(t)), sizeof(double));
-  init_state(t);
   return write_class_weights(t);
 }
 
-static brim_status open_trainer(brim_trainer *t, brim_session *s)
+static void unplace(brim_trainer *t)
 {
-  BRIM_TRY(place(t, &(brim_placement_wish){0}));
-  brim_footprint_predict(s, t->plan, &t->footprint);
+  brim_loader_close(t->loader); /* its micro-batches are of the plan */
+  brim_exec_close(t->exec);
+  brim_plan_free(t->plan);
+  t->loader = NULL;
+  t->exec = NULL;
+  t->plan = NULL;
+  t->check = t->update = NULL;
+}
+
+/* The first state, and its values. */
+static brim_status begin_training(brim_trainer *t)
+{
+  init_state(t);
+  t->begun_steps = 0;
+  t->torn = false;
   /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 || (settings_of(t)->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
       BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)settings_of(t)->seed));
+  return BRIM_OK;
+}
+
+static brim_status open_trainer(brim_trainer *t, brim_session *s)
+{
+  t->metrics = brim_xcalloc((size_t)(3 + confusion_cells(t)), sizeof(double));
+  BRIM_TRY(place(t, &(brim_placement_wish){0}));
+  brim_footprint_predict(s, t->plan, &t->footprint);
+  BRIM_TRY(begin_training(t));
   return brim_session_finish_data(s);
 }
 
@@ -123,9 +146,8 @@ brim_status brim_trainer_open(brim_session *session, brim_trainer **out)
 void brim_trainer_close(brim_trainer *t)
 {
   if (!t) return;
-  brim_loader_close(t->loader);
-  brim_exec_close(t->exec);
-  brim_plan_free(t->plan);
+  unplace(t);
+  brim_snapshot_release(&t->kept);
   free(t->metrics);
   free(t);
 }
@@ -140,7 +162,7 @@ brim_exec *brim_trainer_exec(brim_trainer *t)
 }
 uint64_t brim_trainer_device_bytes(const brim_trainer *t)
 {
-  return brim_exec_bytes(t->exec);
+  return t->exec ? brim_exec_bytes(t->exec) : 0;
 }
 uint64_t brim_trainer_host_bytes(const brim_trainer *t)
 {
@@ -178,15 +200,89 @@ static void make_step(const brim_trainer *t, int64_t number, int64_t samples, be
 
 /* ---- checkpoints ---- */
 
+static brim_status copy_values(brim_trainer *t, brim_snapshot *s)
+{
+  BRIM_TRY(brim_snapshot_make(t->plan, s));
+  const brim_status status = brim_snapshot_read(s, t->exec);
+  if (status != BRIM_OK) brim_snapshot_release(s);
+  return status;
+}
+
+bool brim_trainer_has_values(const brim_trainer *t)
+{
+  return t->is_kept || (t->exec && !t->torn);
+}
+
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   brim_snapshot s;
-  brim_snapshot_make(t->plan, &s);
-  brim_status status = brim_snapshot_read(&s, t->exec);
-  if (status == BRIM_OK) status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
+  if (t->is_kept) return brim_checkpoint_write(run_dir, &t->state, &t->kept.tensors, keep);
+  if (!brim_trainer_has_values(t))
+    return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
+  BRIM_TRY(copy_values(t, &s));
+  const brim_status status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
 }
+
+/* ---- another plan ---- */
+
+static brim_status place_again(brim_trainer *t)
+{
+  brim_footprint again;
+  const uint64_t before = t->footprint.total_bytes;
+  t->session->running = true;
+  BRIM_TRY(brim_session_look(t->session));
+  BRIM_TRY(place(t, &(brim_placement_wish){0}));
+  brim_footprint_predict(t->session, t->plan, &again);
+  t->footprint = again;
+  if (before > again.total_bytes) t->footprint.total_bytes = before;
+  return BRIM_OK;
+}
+
+static brim_status put_back(brim_trainer *t)
+{
+  BRIM_TRY(place_again(t));
+  BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
+  return brim_snapshot_write(&t->kept, t->exec);
+}
+
+brim_status brim_trainer_replan(brim_trainer *t)
+{
+  if (brim_trainer_is_ahead(t) || !brim_trainer_has_values(t))
+    return brim_fail(BRIM_EINTERNAL, "a plan is to be changed within step %lld", (long long)t->state.step + 1);
+  if (!t->is_kept) BRIM_TRY(copy_values(t, &t->kept));
+  t->is_kept = true;
+  unplace(t);
+  const brim_status status = put_back(t);
+  if (status != BRIM_OK) {
+    unplace(t);
+    return status;
+  }
+  t->is_kept = false;
+  brim_snapshot_release(&t->kept);
+  return BRIM_OK;
+}
+
+brim_status brim_trainer_restart(brim_trainer *t)
+{
+  const uint64_t profile = t->state.profile_hash;
+  t->torn = true; /* until all values are there */
+  t->is_kept = false;
+  brim_snapshot_release(&t->kept);
+  unplace(t);
+  brim_status status = place_again(t);
+  if (status == BRIM_OK) status = begin_training(t);
+  if (status != BRIM_OK) {
+    t->torn = true;
+    unplace(t);
+    return status;
+  }
+  t->state.profile_hash = profile;
+  return BRIM_OK;
+}
+
+/* ---- from a checkpoint ---- */
 
 static brim_status check_state(const brim_trainer *t, const brim_train_state *state, const char *path)
 {
@@ -210,7 +306,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   BRIM_TRY(check_state(t, &state, checkpoint));
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
-  brim_snapshot_make(t->plan, &s);
+  BRIM_TRY(brim_snapshot_make(t->plan, &s));
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
@@ -237,7 +333,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
     return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
                      state.model_id, t->state.model_id);
   brim_snapshot s;
-  brim_snapshot_make(t->plan, &s);
+  BRIM_TRY(brim_snapshot_make(t->plan, &s));
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
   brim_snapshot_release(&s);
@@ -250,7 +346,9 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
   t->session = session;
+  t->metrics = brim_xcalloc((size_t)(3 + confusion_cells(t)), sizeof(double));
   brim_status status = place(t, &(brim_placement_wish){count, batch, keep_output});
+  if (status == BRIM_OK) init_state(t);
   if (status == BRIM_OK) status = read_model(t, checkpoint);
   if (status == BRIM_OK) status = brim_session_finish_data(session);
   if (status != BRIM_OK) {

@@ -30,6 +30,7 @@ brim_status brim_trainer_open(brim_session *session, brim_trainer **out);
 brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
+/* NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
@@ -57,6 +58,20 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
                                   brim_evaluation *out);
 /* [step] Gives memory back to the system that is not needed now, or can be made again. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
-/* Writes the state at the last commit to the run's folder. */
+/* Between two steps, not while the trainer is ahead: the session was changed (session.h: cut, moved, another limit), or
+ * memory is to be given to others. Takes parameters and optimizer state to the host, gives the arena back, plans,
+ * claims and places anew as the session is now, which may ask the policies, and puts the values back. Samples, state
+ * and all bits that do not depend on the micro-batch go on. On failure nothing is placed and the values stay on the
+ * host: it may be called again after another change, and a checkpoint can be written meanwhile, but nothing else of the
+ * trainer be used. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
+ * brim_placement_open. */
+brim_status brim_trainer_replan(brim_trainer *trainer);
+/* The same with the values of the run's first step, whatever became of those there were; brim_trainer_resume may
+ * follow. On failure nothing is placed, and it may be called again. */
+brim_status brim_trainer_restart(brim_trainer *trainer);
+/* Are the parameters of the last commit there, on the device or on the host? Not after a failure in the middle of an
+ * update: then brim_trainer_restart. */
+bool brim_trainer_has_values(const brim_trainer *trainer);
+/* Writes the state at the last commit to the run's folder. ENOMEM_HOST. */
 brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep);
 #endif
