@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/install.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -150,7 +151,8 @@ static void print_help(FILE *out)
         "  --verbose, --quiet       more, or only warnings and errors\n"
         "\n"
         "`brim COMMAND --help` says more. Exit status: 0 done, 2 usage or configuration, 3 a plugin or file could not\n"
-        "be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be resumed).\n",
+        "be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be resumed).\n"
+        "For tests, BRIM_FAULT=alloc:17,step:3:lib:conv in the environment has calls fail (docs/faults.md).\n",
         out);
 }
 
@@ -256,7 +258,8 @@ static void open_standard_streams(void)
 
 static int run_program(brim_cli *cli, int argc, char **argv)
 {
-  const brim_status status = brim_cli_take_globals(cli, &argc, argv);
+  brim_status status = brim_fault_open(getenv(BRIM_FAULT_ENVIRONMENT), getenv(BRIM_FAULT_REPORT_ENVIRONMENT));
+  if (status == BRIM_OK) status = brim_cli_take_globals(cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
     print_help(stderr);
@@ -286,6 +289,7 @@ int brim_main(int argc, char **argv)
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
   const int result = run_program(&cli, argc, argv);
+  brim_fault_close();
   if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
     return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)));
   return result;

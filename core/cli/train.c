@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
@@ -56,9 +57,12 @@ static void tell_auto(const brim_config *config)
            config->auto_reason);
 }
 
-/* What people set for programs that allocate as they go. */
+/* What changes the run from outside, and what people set for programs that allocate as they go. */
 static void tell_environment(void)
 {
+  if (brim_fault_text())
+    brim_log(BRIM_LOG_WARN, "%s=%s is set: calls of this run are made to fail, as a test", BRIM_FAULT_ENVIRONMENT,
+             brim_fault_text());
   static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
   const char *value = getenv(name);
   if (value && value[0])

@@ -1,6 +1,8 @@
-/* What this host has, within the limits of this process's control groups (versions 1 and 2). */
+/* What this host has, within the limits of this process's control groups (versions 1 and 2), and which of its calls are
+ * to fail for a test. */
 #ifndef BRIM_HOST_H
 #define BRIM_HOST_H
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "brim/status.h"
@@ -22,6 +24,17 @@ typedef struct brim_host_memory {
 } brim_host_memory;
 /* [any thread] The machine's memory, or the control group's, whichever is less. */
 BRIM_EXPORT brim_host_memory brim_host_memory_now(void);
+
+/* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
+#define BRIM_FAULT_ALLOC "alloc" /* memory of the host, asked for by brim */
+#define BRIM_FAULT_PLACE "place" /* an arena on a device */
+#define BRIM_FAULT_LIB "lib"     /* a library's call; the name says for what kind of operation: "conv", "linear" */
+#define BRIM_FAULT_BEGIN "begin" /* the beginning of a step */
+
+/* [any thread] True where the call that would follow is to fail for want of memory: leave it out, and do as if it had
+ * said so. `point` is one of the above; `name` a static string, or NULL. Counts the call, so ask once for each. Costs a
+ * load where nothing is to fail. Takes no memory. Since ABI 1.3. */
+BRIM_EXPORT bool brim_fault_hit(const char *point, const char *name);
 
 #ifdef __cplusplus
 }
