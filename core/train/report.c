@@ -116,6 +116,15 @@ void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int
   end_event(events);
 }
 
+void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds)
+{
+  if (events->fd < 0) return;
+  begin_event(events, "recovered", step);
+  brim_jsonl_string(events, "detail", what);
+  brim_jsonl_number(events, "recovered_seconds", seconds);
+  end_event(events);
+}
+
 /* Of a line such as "VmHWM:   1234 kB". */
 static uint64_t status_bytes(const char *key)
 {

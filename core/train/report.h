@@ -18,7 +18,7 @@ typedef struct brim_report {
   int64_t samples;                /* trained in this process, but for its first step */
   double train_seconds;           /* in those steps */
   double first_step_seconds;      /* from the process's start to the end of its first step; NAN: none */
-  int64_t retries;                /* steps that were discarded and done again */
+  int64_t retries;                /* steps, evaluations and checkpoints that ran out of memory and were done again */
   uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
   uint64_t predicted_rss_bytes; /* see train/footprint.h */
   double loss_scale;            /* 0: the loss is not scaled */
@@ -36,6 +36,8 @@ double brim_report_rate(const brim_report *report);
  * warning: it must not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
+/* Event "recovered": `what` ran out of memory, and is done again after `seconds`. */
+void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session,
                                      const brim_plan *plan);

@@ -14,6 +14,7 @@
 #include "train/decide.h"
 #include "train/figures.h"
 #include "train/file.h"
+#include "train/recover.h"
 #include "train/report.h"
 #include "train/rundir.h"
 #include "train/scores.h"
@@ -31,6 +32,10 @@ typedef struct run {
   brim_jsonl metrics, events;
   brim_progress progress;
   brim_report report;
+  brim_recovery recovery;
+  char doing[64];          /* what memory would be wanting for */
+  double turn_started;     /* brim_now() */
+  bool has_stopped;        /* early */
   int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
   int64_t round_step;      /* at which a round ended last; -1: none */
   int64_t told_step;       /* that was skipped, and told; -1: none */
@@ -149,6 +154,7 @@ static bool goes_on(const run *r)
 static brim_status evaluate(run *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
   const double start = brim_now();
+  snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, &stop_signal, out));
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
@@ -187,6 +193,7 @@ static brim_status evaluate_if_due(run *r)
 
 static brim_status write_checkpoint(run *r)
 {
+  snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
   BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
   r->checkpoint_step = r->state->step;
   event(r, "checkpoint", NULL);
@@ -260,15 +267,18 @@ static void tell_skipped(run *r, double scale)
 static brim_status one_step(run *r)
 {
   const double start = brim_now(), scale = r->state->loss_scale;
-  const int64_t samples = r->state->samples, skipped = r->state->skipped_steps;
-  BRIM_TRY(brim_trainer_step(r->trainer, goes_on(r)));
+  const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
+  snprintf(r->doing, sizeof r->doing, "step %lld", (long long)step + 1);
+  const brim_status status = brim_trainer_step(r->trainer, goes_on(r));
+  if (r->state->step == step) return status; /* else the one that was begun behind it has failed */
+  brim_recover_committed(&r->recovery);
   if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
   const double now = brim_now();
   r->window_seconds += now - start;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
   if (r->state->step % r->settings->observe.log_every_steps == 0 || is_due(r, 0)) BRIM_TRY(close_window(r));
   show_progress(r);
-  return BRIM_OK;
+  return status;
 }
 
 static brim_status stop_early(run *r)
@@ -277,6 +287,7 @@ static brim_status stop_early(run *r)
   snprintf(detail, sizeof detail, "no better validation loss since step %lld", (long long)r->state->best_step);
   BRIM_TRY(close_window(r));
   if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
+  r->has_stopped = true;
   event(r, "stopped_early", detail);
   brim_log(BRIM_LOG_INFO, "stopped early after step %lld of %lld: %s (training.patience=%lld)",
            (long long)r->state->step, (long long)r->session->order.steps, detail,
@@ -284,27 +295,20 @@ static brim_status stop_early(run *r)
   return BRIM_OK;
 }
 
+/* Unless it is written, or the parameters are lost: then the newest one is what the run goes on with. */
+static brim_status write_last_checkpoint(run *r)
+{
+  return r->checkpoint_step == r->state->step || !brim_trainer_has_values(r->trainer) ? BRIM_OK : write_checkpoint(r);
+}
+
 static brim_status interrupt(run *r)
 {
-  if (r->checkpoint_step != r->state->step) BRIM_TRY(write_checkpoint(r));
+  BRIM_TRY(write_last_checkpoint(r));
   event(r, "interrupted", strsignal(stop_signal));
   return brim_fail(BRIM_EINTERRUPTED,
                    "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
                    stop_signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->session->order.steps, r->dir);
-}
-
-static brim_status loop(run *r)
-{
-  for (;;) {
-    const brim_status status = after_commit(r);
-    if (status == BRIM_EINTERRUPTED) return interrupt(r);
-    BRIM_TRY(status);
-    if (r->state->step >= r->session->order.steps) return BRIM_OK;
-    if (is_out_of_patience(r)) return stop_early(r);
-    if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
-    BRIM_TRY(one_step(r));
-  }
 }
 
 /* The last word: the test data, unless it was just evaluated. */
@@ -317,6 +321,93 @@ static brim_status finish(run *r)
   brim_evaluation e;
   const brim_status status = evaluate(r, BRIM_PART_TEST, recorded, &e);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
+}
+
+/* What is due, and a step. *done: there was no step to make. */
+static brim_status turn(run *r, bool *done)
+{
+  const brim_status status = after_commit(r);
+  const bool is_end = r->state->step >= r->session->order.steps;
+  if (status == BRIM_EINTERRUPTED) return interrupt(r);
+  BRIM_TRY(status);
+  if (is_end || is_out_of_patience(r)) {
+    if (!is_end && !r->has_stopped) BRIM_TRY(stop_early(r));
+    *done = true;
+    return finish(r);
+  }
+  if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
+  return one_step(r);
+}
+
+/* ---- out of memory ---- */
+
+static void collect_memory(run *r)
+{
+  const brim_plan *plan = brim_trainer_plan(r->trainer);
+  brim_report_memory(&r->report, plan ? plan->peak_bytes : 0, brim_trainer_device_bytes(r->trainer),
+                     brim_trainer_host_bytes(r->trainer));
+  r->report.loss_scale = r->state->loss_scale;
+  r->report.skipped_steps = r->state->skipped_steps;
+  r->report.predicted_rss_bytes = brim_trainer_footprint(r->trainer)->total_bytes;
+}
+
+/* The state is an earlier one: what came behind it has not been. */
+static brim_status forget_what_came_behind(run *r)
+{
+  const brim_train_state *s = r->state;
+  char path[4200];
+  r->checkpoint_step = r->round_step = s->step > 0 ? s->step : -1;
+  r->told_step = -1;
+  r->window_seconds = 0;
+  r->report.train_loss = s->train_loss;
+  r->report.train_accuracy = s->train_accuracy;
+  snprintf(path, sizeof path, "%s", r->metrics.path);
+  brim_jsonl_close(&r->metrics);
+  return brim_jsonl_open(&r->metrics, path, s->metrics_records);
+}
+
+/* The end, but not of what was trained. */
+static brim_status give_up(run *r, brim_status failure)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  const brim_status status = write_last_checkpoint(r);
+  if (status != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
+  (void)brim_fail(failure, "%s", error);
+  if (r->checkpoint_step < 0) return failure;
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\ngo on with: brim train --resume %s",
+                       (long long)r->checkpoint_step, r->dir);
+}
+
+/* What was tried in this turn has changed nothing that lasts, so it is tried again after what helps against `failure`.
+ */
+static brim_status recover(run *r, brim_status failure)
+{
+  bool rewound = false;
+  const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
+  collect_memory(r);
+  brim_status status = brim_recover(&r->recovery, failure, r->doing, &rewound);
+  if (status == BRIM_EINTERRUPTED) return interrupt(r);
+  if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
+  if (status != BRIM_OK) return give_up(r, status);
+  r->report.retries++;
+  brim_report_recovered(&r->events, r->state->step, r->doing, brim_now() - (at > r->turn_started ? at : now));
+  return BRIM_OK;
+}
+
+static brim_status loop(run *r)
+{
+  for (bool done = false; !done;) {
+    r->turn_started = brim_now();
+    brim_status status = turn(r, &done);
+    if (brim_status_is_want(status)) {
+      done = false;
+      status = recover(r, status);
+    }
+    BRIM_TRY(status);
+  }
+  return BRIM_OK;
 }
 
 /* ---- beginning and end ---- */
@@ -449,22 +540,13 @@ static brim_status start(run *r)
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
+  r->recovery = (brim_recovery){.session = r->session, .trainer = r->trainer, .run_dir = r->dir};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   BRIM_TRY(open_logs(r));
   announce(r);
   announce_left_out(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
   return BRIM_OK;
-}
-
-static void collect_memory(run *r)
-{
-  const brim_plan *plan = brim_trainer_plan(r->trainer);
-  brim_report_memory(&r->report, plan ? plan->peak_bytes : 0, brim_trainer_device_bytes(r->trainer),
-                     brim_trainer_host_bytes(r->trainer));
-  r->report.loss_scale = r->state->loss_scale;
-  r->report.skipped_steps = r->state->skipped_steps;
-  r->report.predicted_rss_bytes = brim_trainer_footprint(r->trainer)->total_bytes;
 }
 
 static brim_status close_run(run *r, brim_status status)
@@ -505,7 +587,6 @@ brim_status brim_run(const brim_run_options *options)
   catch_signals();
   brim_status status = start(r);
   if (status == BRIM_OK) status = loop(r);
-  if (status == BRIM_OK) status = finish(r);
   if (status == BRIM_OK) {
     brim_progress_finish(&r->progress);
     collect_memory(r);

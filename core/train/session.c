@@ -82,13 +82,19 @@ brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, bri
 
 static void forget_peaks(brim_session *s)
 {
-  if (s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+  if (s->recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
 }
 
 void brim_session_plan_within(brim_session *s, uint64_t bytes)
 {
   s->within_bytes = bytes;
   forget_peaks(s);
+}
+
+void brim_session_recompute_within(brim_session *s, uint64_t bytes)
+{
+  s->recompute = BRIM_RECOMPUTE_AUTO;
+  brim_session_plan_within(s, bytes);
 }
 
 brim_status brim_session_look(brim_session *s)
@@ -202,14 +208,15 @@ static brim_status check_precision(const brim_session *s)
 
 brim_variant brim_session_variant(const brim_session *s, int64_t batch)
 {
-  return (brim_variant){batch, s->precision, s->settings->memory.recompute, 0};
+  return (brim_variant){batch, s->precision, s->recompute, 0};
 }
 
 static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
 {
   const brim_memory_settings *m = &s->settings->memory;
-  const uint64_t budget = v->budget_bytes ? v->budget_bytes : m->recompute_budget_mb << 20;
-  const uint64_t room = brim_session_room(s, true);
+  const uint64_t room = brim_session_room(s, true), set = m->recompute_budget_mb << 20;
+  const bool within = s->within_bytes > 0 && (set == 0 || s->within_bytes < set);
+  const uint64_t budget = v->budget_bytes ? v->budget_bytes : within ? s->within_bytes : set;
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                        .model_self = s->model,
@@ -228,9 +235,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                              .grain = s->grain,
                              .recompute = (enum brim_recompute_kind)v->recompute,
                              .levels = s->levels,
-                             .budget_bytes = budget            ? budget
-                                             : s->within_bytes ? s->within_bytes
-                                                               : room + (room == 0)};
+                             .budget_bytes = budget ? budget : room + (room == 0)};
 }
 
 /* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */
@@ -326,6 +331,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
 {
   const brim_training_settings *t = &s->settings->training;
   choose_ops(s);
+  s->recompute = s->settings->memory.recompute;
   s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
   BRIM_TRY(check_precision(s));

@@ -59,6 +59,7 @@ typedef struct brim_session {
   int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
   int64_t grain, eval_batch; /* resolved */
   int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
+  int32_t recompute;         /* enum brim_recompute_kind: as configured, or what a run that ran out of memory came to */
   int32_t precision;         /* resolved: fp32 while nobody has chosen another for `auto` */
   brim_profile *profile;     /* of the device, by train/figures.h; NULL: not asked for yet */
   double timing_seconds;     /* spent on timing */
@@ -139,6 +140,8 @@ uint64_t brim_session_room_on(const brim_session *session, const brim_device_inf
                               uint64_t has_bytes);
 /* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
+/* The same, and memory.recompute=auto from now on. */
+void brim_session_recompute_within(brim_session *session, uint64_t bytes);
 /* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
 uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may

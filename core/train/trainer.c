@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/nonfinite.h"
@@ -40,6 +41,7 @@ struct brim_trainer {
   brim_step step;      /* of the last step that was committed, or looked at */
   begun begun[2];      /* steps by their number, modulo 2: begun, but not committed */
   int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
+  double failed_at;    /* when a step or an evaluation failed last: brim_now() */
   bool torn;           /* an update began and did not end: the parameters are those of no commit */
   bool is_kept;        /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
@@ -247,13 +249,22 @@ static brim_status put_back(brim_trainer *t)
   return brim_snapshot_write(&t->kept, t->exec);
 }
 
+brim_status brim_trainer_park(brim_trainer *t)
+{
+  if (brim_trainer_is_ahead(t))
+    return brim_fail(BRIM_EINTERNAL, "a plan is to be changed within step %lld", (long long)t->state.step + 1);
+  if (!t->is_kept && brim_trainer_has_values(t)) {
+    BRIM_TRY(copy_values(t, &t->kept));
+    t->is_kept = true;
+  }
+  unplace(t);
+  return BRIM_OK;
+}
+
 brim_status brim_trainer_replan(brim_trainer *t)
 {
-  if (brim_trainer_is_ahead(t) || !brim_trainer_has_values(t))
-    return brim_fail(BRIM_EINTERNAL, "a plan is to be changed within step %lld", (long long)t->state.step + 1);
-  if (!t->is_kept) BRIM_TRY(copy_values(t, &t->kept));
-  t->is_kept = true;
-  unplace(t);
+  BRIM_TRY(brim_trainer_park(t));
+  if (!t->is_kept) return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
   const brim_status status = put_back(t);
   if (status != BRIM_OK) {
     unplace(t);
@@ -438,6 +449,10 @@ static double next_scale(const brim_trainer *t)
 static brim_status begin_step(brim_trainer *t)
 {
   begun *b = &t->begun[t->begun_steps % 2];
+  brim_fault_step(t->begun_steps + 1);
+  if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "step %lld was made to fail at its beginning, by %s",
+                     (long long)t->begun_steps + 1, BRIM_FAULT_ENVIRONMENT);
   b->span = brim_order_step(&t->session->order, t->begun_steps);
   b->scale = next_scale(t);
   make_step(t, t->begun_steps, b->span.count, b);
@@ -445,9 +460,11 @@ static brim_status begin_step(brim_trainer *t)
   BRIM_TRY(accumulate(t, b));
   if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
   if (brim_exec_is_asynchronous(t->exec)) {
+    t->torn = true;
     if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
     BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
     BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
+    t->torn = false; /* it will be whole: see discard */
   }
   t->begun_steps++;
   return BRIM_OK;
@@ -508,9 +525,11 @@ static brim_status end_step(brim_trainer *t)
   }
   if (!isfinite(b->proof)) return refuse(t, b);
   if (!asynchronous) {
+    t->torn = true;
     if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
     BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
     if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+    t->torn = false;
   }
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
   brim_loss_scale_keep(settings_of(t), &t->state);
@@ -518,12 +537,44 @@ static brim_status end_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-brim_status brim_trainer_step(brim_trainer *t, bool more)
+/* If the step behind this one does not get its memory, this one is ended all the same. */
+static brim_status try_step(brim_trainer *t, bool more)
 {
+  brim_status ahead = BRIM_OK;
   if (!t->loader) BRIM_TRY(open_loader(t));
   if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
-  if (more && brim_exec_is_asynchronous(t->exec)) BRIM_TRY(begin_step(t));
-  return end_step(t);
+  if (more && brim_exec_is_asynchronous(t->exec)) ahead = begin_step(t);
+  if (ahead != BRIM_OK && !brim_status_is_want(ahead)) return ahead;
+  BRIM_TRY(end_step(t));
+  return ahead;
+}
+
+/* What was begun is forgotten; samples are read again from the last commit on. A device that works ahead may have made
+ * updates of what was begun. */
+static void discard(brim_trainer *t)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_trainer_is_ahead(t) && brim_exec_is_asynchronous(t->exec)) t->torn = true;
+  (void)brim_exec_wait(t->exec); /* it may be reading what the loader has */
+  brim_loader_close(t->loader);
+  t->loader = NULL;
+  t->begun_steps = t->state.step;
+  (void)brim_fail(BRIM_OK, "%s", error); /* the first error is the one to show */
+}
+
+brim_status brim_trainer_step(brim_trainer *t, bool more)
+{
+  const brim_status status = try_step(t, more);
+  if (status == BRIM_OK) return BRIM_OK;
+  t->failed_at = brim_now();
+  discard(t);
+  return status;
+}
+
+double brim_trainer_failed_at(const brim_trainer *t)
+{
+  return t->failed_at;
 }
 
 void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
@@ -579,6 +630,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   BRIM_TRY(brim_loader_open(&options, &loader));
   double weight = 0;
   brim_status status = evaluate(t, loader, stop, &weight);
+  if (status != BRIM_OK) t->failed_at = brim_now();
   brim_loader_close(loader);
   if (status != BRIM_OK) return status;
   const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);

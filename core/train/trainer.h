@@ -49,7 +49,9 @@ brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
  * that made such a value; nothing is committed. Where the loss is scaled (train/loss_scale.h) such a step is committed
  * without an update, and counted in the state, until it no longer helps to lower the scale. With `more` the caller
  * promises to go straight on to the next step, whatever this one gives, without reading or writing parameters: then a
- * device that can has the next step begun before the host waits for the loss of this one. */
+ * device that can has the next step begun before the host waits for the loss of this one.
+ * On failure the step is discarded: the state is that of the last commit, and the next call begins with the samples
+ * behind it. So are the parameters, unless the update itself failed: see brim_trainer_has_values. */
 brim_status brim_trainer_step(brim_trainer *trainer, bool more);
 /* [step] Has the step after the last commit been begun, so that the next call must be brim_trainer_step? */
 bool brim_trainer_is_ahead(const brim_trainer *trainer);
@@ -58,6 +60,12 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
                                   brim_evaluation *out);
 /* [step] Gives memory back to the system that is not needed now, or can be made again. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
+/* When a step or an evaluation failed last, before anything was cleaned up: brim_now(). */
+double brim_trainer_failed_at(const brim_trainer *trainer);
+/* Between two steps, not while the trainer is ahead: takes parameters and optimizer state to the host, and gives the
+ * arena back. Then a checkpoint can be written, the session be changed, and brim_trainer_replan or brim_trainer_restart
+ * be called, but nothing else of the trainer be used. ENOMEM_HOST: nothing was done. */
+brim_status brim_trainer_park(brim_trainer *trainer);
 /* Between two steps, not while the trainer is ahead: the session was changed (session.h: cut, moved, another limit), or
  * memory is to be given to others. Takes parameters and optimizer state to the host, gives the arena back, plans,
  * claims and places anew as the session is now, which may ask the policies, and puts the values back. Samples, state

@@ -55,6 +55,12 @@ BRIM_EXPORT const char *brim_status_name(brim_status status);
 BRIM_EXPORT const char *brim_status_text(brim_status status);
 /* [any thread] The exit status of a process that ends with this code, 0..6 (see docs). */
 BRIM_EXPORT int brim_status_exit(brim_status status);
+/* [any thread] Is it want of memory, of the device or the host: may the same succeed later, or with less? By the code
+ * alone, whatever the text says. Since ABI 1.3. */
+static inline int brim_status_is_want(brim_status status)
+{
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_ENOMEM_HOST;
+}
 
 /* [any thread] Sets the calling thread's error text and returns `status`. The text replaces what was
  * there. At most 4095 bytes are kept. Do not end it with a full stop or a newline; further lines

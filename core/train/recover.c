@@ -1,0 +1,210 @@
+#include "train/recover.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "train/cuts.h"
+#include "train/decide.h"
+
+#define ERROR_ROOM 4096
+#define REASON_ROOM 512
+
+/* A failure that the ladder is about. */
+typedef struct failure {
+  brim_status status;
+  char text[ERROR_ROOM];
+  const char *what;
+} failure;
+
+static void take_error(failure *f, brim_status status)
+{
+  f->status = status;
+  snprintf(f->text, sizeof f->text, "%s", brim_error_text());
+}
+
+BRIM_PRINTF(3, 4)
+static void tell(const brim_recovery *r, const failure *f, const char *format, ...)
+{
+  char choice[REASON_ROOM], reason[REASON_ROOM];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(choice, sizeof choice, format, list);
+  va_end(list);
+  snprintf(reason, sizeof reason, "%s: %.*s", f->what, (int)strcspn(f->text, "\n"), f->text);
+  brim_policies_tell(r->session->policies, "recovery", choice, reason);
+}
+
+static int64_t retries_max(const brim_recovery *r)
+{
+  return r->session->settings->max_retries;
+}
+
+/* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
+
+static brim_status clean(brim_recovery *r, const failure *f)
+{
+  const bool light = r->tries == 0;
+  if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
+  brim_trainer_clean(r->trainer, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY);
+  tell(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1, (long long)retries_max(r));
+  return BRIM_OK;
+}
+
+/* Written by the user, rather than left as it is by default. */
+static bool is_set(const brim_session *s, const char *key)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, key);
+  return node && strcmp(node->origin.file, "default") != 0;
+}
+
+/* The peak of the session's plan as it is now. */
+static brim_status peak_of(const brim_session *s, uint64_t *bytes)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  *bytes = plan->peak_bytes;
+  brim_plan_free(plan);
+  return BRIM_OK;
+}
+
+/* A quarter less than the last plan, or as much as there is room for if that is less. */
+static brim_status recompute_more(brim_recovery *r, const failure *f)
+{
+  char a[32], b[32];
+  brim_session *s = r->session;
+  const int32_t kind = s->recompute;
+  const uint64_t room = brim_session_room(s, true), within = s->within_bytes;
+  uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
+  if (room > 0 && room < bytes) bytes = room;
+  if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
+  if (kind != BRIM_RECOMPUTE_AUTO && is_set(s, "memory.recompute")) return BRIM_ENOTSUP;
+  brim_session_recompute_within(s, bytes);
+  BRIM_TRY(peak_of(s, &bytes));
+  if (bytes >= r->needed_bytes) {
+    s->recompute = kind;
+    brim_session_plan_within(s, within);
+    return BRIM_ENOTSUP;
+  }
+  tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
+       (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
+       brim_format_bytes(b, sizeof b, r->needed_bytes));
+  return BRIM_OK;
+}
+
+/* They bound themselves, by what they are told of retries and devices. */
+static brim_status ask_policies(brim_recovery *r, const failure *f)
+{
+  if (brim_trainer_park(r->trainer) != BRIM_OK) return BRIM_ENOTSUP; /* they may move the session to another device */
+  (void)brim_fail(f->status, "%s", f->text);
+  const brim_status status = brim_decide_after_oom(r->session, f->status, r->needed_bytes);
+  return status == f->status || status == BRIM_ENODEVICE ? BRIM_ENOTSUP : status;
+}
+
+/* The largest of at most half, of those that change no bit; 0: none. */
+static int64_t find_half(brim_session *s)
+{
+  const size_t count = brim_session_list_micro_batches(s);
+  if (s->grain == 0 || s->batch % s->grain != 0) return 0;
+  for (size_t i = 0; i < count; i++)
+    if (s->micro_batch[i] <= s->batch / 2 && s->micro_batch[i] % s->grain == 0) return s->micro_batch[i];
+  return 0;
+}
+
+static brim_status halve(brim_recovery *r, const failure *f)
+{
+  brim_session *s = r->session;
+  const int64_t half = find_half(s), effective = s->settings->training.effective_batch_size;
+  if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
+  if (half == 0) {
+    tell(r, f, "no smaller micro-batch than %lld%s", (long long)s->batch,
+         s->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a policy may "
+                         "choose (policy+=robust)"
+                       : " gives the same bits");
+    return BRIM_ENOTSUP;
+  }
+  brim_session_cut(s, half);
+  tell(r, f, "micro-batch %lld x %lld, %lld of %lld", (long long)half, (long long)(effective / half),
+       (long long)r->tries + 1, (long long)retries_max(r));
+  return BRIM_OK;
+}
+
+static const struct {
+  brim_status (*act)(brim_recovery *r, const failure *f);
+  bool replans;
+} ladder[] = {{clean, false}, {recompute_more, true}, {ask_policies, true}, {halve, true}};
+#define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
+
+/* ---- going on ---- */
+
+/* What --resume does, in this process. */
+static brim_status rewind_to_checkpoint(brim_recovery *r, const failure *f)
+{
+  char checkpoint[4096];
+  bool found = false;
+  BRIM_TRY(brim_checkpoint_find(r->run_dir, checkpoint, sizeof checkpoint, &found));
+  BRIM_TRY(brim_trainer_restart(r->trainer));
+  if (found) BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
+  tell(r, f, "back to step %lld", (long long)brim_trainer_state(r->trainer)->step);
+  return BRIM_OK;
+}
+
+/* The values that belong to the state, in the plan that is due. */
+static brim_status make_whole(brim_recovery *r, const failure *f, bool replans, bool *rewound)
+{
+  const bool is_placed = brim_trainer_plan(r->trainer) != NULL;
+  if (brim_trainer_has_values(r->trainer)) return is_placed && !replans ? BRIM_OK : brim_trainer_replan(r->trainer);
+  *rewound = true;
+  return rewind_to_checkpoint(r, f);
+}
+
+/* Did a plan not get its memory, or was there none to make it? Then the ladder goes on. */
+static bool is_want(brim_status status)
+{
+  return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
+}
+
+static brim_status give_up(const brim_recovery *r, const failure *f)
+{
+  tell(r, f, "gives up after step %lld", (long long)brim_trainer_state(r->trainer)->step);
+  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
+}
+
+static brim_status climb(brim_recovery *r, failure *f, bool *rewound)
+{
+  while (r->rung < RUNGS) {
+    const brim_plan *plan = brim_trainer_plan(r->trainer);
+    if (plan) r->needed_bytes = plan->peak_bytes;
+    brim_status status = ladder[r->rung].act(r, f);
+    if (status == BRIM_ENOTSUP) {
+      r->rung++;
+      r->tries = 0;
+      continue;
+    }
+    r->tries++;
+    if (status == BRIM_OK) status = make_whole(r, f, ladder[r->rung].replans, rewound);
+    if (!is_want(status)) return status;
+    take_error(f, status);
+  }
+  return give_up(r, f);
+}
+
+brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
+{
+  failure f = {.what = what};
+  const int64_t step = brim_trainer_state(r->trainer)->step;
+  *rewound = false;
+  take_error(&f, status);
+  if (step > r->step) r->step = step;
+  return climb(r, &f, rewound);
+}
+
+void brim_recover_committed(brim_recovery *r)
+{
+  brim_session *s = r->session;
+  if (brim_trainer_state(r->trainer)->step <= r->step) return; /* it is on its way to where it failed */
+  r->rung = 0;
+  r->tries = 0;
+  s->retries = s->asked = 0;
+  s->tried = 0;
+}

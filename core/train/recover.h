@@ -1,0 +1,35 @@
+/* What becomes of a run that has begun when memory runs out: the ladder.
+ *
+ * A step that failed was discarded (trainer.h), an evaluation or a checkpoint has changed nothing; each is done again
+ * after one of these, in this order, each at most max_retries times:
+ *
+ *     clean up, light and then heavy, under the same plan
+ *     more recompute, unless memory.recompute is fixed
+ *     what the policies answer (on_oom): smaller micro-batches, another device, waiting
+ *     half the micro-batch and twice the accumulation, as long as no bit changes
+ *
+ * A new plan is claimed and placed as the first one was: on another device with room if device=auto, after waiting if
+ * wait_for_gpu. Precision and model stay. Each step of the ladder is a line of the log and an event. */
+#ifndef BRIM_TRAIN_RECOVER_H
+#define BRIM_TRAIN_RECOVER_H
+#include "train/trainer.h"
+
+/* Ready when zeroed but for the first three. */
+typedef struct brim_recovery {
+  brim_session *session;
+  brim_trainer *trainer;
+  const char *run_dir;   /* with the checkpoints to go back to */
+  int32_t rung;          /* of the ladder; 0: it begins below */
+  int64_t tries;         /* on this rung */
+  int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
+  uint64_t needed_bytes; /* by the last plan that was placed */
+} brim_recovery;
+
+/* [step] `failure`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may
+ * be done again. *rewound: an update had failed in the middle, so the trainer went back to the newest checkpoint, or to
+ * the beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on
+ * the device or the host, if the trainer has any: `failure` with its text; or what went wrong in between. */
+brim_status brim_recover(brim_recovery *recovery, brim_status failure, const char *what, bool *rewound);
+/* A step was committed. */
+void brim_recover_committed(brim_recovery *recovery);
+#endif
