@@ -1,0 +1,45 @@
+/* What a trainer is made of. Internal to trainer*.c. */
+#ifndef BRIM_TRAIN_TRAINER_PARTS_H
+#define BRIM_TRAIN_TRAINER_PARTS_H
+#include "train/snapshot.h"
+#include "train/trainer.h"
+
+/* A step that was begun. */
+typedef struct brim_begun {
+  brim_span span;
+  brim_step step;
+  brim_step update;            /* the same for the update, which counts updates and not steps */
+  double scale;                /* of the loss */
+  double proof;                /* is not finite if the update must not be made */
+  double weight;               /* what its samples count for in the mean */
+  double metrics[2];           /* sum of losses, right answers */
+  double norm[2];              /* of the gradients, and the factor that limits it */
+  const brim_program *program; /* whose backward pass updates the parameters; NULL: the update does */
+} brim_begun;
+
+struct brim_trainer {
+  brim_session *session;
+  brim_plan *plan;
+  brim_exec *exec;
+  brim_loader *loader;
+  uint64_t loader_bytes;
+  brim_footprint footprint;           /* of training: as predicted */
+  int64_t first_sequence;             /* of the loader's stream: where training began or resumed */
+  const brim_program *check, *update; /* check: NULL where none is needed */
+  brim_train_state state;
+  brim_step step;      /* of the last step that was committed, or looked at */
+  brim_begun begun[2]; /* steps by their number, modulo 2: begun, but not committed */
+  int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
+  double failed_at;    /* when a step or an evaluation failed last: brim_now() */
+  bool torn;           /* an update began and did not end: the parameters are those of no commit */
+  bool is_kept;        /* nothing is placed, and the values of the last commit are in `kept` */
+  brim_snapshot kept;
+  double *metrics; /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
+};
+
+/* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
+ * updates that were made, as in PyTorch. */
+void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
+/* Of the confusion matrix; 0: it is not counted. */
+int64_t brim_trainer_cells(const brim_trainer *t);
+#endif

@@ -1,0 +1,296 @@
+/* Steps and evaluations of a trainer. See trainer.h. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "train/loss_scale.h"
+#include "train/nonfinite.h"
+#include "train/scores.h"
+#include "train/trainer_parts.h"
+
+void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b)
+{
+  const brim_session *s = t->session;
+  b->step = (brim_step){.seed = (uint64_t)t->session->settings->seed,
+                        .step = (uint64_t)number,
+                        .loss_scale = b->scale / (double)samples,
+                        .norm_groups = brim_session_norm_groups(s, samples),
+                        .gradient_scale = 1};
+  const double factor = s->schedule_ops->factor(s->schedule_params, number, s->order.steps);
+  b->update = b->step;
+  b->update.step = (uint64_t)(number - t->state.skipped_steps);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &b->step);
+  s->optimizer_ops->fill(s->optimizer_params, factor, &b->update);
+}
+
+static brim_span next_span(void *context, int64_t sequence)
+{
+  const brim_trainer *t = context;
+  return brim_order_span(&t->session->order, t->first_sequence + sequence);
+}
+
+static brim_status open_loader(brim_trainer *t)
+{
+  t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
+  brim_loader_options options = brim_session_train_loader(t->session);
+  options.next = next_span;
+  options.context = t;
+  t->loader_bytes = brim_loader_bytes(&options);
+  return brim_loader_open(&options, &t->loader);
+}
+
+/* What the samples count for in the mean: each 1, or the weight of its class. */
+static double weight_of(const brim_trainer *t, const int32_t *label, int64_t count)
+{
+  const double *weight = t->session->label_weights.item;
+  double sum = 0;
+  if (t->session->label_weights.count == 0) return (double)count;
+  for (int64_t i = 0; i < count; i++) sum += weight[label[i]];
+  return sum;
+}
+
+/* The labels of a step are known only when its last micro-batch has come, so a weighted mean is divided by the number
+ * of samples first, and put right by the gradients' scale in the update. */
+static brim_status accumulate(brim_trainer *t, brim_begun *b)
+{
+  b->weight = 0;
+  b->program = NULL;
+  BRIM_TRY(brim_exec_zero_gradients(t->exec));
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  for (int64_t done = 0; done < b->span.count;) {
+    const brim_batch *batch = NULL;
+    BRIM_TRY(brim_loader_next(t->loader, &batch));
+    if (!batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, batch->span.count);
+    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
+    b->step.first_sample = done;
+    const bool passes = program->graph->passes != NULL;
+    if (passes) b->program = program;
+    BRIM_TRY(passes ? brim_exec_run_forward(t->exec, program, &b->step) : brim_exec_run(t->exec, program, &b->step));
+    done += batch->span.count;
+    b->weight += weight_of(t, batch->labels, batch->span.count);
+  }
+  b->step.gradient_scale = b->update.gradient_scale = b->weight > 0 ? (double)b->span.count / b->weight / b->scale : 0;
+  return BRIM_OK;
+}
+
+bool brim_trainer_is_ahead(const brim_trainer *t)
+{
+  return t->begun_steps > t->state.step;
+}
+
+/* The gradients' norm, before it was limited; NULL if nobody asks for it. */
+static const brim_tensor *norm_wanted(const brim_trainer *t)
+{
+  return t->session->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
+}
+
+/* Of the step that is begun next; 1 where the loss is not scaled. If the one before it is under way, as it will be if
+ * that one is kept: else this one is begun again. */
+static double next_scale(const brim_trainer *t)
+{
+  brim_train_state state = t->state;
+  if (!t->check) return 1;
+  if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->session->settings, &state);
+  return state.loss_scale;
+}
+
+/* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the proof
+ * by itself. */
+static brim_status begin_step(brim_trainer *t)
+{
+  brim_begun *b = &t->begun[t->begun_steps % 2];
+  brim_fault_step(t->begun_steps + 1);
+  if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
+  b->span = brim_order_step(&t->session->order, t->begun_steps);
+  b->scale = next_scale(t);
+  brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
+  b->norm[0] = NAN;
+  BRIM_TRY(accumulate(t, b));
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
+  if (brim_exec_is_asynchronous(t->exec)) {
+    t->torn = true;
+    if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
+    BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
+    BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
+    t->torn = false; /* it will be whole: see discard */
+  }
+  t->begun_steps++;
+  return BRIM_OK;
+}
+
+/* The update is done or will be, or was left out: then a loss that is no number is not counted. */
+static void commit(brim_trainer *t, const brim_begun *b)
+{
+  brim_train_state *state = &t->state;
+  if (isfinite(b->metrics[0])) {
+    state->window_loss += b->metrics[0];
+    state->window_correct += b->metrics[1];
+    state->window_weight += b->weight;
+    state->window_samples += b->span.count;
+  }
+  state->samples += b->span.count;
+  state->step++;
+  state->epoch = state->step / t->session->order.steps_per_epoch;
+}
+
+/* A device that works ahead has refused the update, and that of the step that was begun with the scale of before, if
+ * one was: it is begun again. */
+static brim_status take_back(brim_trainer *t)
+{
+  const brim_begun *b = &t->begun[t->state.step % 2];
+  double metrics[2];
+  if (!brim_exec_is_asynchronous(t->exec)) return BRIM_OK;
+  if (t->begun_steps > t->state.step + 1) {
+    BRIM_TRY(brim_exec_collect(t->exec));
+    brim_loader_close(t->loader);
+    t->loader = NULL;
+    t->begun_steps = b->step.step + 1;
+  }
+  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* from here on updates are made again */
+}
+
+/* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
+static brim_status refuse(brim_trainer *t, const brim_begun *b)
+{
+  if (!t->check || !brim_loss_scale_skip(t->session->settings, &t->state))
+    return brim_nonfinite_explain(
+        &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
+  BRIM_TRY(take_back(t));
+  commit(t, b);
+  return BRIM_OK;
+}
+
+static brim_status end_step(brim_trainer *t)
+{
+  brim_begun *b = &t->begun[t->state.step % 2];
+  const bool asynchronous = brim_exec_is_asynchronous(t->exec);
+  t->step = b->step;
+  if (asynchronous) {
+    BRIM_TRY(brim_exec_collect(t->exec));
+  } else {
+    BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
+    BRIM_TRY(brim_exec_proof(t->exec, &b->proof));
+  }
+  if (!isfinite(b->proof)) return refuse(t, b);
+  if (!asynchronous) {
+    t->torn = true;
+    if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
+    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
+    if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+    t->torn = false;
+  }
+  if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
+  brim_loss_scale_keep(t->session->settings, &t->state);
+  commit(t, b);
+  return BRIM_OK;
+}
+
+/* If the step behind this one does not get its memory, this one is ended all the same. */
+static brim_status try_step(brim_trainer *t, bool more)
+{
+  brim_status ahead = BRIM_OK;
+  if (!t->loader) BRIM_TRY(open_loader(t));
+  if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
+  if (more && brim_exec_is_asynchronous(t->exec)) ahead = begin_step(t);
+  if (ahead != BRIM_OK && !brim_status_is_want(ahead)) return ahead;
+  BRIM_TRY(end_step(t));
+  return ahead;
+}
+
+/* What was begun is forgotten; samples are read again from the last commit on. A device that works ahead may have made
+ * updates of what was begun. */
+static void discard(brim_trainer *t)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_trainer_is_ahead(t) && brim_exec_is_asynchronous(t->exec)) t->torn = true;
+  (void)brim_exec_wait(t->exec); /* it may be reading what the loader has */
+  brim_loader_close(t->loader);
+  t->loader = NULL;
+  t->begun_steps = t->state.step;
+  (void)brim_fail(BRIM_OK, "%s", error); /* the first error is the one to show */
+}
+
+brim_status brim_trainer_step(brim_trainer *t, bool more)
+{
+  const brim_status status = try_step(t, more);
+  if (status == BRIM_OK) return BRIM_OK;
+  t->failed_at = brim_now();
+  discard(t);
+  return status;
+}
+
+double brim_trainer_failed_at(const brim_trainer *t)
+{
+  return t->failed_at;
+}
+
+/* ---- evaluation ---- */
+
+int64_t brim_trainer_cells(const brim_trainer *t)
+{
+  const int64_t classes = t->session->data.train.classes;
+  return classes < BRIM_MANY_CLASSES ? classes * classes : 0;
+}
+
+typedef struct part_stream {
+  enum brim_part part;
+  int64_t count, batch;
+} part_stream;
+
+static brim_span next_part_span(void *context, int64_t sequence)
+{
+  const part_stream *p = context;
+  const int64_t first = sequence * p->batch, rest = p->count - first;
+  return (brim_span){p->part, 0, first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
+}
+
+/* *weight: what the samples counted for. */
+static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight)
+{
+  *weight = 0;
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  const brim_step step = {.loss_scale = 1};
+  for (;;) {
+    const brim_batch *batch = NULL;
+    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted during evaluation");
+    BRIM_TRY(brim_loader_next(loader, &batch));
+    if (!batch) return BRIM_OK;
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
+    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
+    BRIM_TRY(brim_exec_run(t->exec, program, &step));
+    *weight += weight_of(t, batch->labels, batch->span.count);
+  }
+}
+
+brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
+{
+  const brim_session *s = t->session;
+  const int64_t classes = s->data.train.classes, cells = brim_trainer_cells(t);
+  part_stream stream = {part, s->data.count[part], s->eval_batch};
+  brim_loader_options options = brim_session_part_loader(s, part);
+  options.next = next_part_span;
+  options.context = &stream;
+  brim_loader *loader = NULL;
+  BRIM_TRY(brim_loader_open(&options, &loader));
+  double weight = 0;
+  brim_status status = evaluate(t, loader, stop, &weight);
+  if (status != BRIM_OK) t->failed_at = brim_now();
+  brim_loader_close(loader);
+  if (status != BRIM_OK) return status;
+  const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
+  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + cells + (s->top_k > 0))));
+  const double count = (double)stream.count;
+  *out = (brim_evaluation){.samples = stream.count,
+                           .loss = t->metrics[0] / weight,
+                           .accuracy = t->metrics[1] / count,
+                           .top_k = s->top_k,
+                           .accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / count : NAN,
+                           .f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN,
+                           .classes = classes,
+                           .class_names = s->data.train.class_names,
+                           .confusion = cells > 0 ? t->metrics + 2 : NULL};
+  return BRIM_OK;
+}
