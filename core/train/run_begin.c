@@ -1,0 +1,147 @@
+/* The beginning of a run, new or resumed. See run.c. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/figures.h"
+#include "train/file.h"
+#include "train/run_parts.h"
+#include "train/rundir.h"
+#include "train/scores.h"
+
+/* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
+static uint64_t hash_profile(const brim_running *r)
+{
+  char path[4200];
+  uint64_t bytes, hash = 0;
+  snprintf(path, sizeof path, "%s/%s", r->dir, BRIM_PROFILE_NAME);
+  return access(path, F_OK) == 0 && brim_file_hash(path, &bytes, &hash) == BRIM_OK ? hash : 0;
+}
+
+static brim_status open_new(brim_running *r)
+{
+  brim_config *c = r->config;
+  char name[256];
+  snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
+           brim_config_choice_of(c, "dataset")->plugin->id);
+  BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
+                           sizeof r->dir));
+  BRIM_TRY(brim_run_lock(r->dir, &r->lock));
+  BRIM_TRY(brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer)));
+  r->state->profile_hash = hash_profile(r);
+  return BRIM_OK;
+}
+
+static brim_status open_resumed(brim_running *r)
+{
+  char checkpoint[4096];
+  bool found = false;
+  snprintf(r->dir, sizeof r->dir, "%s", r->options->resume);
+  BRIM_TRY(brim_run_lock(r->dir, &r->lock));
+  BRIM_TRY(brim_checkpoint_find(r->dir, checkpoint, sizeof checkpoint, &found));
+  if (!found) {
+    brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
+  if (r->state->profile_hash != hash_profile(r))
+    brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
+             BRIM_PROFILE_NAME);
+  r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
+  r->report.train_loss = r->state->train_loss;
+  r->report.train_accuracy = r->state->train_accuracy;
+  brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
+           (long long)r->session->order.steps);
+  return BRIM_OK;
+}
+
+static void on_decision(void *context, const brim_decision *decision)
+{
+  brim_running *r = context;
+  brim_report_decision(&r->events, decision, r->state->step);
+}
+
+static brim_status open_logs(brim_running *r)
+{
+  char path[4200];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", r->dir);
+  BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
+  snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
+  BRIM_TRY(brim_jsonl_open(&r->events, path, BRIM_JSONL_ALL));
+  brim_running_event(r, r->options->resume ? "resumed" : "started", NULL);
+  brim_policies_listen(r->session->policies, on_decision, r);
+  return BRIM_OK;
+}
+
+static void announce_recompute(const brim_running *r)
+{
+  const brim_plan *plan = brim_trainer_plan(r->trainer);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->batch);
+  brim_text text = {0};
+  if (train) brim_recompute_tell(train, plan->request.recompute, &text);
+  if (text.length > 0) brim_log(BRIM_LOG_INFO, "%s", text.s);
+  brim_text_release(&text);
+}
+
+static void announce(const brim_running *r)
+{
+  char bytes[32];
+  const brim_session *s = r->session;
+  const brim_training_settings *t = &r->settings->training;
+  brim_log(BRIM_LOG_INFO, "%s on %s: %lld sample%s, %lld step%s; %s, %s",
+           brim_config_choice_of(r->config, "model")->plugin->id,
+           brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
+           brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
+           brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
+  brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
+           brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
+           (long long)t->effective_batch_size, (long long)s->batch, (long long)(t->effective_batch_size / s->batch),
+           r->dir);
+  announce_recompute(r);
+  const char *precision = brim_precision_names[r->settings->precision];
+  if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
+    brim_log(BRIM_LOG_INFO, "precision=%s: activations are kept in %s and computed in fp32", precision, precision);
+  if (s->grain > 0 && s->batch % s->grain != 0)
+    brim_log(BRIM_LOG_WARN,
+             "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
+             "rounding",
+             (long long)s->batch, (long long)s->grain);
+}
+
+/* Before hours are spent on a run of whose classes somebody wants to know more. */
+static void announce_left_out(brim_running *r)
+{
+  char text[200];
+  const int64_t *count = r->session->data.count, classes = r->session->data.train.classes;
+  if (classes < BRIM_MANY_CLASSES || count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
+  brim_scores_left_out(text, sizeof text, classes);
+  brim_log(BRIM_LOG_INFO, "%s", text);
+  brim_running_event(r, "scores_left_out", text);
+}
+
+static brim_status open_trainer(brim_running *r)
+{
+  const brim_session_options options = {.read_data = true, .resume = r->options->resume, .stop = r->stop};
+  BRIM_TRY(brim_session_open(r->config, &options, &r->session));
+  for (;;) {
+    BRIM_TRY(brim_session_settle(&r->session));
+    const brim_status status = brim_trainer_open(r->session, &r->trainer);
+    if (status == BRIM_OK || r->session->again.count == 0) return status;
+    BRIM_TRY(brim_session_remake(&r->session));
+  }
+}
+
+brim_status brim_running_begin(brim_running *r)
+{
+  BRIM_TRY(open_trainer(r));
+  if (r->session->own_config) r->config = r->session->own_config;
+  r->settings = &r->config->settings;
+  r->state = brim_trainer_state(r->trainer);
+  r->recovery = (brim_recovery){.session = r->session, .trainer = r->trainer, .run_dir = r->dir};
+  BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
+  BRIM_TRY(open_logs(r));
+  announce(r);
+  announce_left_out(r);
+  brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
+  return BRIM_OK;
+}

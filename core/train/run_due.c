@@ -1,0 +1,191 @@
+/* What is due after a commit: records, evaluations, checkpoints, cleanup. See run.c. */
+#include <math.h>
+#include <stdio.h>
+
+#include "train/decide.h"
+#include "train/run_parts.h"
+
+/* ---- records ---- */
+
+static const char *const part_names[] = {"train", "validation", "test"};
+
+void brim_running_event(brim_running *r, const char *what, const char *detail)
+{
+  brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
+}
+
+static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, double samples_per_second)
+{
+  char top[32];
+  brim_jsonl *m = &r->metrics;
+  brim_jsonl_begin(m);
+  brim_jsonl_int(m, "step", r->state->step);
+  brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
+  brim_jsonl_string(m, "split", part_names[part]);
+  brim_jsonl_number(m, "loss", e->loss);
+  brim_jsonl_number(m, "accuracy", e->accuracy);
+  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
+  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
+  if (part != BRIM_PART_TRAIN) brim_jsonl_number(m, "f1", e->f1);
+  brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
+  if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
+    brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
+  if (part == BRIM_PART_TRAIN && r->state->loss_scale > 0) {
+    brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
+    brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
+  }
+  brim_jsonl_number(m, "samples_per_second", samples_per_second);
+  BRIM_TRY(brim_jsonl_end(m));
+  r->state->metrics_records++;
+  return BRIM_OK;
+}
+
+void brim_running_show_progress(brim_running *r)
+{
+  const brim_train_state *s = r->state;
+  const brim_order *o = &r->session->order;
+  const double n = (double)s->window_samples;
+  const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
+                                     .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
+                                     .step = s->step,
+                                     .steps = o->steps,
+                                     .loss = n > 0 ? s->window_loss / s->window_weight : r->report.train_loss,
+                                     .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
+                                     .samples_per_second = brim_report_rate(&r->report),
+                                     .used_bytes = brim_trainer_device_bytes(r->trainer),
+                                     .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
+  brim_progress_update(&r->progress, &state);
+}
+
+/* A training record covers the steps since the one before it. */
+brim_status brim_running_close_window(brim_running *r)
+{
+  brim_train_state *s = r->state;
+  const double n = (double)s->window_samples;
+  if (s->window_samples == 0) return BRIM_OK;
+  s->train_loss = r->report.train_loss = s->window_loss / s->window_weight;
+  s->train_accuracy = r->report.train_accuracy = s->window_correct / n;
+  const double rate = r->window_seconds > 0 ? n / r->window_seconds : NAN;
+  s->window_loss = s->window_correct = s->window_weight = 0;
+  s->window_samples = 0;
+  r->window_seconds = 0;
+  const brim_evaluation e = {.loss = r->report.train_loss, .accuracy = r->report.train_accuracy};
+  return record(r, BRIM_PART_TRAIN, &e, rate);
+}
+
+/* ---- what is due after a commit ---- */
+
+static bool is_due_at(const brim_running *r, int64_t step, int64_t every_steps)
+{
+  if (step == 0) return false;
+  if (step == r->session->order.steps) return true;
+  return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->session->order, step - 1);
+}
+
+bool brim_running_is_due(const brim_running *r, int64_t every_steps)
+{
+  return is_due_at(r, r->state->step, every_steps);
+}
+
+bool brim_running_goes_on(const brim_running *r)
+{
+  const brim_training_settings *t = &r->settings->training;
+  const int64_t next = r->state->step + 1;
+  return !*r->stop && !is_due_at(r, next, t->eval_every_steps) && !is_due_at(r, next, t->checkpoint_every_steps);
+}
+
+brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
+{
+  const double start = brim_now();
+  snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
+  BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->stop, out));
+  const double seconds = brim_now() - start;
+  if (!isfinite(out->loss))
+    return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; checkpoints before are kept",
+                     part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
+                     r->state->loss_scale > 0 ? "an activation leaves the range of fp16, or the parameters are no good"
+                                              : "the parameters are no good");
+  if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
+  const brim_order *o = &r->session->order;
+  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
+           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
+           100 * out->accuracy, (long long)out->samples, brim_plural(out->samples));
+  brim_report_evaluation(&r->report, part, out, r->state->step);
+  return BRIM_OK;
+}
+
+/* Evaluates at the present step, on validation data if there is some; then, and only then, it can be the best. */
+static brim_status evaluate_if_due(brim_running *r)
+{
+  brim_train_state *s = r->state;
+  const int64_t *count = r->session->data.count;
+  if (s->evaluated_step == s->step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
+  const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
+  if (count[part] == 0) return BRIM_OK;
+  brim_evaluation e;
+  BRIM_TRY(brim_running_evaluate(r, part, false, &e));
+  s->evaluated_step = s->step;
+  if (part != BRIM_PART_VALIDATION) return BRIM_OK;
+  s->worse_evaluations++;
+  if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
+  s->worse_evaluations = 0;
+  s->best_loss = e.loss;
+  s->best_step = s->step;
+  return BRIM_OK;
+}
+
+brim_status brim_running_write_checkpoint(brim_running *r)
+{
+  snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
+  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
+  r->checkpoint_step = r->state->step;
+  brim_running_event(r, "checkpoint", NULL);
+  return BRIM_OK;
+}
+
+/* As the system that brim replaces says it, in GB. */
+static void clean(brim_running *r, enum brim_cleanup cleanup)
+{
+  if (cleanup == BRIM_CLEAN_NONE) return;
+  const double before = (double)brim_rss_bytes();
+  brim_trainer_clean(r->trainer, cleanup);
+  const double after = (double)brim_rss_bytes();
+  brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * before);
+  brim_log(BRIM_LOG_INFO, "[Memory] After cleanup: %.2f GB (freed %.2f GB)", 1e-9 * after,
+           after < before ? 1e-9 * (before - after) : 0);
+}
+
+bool brim_running_is_out_of_patience(const brim_running *r)
+{
+  const int64_t patience = r->settings->training.patience;
+  return patience > 0 && r->state->worse_evaluations >= patience;
+}
+
+/* A round is what lies between two evaluations; they may be switched off, but are due all the same. */
+static brim_status end_round(brim_running *r)
+{
+  enum brim_cleanup cleanup;
+  const int64_t every = r->settings->training.eval_every_steps, per_epoch = r->session->order.steps_per_epoch;
+  const int64_t step = r->state->step, length = every > 0 ? every : per_epoch;
+  const bool is_end = step >= r->session->order.steps || brim_running_is_out_of_patience(r);
+  if (r->round_step == step || !brim_running_is_due(r, every)) return BRIM_OK;
+  r->round_step = step;
+  BRIM_TRY(brim_decide_at_boundary(r->session, step, (step + length - 1) / length, is_end,
+                                   brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
+  clean(r, cleanup);
+  return BRIM_OK;
+}
+
+brim_status brim_running_after_commit(brim_running *r)
+{
+  const int64_t evaluated_step = r->state->evaluated_step;
+  BRIM_TRY(evaluate_if_due(r));
+  BRIM_TRY(end_round(r));
+  /* A run that was interrupted in this very evaluation has a checkpoint of this step without it: write it again. */
+  if (r->state->evaluated_step != evaluated_step) r->checkpoint_step = -1;
+  const bool new_best = r->state->best_step == r->state->step && r->state->step > 0;
+  if (r->checkpoint_step == r->state->step) return BRIM_OK;
+  return new_best || brim_running_is_due(r, r->settings->training.checkpoint_every_steps)
+             ? brim_running_write_checkpoint(r)
+             : BRIM_OK;
+}

@@ -1,0 +1,58 @@
+/* What a run has at hand. Internal to run*.c. */
+#ifndef BRIM_TRAIN_RUN_PARTS_H
+#define BRIM_TRAIN_RUN_PARTS_H
+#include <signal.h>
+
+#include "observe/progress.h"
+#include "train/recover.h"
+#include "train/report.h"
+#include "train/run.h"
+#include "train/trainer.h"
+
+typedef struct brim_running {
+  const brim_run_options *options;
+  brim_config *config; /* the session's: a policy may have asked for another than the caller's */
+  const brim_settings *settings;
+  brim_session *session;
+  brim_trainer *trainer;
+  brim_train_state *state;
+  char dir[4096];
+  int lock;
+  brim_jsonl metrics, events;
+  brim_progress progress;
+  brim_report report;
+  brim_recovery recovery;
+  char doing[64];                    /* what memory would be wanting for */
+  double turn_started;               /* brim_now() */
+  bool has_stopped;                  /* early */
+  const volatile sig_atomic_t *stop; /* the signal that asks for an end; 0: none yet */
+  int64_t checkpoint_step;           /* of the newest checkpoint; -1: none */
+  int64_t round_step;                /* at which a round ended last; -1: none */
+  int64_t told_step;                 /* that was skipped, and told; -1: none */
+  double window_seconds;             /* spent in the steps of the window */
+} brim_running;
+
+/* ---- run_begin.c ---- */
+
+/* From the configuration to a trainer, a folder and its records, with what a checkpoint has. */
+brim_status brim_running_begin(brim_running *r);
+
+/* ---- run_due.c ---- */
+
+void brim_running_event(brim_running *r, const char *what, const char *detail);
+void brim_running_show_progress(brim_running *r);
+/* The training record of the steps since the one before it. */
+brim_status brim_running_close_window(brim_running *r);
+/* Is what comes every so many steps (0: at the end of an epoch) due at the present step? */
+bool brim_running_is_due(const brim_running *r, int64_t every_steps);
+/* Will the step after the present one be followed by another at once, with nothing that needs the parameters between?
+ */
+bool brim_running_goes_on(const brim_running *r);
+/* `recorded`: the record is there already, from before the run was resumed. */
+brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
+brim_status brim_running_write_checkpoint(brim_running *r);
+/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
+bool brim_running_is_out_of_patience(const brim_running *r);
+/* Evaluation, the end of a round, checkpoint, as they are due; what was done is not done again. */
+brim_status brim_running_after_commit(brim_running *r);
+#endif
