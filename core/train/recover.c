@@ -143,8 +143,7 @@ static brim_status rewind_to_checkpoint(brim_recovery *r, const failure *f)
   char checkpoint[4096];
   bool found = false;
   BRIM_TRY(brim_checkpoint_find(r->run_dir, checkpoint, sizeof checkpoint, &found));
-  BRIM_TRY(brim_trainer_restart(r->trainer));
-  if (found) BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
+  BRIM_TRY(brim_trainer_restart(r->trainer, found ? checkpoint : NULL));
   tell(r, f, "back to step %lld", (long long)brim_trainer_state(r->trainer)->step);
   return BRIM_OK;
 }

@@ -15,8 +15,12 @@
 static void init_state(brim_trainer *t)
 {
   const brim_config *c = t->session->config;
-  t->state = (brim_train_state){
-      .gradient_norm = NAN, .best_loss = NAN, .best_step = -1, .train_loss = NAN, .train_accuracy = NAN};
+  t->state = (brim_train_state){.profile_hash = t->state.profile_hash,
+                                .gradient_norm = NAN,
+                                .best_loss = NAN,
+                                .best_step = -1,
+                                .train_loss = NAN,
+                                .train_accuracy = NAN};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -67,7 +71,6 @@ static brim_status begin_training(brim_trainer *t)
 {
   init_state(t);
   t->begun_steps = 0;
-  t->torn = false;
   /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 || (t->session->settings->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
@@ -210,24 +213,6 @@ brim_status brim_trainer_replan(brim_trainer *t)
   return BRIM_OK;
 }
 
-brim_status brim_trainer_restart(brim_trainer *t)
-{
-  const uint64_t profile = t->state.profile_hash;
-  t->torn = true; /* until all values are there */
-  t->is_kept = false;
-  brim_snapshot_release(&t->kept);
-  unplace(t);
-  brim_status status = place_again(t);
-  if (status == BRIM_OK) status = begin_training(t);
-  if (status != BRIM_OK) {
-    t->torn = true;
-    unplace(t);
-    return status;
-  }
-  t->state.profile_hash = profile;
-  return BRIM_OK;
-}
-
 /* ---- from a checkpoint ---- */
 
 static brim_status check_state(const brim_trainer *t, const brim_train_state *state, const char *path)
@@ -266,6 +251,22 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_begun last = {.scale = 1};
   if (state.step > 0) brim_trainer_make_step(t, state.step - 1, 1, &last);
   t->step = last.step; /* for the learning rate in records made before a step */
+  return BRIM_OK;
+}
+
+brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
+{
+  t->is_kept = false;
+  brim_snapshot_release(&t->kept);
+  unplace(t);
+  brim_status status = place_again(t);
+  if (status == BRIM_OK) status = begin_training(t);
+  if (status == BRIM_OK && checkpoint) status = brim_trainer_resume(t, checkpoint);
+  if (status != BRIM_OK) {
+    unplace(t);
+    return status;
+  }
+  t->torn = false;
   return BRIM_OK;
 }
 

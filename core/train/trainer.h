@@ -74,9 +74,10 @@ brim_status brim_trainer_park(brim_trainer *trainer);
  * trainer be used. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
  * brim_placement_open. */
 brim_status brim_trainer_replan(brim_trainer *trainer);
-/* The same with the values of the run's first step, whatever became of those there were; brim_trainer_resume may
- * follow. On failure nothing is placed, and it may be called again. */
-brim_status brim_trainer_restart(brim_trainer *trainer);
+/* The same with the values of a checkpoint, or where that is NULL of the run's first step, whatever became of those
+ * there were. On failure nothing is placed, and it may be called again. As brim_trainer_replan and brim_trainer_resume.
+ */
+brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
 /* Are the parameters of the last commit there, on the device or on the host? Not after a failure in the middle of an
  * update: then brim_trainer_restart. */
 bool brim_trainer_has_values(const brim_trainer *trainer);
