@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BLOCK_BYTES ((size_t)16 * 1024)
 
@@ -15,40 +14,6 @@ struct brim_arena_block {
   size_t used, room;
   _Alignas(16) unsigned char bytes[];
 };
-
-static void out_of_memory(void)
-{
-  static const char message[] = "error: out of host memory\n";
-  (void)!write(STDERR_FILENO, message, sizeof message - 1);
-  _exit(brim_status_exit(BRIM_ENOMEM_HOST));
-}
-
-void *brim_xmalloc(size_t bytes)
-{
-  void *p = malloc(bytes ? bytes : 1);
-  if (!p) out_of_memory();
-  return p;
-}
-
-void *brim_xcalloc(size_t count, size_t bytes)
-{
-  void *p = calloc(count ? count : 1, bytes ? bytes : 1);
-  if (!p) out_of_memory();
-  return p;
-}
-
-void *brim_xrealloc(void *old, size_t bytes)
-{
-  void *p = realloc(old, bytes ? bytes : 1);
-  if (!p) out_of_memory();
-  return p;
-}
-
-char *brim_xstrdup(const char *text)
-{
-  const size_t bytes = strlen(text) + 1;
-  return memcpy(brim_xmalloc(bytes), text, bytes);
-}
 
 void brim_arena_release(brim_arena *arena)
 {
@@ -61,14 +26,19 @@ void brim_arena_release(brim_arena *arena)
   arena->head = NULL;
 }
 
-void *brim_arena_alloc(brim_arena *arena, size_t bytes)
+/* What a new block must have room for; 0: the first one has room. */
+static size_t room_of(const brim_arena *arena, size_t bytes)
 {
-  if (bytes > SIZE_MAX - 64) out_of_memory();
-  bytes = (bytes + 15) & ~(size_t)15;
+  const struct brim_arena_block *head = arena->head;
+  if (head && head->room - head->used >= bytes) return 0;
+  return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+}
+
+/* Zeroed; `block` is new, or NULL where the first has room. */
+static void *put(brim_arena *arena, struct brim_arena_block *block, size_t room, size_t bytes)
+{
   struct brim_arena_block *head = arena->head;
-  if (!head || head->room - head->used < bytes) {
-    const size_t room = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-    struct brim_arena_block *block = brim_xcalloc(1, sizeof *block + room);
+  if (block) {
     block->room = room;
     if (head && bytes > BLOCK_BYTES) { /* keep filling the block that still has room */
       block->next = head->next;
@@ -82,6 +52,28 @@ void *brim_arena_alloc(brim_arena *arena, size_t bytes)
   void *p = head->bytes + head->used;
   head->used += bytes;
   return p;
+}
+
+static size_t rounded(size_t bytes)
+{
+  return (bytes + 15) & ~(size_t)15;
+}
+
+void *brim_arena_alloc(brim_arena *arena, size_t bytes)
+{
+  if (bytes > SIZE_MAX - 64) brim_out_of_memory(bytes);
+  bytes = rounded(bytes);
+  const size_t room = room_of(arena, bytes);
+  return put(arena, room ? brim_xcalloc(1, sizeof(struct brim_arena_block) + room) : NULL, room, bytes);
+}
+
+void *brim_arena_try(brim_arena *arena, size_t bytes)
+{
+  if (bytes > SIZE_MAX - 64) return NULL;
+  bytes = rounded(bytes);
+  const size_t room = room_of(arena, bytes);
+  struct brim_arena_block *block = room ? brim_try_calloc(1, sizeof *block + room) : NULL;
+  return room && !block ? NULL : put(arena, block, room, bytes);
 }
 
 void *brim_arena_copy(brim_arena *arena, const void *from, size_t bytes)

@@ -4,7 +4,7 @@
 #define BRIM_BASE_ARENA_H
 #include <stddef.h>
 
-#include "brim/status.h"
+#include "base/alloc.h"
 
 typedef struct brim_arena {
   struct brim_arena_block *head;
@@ -13,17 +13,13 @@ typedef struct brim_arena {
 /* An arena is ready when zeroed; release gives everything back and zeroes it. */
 void brim_arena_release(brim_arena *arena);
 /* Zeroed, aligned to 16. Ends the process with a message if the host has no memory left: these are
- * small, made before training, and nobody could go on without them. */
+ * small, and nobody could go on without them. */
 void *brim_arena_alloc(brim_arena *arena, size_t bytes);
+/* The same for what is large: NULL if the host has no memory for it. */
+void *brim_arena_try(brim_arena *arena, size_t bytes);
 void *brim_arena_copy(brim_arena *arena, const void *from, size_t bytes);
 char *brim_arena_string(brim_arena *arena, const char *text);
 char *brim_arena_string_n(brim_arena *arena, const char *text, size_t bytes);
 char *brim_arena_printf(brim_arena *arena, const char *format, ...) BRIM_PRINTF(2, 3);
 #define BRIM_ARENA_NEW(arena, T, count) ((T *)brim_arena_alloc((arena), sizeof(T) * (size_t)(count)))
-
-/* malloc and realloc that end the process with a message when the host has no memory left. */
-void *brim_xmalloc(size_t bytes);
-void *brim_xcalloc(size_t count, size_t bytes);
-void *brim_xrealloc(void *old, size_t bytes);
-char *brim_xstrdup(const char *text);
 #endif

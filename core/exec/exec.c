@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "exec/offload.h"
 
 /* Nodes that a backend runs as one. */
@@ -170,6 +171,9 @@ static brim_status open_exec(brim_exec *exec, int device)
   }
   BRIM_TRY(brim_offload_open(&exec->offload, plan));
   void *base = NULL;
+  if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the device has no %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
+                     (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = exec->offload.base = base;
   if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
@@ -365,7 +369,8 @@ static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
 {
   const uint32_t element = brim_dtype_bytes(t->dtype);
-  void *host = brim_xmalloc(t->bytes);
+  void *host = brim_try_malloc(t->bytes);
+  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to look at '%s'", t->name);
   const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
   *finite = status != BRIM_OK || all_finite(host, t->dtype, t->bytes / element);
   free(host);

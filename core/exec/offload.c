@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/fault.h"
 #include "graph/offload.h"
 
 /* Marks. At most two groups are on their way in at one time, and the copies of as many out are not waited for. */
@@ -22,10 +23,12 @@ static bool is_ahead(const brim_offload *o)
 brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
 {
   const uint64_t bytes = plan->host_bytes;
-  void *at = NULL;
+  void *at = MAP_FAILED;
   *o = (brim_offload){.plan = plan, .backend = plan->request.backend, .self = plan->request.backend_self};
   if (bytes == 0) return BRIM_OK;
-  if (BRIM_HAS(brim_backend_ops, o->backend, run_program)) {
+  if (brim_fault_hit(BRIM_FAULT_ALLOC, NULL)) {
+    /* as if there were none */
+  } else if (BRIM_HAS(brim_backend_ops, o->backend, run_program)) {
     BRIM_TRY(o->backend->place_host(o->self, bytes, &at));
     memset(at, 0, bytes); /* for the first run of the programs */
   } else {

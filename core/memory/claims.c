@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/text.h"
 #include "memory/board.h"
 
@@ -167,7 +168,7 @@ static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *
 
 static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, view *v)
 {
-  ticket *all = malloc(BRIM_BOARD_SLOTS * sizeof *all);
+  ticket *all = brim_try_malloc(BRIM_BOARD_SLOTS * sizeof *all);
   if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the queue's tickets");
   brim_status status = brim_board_lock(&claim->board);
   if (status == BRIM_OK) {

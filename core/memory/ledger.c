@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/text.h"
 #include "memory/board.h"
 
@@ -28,7 +29,7 @@ struct brim_ledger {
 brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim_ledger **out)
 {
   char file[256];
-  brim_ledger *ledger = calloc(1, sizeof *ledger);
+  brim_ledger *ledger = brim_try_calloc(1, sizeof *ledger);
   if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a ledger");
   ledger->devices = devices;
   ledger->bytes = bytes;

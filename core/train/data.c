@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/text.h"
 #include "brim/random.h"
 #include "graph/graph.h"
@@ -227,7 +228,7 @@ brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, voi
   const brim_status status = describe(data);
   if (status == BRIM_EINVAL) return open_and_describe(data);
   BRIM_TRY(status);
-  struct brim_data_opening *o = calloc(1, sizeof *o);
+  struct brim_data_opening *o = brim_try_calloc(1, sizeof *o);
   if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
   o->ops = data->ops;
   o->self = self;
@@ -427,9 +428,9 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
 static brim_status time_samples(const brim_data *data, uint32_t real, double *out)
 {
   const int64_t count = data->count[BRIM_PART_TRAIN];
-  void *raw = brim_xcalloc(1, (size_t)data->scratch_bytes + 1);
-  void *values = brim_xcalloc(1, (size_t)data->elements * brim_dtype_bytes(real) + 1);
-  brim_status status = BRIM_OK;
+  void *raw = brim_try_calloc(1, (size_t)data->scratch_bytes + 1);
+  void *values = brim_try_calloc(1, (size_t)data->elements * brim_dtype_bytes(real) + 1);
+  brim_status status = raw && values ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a sample");
   int32_t label;
   *out = INFINITY;
   for (int round = 0; round < TIMED_ROUNDS && status == BRIM_OK; round++) {

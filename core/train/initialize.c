@@ -51,7 +51,8 @@ brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *prog
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < program->graph->parameter_count && status == BRIM_OK; i++) {
     const brim_parameter *p = &program->graph->parameter[i];
-    void *values = brim_xmalloc(p->value->bytes);
+    void *values = brim_try_malloc(p->value->bytes);
+    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
     fill(p, seed, values);
     status = brim_exec_write(exec, program, p->value, values);
     free(values);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "train/data.h"
 
 #define LINE_BYTES 64u /* everything that threads write starts at a cache line */
@@ -229,7 +230,7 @@ brim_status brim_loader_open(const brim_loader_options *options, brim_loader **o
   *out = NULL;
   BRIM_TRY(check_options(options));
   const layout l = make_layout(options);
-  void *memory = l.bytes > SIZE_MAX / 2 ? NULL : aligned_alloc(LINE_BYTES, l.bytes);
+  void *memory = l.bytes > SIZE_MAX / 2 ? NULL : brim_try_aligned(LINE_BYTES, l.bytes);
   if (!memory)
     return brim_fail(BRIM_ENOMEM_HOST,
                      "no memory for %d micro-batches of %" PRId64 " samples on the host (%" PRIu64

@@ -25,11 +25,13 @@ static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
   const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
   brim_step step = r->step;
   brim_arena arena = {0};
-  void *scratch = brim_arena_alloc(&arena, data->scratch_bytes);
-  uint8_t *values = brim_arena_alloc(&arena, (size_t)brim_order_batch_max(order) * sample_bytes);
-  int32_t *labels = BRIM_ARENA_NEW(&arena, int32_t, brim_order_batch_max(order));
+  void *scratch = brim_arena_try(&arena, data->scratch_bytes);
+  uint8_t *values = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * sample_bytes);
+  int32_t *labels = brim_arena_try(&arena, sizeof(int32_t) * (size_t)brim_order_batch_max(order));
+  brim_status status = BRIM_OK;
+  if (!scratch || !values || !labels) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
   /* Sums that the first run left behind must not be blamed on their kernels. */
-  brim_status status = brim_exec_zero_gradients(r->exec);
+  if (status == BRIM_OK) status = brim_exec_zero_gradients(r->exec);
   if (status == BRIM_OK) status = brim_exec_zero_metrics(r->exec);
   int64_t done = 0, count = 0, sequence = brim_order_sequence(order, r->state->step);
   for (; done < r->span->count && !*node && status == BRIM_OK; done += count) {

@@ -93,7 +93,8 @@ static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted
 {
   for (size_t i = 0; i < count; i++) {
     const char *split = split_name(arena, i);
-    brim_prediction *out = BRIM_ARENA_NEW(arena, brim_prediction, file[i].count);
+    brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)file[i].count);
+    if (!out) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is predicted of '%s'", file[i].path);
     for (int64_t first = 0; first < file[i].count; first += p->batch) {
       const int64_t rest = file[i].count - first;
       BRIM_TRY(predict_batch(p, &file[i], split, first, rest < p->batch ? rest : p->batch, out + first));
@@ -122,11 +123,13 @@ brim_status brim_predict(brim_session *session, const char *checkpoint, brim_are
   BRIM_TRY(open_files(&p, arena, file, count));
   BRIM_TRY(brim_trainer_open_evaluation(session, p.batch, p.batch, true, checkpoint, &p.trainer));
   p.program = brim_plan_program(brim_trainer_plan(p.trainer), BRIM_PROGRAM_EVALUATE, p.batch);
-  p.scratch = brim_arena_alloc(arena, session->data.scratch_bytes);
-  p.values = brim_arena_alloc(arena, p.program->graph->input->bytes);
-  p.labels = brim_arena_alloc(arena, p.program->graph->label->bytes);
-  p.logits = brim_arena_alloc(arena, p.program->graph->kept->bytes);
-  const brim_status status = predict_files(&p, arena, file, count);
+  p.scratch = brim_arena_try(arena, session->data.scratch_bytes);
+  p.values = brim_arena_try(arena, p.program->graph->input->bytes);
+  p.labels = brim_arena_try(arena, p.program->graph->label->bytes);
+  p.logits = brim_arena_try(arena, p.program->graph->kept->bytes);
+  const brim_status status = p.scratch && p.values && p.labels && p.logits
+                                 ? predict_files(&p, arena, file, count)
+                                 : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
   brim_trainer_close(p.trainer);
   return status;
 }

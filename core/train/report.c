@@ -48,7 +48,7 @@ void brim_report_step(brim_report *r, int64_t samples, double seconds, double si
   r->train_seconds += seconds;
 }
 
-void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_evaluation *e, int64_t step)
+brim_status brim_report_evaluation(brim_report *r, enum brim_part part, const brim_evaluation *e, int64_t step)
 {
   r->top_k = e->top_k;
   r->class_names = e->class_names;
@@ -57,18 +57,19 @@ void brim_report_evaluation(brim_report *r, enum brim_part part, const brim_eval
     r->validation_f1 = e->f1;
     r->validation_loss = e->loss;
     r->validation_accuracy = e->accuracy;
-    return;
+    return BRIM_OK;
   }
+  const size_t bytes = e->confusion ? (size_t)(e->classes * e->classes) * sizeof(double) : 0;
+  if (bytes > 0 && !r->confusion) r->confusion = brim_try_malloc(bytes);
+  if (bytes > 0 && !r->confusion) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
   r->test_step = step;
   r->test_loss = e->loss;
   r->test_accuracy = e->accuracy;
   r->test_accuracy_top = e->accuracy_top;
   r->test_f1 = e->f1;
   r->classes = e->classes;
-  if (!e->confusion) return;
-  const size_t bytes = (size_t)(e->classes * e->classes) * sizeof(double);
-  r->confusion = brim_xrealloc(r->confusion, bytes);
-  memcpy(r->confusion, e->confusion, bytes);
+  if (bytes > 0) memcpy(r->confusion, e->confusion, bytes);
+  return BRIM_OK;
 }
 
 void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint64_t host)

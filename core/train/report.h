@@ -27,7 +27,7 @@ typedef struct brim_report {
 
 void brim_report_init(brim_report *report);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
-void brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
+brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
 /* Of the plan that is placed; the largest of a run's plans are told. */
 void brim_report_memory(brim_report *report, uint64_t planned, uint64_t device, uint64_t host);
 /* Samples a second over all steps of this process but the first; 0: none yet. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "train/run_parts.h"
 
 static volatile sig_atomic_t stop_signal;
@@ -184,6 +185,7 @@ static brim_status recover(brim_running *r, brim_status failure)
 static brim_status loop(brim_running *r)
 {
   for (bool done = false; !done;) {
+    brim_reserve_take();
     r->turn_started = brim_now();
     brim_status status = turn(r, &done);
     if (brim_status_is_want(status)) {
@@ -219,6 +221,8 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_trainer_close(r->trainer);
   brim_session_close(r->session);
   if (r->lock >= 0) close(r->lock);
+  brim_out_of_memory_advice(NULL);
+  brim_reserve_give();
   return status;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "train/figures.h"
 #include "train/file.h"
 #include "train/run_parts.h"
@@ -131,14 +132,24 @@ static brim_status open_trainer(brim_running *r)
   }
 }
 
+/* What the process says last if the host has not even memory for what is small. */
+static void advise(const brim_running *r)
+{
+  char text[4300];
+  snprintf(text, sizeof text, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
+  brim_out_of_memory_advice(text);
+}
+
 brim_status brim_running_begin(brim_running *r)
 {
+  brim_reserve_take();
   BRIM_TRY(open_trainer(r));
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   r->recovery = (brim_recovery){.session = r->session, .trainer = r->trainer, .run_dir = r->dir};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
+  advise(r);
   BRIM_TRY(open_logs(r));
   announce(r);
   announce_left_out(r);

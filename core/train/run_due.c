@@ -105,12 +105,12 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                      part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
                      r->state->loss_scale > 0 ? "an activation leaves the range of fp16, or the parameters are no good"
                                               : "the parameters are no good");
+  BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
            100 * out->accuracy, (long long)out->samples, brim_plural(out->samples));
-  brim_report_evaluation(&r->report, part, out, r->state->step);
   return BRIM_OK;
 }
 

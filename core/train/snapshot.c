@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 #define ALIGNMENT 64u
 
 static brim_safetensor describe(brim_snapshot *s, const brim_tensor *t, const char *name)
@@ -72,7 +74,7 @@ brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
   *s = (brim_snapshot){.arena = {0}};
   list(s, plan);
   for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += rounded(tensor_at(s, k)->bytes);
-  s->values = aligned_alloc(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
+  s->values = brim_try_aligned(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
   if (!s->values) {
     brim_snapshot_release(s);
     return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for a copy of the parameters",

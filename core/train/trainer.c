@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/placement.h"
@@ -47,6 +48,13 @@ static brim_status write_class_weights(brim_trainer *t)
   return status;
 }
 
+/* Once a trainer: it is the same for all plans. */
+static brim_status make_metrics(brim_trainer *t)
+{
+  t->metrics = brim_try_calloc((size_t)(3 + brim_trainer_cells(t)), sizeof(double));
+  return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
+}
+
 static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
 {
   BRIM_TRY(brim_placement_open(t->session, wish, &t->plan, &t->exec));
@@ -80,7 +88,7 @@ static brim_status begin_training(brim_trainer *t)
 
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
-  t->metrics = brim_xcalloc((size_t)(3 + brim_trainer_cells(t)), sizeof(double));
+  BRIM_TRY(make_metrics(t));
   BRIM_TRY(place(t, &(brim_placement_wish){0}));
   brim_footprint_predict(s, t->plan, &t->footprint);
   BRIM_TRY(begin_training(t));
@@ -293,8 +301,8 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
   t->session = session;
-  t->metrics = brim_xcalloc((size_t)(3 + brim_trainer_cells(t)), sizeof(double));
-  brim_status status = place(t, &(brim_placement_wish){count, batch, keep_output});
+  brim_status status = make_metrics(t);
+  if (status == BRIM_OK) status = place(t, &(brim_placement_wish){count, batch, keep_output});
   if (status == BRIM_OK) init_state(t);
   if (status == BRIM_OK) status = read_model(t, checkpoint);
   if (status == BRIM_OK) status = brim_session_finish_data(session);

@@ -25,6 +25,10 @@ typedef struct brim_host_memory {
 /* [any thread] The machine's memory, or the control group's, whichever is less. */
 BRIM_EXPORT brim_host_memory brim_host_memory_now(void);
 
+/* [any thread] Zeroed memory, freed with free(); NULL if there is none, or a test wants none to be there. Plugins ask
+ * for their own with it. Since ABI 1.3. */
+BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
+
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
 #define BRIM_FAULT_ALLOC "alloc" /* memory of the host, asked for by brim */
 #define BRIM_FAULT_PLACE "place" /* an arena on a device */

@@ -165,7 +165,7 @@ static CPU_PREPARE(conv2d_prepare)
   cpu_backend *b = self;
   cpu_pool_single_openmp();
   if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
-  conv_state *s = calloc(1, sizeof *s);
+  conv_state *s = brim_try_calloc(1, sizeof *s);
   if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
   const brim_status status = plan(b, program, node, s);
   if (status != BRIM_OK) {
@@ -184,7 +184,7 @@ static CPU_PREPARE(conv2d_prepare)
 
 static brim_status make_memory(cpu_backend *b, dnnl_memory_t *memory, const dnnl_memory_desc_t *md)
 {
-  const dnnl_status_t status = dnnl_memory_create(memory, md, b->engine, DNNL_MEMORY_NONE);
+  const dnnl_status_t status = CPU_CONV_CALL(dnnl_memory_create(memory, md, b->engine, DNNL_MEMORY_NONE));
   return status == dnnl_success ? BRIM_OK : cpu_conv_failed(status, "describing memory");
 }
 
@@ -212,23 +212,6 @@ static brim_status make_memories(cpu_backend *b, memories *m, const cpu_conv *c)
   return make_reorder_scratch(b, m, c);
 }
 
-static brim_status conv2d_realize(void *self, const brim_node *node, void *state)
-{
-  cpu_backend *b = self;
-  conv_state *s = state;
-  if (s->mem) return BRIM_OK;
-  cpu_pool_single_openmp();
-  BRIM_TRY(cpu_conv_realize(s->unit));
-  BRIM_TRY(cpu_conv_realize(s->tail));
-  s->mem = calloc((size_t)s->threads * 2, sizeof *s->mem);
-  if (!s->mem) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
-  for (int32_t t = 0; t < s->threads; t++) {
-    BRIM_TRY(make_memories(b, &s->mem[2 * t], s->unit));
-    if (s->tail != s->unit) BRIM_TRY(make_memories(b, &s->mem[2 * t + 1], s->tail));
-  }
-  return BRIM_OK;
-}
-
 static void free_memories(memories *m)
 {
   dnnl_memory_t *const all[] = {&m->x_outer, &m->x_inner, &m->y_outer, &m->y_inner,
@@ -237,13 +220,44 @@ static void free_memories(memories *m)
   for (int i = 0; i < 6; i++) dnnl_memory_destroy(m->reorder_scratch[i]);
 }
 
+static void free_all_memories(conv_state *s)
+{
+  for (int32_t i = 0; s->mem && i < 2 * s->threads; i++) free_memories(&s->mem[i]);
+  free(s->mem);
+  s->mem = NULL;
+}
+
+static brim_status make_all_memories(cpu_backend *b, conv_state *s)
+{
+  for (int32_t t = 0; t < s->threads; t++) {
+    BRIM_TRY(make_memories(b, &s->mem[2 * t], s->unit));
+    if (s->tail != s->unit) BRIM_TRY(make_memories(b, &s->mem[2 * t + 1], s->tail));
+  }
+  return BRIM_OK;
+}
+
+/* All memories or, where one cannot be had, none: a plan may be placed again. */
+static brim_status conv2d_realize(void *self, const brim_node *node, void *state)
+{
+  cpu_backend *b = self;
+  conv_state *s = state;
+  if (s->mem) return BRIM_OK;
+  cpu_pool_single_openmp();
+  BRIM_TRY(cpu_conv_realize(s->unit));
+  BRIM_TRY(cpu_conv_realize(s->tail));
+  s->mem = brim_try_calloc((size_t)s->threads * 2, sizeof *s->mem);
+  if (!s->mem) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
+  const brim_status status = make_all_memories(b, s);
+  if (status != BRIM_OK) free_all_memories(s);
+  return status;
+}
+
 static void conv2d_release(void *self, void *state)
 {
   (void)self;
   conv_state *s = state;
   if (!s) return;
-  for (int32_t i = 0; s->mem && i < 2 * s->threads; i++) free_memories(&s->mem[i]);
-  free(s->mem);
+  free_all_memories(s);
   s->unit->users--;
   if (s->tail != s->unit) s->tail->users--;
   free(s);
@@ -268,7 +282,7 @@ static dnnl_status_t reorder(dnnl_primitive_t primitive, dnnl_stream_t stream, d
   const dnnl_status_t status = point(scratch, scratch_at);
   if (status != dnnl_success) return status;
   const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
-  return dnnl_primitive_execute(primitive, stream, 3, args);
+  return CPU_CONV_CALL(dnnl_primitive_execute(primitive, stream, 3, args));
 }
 
 /* What one unit works with. */
@@ -319,7 +333,8 @@ static dnnl_status_t execute(const unit_run *u, const float *x, const float *y, 
                                                             {DNNL_ARG_DIFF_DST, my},
                                                             {DNNL_ARG_DIFF_WEIGHTS, u->m->w_inner},
                                                             {DNNL_ARG_SCRATCHPAD, u->m->scratch}}};
-  status = dnnl_primitive_execute(u->conv->primitive, u->stream, u->conv->key.has_bias ? 5 : 4, args[kind]);
+  status =
+      CPU_CONV_CALL(dnnl_primitive_execute(u->conv->primitive, u->stream, u->conv->key.has_bias ? 5 : 4, args[kind]));
   if (status == dnnl_success && kind == CONV_FORWARD && u->conv->y.copied)
     status = reorder(u->conv->y.to_outer, u->stream, my, u->m->y_outer, u->m->reorder_scratch[3], u->scratch);
   if (status == dnnl_success && kind == CONV_GRAD_INPUT && u->conv->x.copied)

@@ -22,7 +22,7 @@ brim_status cpu_conv_failed(dnnl_status_t status, const char *what)
 
 #define TRY_DNNL(call, what)                                                                                           \
   do {                                                                                                                 \
-    const dnnl_status_t dnnl_try_status = (call);                                                                      \
+    const dnnl_status_t dnnl_try_status = CPU_CONV_CALL(call);                                                         \
     if (dnnl_try_status != dnnl_success) return cpu_conv_failed(dnnl_try_status, what);                                \
   } while (0)
 
@@ -58,7 +58,8 @@ static int64_t block_of(const dnnl_memory_desc_t *md)
 
 typedef struct candidate {
   dnnl_primitive_desc_t pd;
-  int rank; /* 2 compiled, 1 by matrix product, 0 plain loops, -1 none */
+  int rank;        /* 2 compiled, 1 by matrix product, 0 plain loops, -1 none */
+  bool has_failed; /* for want of memory: what there is to choose from is not known then */
 } candidate;
 
 static int rank_of(const_dnnl_primitive_desc_t pd)
@@ -101,7 +102,7 @@ static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind
                                                                  k->stride, gap, k->padding, pad_right);
   dnnl_primitive_attr_t attr = NULL;
   if (status == dnnl_success) status = make_attr(&attr);
-  if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint);
+  if (status == dnnl_success) status = CPU_CONV_CALL(dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint));
   dnnl_primitive_attr_destroy(attr);
   return status;
 }
@@ -131,28 +132,33 @@ static candidate try_orders(cpu_backend *b, const cpu_conv_key *k, int64_t x_blo
   if (k->kind != CONV_FORWARD) {
     dnnl_memory_desc_t free_md[4] = {md[0], md[1], md[2], md[3]};
     describe_weights(&free_md[1], k, true);
-    if (make_pd(b, k, CONV_FORWARD, free_md, NULL, &hint) != dnnl_success) return c;
+    const dnnl_status_t status = make_pd(b, k, CONV_FORWARD, free_md, NULL, &hint);
+    c.has_failed = status == dnnl_out_of_memory;
+    if (status != dnnl_success) return c;
   }
-  if (make_pd(b, k, k->kind, md, hint, &c.pd) == dnnl_success) c.rank = rank_of(c.pd);
+  const dnnl_status_t status = make_pd(b, k, k->kind, md, hint, &c.pd);
+  c.has_failed = status == dnnl_out_of_memory;
+  if (status == dnnl_success) c.rank = rank_of(c.pd);
   dnnl_primitive_desc_destroy(hint);
   return c;
 }
 
 /* In the order of preference: nothing copied; channels last on a side that is free, or copied; all as oneDNN
- * likes; all plain, which it does by matrix products. */
+ * likes; all plain, which it does by matrix products. Without memory none is taken, as it might be another one than
+ * otherwise. */
 static candidate choose(cpu_backend *b, const cpu_conv_key *k)
 {
   static const int8_t orders[][2] = {{ORDER_GIVEN, ORDER_GIVEN}, {ORDER_GIVEN, ORDER_LAST}, {ORDER_LAST, ORDER_GIVEN},
                                      {ORDER_LAST, ORDER_LAST},   {ORDER_ANY, ORDER_ANY},    {ORDER_PLAIN, ORDER_PLAIN}};
   candidate best = {.rank = -1};
-  for (size_t i = 0; i < sizeof orders / sizeof orders[0] && best.rank < 2; i++) {
+  for (size_t i = 0; i < sizeof orders / sizeof orders[0] && best.rank < 2 && !best.has_failed; i++) {
     int64_t block[2] = {orders[i][0], orders[i][1]};
     if (block[0] == ORDER_GIVEN) block[0] = k->x_block; /* 0, free, is ORDER_ANY */
     if (block[1] == ORDER_GIVEN) block[1] = k->y_block;
     if (block[0] == ORDER_LAST) block[0] = k->channels;
     if (block[1] == ORDER_LAST) block[1] = k->out_channels;
     const candidate c = try_orders(b, k, block[0], block[1]);
-    if (c.rank > best.rank) {
+    if (c.rank > best.rank || c.has_failed) {
       dnnl_primitive_desc_destroy(best.pd);
       best = c;
     } else {
@@ -194,7 +200,8 @@ static brim_status fill(cpu_backend *b, cpu_conv *c)
 {
   const cpu_conv_key *k = &c->key;
   const candidate chosen = choose(b, k);
-  if (chosen.rank < 0) return cpu_conv_failed(dnnl_unimplemented, "planning a convolution");
+  if (chosen.rank < 0)
+    return cpu_conv_failed(chosen.has_failed ? dnnl_out_of_memory : dnnl_unimplemented, "planning a convolution");
   c->pd = chosen.pd;
   static const dnnl_query_t query[][3] = {
       [CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_dst_md, dnnl_query_weights_md},
@@ -247,7 +254,7 @@ brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out
       *out = c;
       return BRIM_OK;
     }
-  cpu_conv *c = calloc(1, sizeof *c);
+  cpu_conv *c = brim_try_calloc(1, sizeof *c);
   if (!c) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a convolution");
   c->key = *key;
   const brim_status status = fill(b, c);

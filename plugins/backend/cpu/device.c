@@ -140,7 +140,7 @@ static brim_status take(cpu_backend *b, int device, uint64_t bytes, cpu_placed *
 {
   *out = NULL;
   if (!b->ledger) return BRIM_OK;
-  cpu_placed *p = calloc(1, sizeof *p);
+  cpu_placed *p = brim_try_calloc(1, sizeof *p);
   if (!p) return brim_fail(BRIM_ENOMEM_HOST, "no memory for an entry of the ledger");
   const brim_status status = brim_ledger_take(b->ledger, device, bytes, &p->entry);
   if (status != BRIM_OK) {

@@ -74,7 +74,7 @@ static brim_status start(cpu_backend *b)
   BRIM_TRY(choose_isa(b));
   dnnl_status_t status = dnnl_engine_create(&b->engine, dnnl_cpu, 0);
   if (status != dnnl_success) return cpu_conv_failed(status, "creating the engine");
-  b->streams = calloc((size_t)b->threads, sizeof(dnnl_stream_t));
+  b->streams = brim_try_calloc((size_t)b->threads, sizeof(dnnl_stream_t));
   if (!b->streams) return brim_fail(BRIM_ENOMEM_HOST, "no memory for %d streams", b->threads);
   for (int32_t i = 0; i < b->threads; i++) {
     status = dnnl_stream_create(&b->streams[i], b->engine, dnnl_stream_default_flags);
@@ -85,7 +85,7 @@ static brim_status start(cpu_backend *b)
 
 static brim_status create(const void *filled, void **self)
 {
-  cpu_backend *b = calloc(1, sizeof *b);
+  cpu_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cpu backend");
   b->params = filled;
   const brim_status status = start(b);

@@ -6,6 +6,7 @@
  * Workers look for the next job for some microseconds before they sleep: the operations of a step follow
  * each other faster than a thread wakes. */
 #include "pool.h"
+#include "brim/host.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -139,14 +140,14 @@ brim_status cpu_pool_create(int32_t threads, cpu_pool **out)
 {
   if (threads < 1 || threads > THREADS_MAX)
     return brim_fail(BRIM_EINVAL, "the number of threads must be in [1,%d], got %d", THREADS_MAX, threads);
-  cpu_pool *pool = aligned_alloc(64, sizeof *pool);
+  cpu_pool *pool = brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : aligned_alloc(64, sizeof *pool);
   if (!pool) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the thread pool");
   memset(pool, 0, sizeof *pool);
   pool->threads = threads;
   atomic_init(&pool->gate, GATE_CLOSED);
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->wake, NULL);
-  pool->workers = calloc((size_t)threads, sizeof *pool->workers);
+  pool->workers = brim_try_calloc((size_t)threads, sizeof *pool->workers);
   if (!pool->workers) {
     cpu_pool_destroy(pool);
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for %d threads", threads);

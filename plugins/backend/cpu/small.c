@@ -218,8 +218,8 @@ static const slicing *find_slicing(const brim_node *n)
 static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *s)
 {
   w->operands = (size_t)n->in_count + n->out_count;
-  w->operand = calloc(w->operands, sizeof *w->operand);
-  w->place = calloc(w->operands, sizeof *w->place);
+  w->operand = brim_try_calloc(w->operands, sizeof *w->operand);
+  w->place = brim_try_calloc(w->operands, sizeof *w->place);
   if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   for (size_t i = 0; i < w->operands; i++) {
     operand *o = &w->operand[i];
@@ -246,8 +246,8 @@ static int64_t slice_of(const wrapped *w, const slicing *s, int64_t grain)
 
 static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t rows)
 {
-  p->tensor = calloc(w->operands, sizeof *p->tensor);
-  p->pointer = calloc(w->operands, sizeof *p->pointer);
+  p->tensor = brim_try_calloc(w->operands, sizeof *p->tensor);
+  p->pointer = brim_try_calloc(w->operands, sizeof *p->pointer);
   if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
   p->node.in = p->pointer;
@@ -355,7 +355,7 @@ static CPU_PREPARE(prepare_wide)
 
 static CPU_PREPARE(prepare)
 {
-  wrapped *w = calloc(1, sizeof *w);
+  wrapped *w = brim_try_calloc(1, sizeof *w);
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
   w->kernel = kernel_of(node->op);
   *state = w;

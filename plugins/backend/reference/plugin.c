@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "brim/host.h"
 #include "brim/plugin.h"
 #include "reference.h"
 
@@ -25,7 +26,7 @@ typedef struct reference {
 static brim_status create(const void *given, void **self)
 {
   const reference_params *p = given;
-  reference *backend = calloc(1, sizeof *backend);
+  reference *backend = brim_try_calloc(1, sizeof *backend);
   if (backend == NULL) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the reference backend");
   backend->limit_bytes = p->memory_mb > UINT64_MAX >> 20 ? UINT64_MAX : p->memory_mb << 20;
   *self = backend;

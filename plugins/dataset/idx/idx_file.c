@@ -2,6 +2,7 @@
  * (told by its first two bytes, not its name); the IDX header and values are taken from it. The values
  * are inflated in one pass straight into the memory where they stay. */
 #include "idx_file.h"
+#include "brim/host.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -222,7 +223,9 @@ static brim_status read_values(reader *r, idx_file *f)
   format_dims(dims, sizeof dims, f);
   if (f->bytes > 0) {
     /* Address space only: pages come into being as values are written to them. */
-    void *p = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
+                  ? MAP_FAILED
+                  : mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
       return brim_fail(BRIM_ENOMEM_HOST, "no memory for the %" PRIu64 " bytes of '%s'", f->bytes, r->name);
     f->values = p;
@@ -246,7 +249,7 @@ static brim_status read_values(reader *r, idx_file *f)
 static brim_status load(int fd, const char *name, bool whole, idx_file *out)
 {
   *out = (idx_file){0};
-  reader *r = malloc(sizeof *r);
+  reader *r = brim_try_calloc(1, sizeof *r);
   if (!r) return brim_fail(BRIM_ENOMEM_HOST, "no memory to read '%s'", name);
   r->ready = r->ended = false;
   uint64_t header_bytes = 0;

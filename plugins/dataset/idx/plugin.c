@@ -194,11 +194,11 @@ static void split_free(idx_split *s)
 
 static brim_status idx_create(const void *params, void **self)
 {
-  idx_dataset *d = calloc(1, sizeof *d);
+  idx_dataset *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
   d->splits = FILES;
-  d->split = calloc(FILES, sizeof *d->split);
+  d->split = brim_try_calloc(FILES, sizeof *d->split);
   if (!d->split) {
     free(d);
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
@@ -302,7 +302,8 @@ static brim_status idx_open_file(void *self, const char *path, const char *split
   idx_dataset *d = self;
   if (split_of(d, split) >= 0) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
   idx_split s = {.opened = true, .name = strdup(split)};
-  idx_split *grown = s.name ? realloc(d->split, (size_t)(d->splits + 1) * sizeof *grown) : NULL;
+  const bool refused = !s.name || brim_fault_hit(BRIM_FAULT_ALLOC, NULL);
+  idx_split *grown = refused ? NULL : realloc(d->split, (size_t)(d->splits + 1) * sizeof *grown);
   if (grown) d->split = grown;
   const brim_status status = grown ? file_load(path, &s) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
   if (status == BRIM_OK)
