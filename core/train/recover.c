@@ -80,11 +80,11 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   if (kind != BRIM_RECOMPUTE_AUTO && is_set(s, "memory.recompute")) return BRIM_ENOTSUP;
   brim_session_recompute_within(s, bytes);
-  BRIM_TRY(peak_of(s, &bytes));
-  if (bytes >= r->needed_bytes) {
+  const brim_status status = peak_of(s, &bytes);
+  if (status != BRIM_OK || bytes >= r->needed_bytes) {
     s->recompute = kind;
     brim_session_plan_within(s, within);
-    return BRIM_ENOTSUP;
+    return status != BRIM_OK ? status : BRIM_ENOTSUP;
   }
   tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
        (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
