@@ -21,8 +21,10 @@ static const brim_param top_table[] = {
                "longest time between two looks for a device"),
     BRIM_PARAM(I64, brim_settings, min_batch_size, "1", "[1,1048576]",
                "policies make micro-batches no smaller than this"),
-    BRIM_PARAM(I64, brim_settings, max_retries, "3", "[0,1000]",
-               "plans that a policy tries on a device after the first one that did not get its memory"),
+    BRIM_PARAM(
+        I64, brim_settings, max_retries, "3", "[0,1000]",
+        "plans that a policy tries on a device after the first one that did not get its memory; and in a run that has "
+        "begun, attempts by each means against want of memory"),
     BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
                "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAMS_END,

@@ -15,7 +15,7 @@
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
 #define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
-#define DECISIONS_MAX 64                   /* about out-of-memory, before a first step */
+#define DECISIONS_MAX 64 /* about out-of-memory, before a first step, and then until what failed is done */
 
 /* ---- views ---- */
 
@@ -368,7 +368,8 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed)
                           .retries = s->retries,
                           .plan = query_of(s, v),
                           .devices = v->query,
-                          .device = s->device};
+                          .device = s->device,
+                          .has_begun = s->running};
   BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
   if (action.kind == BRIM_ACT_GIVE_UP) return BRIM_ENOTSUP;
   return act(s, v, &event, &action);

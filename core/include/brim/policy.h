@@ -114,7 +114,8 @@ typedef struct brim_plan_choice {
   char reason[BRIM_REASON_BYTES];
 } brim_plan_choice;
 
-/* A plan did not get its memory. Nothing is lost: a plan is placed before the first step. */
+/* A plan did not get its memory, or memory ran out while it was at work, and cleaning up did not help. Nothing is lost:
+ * plans are placed between steps, and what failed is done again. */
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
@@ -123,7 +124,8 @@ typedef struct brim_oom {
   int64_t retries; /* plans that were tried after the first one, so far */
   brim_plan_query plan;
   brim_device_query devices;
-  int32_t device; /* index of the one where it happened */
+  int32_t device;    /* index of the one where it happened */
+  int32_t has_begun; /* 1: after the first step: the run stays on its backend. Since ABI 1.3 */
 } brim_oom;
 
 enum brim_action_kind {
