@@ -83,9 +83,9 @@ static brim_status go_to_host(brim_session *s)
   if (s->options.resume)
     return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
                      backend_id(s));
-  if (s->running)
-    return brim_fail(BRIM_ENODEVICE, "a run that has begun on backend '%s' cannot go on with the host's processors",
-                     backend_id(s));
+  if (s->running && s->backend_ops->real != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ENODEVICE,
+                     "a run that has begun in double precision cannot go on with the host's processors");
   if (s->changes >= CHANGES_MAX)
     return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", s->changes);
   ask_again(s, "backend=cpu");
@@ -368,8 +368,7 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed)
                           .retries = s->retries,
                           .plan = query_of(s, v),
                           .devices = v->query,
-                          .device = s->device,
-                          .has_begun = s->running};
+                          .device = s->device};
   BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
   if (action.kind == BRIM_ACT_GIVE_UP) return BRIM_ENOTSUP;
   return act(s, v, &event, &action);

@@ -32,12 +32,12 @@ static void tell(const brim_recovery *r, const failure *f, const char *format, .
   vsnprintf(choice, sizeof choice, format, list);
   va_end(list);
   snprintf(reason, sizeof reason, "%s: %.*s", f->what, (int)strcspn(f->text, "\n"), f->text);
-  brim_policies_tell(r->session->policies, "recovery", choice, reason);
+  brim_policies_tell((*r->session)->policies, "recovery", choice, reason);
 }
 
 static int64_t retries_max(const brim_recovery *r)
 {
-  return r->session->settings->max_retries;
+  return (*r->session)->settings->max_retries;
 }
 
 /* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
@@ -72,7 +72,7 @@ static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 static brim_status recompute_more(brim_recovery *r, const failure *f)
 {
   char a[32], b[32];
-  brim_session *s = r->session;
+  brim_session *s = *r->session;
   const int32_t kind = s->recompute;
   const uint64_t room = brim_session_room(s, true), within = s->within_bytes;
   uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
@@ -97,7 +97,8 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   if (brim_trainer_park(r->trainer) != BRIM_OK) return BRIM_ENOTSUP; /* they may move the session to another device */
   (void)brim_fail(f->status, "%s", f->text);
-  const brim_status status = brim_decide_after_oom(r->session, f->status, r->needed_bytes);
+  const brim_status status = brim_decide_after_oom(*r->session, f->status, r->needed_bytes);
+  if ((*r->session)->again.count > 0) return status;
   return status == f->status || status == BRIM_ENODEVICE ? BRIM_ENOTSUP : status;
 }
 
@@ -113,7 +114,7 @@ static int64_t find_half(brim_session *s)
 
 static brim_status halve(brim_recovery *r, const failure *f)
 {
-  brim_session *s = r->session;
+  brim_session *s = *r->session;
   const int64_t half = find_half(s), effective = s->settings->training.effective_batch_size;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
@@ -163,6 +164,28 @@ static bool is_want(brim_status status)
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
+/* In another configuration, which a policy asks for: the host's processors. */
+static brim_status remake(brim_recovery *r)
+{
+  brim_status status = brim_session_remake(r->session);
+  if (status == BRIM_OK) status = brim_session_settle(r->session);
+  r->is_remade = true;
+  r->is_over = status != BRIM_OK;
+  brim_trainer_follow(r->trainer, *r->session);
+  return status;
+}
+
+/* On from what a rung, or placing, has come to. */
+static brim_status go_on(brim_recovery *r, const failure *f, brim_status status, bool *rewound)
+{
+  if (status == BRIM_OK) status = make_whole(r, f, ladder[r->rung].replans, rewound);
+  while (status != BRIM_OK && !r->is_over && (*r->session)->again.count > 0) {
+    status = remake(r);
+    if (status == BRIM_OK) status = make_whole(r, f, true, rewound);
+  }
+  return status;
+}
+
 static brim_status give_up(const brim_recovery *r, const failure *f)
 {
   tell(r, f, "gives up after step %lld", (long long)brim_trainer_state(r->trainer)->step);
@@ -181,8 +204,8 @@ static brim_status climb(brim_recovery *r, failure *f, bool *rewound)
       continue;
     }
     r->tries++;
-    if (status == BRIM_OK) status = make_whole(r, f, ladder[r->rung].replans, rewound);
-    if (!is_want(status)) return status;
+    status = go_on(r, f, status, rewound);
+    if (!is_want(status) || r->is_over) return status;
     take_error(f, status);
   }
   return give_up(r, f);
@@ -200,7 +223,7 @@ brim_status brim_recover(brim_recovery *r, brim_status status, const char *what,
 
 void brim_recover_committed(brim_recovery *r)
 {
-  brim_session *s = r->session;
+  brim_session *s = *r->session;
   if (brim_trainer_state(r->trainer)->step <= r->step) return; /* it is on its way to where it failed */
   r->rung = 0;
   r->tries = 0;

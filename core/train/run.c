@@ -170,15 +170,21 @@ static brim_status give_up(brim_running *r, brim_status failure)
  */
 static brim_status recover(brim_running *r, brim_status failure)
 {
+  char what[sizeof r->doing];
   bool rewound = false;
   const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
   collect_memory(r);
-  brim_status status = brim_recover(&r->recovery, failure, r->doing, &rewound);
+  memcpy(what, r->doing, sizeof what);
+  brim_status status = brim_recover(&r->recovery, failure, what, &rewound);
+  const bool is_remade = r->recovery.is_remade;
+  r->recovery.is_remade = false;
+  if (is_remade) brim_running_follow_session(r);
   if (status == BRIM_EINTERRUPTED) return interrupt(r);
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
+  if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
   if (status != BRIM_OK) return give_up(r, status);
   r->report.retries++;
-  brim_report_recovered(&r->events, r->state->step, r->doing, brim_now() - (at > r->turn_started ? at : now));
+  brim_report_recovered(&r->events, r->state->step, what, brim_now() - (at > r->turn_started ? at : now));
   return BRIM_OK;
 }
 

@@ -132,6 +132,19 @@ static brim_status open_trainer(brim_running *r)
   }
 }
 
+void brim_running_follow_session(brim_running *r)
+{
+  if (r->session->own_config) r->config = r->session->own_config;
+  r->settings = &r->config->settings;
+  if (!r->recovery.is_over) brim_policies_listen(r->session->policies, on_decision, r);
+}
+
+brim_status brim_running_keep_session(brim_running *r)
+{
+  BRIM_TRY(brim_report_write_inputs(r->dir, r->config, r->session, brim_trainer_plan(r->trainer)));
+  return r->state->step > 0 ? brim_running_write_checkpoint(r) : BRIM_OK;
+}
+
 /* What the process says last if the host has not even memory for what is small. */
 static void advise(const brim_running *r)
 {
@@ -147,7 +160,7 @@ brim_status brim_running_begin(brim_running *r)
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
-  r->recovery = (brim_recovery){.session = r->session, .trainer = r->trainer, .run_dir = r->dir};
+  r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   advise(r);
   BRIM_TRY(open_logs(r));

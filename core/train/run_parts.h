@@ -37,6 +37,11 @@ typedef struct brim_running {
 /* From the configuration to a trainer, a folder and its records, with what a checkpoint has. */
 brim_status brim_running_begin(brim_running *r);
 
+/* After the session was made again. */
+void brim_running_follow_session(brim_running *r);
+/* Then: the folder says what is trained from now on, and has a checkpoint of it. */
+brim_status brim_running_keep_session(brim_running *r);
+
 /* ---- run_due.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);

@@ -356,6 +356,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
 typedef struct legacy {
   brim_config *config; /* the new session's own */
   int changes;
+  bool running;
   int64_t decided_batch;
   brim_decisions decisions;
 } legacy;
@@ -370,6 +371,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->options = *options;
   s->settings = &config->settings;
   s->changes = before->changes;
+  s->running = before->running;
   s->decided_batch = before->decided_batch;
   return open_session(s, before->decisions);
 }
@@ -379,7 +381,7 @@ brim_status brim_session_remake(brim_session **session)
   brim_session *old = *session;
   const brim_session_options options = old->options;
   const size_t count = old->again.count;
-  legacy left = {.changes = old->changes + 1, .decided_batch = old->decided_batch};
+  legacy left = {.changes = old->changes + 1, .running = old->running, .decided_batch = old->decided_batch};
   old->again.count = 0;
   BRIM_TRY(brim_config_load_again(old->config, old->again.word, count, &left.config));
   const brim_status status = brim_config_anchor_paths(left.config);

@@ -51,7 +51,7 @@ typedef struct brim_session {
   bool wait;             /* for a device, until there is room */
   uint64_t within_bytes; /* see brim_session_plan_within */
   uint64_t limit_bytes;  /* by a policy; 0: none */
-  bool running;          /* it has begun: precision, model and backend are what they are */
+  bool running;          /* it has begun: precision and model are what they are */
   brim_data data;
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */

@@ -185,7 +185,19 @@ static brim_status place_again(brim_trainer *t)
   brim_footprint_predict(t->session, t->plan, &again);
   t->footprint = again;
   if (before > again.total_bytes) t->footprint.total_bytes = before;
-  return BRIM_OK;
+  return brim_session_finish_data(t->session); /* of one that was made again */
+}
+
+static void name_backend(brim_trainer *t)
+{
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s",
+           brim_config_choice_of(t->session->config, "backend")->plugin->id);
+}
+
+void brim_trainer_follow(brim_trainer *t, brim_session *session)
+{
+  t->session = session;
+  name_backend(t);
 }
 
 static brim_status put_back(brim_trainer *t)
@@ -228,13 +240,17 @@ static brim_status check_state(const brim_trainer *t, const brim_train_state *st
   const brim_train_state *own = &t->state;
   const struct {
     const char *what, *theirs, *ours;
-  } ids[] = {{"model", state->model_id, own->model_id},
-             {"optimizer", state->optimizer_id, own->optimizer_id},
-             {"backend", state->backend_id, own->backend_id}};
+  } ids[] = {{"model", state->model_id, own->model_id}, {"optimizer", state->optimizer_id, own->optimizer_id}};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
     if (strcmp(ids[i].theirs, ids[i].ours) != 0)
       return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of %s '%s', this run has '%s'", path, ids[i].what, ids[i].theirs,
                        ids[i].ours);
+  /* A run that ran out of memory may have left its backend just then. */
+  if (strcmp(state->backend_id, own->backend_id) != 0)
+    brim_log(BRIM_LOG_WARN,
+             "checkpoint '%s' is of backend '%s', and the run goes on with '%s': from here on its results "
+             "differ by rounding",
+             path, state->backend_id, own->backend_id);
   return BRIM_OK;
 }
 
@@ -254,6 +270,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_snapshot_release(&s);
   if (status != BRIM_OK) return status;
   t->state = state;
+  name_backend(t);
   t->begun_steps = state.step;
   brim_loss_scale_start(t->session->settings, &t->state);
   brim_begun last = {.scale = 1};

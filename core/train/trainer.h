@@ -78,6 +78,9 @@ brim_status brim_trainer_replan(brim_trainer *trainer);
  * there were. On failure nothing is placed, and it may be called again. As brim_trainer_replan and brim_trainer_resume.
  */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
+/* While nothing is placed: `session` is in the place of the one there was, which was made again (brim_session_remake),
+ * perhaps on another backend of the same real type. */
+void brim_trainer_follow(brim_trainer *trainer, brim_session *session);
 /* Are the parameters of the last commit there, on the device or on the host? Not after a failure in the middle of an
  * update: then brim_trainer_restart. */
 bool brim_trainer_has_values(const brim_trainer *trainer);

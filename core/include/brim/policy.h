@@ -124,8 +124,7 @@ typedef struct brim_oom {
   int64_t retries; /* plans that were tried after the first one, so far */
   brim_plan_query plan;
   brim_device_query devices;
-  int32_t device;    /* index of the one where it happened */
-  int32_t has_begun; /* 1: after the first step: the run stays on its backend. Since ABI 1.3 */
+  int32_t device; /* index of the one where it happened */
 } brim_oom;
 
 enum brim_action_kind {

@@ -1,8 +1,7 @@
 /* For runs that would rather shrink or move than fail, on GPUs that others use too:
  *
  *     the device with the most free memory of those with min_gpu_memory_mb, else the host's processors
- *     out of memory: half the micro-batch, max_retries times -> another device -> the host's processors, unless the run
- *     has begun
+ *     out of memory: half the micro-batch, max_retries times -> another device -> the host's processors
  *
  * The effective batch stays as it is: accumulation grows as the micro-batch shrinks. Waiting for a device is the
  * queue's (wait_for_gpu). */
@@ -93,7 +92,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
     take_device(devices, other, &out->place);
     return BRIM_OK;
   }
-  if (!p->allow_cpu || !now->is_shared || event->plan.demands->stays || event->has_begun) return BRIM_ENOTSUP;
+  if (!p->allow_cpu || !now->is_shared || event->plan.demands->stays) return BRIM_ENOTSUP;
   out->place.kind = BRIM_PLACE_HOST;
   brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s", a, now->name, b);
   return BRIM_OK;
