@@ -98,8 +98,10 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
   if (brim_trainer_park(r->trainer) != BRIM_OK) return BRIM_ENOTSUP; /* they may move the session to another device */
   (void)brim_fail(f->status, "%s", f->text);
   const brim_status status = brim_decide_after_oom(*r->session, f->status, r->needed_bytes);
-  if ((*r->session)->again.count > 0) return status;
-  return status == f->status || status == BRIM_ENODEVICE ? BRIM_ENOTSUP : status;
+  if (status == f->status) return BRIM_ENOTSUP;
+  if (status != BRIM_ENODEVICE || (*r->session)->again.count > 0) return status;
+  tell(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  return BRIM_ENOTSUP;
 }
 
 /* The largest of at most half, of those that change no bit; 0: none. */

@@ -91,10 +91,10 @@ static brim_status interrupt(brim_running *r)
 {
   BRIM_TRY(write_last_checkpoint(r));
   brim_running_event(r, "interrupted", strsignal(stop_signal));
-  return brim_fail(BRIM_EINTERRUPTED,
-                   "%s after step %lld of %lld; a checkpoint was written\ngo on with: brim train --resume %s",
+  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
                    stop_signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
-                   (long long)r->session->order.steps, r->dir);
+                   (long long)r->session->order.steps,
+                   r->checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
 }
 
 /* The last word: the test data, unless it was just evaluated. */

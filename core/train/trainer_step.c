@@ -151,15 +151,24 @@ static brim_status take_back(brim_trainer *t)
   return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* from here on updates are made again */
 }
 
-/* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
-static brim_status refuse(brim_trainer *t, const brim_begun *b)
+static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
 {
   if (!t->check || !brim_loss_scale_skip(t->session->settings, &t->state))
     return brim_nonfinite_explain(
         &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
-  BRIM_TRY(take_back(t));
-  commit(t, b);
-  return BRIM_OK;
+  return take_back(t);
+}
+
+/* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
+static brim_status refuse(brim_trainer *t, const brim_begun *b)
+{
+  const brim_train_state before = t->state;
+  const brim_status status = skip_or_explain(t, b);
+  if (status == BRIM_OK)
+    commit(t, b);
+  else
+    t->state = before; /* if memory ran out meanwhile the step is done again */
+  return status;
 }
 
 static brim_status end_step(brim_trainer *t)
