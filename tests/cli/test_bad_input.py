@@ -149,7 +149,7 @@ class FullDisk(Case):
         for share in (0.1, 0.35, 0.6, 0.97):
             with self.subTest(share=share):
                 run = f"run{share}"
-                env = self.shim(BRIM_FAULT_FOLDER=f"/{run}/checkpoints/", BRIM_FAULT_FULL_AFTER=int(size * (2 + share)))
+                env = self.shim(BRIM_FILES_FOLDER=f"/{run}/checkpoints/", BRIM_FILES_FULL_AFTER=int(size * (2 + share)))
                 result = self.train(run, *overrides, status=FAILED, env={k: str(v) for k, v in env.items()})
                 self.assert_error(result, "No space left on device", "step 30 was not written",
                                   "earlier ones are as they were")
@@ -166,14 +166,14 @@ class FullDisk(Case):
                 self.assert_same_checkpoint("whole", run, 40)
 
     def test_from_the_beginning(self):
-        env = self.shim(BRIM_FAULT_FOLDER=str(self.folder), BRIM_FAULT_FULL_AFTER="0")
+        env = self.shim(BRIM_FILES_FOLDER=str(self.folder), BRIM_FILES_FULL_AFTER="0")
         result = self.train("run", *SMALL, "training.steps=2", status=FAILED, env=env)
         self.assert_error(result, "No space left on device")
         names = [name for name in self.tree("run") if name != ".lock"]
         self.assertEqual(names, [])
 
     def test_in_the_records(self):
-        env = self.shim(BRIM_FAULT_FOLDER="metrics.jsonl", BRIM_FAULT_FULL_AFTER="1000")
+        env = self.shim(BRIM_FILES_FOLDER="metrics.jsonl", BRIM_FILES_FULL_AFTER="1000")
         result = self.train("run", *SMALL, "training.steps=40", "observe.log_every_steps=1", status=FAILED, env=env)
         self.assert_error(result, "metrics.jsonl", "No space left on device")
         for record in self.records("run"):  # whole lines only

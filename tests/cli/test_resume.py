@@ -1,5 +1,6 @@
 """A run that is stopped, by a signal or a kill, at any moment, goes on to the same end."""
 
+import os
 import random
 import shutil
 import signal
@@ -15,6 +16,7 @@ BUSY = ["dataset.train_count=248", "dataset.validation_fraction=0.166", "trainin
         "training.gradient_accumulation_steps=5", "training.eval_every_steps=4", "training.checkpoint_every_steps=3",
         "training.keep_checkpoints=2", "observe.log_every_steps=5", "training.eval_batch_size=16"]
 STEPS = 30
+KILLS = int(os.environ.get("KILLS", "10"))  # at random moments, for each number of loader threads
 
 
 class Killed(Case):
@@ -59,7 +61,7 @@ class Killed(Case):
         seconds = self.undisturbed(*overrides)
         moments = random.Random(seed)
         kills = 0
-        for attempt in range(60):
+        for attempt in range(6 * KILLS):
             # one run, killed again and again; a new one when it gets to its end
             run = f"run{kills // 4}-{attempt}"
             argv = ["train", f"run.dir={run}", *overrides]
@@ -72,17 +74,17 @@ class Killed(Case):
                     argv = ["train", "--resume", run]
             self.resume_to_the_end(run, *overrides)
             self.assert_same_end(run, STEPS, f"(seed {seed}, {workers} loader threads)")
-            if kills >= 10:
+            if kills >= KILLS:
                 return
         self.fail(f"only {kills} kills came in time")
 
-    def test_ten_random_moments_without_loader_threads(self):
+    def test_random_moments_without_loader_threads(self):
         self.check_random_moments(0, seed=11)
 
-    def test_ten_random_moments_with_one_loader_thread(self):
+    def test_random_moments_with_one_loader_thread(self):
         self.check_random_moments(1, seed=12)
 
-    def test_ten_random_moments_with_four_loader_threads(self):
+    def test_random_moments_with_four_loader_threads(self):
         self.check_random_moments(4, seed=13)
 
     def test_loader_threads_do_not_matter(self):
@@ -114,15 +116,15 @@ class Killed(Case):
     def test_at_changes_on_the_disk_one_after_another(self):
         overrides = [*SMALL, *BUSY, "training.steps=6"]
         self.undisturbed(*overrides)
-        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FAULT_FOLDER": str(self.folder)}
+        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": str(self.folder)}
         report = self.folder / "changes"
-        self.train("counted", *overrides, env={**shim, "BRIM_FAULT_REPORT": str(report)})
+        self.train("counted", *overrides, env={**shim, "BRIM_FILES_REPORT": str(report)})
         changes = int(report.read_text())
         self.assertGreater(changes, 60)
         # Every third of them, and the next third in the next place when the seed below is changed.
         for at in range(1 + random.Random(5).randrange(3), changes + 1, 3):
             run = f"run{at}"
-            result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FAULT_KILL_AT": str(at)})
+            result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
             self.assertTrue(killed(result), result)
             if (self.folder / run / "config.yaml").exists():
                 self.brim("train", "--resume", run)

@@ -1,10 +1,10 @@
 /* Preloaded into brim, this makes the file system fail, or the process die, at a chosen moment. It counts what changes
  * something below one folder (creating, writing, syncing, renaming, linking, deleting), and looks at the environment:
  *
- *   BRIM_FAULT_FOLDER      only paths that contain this text count
- *   BRIM_FAULT_KILL_AT     n: SIGKILL at the n-th change (from 1); in the middle of it if it is a write
- *   BRIM_FAULT_FULL_AFTER  n: the disk is full after n bytes: a write that goes over it is short, then ENOSPC
- *   BRIM_FAULT_REPORT      a file that gets the number of changes when the process exits by itself
+ *   BRIM_FILES_FOLDER      only paths that contain this text count
+ *   BRIM_FILES_KILL_AT     n: SIGKILL at the n-th change (from 1); in the middle of it if it is a write
+ *   BRIM_FILES_FULL_AFTER  n: the disk is full after n bytes: a write that goes over it is short, then ENOSPC
+ *   BRIM_FILES_REPORT      a file that gets the number of changes when the process exits by itself
  *
  * The calls go to the kernel directly, so nothing here depends on the order of libraries. */
 #include <errno.h>
@@ -33,7 +33,7 @@ static long number_of(const char *variable)
 
 static bool is_watched(const char *path)
 {
-  const char *folder = getenv("BRIM_FAULT_FOLDER");
+  const char *folder = getenv("BRIM_FILES_FOLDER");
   return folder && strstr(path, folder);
 }
 
@@ -68,7 +68,7 @@ static bool is_watched_fd(int fd)
 /* Counts a change; true if the process is to die at it. */
 static bool count_change(void)
 {
-  return atomic_fetch_add(&changes, 1) + 1 == number_of("BRIM_FAULT_KILL_AT");
+  return atomic_fetch_add(&changes, 1) + 1 == number_of("BRIM_FILES_KILL_AT");
 }
 
 static void die(void)
@@ -85,7 +85,7 @@ static void change(bool watched)
 __attribute__((destructor)) static void report(void)
 {
   char text[32];
-  const char *name = getenv("BRIM_FAULT_REPORT");
+  const char *name = getenv("BRIM_FILES_REPORT");
   if (!name) return;
   const int fd = (int)syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   const int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&changes));
@@ -121,7 +121,7 @@ SHIM int openat(int folder, const char *path, int flags, ...)
 /* What the full disk still takes of `bytes`. */
 static size_t room_for(size_t bytes)
 {
-  const long limit = number_of("BRIM_FAULT_FULL_AFTER");
+  const long limit = number_of("BRIM_FILES_FULL_AFTER");
   const long before = atomic_fetch_add(&bytes_written, (long)bytes);
   if (limit < 0 || before + (long)bytes <= limit) return bytes;
   return before < limit ? (size_t)(limit - before) : 0;
