@@ -1,6 +1,7 @@
 /* See run_folder.h. Nothing is written: a run may be going on meanwhile. */
 #include "cli/run_folder.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,12 +11,28 @@
 
 #include "base/log.h"
 #include "config/kept.h"
+#include "train/rundir.h"
+
+/* A lock, and nothing that a run writes once it has its configuration. */
+static bool ended_before_it_began(const char *run)
+{
+  static const char *const marks[] = {"metrics.jsonl", "checkpoints", "summary.json"};
+  char path[PATH_MAX];
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+    if (snprintf(path, sizeof path, "%s/%s", run, marks[i]) < (int)sizeof path && access(path, F_OK) == 0) return false;
+  return snprintf(path, sizeof path, "%s/%s", run, BRIM_RUN_LOCK_NAME) < (int)sizeof path && access(path, F_OK) == 0;
+}
 
 brim_status brim_cli_run_config(const char *run, char *path, size_t room)
 {
   const int length = snprintf(path, room, "%s/config.yaml", run);
   if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
   if (access(path, R_OK) == 0) return BRIM_OK;
+  if (errno == ENOENT && ended_before_it_began(run))
+    return brim_fail(BRIM_ELOAD,
+                     "the run in '%s' ended before its configuration was written: there is nothing to go on with\n"
+                     "start it again, if you like in the same folder: brim train run.dir=%s",
+                     run, run);
   return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
 }
 

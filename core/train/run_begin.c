@@ -42,6 +42,7 @@ static brim_status open_resumed(brim_running *r)
   BRIM_TRY(brim_checkpoint_find(r->dir, checkpoint, sizeof checkpoint, &found));
   if (!found) {
     brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
+    r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
     return BRIM_OK;
   }
   BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));

@@ -13,7 +13,6 @@
 
 #include "train/file.h"
 
-#define LOCK_NAME ".lock"
 #define ATTEMPTS_MAX 1000 /* runs of one name started in one second */
 
 /* The folder part of a path, "." if it has none; returns the last part. */
@@ -149,7 +148,7 @@ static void sign_lock(int fd)
 brim_status brim_run_lock(const char *path, int *fd)
 {
   char name[BRIM_PATH_MAX];
-  BRIM_TRY(brim_path_join(name, path, LOCK_NAME));
+  BRIM_TRY(brim_path_join(name, path, BRIM_RUN_LOCK_NAME));
   const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock < 0 && (errno == ENOENT || errno == ENOTDIR))
     return brim_fail(BRIM_EINVAL, "there is no run folder '%s'", path);

@@ -20,6 +20,7 @@ brim_status brim_make_stamped_folder(const char *before, char *path, size_t room
  * --resume or another run.dir). `dir` empty: runs/<name>-YYYYmmdd-HHMMSS, numbered if taken ("-2"). `name` is a single
  * part of a path (else ECONFIG). */
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room);
+#define BRIM_RUN_LOCK_NAME ".lock"
 /* One process per run folder: a lock (flock on <run>/.lock), released when the process ends or closes
  * *fd. EINVAL, with its process number, if another process holds it, or if there is no such folder. Only the
  * holder may write below `path`. */
