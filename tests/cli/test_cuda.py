@@ -408,6 +408,29 @@ class Training(CudaCase):
         self.assert_error(self.cuda("eval", "run", "backend=reference", status=USAGE), "take precision=fp32")
 
 
+class Faults(CudaCase):
+    """Calls that fail while steps are under way on the device (docs/faults.md)."""
+
+    def test_a_program_that_is_not_started_is_started_again(self):
+        run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2"]
+        self.cuda("train", *run, "run.dir=whole")
+        # the first program of a step accumulates gradients, the second one updates
+        for i, fault in enumerate(("step:1:lib:program:2", "step:2:lib:program", "step:3:lib:program:2", "step:4",
+                                   "step:4:lib:kernel:2")):
+            with self.subTest(fault):
+                result = self.cuda("train", *run, f"run.dir=run{i}", BRIM_FAULT=fault)
+                self.assertIn("out of device memory" if "lib" in fault else "made to fail", result.err)
+                self.assert_same_checkpoint("whole", f"run{i}", 4)
+
+    def test_a_device_that_stays_full_ends_the_run_with_its_last_commit(self):
+        run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=4"]
+        self.cuda("train", *run, "run.dir=whole")
+        self.cuda("train", *run, "run.dir=run", status=NO_FIT, BRIM_FAULT="step:3:lib:program:1+")
+        self.assertEqual(self.steps("run"), [self.summary("run")["steps"]])
+        self.cuda("train", "--resume", "run")
+        self.assert_same_checkpoint("whole", "run", 4)
+
+
 class DebugLaunches(CudaCase):
     def test_it_is_the_parameter(self):
         self.cuda("train", *RUN, "--debug-launches", "run.dir=run", "backend=cuda")

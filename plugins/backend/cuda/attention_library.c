@@ -34,7 +34,7 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   int64_t at_once = 0;
   *state = NULL;
   if (a.type == BRIM_DTYPE_F32 || node->attr.attention.dropout_p > 0 || (a.causal && a.T > a.S)) return BRIM_OK;
-  library_state *made = calloc(1, sizeof *made);
+  library_state *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   const brim_status status = cuda_sdpa_prepare(b, &a, &made->plan, &at_once, scratch_bytes);
   if (status != BRIM_OK) {

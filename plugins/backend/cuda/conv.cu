@@ -58,7 +58,7 @@ static cuda_conv conv_of(const brim_node *node, const brim_tensor *x, const brim
 
 static brim_status start(const brim_node *node, const brim_tensor *x, const brim_tensor *y, plan **out)
 {
-  *out = (plan *)calloc(1, sizeof **out);
+  *out = (plan *)brim_try_calloc(1, sizeof **out);
   if (!*out) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   (*out)->conv = conv_of(node, x, y);
   return BRIM_OK;

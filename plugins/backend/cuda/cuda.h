@@ -89,6 +89,8 @@ typedef struct cuda_backend {
 /* OK, or what a call of the runtime said: ENOMEM_DEVICE for want of memory, else EDEVICE "<what>: <the runtime's
  * text>"; after an error that leaves the device unusable the text says so. */
 brim_status cuda_check(cudaError_t error, const char *what);
+/* A call of the runtime, or what it says without memory if a test wants it to (BRIM_FAULT=lib:NAME). */
+#define CUDA_CALL(name, call) (brim_fault_hit(BRIM_FAULT_LIB, name) ? cudaErrorMemoryAllocation : (call))
 /* The same of what waited for one operation: "<op> '<name>': <the runtime's text>". */
 brim_status cuda_check_node(cudaError_t error, const brim_node *node);
 /* program.cu. [step] The control block, for kernels; after launch->step has been copied there if the launch brings one,

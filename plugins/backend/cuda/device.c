@@ -125,7 +125,8 @@ static brim_status take(cuda_backend *b, int device)
   BRIM_TRY(make_events(b->consumed, CUDA_STAGES));
   BRIM_TRY(make_events(b->fetched, BRIM_FETCHES));
   BRIM_TRY(make_events(b->mark, BRIM_MARKS));
-  BRIM_TRY(cuda_check(cudaMalloc((void **)&b->control, sizeof *b->control), "allocating the control block"));
+  BRIM_TRY(cuda_check(CUDA_CALL("device", cudaMalloc((void **)&b->control, sizeof *b->control)),
+                      "allocating the control block"));
   BRIM_TRY(cuda_check(cudaMemsetAsync(b->control, 0, sizeof *b->control, b->compute), "clearing the control block"));
   BRIM_TRY(cuda_check(cudaHostAlloc((void **)&b->fetch, sizeof(cuda_fetch) * (BRIM_FETCHES + 1), cudaHostAllocDefault),
                       "allocating pinned memory"));

@@ -205,7 +205,7 @@ static pieces pieces_of(const brim_program_info *program, const brim_shape *inde
 static CUDA_PREPARE(embedding_grad_prepare)
 {
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
-  pieces *p = (pieces *)malloc(sizeof *p);
+  pieces *p = (pieces *)brim_try_calloc(1, sizeof *p);
   if (!p) return brim_fail(BRIM_ENOMEM_HOST, "embedding_grad: out of memory");
   *p = pieces_of(program, &node->in[0]->shape);
   *state = p;

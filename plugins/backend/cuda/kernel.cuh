@@ -30,6 +30,7 @@ typedef __half cuda_f16;
 template <typename... P, typename... A>
 static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cuda_geometry g, A... args)
 {
+  BRIM_TRY(cuda_check(CUDA_CALL("kernel", cudaSuccess), "launching a kernel"));
 #ifdef CUDA_EMULATED
   return emulated_launch(b->compute, g, [=] { kernel(static_cast<P>(args)...); });
 #else

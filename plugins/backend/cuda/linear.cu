@@ -136,7 +136,7 @@ static void release(void *self, void *state)
 
 static brim_status start(const brim_node *node, linear **plan)
 {
-  *plan = (linear *)calloc(1, sizeof **plan);
+  *plan = (linear *)brim_try_calloc(1, sizeof **plan);
   if (!*plan) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   return BRIM_OK;
 }

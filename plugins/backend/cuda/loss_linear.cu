@@ -135,7 +135,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
 {
   uint64_t scratch_bytes = 0;
   BRIM_TRY(cuda_plain_prepare(b, program, node, need, state));
-  plan *p = (plan *)malloc(sizeof *p);
+  plan *p = (plan *)brim_try_calloc(1, sizeof *p);
   if (!p) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   *p = plan_of(node, backward);
   const brim_status status = prepare_products(b, node, p, backward ? (int)USES : 1, &scratch_bytes);

@@ -179,7 +179,7 @@ static int add_list(int list, nvml_handle device, brim_device_user *out, size_t 
 {
   const size_t stride = nvml.list[list].entry_bytes;
   unsigned entries = USERS_MAX;
-  uint8_t *entry = calloc(USERS_MAX, PROCESS_BYTES_MAX);
+  uint8_t *entry = brim_try_calloc(USERS_MAX, PROCESS_BYTES_MAX);
   if (!entry) return NVML_INSUFFICIENT_SIZE;
   const int error = nvml.list[list].ask(device, &entries, entry);
   for (unsigned i = 0; error == NVML_SUCCESS && i < entries && i < USERS_MAX; i++) {

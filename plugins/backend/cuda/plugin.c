@@ -37,7 +37,7 @@ static brim_status create(const void *filled, void **self)
   /* Modules that are loaded when first used would take device memory after the arena was sized. */
   if (setenv("CUDA_MODULE_LOADING", "EAGER", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
   BRIM_TRY(cuda_device_find(&count));
-  cuda_backend *b = calloc(1, sizeof *b);
+  cuda_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");
   b->params = filled;
   b->device = -1;

@@ -152,8 +152,8 @@ static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, co
 
 static brim_status run_nodes(cuda_backend *b, const brim_program_run *run)
 {
-  const brim_launch **member = static_cast<const brim_launch **>(malloc((run->count + 1) * sizeof *member));
-  bool *done = static_cast<bool *>(calloc(run->count + 1, sizeof *done));
+  const brim_launch **member = static_cast<const brim_launch **>(brim_try_calloc(run->count + 1, sizeof *member));
+  bool *done = static_cast<bool *>(brim_try_calloc(run->count + 1, sizeof *done));
   const brim_status status = member && done ? run_gathered(b, run, member, done)
                                             : brim_fail(BRIM_ENOMEM_HOST, "no memory to record a program");
   free(member);
@@ -180,7 +180,8 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
   brim_status status = run_nodes(b, run);
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
-  if (status == BRIM_OK) status = cuda_check(cudaGraphInstantiate(&exec, graph, 0), "making a graph of a program");
+  if (status == BRIM_OK)
+    status = cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&exec, graph, 0)), "making a graph of a program");
   if (graph) (void)cudaGraphDestroy(graph);
   if (status != BRIM_OK) return status;
   *run->record = exec;
@@ -211,7 +212,8 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
     BRIM_TRY(run_nodes(b, run));
     return record(b, run);
   }
-  return cuda_check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(*run->record), b->compute), "launching a program");
+  const cudaGraphExec_t recorded = static_cast<cudaGraphExec_t>(*run->record);
+  return cuda_check(CUDA_CALL("program", cudaGraphLaunch(recorded, b->compute)), "launching a program");
 }
 
 extern "C" void cuda_program_drop(void *self, void *record)

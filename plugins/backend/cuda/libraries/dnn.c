@@ -213,7 +213,7 @@ bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
 {
   cudnnBackendDescriptor_t graph;
-  cuda_dnn_plan *made = calloc(1, sizeof *made);
+  cuda_dnn_plan *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of a convolution");
   brim_status status = cuda_dnn_describe(b, made, conv, &graph);
   if (status == BRIM_OK) status = choose(b, made, conv, graph);
@@ -235,7 +235,7 @@ static brim_status execute(cuda_backend *b, const cuda_dnn_plan *plan, cudnnBack
   BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers));
   BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
   BRIM_TRY(cuda_dnn_finalize(pack, "describing a convolution's values"));
-  return cuda_dnn_check(cudnnBackendExecute(b->dnn, plan->plan, pack), "a convolution");
+  return cuda_dnn_check(CUDA_DNN_CALL("conv", cudnnBackendExecute(b->dnn, plan->plan, pack)), "a convolution");
 }
 
 brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch)

@@ -42,7 +42,7 @@ static brim_status name_device(cuda_tuning *t, int device)
 static brim_status open_tuning(cuda_backend *b)
 {
   if (!b->params->profile[0]) return BRIM_OK;
-  cuda_tuning *t = b->tuning = calloc(1, sizeof *t);
+  cuda_tuning *t = b->tuning = brim_try_calloc(1, sizeof *t);
   if (!t) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   BRIM_TRY(name_device(t, b->device));
   const size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();

@@ -13,6 +13,10 @@ extern "C" {
 /* OK, or what a call said: ENOTSUP for what the library does not offer, ENOMEM_DEVICE, else EDEVICE. */
 brim_status cuda_blas_check(cublasStatus_t status, const char *what);
 brim_status cuda_dnn_check(cudnnStatus_t status, const char *what);
+/* A call of a library, or what it says without memory if a test wants it to: see CUDA_CALL in cuda.h. */
+#define CUDA_BLAS_CALL(name, call) (brim_fault_hit(BRIM_FAULT_LIB, name) ? CUBLAS_STATUS_ALLOC_FAILED : (call))
+#define CUDA_DNN_CALL(name, call)                                                                                      \
+  (brim_fault_hit(BRIM_FAULT_LIB, name) ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED : (call))
 
 /* What chooses among the libraries' algorithms: the device profile, and the names that it has for what is here. */
 typedef struct cuda_tuning {

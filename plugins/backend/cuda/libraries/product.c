@@ -104,7 +104,8 @@ static brim_status describe(const cuda_backend *b, cuda_product_plan *plan, cons
   const bool tf32 = b->params->tf32 && p->type == BRIM_DTYPE_F32;
   const cublasComputeType_t type = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   const int32_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  BRIM_TRY(cuda_blas_check(cublasLtMatmulDescCreate(&plan->operation, type, CUDA_R_32F), "describing a product"));
+  BRIM_TRY(cuda_blas_check(CUDA_BLAS_CALL("product", cublasLtMatmulDescCreate(&plan->operation, type, CUDA_R_32F)),
+                           "describing a product"));
   BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
   BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
   BRIM_TRY(describe_epilogue(b, plan, p));
@@ -288,7 +289,7 @@ static brim_status describe_and_choose(cuda_backend *b, cuda_product_plan *plan,
 brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
                                  uint64_t *scratch_bytes)
 {
-  cuda_product_plan *made = calloc(1, sizeof *made);
+  cuda_product_plan *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of a product");
   made->accumulate = product->accumulate;
   made->bias = product->bias;
@@ -309,10 +310,11 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
   cuda_product_plan now = *plan; /* the description is changed through it */
   if (plan->bias) BRIM_TRY(set_bias(&now, o->bias));
   if (plan->keep) BRIM_TRY(set_kept(&now, o->kept));
-  return cuda_blas_check(cublasLtMatmul(b->blas, plan->operation, &one, o->b, plan->first, o->a, plan->second, &beta,
-                                        o->d, plan->result, o->d, plan->result, &plan->algorithm, o->scratch,
-                                        plan->scratch_bytes, b->compute),
-                         "a product");
+  const cublasStatus_t e =
+      CUDA_BLAS_CALL("product", cublasLtMatmul(b->blas, plan->operation, &one, o->b, plan->first, o->a, plan->second,
+                                               &beta, o->d, plan->result, o->d, plan->result, &plan->algorithm,
+                                               o->scratch, plan->scratch_bytes, b->compute));
+  return cuda_blas_check(e, "a product");
 }
 
 void cuda_product_release(cuda_product_plan *plan)

@@ -18,7 +18,8 @@ static brim_status keep_line(cuda_profile *p, char *text, char *const field[FIEL
 {
   if (p->count == p->room) {
     const size_t room = p->room ? 2 * p->room : 64;
-    cuda_profile_line *grown = realloc(p->line, room * sizeof *grown);
+    const bool refused = brim_fault_hit(BRIM_FAULT_ALLOC, NULL);
+    cuda_profile_line *grown = refused ? NULL : realloc(p->line, room * sizeof *grown);
     if (!grown) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
     p->line = grown;
     p->room = room;

@@ -123,7 +123,7 @@ static void drop(cuda_sdpa_plan *p)
 
 static brim_status add(cuda_backend *b, const cuda_sdpa *wanted, cuda_sdpa_plan **out)
 {
-  cuda_sdpa_plan *made = calloc(1, sizeof *made);
+  cuda_sdpa_plan *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of attention");
   const brim_status status = make_plan(b, made, wanted);
   if (status != BRIM_OK) {
@@ -217,7 +217,7 @@ static brim_status execute(cuda_backend *b, const cuda_sdpa_plan *p, cudnnBacken
   BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers));
   BRIM_TRY(cuda_dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &own));
   BRIM_TRY(cuda_dnn_finalize(pack, "describing attention's values"));
-  return cuda_dnn_check(cudnnBackendExecute(b->dnn, p->made.plan, pack), "attention");
+  return cuda_dnn_check(CUDA_DNN_CALL("attention", cudnnBackendExecute(b->dnn, p->made.plan, pack)), "attention");
 }
 
 brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch)
