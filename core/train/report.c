@@ -246,23 +246,35 @@ static json_t *describe_plan(brim_session *session, const brim_plan *plan)
   return out;
 }
 
+/* config.yaml makes the folder a run's, so what is needed to go on is there before it. sources.yaml says what the run
+ * began with: without it nobody compares, and one that is not of the config.yaml beside it would refuse the run. So it
+ * is taken away before a configuration is replaced, and comes last. */
+static brim_status write_configuration(const char *dir, const brim_config *config)
+{
+  char path[BRIM_PATH_MAX];
+  brim_text text = {0};
+  BRIM_TRY(brim_path_join(path, dir, "sources.yaml"));
+  if (unlink(path) != 0 && errno != ENOENT) return brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(errno));
+  brim_config_print(config, &text, false);
+  brim_status status = write_text(dir, "config.yaml", &text);
+  brim_text_clear(&text);
+  brim_config_print(config, &text, true);
+  if (status == BRIM_OK) status = write_text(dir, "sources.yaml", &text);
+  brim_text_release(&text);
+  return status;
+}
+
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session, const brim_plan *plan)
 {
   brim_text text = {0};
   BRIM_TRY(keep_files(dir, config, &config->arena));
-  brim_config_print(config, &text, true);
-  brim_status status = write_text(dir, "sources.yaml", &text);
-  brim_text_clear(&text);
   print_overrides(config, &text);
-  if (status == BRIM_OK) status = write_text(dir, "overrides.yaml", &text);
+  brim_status status = write_text(dir, "overrides.yaml", &text);
+  brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
   if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(session, plan));
   if (status == BRIM_OK) status = write_profile(dir, session);
-  brim_text_clear(&text);
-  brim_config_print(config, &text, false);
-  if (status == BRIM_OK) status = write_text(dir, "config.yaml", &text); /* last: it makes the folder a run's */
-  brim_text_release(&text);
-  return status;
+  return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
 
 static void set_number(json_t *object, const char *key, double value)
