@@ -6,8 +6,10 @@ import pathlib
 import shutil
 import signal
 import time
+import unittest
 
-from support import BINARY, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+from support import (BINARY, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, killed,
+                     main)
 
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
@@ -421,6 +423,26 @@ class Faults(CudaCase):
                 result = self.cuda("train", *run, f"run.dir=run{i}", BRIM_FAULT=fault)
                 self.assertIn("out of device memory" if "lib" in fault else "made to fail", result.err)
                 self.assert_same_checkpoint("whole", f"run{i}", 4)
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_a_kill_while_the_run_goes_over_to_the_host_leaves_a_folder_to_go_on_with(self):
+        run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2", "policy=robust",
+               "max_retries=1", "memory.recompute=none"]
+        full = "step:3:lib:program:1+,step:3:lib:kernel:1+"
+        report = self.folder / "changes"
+
+        def train(name, **shim):
+            return self.cuda("train", *run, f"run.dir={name}", status=None, BRIM_FAULT=full, LD_PRELOAD=FAULT_SHIM,
+                             BRIM_FILES_FOLDER=f"/{name}/", **shim)
+        self.assertEqual(train("moved", BRIM_FILES_REPORT=str(report)).status, 0)
+        self.assertIn("  id: cpu\n", self.read("moved", "config.yaml"))
+        changes = int(report.read_text())
+        for at in range(changes // 4, changes, max(changes // 16, 1)):
+            name = f"run{at}"
+            result = train(name, BRIM_FILES_KILL_AT=str(at))
+            self.assertTrue(killed(result), result)
+            self.assertEqual(self.cuda("train", "--resume", name).status, 0)
+            self.assertEqual(self.summary(name)["steps"], 4)
 
     def test_a_device_that_stays_full_ends_the_run_with_its_last_commit(self):
         run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=4"]
