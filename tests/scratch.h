@@ -94,4 +94,19 @@ static inline int scratch_exists(const char *path)
   struct stat info;
   return lstat(path, &info) == 0;
 }
+
+/* The same of a text, below the root; makes the folders in between. Readers find the text of before or this one. */
+static inline void scratch_put(const char *name, const char *text)
+{
+  char whole[SCRATCH_PATH], aside[SCRATCH_PATH + 8];
+  snprintf(whole, sizeof whole, "%s", scratch("%s", name));
+  for (char *slash = strchr(whole + strlen(scratch_root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(whole, 0755);
+    *slash = '/';
+  }
+  snprintf(aside, sizeof aside, "%s.aside", whole);
+  scratch_write(aside, text, strlen(text));
+  scratch_check(rename(aside, whole) == 0, whole);
+}
 #endif

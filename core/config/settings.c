@@ -111,6 +111,12 @@ static const brim_param memory_table[] = {
                "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
     BRIM_PARAM(BOOL, brim_memory_settings, timing, "true", NULL,
                "time what the profile lacks, where something is chosen by time; false: go by what there is"),
+    BRIM_PARAM(F64, brim_memory_settings, warn_percent, "85", "[0,100]",
+               "use of RAM, or others' of the device, at which to warn; 0: never"),
+    BRIM_PARAM(F64, brim_memory_settings, critical_percent, "90", "[0,100]",
+               "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
+    BRIM_PARAM(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
+               "time between looks at how much is used"),
     BRIM_PARAMS_END,
 };
 

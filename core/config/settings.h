@@ -47,6 +47,7 @@ typedef struct brim_memory_settings {
   int32_t offload;     /* enum brim_offload */
   const char *profile; /* empty: the one below the user's cache folder */
   bool timing;
+  double warn_percent, critical_percent, check_interval_seconds;
 } brim_memory_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;

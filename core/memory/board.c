@@ -138,6 +138,7 @@ brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, siz
 {
   char path[PATH_MAX];
   *b = (brim_board){.fd = -1, .slot_bytes = slot_bytes};
+  pthread_mutex_init(&b->threads, NULL);
   BRIM_TRY(make_folder(brim_shared_folder()));
   if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), name) >= (int)sizeof path)
     return brim_fail(BRIM_EIO, "the path of '%s' is too long", brim_shared_folder());
@@ -163,18 +164,23 @@ void brim_board_close(brim_board *b)
   }
   close(b->fd);
   b->fd = -1;
+  pthread_mutex_destroy(&b->threads);
 }
 
 brim_status brim_board_lock(brim_board *b)
 {
+  pthread_mutex_lock(&b->threads);
   if (lock_bytes(b->fd, F_WRLCK, LOCK_TABLE, true)) return BRIM_OK;
+  const int reason = errno;
+  pthread_mutex_unlock(&b->threads);
   return brim_fail(BRIM_EIO, "cannot lock what processes have claimed in '%s': %s", brim_shared_folder(),
-                   strerror(errno));
+                   strerror(reason));
 }
 
 void brim_board_unlock(brim_board *b)
 {
   lock_bytes(b->fd, F_UNLCK, LOCK_TABLE, false);
+  pthread_mutex_unlock(&b->threads);
 }
 
 brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)

@@ -7,6 +7,7 @@
  * somebody cuts short is an error and not a signal. */
 #ifndef BRIM_MEMORY_BOARD_H
 #define BRIM_MEMORY_BOARD_H
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 
 typedef struct brim_board {
   int fd;
+  pthread_mutex_t threads; /* the lock of the table is the process's: among its threads this one counts */
   size_t slot_bytes;
   bool own[BRIM_BOARD_SLOTS]; /* written through this board */
 } brim_board;
@@ -34,7 +36,7 @@ void brim_process_name(char *out, size_t room);
 brim_status brim_board_open(brim_board *board, const char *name, uint64_t magic, size_t slot_bytes);
 /* Lets go of all that was written through it. */
 void brim_board_close(brim_board *board);
-/* The table belongs to the caller until unlock; everything below is for then. Waits. */
+/* [any thread] The table belongs to the caller until unlock; everything below is for then. Waits. */
 brim_status brim_board_lock(brim_board *board);
 void brim_board_unlock(brim_board *board);
 /* Reads a slot; *alive is false if there is nothing in it, or its owner has ended, and then it is empty afterwards. */

@@ -3,27 +3,41 @@
  * exist below the mount, whose root is then the container's group: that is looked at too.
  *
  * Version 1 has a hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
-#include "brim/host.h"
+#include "memory/host.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 4096, TEXT_BYTES = 8192 };
+
+/* Without the heap: the sampler of memory/pressure.h reads while steps run. */
+static bool read_file(const char *path, char *text, size_t bytes)
+{
+  size_t count = 0;
+  ssize_t n = 1;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  while (n != 0 && count < bytes - 1) {
+    n = read(fd, text + count, bytes - 1 - count);
+    if (n > 0) count += (size_t)n;
+    if (n < 0 && errno != EINTR) break;
+  }
+  close(fd);
+  text[count] = '\0';
+  return n >= 0;
+}
 
 static bool read_text(const char *folder, const char *file, char *text, size_t bytes)
 {
   char path[PATH_BYTES];
   const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
-  if (length < 0 || (size_t)length >= sizeof path) return false;
-  FILE *stream = fopen(path, "r");
-  if (!stream) return false;
-  const size_t count = fread(text, 1, bytes - 1, stream);
-  fclose(stream);
-  text[count] = '\0';
-  return true;
+  return length > 0 && (size_t)length < sizeof path && read_file(path, text, bytes);
 }
 
 /* A file of one number; "max" and -1 mean none. */
@@ -49,21 +63,34 @@ static uint64_t reclaimable(const char *folder, const char *key)
   return 0;
 }
 
-static void bound_memory(brim_cgroup *c, const char *folder, bool version2)
+/* Of one control group: its limit and what is used of it and cannot be given back at once. */
+static bool read_memory(const char *folder, bool version2, uint64_t *limit, uint64_t *used)
 {
-  uint64_t limit = 0, used = 0;
-  if (!read_number(folder, version2 ? "memory.max" : "memory.limit_in_bytes", &limit)) return;
-  if (limit >= (uint64_t)1 << 62) return; /* version 1 says "none" by a huge number */
-  if (limit < c->memory_limit) c->memory_limit = limit;
-  if (!read_number(folder, version2 ? "memory.current" : "memory.usage_in_bytes", &used)) return;
+  if (!read_number(folder, version2 ? "memory.max" : "memory.limit_in_bytes", limit)) return false;
+  if (*limit >= (uint64_t)1 << 62) return false; /* version 1 says "none" by a huge number */
+  if (!read_number(folder, version2 ? "memory.current" : "memory.usage_in_bytes", used)) {
+    *used = UINT64_MAX;
+    return true;
+  }
   const uint64_t file = reclaimable(folder, version2 ? "inactive_file" : "total_inactive_file");
-  used -= file < used ? file : used;
+  *used -= file < *used ? file : *used;
+  return true;
+}
+
+static void bound_memory(void *out, const char *folder, bool version2)
+{
+  brim_cgroup *c = out;
+  uint64_t limit, used;
+  if (!read_memory(folder, version2, &limit, &used)) return;
+  if (limit < c->memory_limit) c->memory_limit = limit;
+  if (used == UINT64_MAX) return;
   const uint64_t headroom = limit > used ? limit - used : 0;
   if (headroom < c->memory_headroom) c->memory_headroom = headroom;
 }
 
-static void bound_processors(brim_cgroup *c, const char *folder, bool version2)
+static void bound_processors(void *out, const char *folder, bool version2)
 {
+  brim_cgroup *c = out;
   uint64_t quota = 0, period = 0;
   if (version2) {
     char text[64];
@@ -77,16 +104,17 @@ static void bound_processors(brim_cgroup *c, const char *folder, bool version2)
   if (c->processors == 0 || processors < c->processors) c->processors = processors;
 }
 
-/* Calls bound() for hierarchy/path and every folder above it, the hierarchy's root included. */
-static void climb(brim_cgroup *c, const char *hierarchy, const char *path, bool version2,
-                  void (*bound)(brim_cgroup *, const char *, bool))
+typedef void (*look_fn)(void *out, const char *folder, bool version2);
+
+/* Calls look() for hierarchy/path and every folder above it, the hierarchy's root included. */
+static void climb(const char *hierarchy, const char *path, bool version2, look_fn look, void *out)
 {
   char folder[PATH_BYTES];
   const size_t root = strlen(hierarchy);
   const int length = snprintf(folder, sizeof folder, "%s%s", hierarchy, path);
-  if (length < 0 || (size_t)length >= sizeof folder) return;
+  if (!look || length < 0 || (size_t)length >= sizeof folder) return;
   for (;;) {
-    bound(c, folder, version2);
+    look(out, folder, version2);
     char *slash = strrchr(folder + root, '/');
     if (!slash) return;
     *slash = '\0';
@@ -105,7 +133,13 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-static void bound_by_line(brim_cgroup *c, const char *mount, char *line)
+/* What is looked at in each group that binds the process; NULL: nothing. */
+typedef struct looks {
+  look_fn memory, processors;
+  void *out;
+} looks;
+
+static void look_by_line(const looks *l, const char *mount, char *line)
 {
   char hierarchy[PATH_BYTES];
   char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -113,27 +147,31 @@ static void bound_by_line(brim_cgroup *c, const char *mount, char *line)
   controllers++;
   *path++ = '\0';
   if (*controllers == '\0') {
-    climb(c, mount, path, true, bound_memory);
-    climb(c, mount, path, true, bound_processors);
+    climb(mount, path, true, l->memory, l->out);
+    climb(mount, path, true, l->processors, l->out);
     return;
   }
   if (lists(controllers, "memory") && snprintf(hierarchy, sizeof hierarchy, "%s/memory", mount) > 0)
-    climb(c, hierarchy, path, false, bound_memory);
+    climb(hierarchy, path, false, l->memory, l->out);
   if (lists(controllers, "cpu") && snprintf(hierarchy, sizeof hierarchy, "%s/cpu", mount) > 0)
-    climb(c, hierarchy, path, false, bound_processors);
+    climb(hierarchy, path, false, l->processors, l->out);
+}
+
+static void look_at_groups(const looks *l, const char *mount, const char *membership)
+{
+  char text[TEXT_BYTES];
+  if (!read_file(membership, text, sizeof text)) return;
+  for (char *line = text, *end; *line; line = end) {
+    end = line + strcspn(line, "\n");
+    if (*end) *end++ = '\0';
+    look_by_line(l, mount, line);
+  }
 }
 
 brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
 {
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
-  FILE *stream = fopen(membership, "r");
-  if (!stream) return c;
-  char line[PATH_BYTES];
-  while (fgets(line, sizeof line, stream)) {
-    line[strcspn(line, "\n")] = '\0';
-    bound_by_line(&c, mount, line);
-  }
-  fclose(stream);
+  look_at_groups(&(looks){bound_memory, bound_processors, &c}, mount, membership);
   return c;
 }
 
@@ -155,4 +193,89 @@ brim_host_memory brim_host_memory_now(void)
   return (brim_host_memory){.total_bytes = total < c.memory_limit ? total : c.memory_limit,
                             .available_bytes = available < c.memory_headroom ? available : c.memory_headroom,
                             .is_grouped = c.memory_headroom < available};
+}
+
+/* ---- use ---- */
+
+static double percent(uint64_t part, uint64_t whole)
+{
+  return whole > 0 ? 100 * (double)part / (double)whole : 0;
+}
+
+/* The tightest limit counts. */
+static void count_ram(brim_host_use *use, uint64_t used, uint64_t limit, bool is_grouped)
+{
+  const double share = percent(used, limit);
+  if (limit == 0 || share < use->ram_percent) return;
+  use->ram_percent = share;
+  use->ram_used_bytes = used;
+  use->ram_total_bytes = limit;
+  use->is_grouped = is_grouped;
+}
+
+static void count_swap(brim_host_use *use, uint64_t used, uint64_t limit)
+{
+  const double share = percent(used, limit);
+  if (limit == 0 || share < use->swap_percent) return;
+  use->swap_percent = share;
+  use->swap_used_bytes = used;
+  use->swap_total_bytes = limit;
+}
+
+/* Version 1 counts memory and swap together. */
+static void count_group_swap(brim_host_use *use, const char *folder, bool version2, uint64_t memory_limit)
+{
+  uint64_t limit = 0, used = 0, memory = 0;
+  if (version2) {
+    if (read_number(folder, "memory.swap.max", &limit) && read_number(folder, "memory.swap.current", &used))
+      count_swap(use, used, limit);
+    return;
+  }
+  if (!read_number(folder, "memory.memsw.limit_in_bytes", &limit) || limit >= (uint64_t)1 << 62) return;
+  if (!read_number(folder, "memory.memsw.usage_in_bytes", &used)) return;
+  if (!read_number(folder, "memory.usage_in_bytes", &memory) || limit <= memory_limit) return;
+  count_swap(use, used > memory ? used - memory : 0, limit - memory_limit);
+}
+
+static void count_group(void *out, const char *folder, bool version2)
+{
+  brim_host_use *use = out;
+  uint64_t limit = 0, used = UINT64_MAX;
+  if (!read_memory(folder, version2, &limit, &used)) {
+    if (version2) count_group_swap(use, folder, true, 0);
+    return;
+  }
+  if (used != UINT64_MAX) count_ram(use, used, limit, true);
+  count_group_swap(use, folder, version2, limit);
+}
+
+static void count_machine(brim_host_use *use, const char *text)
+{
+  const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
+  const uint64_t swap = meminfo(text, "SwapTotal:"), swap_free = meminfo(text, "SwapFree:");
+  if (total != UINT64_MAX && available <= total) count_ram(use, total - available, total, false);
+  if (swap != UINT64_MAX && swap_free <= swap) count_swap(use, swap - swap_free, swap);
+}
+
+/* Of "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, waiting for disks, and more. Time of
+ * guests, the last two, is in the first two already. */
+static void count_processors(brim_host_use *use, const char *text)
+{
+  uint64_t ticks[8] = {0};
+  if (strncmp(text, "cpu ", 4) != 0) return;
+  char *at = (char *)text + 4;
+  for (int i = 0; i < 8; i++) ticks[i] = strtoull(at, &at, 10);
+  for (int i = 0; i < 8; i++) use->cpu_ticks += ticks[i];
+  use->cpu_busy_ticks = use->cpu_ticks - ticks[3] - ticks[4];
+}
+
+brim_host_use brim_host_use_read(const char *proc, const char *mount)
+{
+  char text[TEXT_BYTES], membership[PATH_BYTES];
+  brim_host_use use = {0};
+  if (read_text(proc, "meminfo", text, sizeof text)) count_machine(&use, text);
+  if (snprintf(membership, sizeof membership, "%s/self/cgroup", proc) < (int)sizeof membership)
+    look_at_groups(&(looks){count_group, NULL, &use}, mount, membership);
+  if (read_text(proc, "stat", text, sizeof text)) count_processors(&use, text);
+  return use;
 }

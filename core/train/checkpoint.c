@@ -314,6 +314,23 @@ brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *s
   return BRIM_OK;
 }
 
+static void drop_cached(const char *folder, int64_t step)
+{
+  char path[BRIM_PATH_MAX], part[BRIM_PATH_MAX];
+  if (step_path(path, folder, "", step, "") != BRIM_OK) return;
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++)
+    if (brim_path_join(part, path, brim_checkpoint_part_name[i]) == BRIM_OK) brim_file_drop_cached(part);
+}
+
+void brim_checkpoint_drop_cached(const char *run_dir)
+{
+  char folder[BRIM_PATH_MAX];
+  steps all = {0};
+  if (brim_path_join(folder, run_dir, FOLDER_NAME) != BRIM_OK || list_steps(folder, &all) != BRIM_OK) return;
+  for (size_t i = 0; i < all.count; i++) drop_cached(folder, all.item[i]);
+  free(all.item);
+}
+
 /* ---- finding ---- */
 
 /* Whole means every byte: state.json agrees with its checksum, the files with state.json. That reads them once,

@@ -48,6 +48,8 @@ typedef struct brim_checkpoint_tensors {
  * one before to be found. */
 brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
                                   const brim_checkpoint_tensors *tensors, int64_t keep);
+/* [step] Takes the run's checkpoints from the page cache; they are on the disk. */
+void brim_checkpoint_drop_cached(const char *run_dir);
 /* The newest checkpoint that is whole, every byte of it compared with its hash: its folder into `path`. Damaged ones
  * are passed over with a warning each. Cleans up after attempts that died (left-over folders, links), so the
  * caller holds the run's lock. *found = false if there is none; ELOAD if there are some and all are damaged. */

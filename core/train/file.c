@@ -139,6 +139,14 @@ void brim_file_discard(const char *path)
   if (lstat(path, &info) == 0 && S_ISREG(info.st_mode)) unlink(path);
 }
 
+void brim_file_drop_cached(const char *path)
+{
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
 brim_status brim_folder_sync(const char *path)
 {
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

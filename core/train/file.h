@@ -26,6 +26,8 @@ brim_status brim_file_copy(const char *from, const char *to);
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes what a failed write left at `path`; leaves devices and the like alone, and the error text. */
 void brim_file_discard(const char *path);
+/* Takes what is on the disk from the page cache. */
+void brim_file_drop_cached(const char *path);
 /* Puts a folder's entries on the disk. File systems that cannot sync a folder are left alone. */
 brim_status brim_folder_sync(const char *path);
 /* Deletes a folder of plain files. Leaves the thread's error text alone, because it cleans up after errors.

@@ -31,7 +31,7 @@ static void tell(const brim_recovery *r, const failure *f, const char *format, .
   va_start(list, format);
   vsnprintf(choice, sizeof choice, format, list);
   va_end(list);
-  snprintf(reason, sizeof reason, "%s: %.*s", f->what, (int)strcspn(f->text, "\n"), f->text);
+  snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->text[0] ? ": " : "", (int)strcspn(f->text, "\n"), f->text);
   brim_policies_tell((*r->session)->policies, "recovery", choice, reason);
 }
 
@@ -68,24 +68,31 @@ static brim_status peak_of(const brim_session *s, uint64_t *bytes)
   return BRIM_OK;
 }
 
+/* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
+ * changed, if recompute is fixed, or that is not less than the last plan. */
+static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
+{
+  brim_session *s = *r->session;
+  const int32_t kind = s->recompute;
+  const uint64_t within = s->within_bytes;
+  if (kind != BRIM_RECOMPUTE_AUTO && is_set(s, "memory.recompute")) return BRIM_ENOTSUP;
+  brim_session_recompute_within(s, *bytes);
+  const brim_status status = peak_of(s, bytes);
+  if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;
+  s->recompute = kind;
+  brim_session_plan_within(s, within);
+  return status != BRIM_OK ? status : BRIM_ENOTSUP;
+}
+
 /* A quarter less than the last plan, or as much as there is room for if that is less. */
 static brim_status recompute_more(brim_recovery *r, const failure *f)
 {
   char a[32], b[32];
-  brim_session *s = *r->session;
-  const int32_t kind = s->recompute;
-  const uint64_t room = brim_session_room(s, true), within = s->within_bytes;
+  const uint64_t room = brim_session_room(*r->session, true);
   uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
-  if (kind != BRIM_RECOMPUTE_AUTO && is_set(s, "memory.recompute")) return BRIM_ENOTSUP;
-  brim_session_recompute_within(s, bytes);
-  const brim_status status = peak_of(s, &bytes);
-  if (status != BRIM_OK || bytes >= r->needed_bytes) {
-    s->recompute = kind;
-    brim_session_plan_within(s, within);
-    return status != BRIM_OK ? status : BRIM_ENOTSUP;
-  }
+  BRIM_TRY(recompute_within(r, &bytes));
   tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
        (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
        brim_format_bytes(b, sizeof b, r->needed_bytes));
@@ -221,6 +228,48 @@ brim_status brim_recover(brim_recovery *r, brim_status status, const char *what,
   take_error(&f, status);
   if (step > r->step) r->step = step;
   return climb(r, &f, rewound);
+}
+
+/* Changes the session so that its plan is of at most `bytes`, or as small as it gets. */
+static brim_status make_smaller(brim_recovery *r, uint64_t bytes, uint64_t *peak)
+{
+  for (;;) {
+    *peak = bytes;
+    const brim_status status = recompute_within(r, peak);
+    if (status == BRIM_ENOTSUP) {
+      BRIM_TRY(peak_of(*r->session, peak));
+    } else if (status != BRIM_OK) {
+      return status;
+    }
+    const int64_t half = *peak > bytes ? find_half(*r->session) : 0;
+    if (half == 0) return BRIM_OK;
+    brim_session_cut(*r->session, half);
+  }
+}
+
+brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
+{
+  char a[32], b[32];
+  uint64_t peak = 0;
+  brim_session *s = *r->session;
+  const int64_t batch = s->batch, effective = s->settings->training.effective_batch_size;
+  const int32_t kind = s->recompute;
+  const uint64_t within = s->within_bytes;
+  const failure f = {.what = why};
+  r->needed_bytes = brim_trainer_plan(r->trainer)->peak_bytes;
+  const brim_status status = make_smaller(r, bytes, &peak);
+  if (status != BRIM_OK || peak >= r->needed_bytes) { /* the plan that is placed goes on */
+    s->recompute = kind;
+    brim_session_plan_within(s, within);
+    brim_session_cut(s, batch);
+    BRIM_TRY(status);
+    tell(r, &f, "no smaller plan than %s", brim_format_bytes(a, sizeof a, r->needed_bytes));
+    return BRIM_OK;
+  }
+  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)s->batch,
+       (long long)(effective / s->batch), s->recompute == BRIM_RECOMPUTE_AUTO ? ", recompute" : "",
+       brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
+  return brim_trainer_replan(r->trainer);
 }
 
 void brim_recover_committed(brim_recovery *r)

@@ -72,11 +72,17 @@ brim_status brim_report_evaluation(brim_report *r, enum brim_part part, const br
   return BRIM_OK;
 }
 
-void brim_report_memory(brim_report *r, uint64_t planned, uint64_t device, uint64_t host)
+void brim_report_memory(brim_report *r, const brim_trainer *t)
 {
-  if (planned > r->planned_peak_bytes) r->planned_peak_bytes = planned;
-  if (device > r->device_peak_bytes) r->device_peak_bytes = device;
-  r->host_bytes = host;
+  const brim_session *s = brim_trainer_session(t);
+  const brim_plan *plan = brim_trainer_plan(t);
+  if (plan && plan->peak_bytes > r->planned_peak_bytes) r->planned_peak_bytes = plan->peak_bytes;
+  r->predicted_rss_bytes = brim_trainer_footprint(t)->total_bytes;
+  r->host_bytes = brim_trainer_host_bytes(t);
+  r->device_bytes = brim_trainer_device_bytes(t);
+  if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
+  r->device_taken_bytes = s->device_info.taken_bytes;
+  snprintf(r->device, sizeof r->device, "%s:%d", brim_config_choice_of(s->config, "backend")->plugin->id, s->device);
 }
 
 double brim_report_rate(const brim_report *r)
@@ -348,9 +354,12 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_top(s, "test", r->top_k, r->test_accuracy_top);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
+  set_bytes(s, "device_bytes", r->device_bytes);
+  set_bytes(s, "device_reserved_bytes", r->device_bytes + r->device_taken_bytes);
   set_bytes(s, "device_peak_bytes", r->device_peak_bytes);
   set_bytes(s, "loader_bytes", r->host_bytes);
   set_bytes(s, "predicted_rss_bytes", r->predicted_rss_bytes);
+  set_bytes(s, "rss_bytes", brim_rss_bytes());
   set_bytes(s, "rss_peak_bytes", brim_rss_peak_bytes());
   set_number(s, "first_step_seconds", r->first_step_seconds);
   set_number(s, "wall_seconds", wall_seconds);
@@ -393,17 +402,26 @@ static void say_test(const brim_report *r)
   brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s%s", r->test_loss, 100 * r->test_accuracy, top, f1);
 }
 
+/* As the systems that brim replaces say it, in GB. */
+static void say_memory(const brim_report *r)
+{
+  const double gb = 1e-9;
+  brim_log(BRIM_LOG_INFO, "[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
+           gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),
+           gb * (double)r->device_peak_bytes);
+  brim_log(BRIM_LOG_INFO, "[Memory] host: resident %.3f GB, max resident %.3f GB", gb * (double)brim_rss_bytes(),
+           gb * (double)brim_rss_peak_bytes());
+}
+
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  char time[32], device[32], rss[32], rate[96] = "";
+  char time[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, "%.0f samples/s, first step after %.2f s, ", brim_report_rate(r),
+    snprintf(rate, sizeof rate, ": %.0f samples/s, first step after %.2f s", brim_report_rate(r),
              r->first_step_seconds);
   if (isfinite(r->test_loss)) say_test(r);
-  brim_log(BRIM_LOG_INFO, "done in %s: %sresident memory at most %s (arena %s)",
-           brim_format_seconds(time, sizeof time, wall_seconds), rate,
-           brim_format_bytes(rss, sizeof rss, brim_rss_peak_bytes()),
-           brim_format_bytes(device, sizeof device, r->device_peak_bytes));
+  brim_log(BRIM_LOG_INFO, "done in %s%s", brim_format_seconds(time, sizeof time, wall_seconds), rate);
+  say_memory(r);
   if (r->skipped_steps > 0)
     brim_log(BRIM_LOG_INFO, "%lld step%s skipped for the range of fp16; the loss scale is %.0f",
              (long long)r->skipped_steps, r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);

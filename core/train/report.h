@@ -19,17 +19,20 @@ typedef struct brim_report {
   double train_seconds;           /* in those steps */
   double first_step_seconds;      /* from the process's start to the end of its first step; NAN: none */
   int64_t retries;                /* steps, evaluations and checkpoints that ran out of memory and were done again */
-  uint64_t planned_peak_bytes, device_peak_bytes, host_bytes;
-  uint64_t predicted_rss_bytes; /* see train/footprint.h */
-  double loss_scale;            /* 0: the loss is not scaled */
+  uint64_t planned_peak_bytes, host_bytes;
+  uint64_t device_bytes, device_peak_bytes; /* of the arena: now, and the largest that there was */
+  uint64_t device_taken_bytes;              /* besides arenas, by the driver and libraries */
+  char device[64];                          /* "cuda:0" */
+  uint64_t predicted_rss_bytes;             /* see train/footprint.h */
+  double loss_scale;                        /* 0: the loss is not scaled */
   int64_t skipped_steps;
 } brim_report;
 
 void brim_report_init(brim_report *report);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
-/* Of the plan that is placed; the largest of a run's plans are told. */
-void brim_report_memory(brim_report *report, uint64_t planned, uint64_t device, uint64_t host);
+/* [init] What the trainer has now; after each plan that was placed, and at the end. Of plans the largest is told. */
+void brim_report_memory(brim_report *report, const brim_trainer *trainer);
 /* Samples a second over all steps of this process but the first; 0: none yet. */
 double brim_report_rate(const brim_report *report);
 /* One record of events.jsonl: time, event, step, detail (may be NULL). An event that cannot be written is only a

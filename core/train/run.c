@@ -122,6 +122,7 @@ static brim_status turn(brim_running *r, bool *done)
     return finish(r);
   }
   if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
+  BRIM_TRY(brim_running_heed_pressure(r));
   return one_step(r);
 }
 
@@ -129,12 +130,9 @@ static brim_status turn(brim_running *r, bool *done)
 
 static void collect_memory(brim_running *r)
 {
-  const brim_plan *plan = brim_trainer_plan(r->trainer);
-  brim_report_memory(&r->report, plan ? plan->peak_bytes : 0, brim_trainer_device_bytes(r->trainer),
-                     brim_trainer_host_bytes(r->trainer));
+  brim_report_memory(&r->report, r->trainer);
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
-  r->report.predicted_rss_bytes = brim_trainer_footprint(r->trainer)->total_bytes;
 }
 
 /* The state is an earlier one: what came behind it has not been. */
@@ -174,11 +172,13 @@ static brim_status recover(brim_running *r, brim_status failure)
   bool rewound = false;
   const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
   collect_memory(r);
+  brim_relief_aim(NULL, r->pressure);
   memcpy(what, r->doing, sizeof what);
   brim_status status = brim_recover(&r->recovery, failure, what, &rewound);
   const bool is_remade = r->recovery.is_remade;
   r->recovery.is_remade = false;
   if (is_remade) brim_running_follow_session(r);
+  brim_relief_aim(r->trainer, r->pressure);
   if (status == BRIM_EINTERRUPTED) return interrupt(r);
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
@@ -224,6 +224,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   }
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
+  brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
   brim_session_close(r->session);
   if (r->lock >= 0) close(r->lock);

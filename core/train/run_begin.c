@@ -167,6 +167,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(open_logs(r));
   announce(r);
   announce_left_out(r);
+  BRIM_TRY(brim_relief_watch(r->trainer, &r->pressure));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
   return BRIM_OK;
 }

@@ -91,7 +91,8 @@ bool brim_running_goes_on(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
   const int64_t next = r->state->step + 1;
-  return !*r->stop && !is_due_at(r, next, t->eval_every_steps) && !is_due_at(r, next, t->checkpoint_every_steps);
+  return !*r->stop && !brim_pressure_is_due(r->pressure) && !is_due_at(r, next, t->eval_every_steps) &&
+         !is_due_at(r, next, t->checkpoint_every_steps);
 }
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
@@ -143,36 +144,29 @@ brim_status brim_running_write_checkpoint(brim_running *r)
   return BRIM_OK;
 }
 
-/* As the system that brim replaces says it, in GB. */
-static void clean(brim_running *r, enum brim_cleanup cleanup)
-{
-  if (cleanup == BRIM_CLEAN_NONE) return;
-  const double before = (double)brim_rss_bytes();
-  brim_trainer_clean(r->trainer, cleanup);
-  const double after = (double)brim_rss_bytes();
-  brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * before);
-  brim_log(BRIM_LOG_INFO, "[Memory] After cleanup: %.2f GB (freed %.2f GB)", 1e-9 * after,
-           after < before ? 1e-9 * (before - after) : 0);
-}
-
 bool brim_running_is_out_of_patience(const brim_running *r)
 {
   const int64_t patience = r->settings->training.patience;
   return patience > 0 && r->state->worse_evaluations >= patience;
 }
 
-/* A round is what lies between two evaluations; they may be switched off, but are due all the same. */
+int64_t brim_running_round(const brim_running *r)
+{
+  const int64_t every = r->settings->training.eval_every_steps;
+  const int64_t length = every > 0 ? every : r->session->order.steps_per_epoch;
+  return (r->state->step + length - 1) / length;
+}
+
 static brim_status end_round(brim_running *r)
 {
   enum brim_cleanup cleanup;
-  const int64_t every = r->settings->training.eval_every_steps, per_epoch = r->session->order.steps_per_epoch;
-  const int64_t step = r->state->step, length = every > 0 ? every : per_epoch;
+  const int64_t step = r->state->step;
   const bool is_end = step >= r->session->order.steps || brim_running_is_out_of_patience(r);
-  if (r->round_step == step || !brim_running_is_due(r, every)) return BRIM_OK;
+  if (r->round_step == step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   r->round_step = step;
-  BRIM_TRY(brim_decide_at_boundary(r->session, step, (step + length - 1) / length, is_end,
+  BRIM_TRY(brim_decide_at_boundary(r->session, step, brim_running_round(r), is_end,
                                    brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
-  clean(r, cleanup);
+  brim_relief_clean(r->trainer, r->dir, cleanup);
   return BRIM_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "observe/progress.h"
 #include "train/recover.h"
+#include "train/relief.h"
 #include "train/report.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -21,6 +22,7 @@ typedef struct brim_running {
   brim_jsonl metrics, events;
   brim_progress progress;
   brim_report report;
+  brim_pressure *pressure; /* NULL: nobody looks */
   brim_recovery recovery;
   char doing[64];                    /* what memory would be wanting for */
   double turn_started;               /* brim_now() */
@@ -60,4 +62,13 @@ brim_status brim_running_write_checkpoint(brim_running *r);
 bool brim_running_is_out_of_patience(const brim_running *r);
 /* Evaluation, the end of a round, checkpoint, as they are due; what was done is not done again. */
 brim_status brim_running_after_commit(brim_running *r);
+/* The number of the round that the present step is in: a round is what lies between two evaluations; they may be
+ * switched off, but are due all the same. */
+int64_t brim_running_round(const brim_running *r);
+
+/* ---- run_pressure.c ---- */
+
+/* Before a step: warns where memory is short, or acts. Want of memory may come of a smaller plan that does not get its
+ * memory; then nothing is placed, and brim_recover goes on. */
+brim_status brim_running_heed_pressure(brim_running *r);
 #endif

@@ -117,6 +117,10 @@ void brim_trainer_close(brim_trainer *t)
   free(t);
 }
 
+const brim_session *brim_trainer_session(const brim_trainer *t)
+{
+  return t->session;
+}
 const brim_plan *brim_trainer_plan(const brim_trainer *t)
 {
   return t->plan;
@@ -333,11 +337,18 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 
 /* ---- memory ---- */
 
-void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
+static void clean_heavily(brim_trainer *t)
 {
-  if (cleanup == BRIM_CLEAN_HEAVY && !brim_trainer_is_ahead(t)) {
+  const brim_session *s = t->session;
+  if (!brim_trainer_is_ahead(t)) {
     brim_loader_close(t->loader); /* the next step opens it where it is then */
     t->loader = NULL;
   }
+  if (BRIM_HAS(brim_backend_ops, s->backend_ops, trim)) s->backend_ops->trim(s->backend);
+}
+
+void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
+{
+  if (cleanup == BRIM_CLEAN_HEAVY) clean_heavily(t);
   if (cleanup != BRIM_CLEAN_NONE) malloc_trim(0);
 }

@@ -30,6 +30,7 @@ brim_status brim_trainer_open(brim_session *session, brim_trainer **out);
 brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
+const brim_session *brim_trainer_session(const brim_trainer *trainer);
 /* NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
@@ -58,7 +59,9 @@ bool brim_trainer_is_ahead(const brim_trainer *trainer);
 /* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
                                   brim_evaluation *out);
-/* [step] Gives memory back to the system that is not needed now, or can be made again. */
+/* [step] Gives memory back to the system that is not needed now: light, what was freed; heavy, also what can be made
+ * again: samples decoded ahead, what the backend's libraries keep. What is known about recompute stays: some
+ * kilobytes, and seconds to find out. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* When a step or an evaluation failed last, before anything was cleaned up: brim_now(). */
 double brim_trainer_failed_at(const brim_trainer *trainer);

@@ -85,19 +85,6 @@ static void test_unreasonable_thread_counts_are_refused(void **state)
 
 /* ---- control groups ---- */
 
-/* Writes a file below the scratch folder, making the folders in between. */
-static void put(const char *path, const char *text)
-{
-  char whole[SCRATCH_PATH];
-  snprintf(whole, sizeof whole, "%s", scratch("%s", path));
-  for (char *slash = strchr(whole + strlen(scratch_root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    mkdir(whole, 0755);
-    *slash = '/';
-  }
-  scratch_write(whole, text, strlen(text));
-}
-
 static brim_cgroup read_groups(void)
 {
   return brim_cgroup_read(scratch("fs"), scratch("membership"));
@@ -114,14 +101,14 @@ static void test_without_groups_there_is_no_limit(void **state)
 static void test_version_2_takes_the_tightest_of_all_levels(void **state)
 {
   (void)state;
-  put("membership", "0::/a/b\n");
-  put("fs/a/b/memory.max", "max\n");
-  put("fs/a/b/memory.current", "1000\n");
-  put("fs/a/b/cpu.max", "400000 100000\n");
-  put("fs/a/memory.max", "10000\n");
-  put("fs/a/memory.current", "7000\n");
-  put("fs/a/memory.stat", "anon 1\nfile 4000\ninactive_file 2500\nactive_file 9\n");
-  put("fs/a/cpu.max", "150000 100000\n");
+  scratch_put("membership", "0::/a/b\n");
+  scratch_put("fs/a/b/memory.max", "max\n");
+  scratch_put("fs/a/b/memory.current", "1000\n");
+  scratch_put("fs/a/b/cpu.max", "400000 100000\n");
+  scratch_put("fs/a/memory.max", "10000\n");
+  scratch_put("fs/a/memory.current", "7000\n");
+  scratch_put("fs/a/memory.stat", "anon 1\nfile 4000\ninactive_file 2500\nactive_file 9\n");
+  scratch_put("fs/a/cpu.max", "150000 100000\n");
   const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 10000);
   assert_true(c.memory_headroom == 10000 - (7000 - 2500));
@@ -131,10 +118,10 @@ static void test_version_2_takes_the_tightest_of_all_levels(void **state)
 static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **state)
 {
   (void)state;
-  put("membership", "0::/not/visible/here\n");
-  put("fs/memory.max", "5000\n");
-  put("fs/memory.current", "6000\n");
-  put("fs/cpu.max", "max 100000\n");
+  scratch_put("membership", "0::/not/visible/here\n");
+  scratch_put("fs/memory.max", "5000\n");
+  scratch_put("fs/memory.current", "6000\n");
+  scratch_put("fs/cpu.max", "max 100000\n");
   const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 5000);
   assert_true(c.memory_headroom == 0); /* over the limit already */
@@ -144,15 +131,15 @@ static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **sta
 static void test_version_1_has_a_folder_per_controller(void **state)
 {
   (void)state;
-  put("membership", "9:cpuset:/\n5:cpuacct,cpu:/x\n4:memory:/x/y\n1:name=systemd:/\n");
-  put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put("fs/memory/x/y/memory.limit_in_bytes", "8000\n");
-  put("fs/memory/x/y/memory.usage_in_bytes", "3000\n");
-  put("fs/memory/x/y/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-  put("fs/cpu/x/cpu.cfs_quota_us", "250000\n");
-  put("fs/cpu/x/cpu.cfs_period_us", "100000\n");
-  put("fs/cpu/cpu.cfs_quota_us", "-1\n");
-  put("fs/cpu/cpu.cfs_period_us", "100000\n");
+  scratch_put("membership", "9:cpuset:/\n5:cpuacct,cpu:/x\n4:memory:/x/y\n1:name=systemd:/\n");
+  scratch_put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  scratch_put("fs/memory/x/y/memory.limit_in_bytes", "8000\n");
+  scratch_put("fs/memory/x/y/memory.usage_in_bytes", "3000\n");
+  scratch_put("fs/memory/x/y/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
+  scratch_put("fs/cpu/x/cpu.cfs_quota_us", "250000\n");
+  scratch_put("fs/cpu/x/cpu.cfs_period_us", "100000\n");
+  scratch_put("fs/cpu/cpu.cfs_quota_us", "-1\n");
+  scratch_put("fs/cpu/cpu.cfs_period_us", "100000\n");
   const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 8000);
   assert_true(c.memory_headroom == 6000);

@@ -91,7 +91,9 @@ static void check_steps(const char *model, const char *backend, int workers, int
       /* an epoch of 4 or 2 steps, whose last micro-batch is shorter; nothing but steps until the last of them */
       "dataset=synthetic", "dataset.train_count=100", "dataset.test_count=0", "training.batch_size=32",
       "training.steps=12", "training.checkpoint_every_steps=1000", "observe.log_every_steps=2", "augment.flip=true",
-      "augment.crop_padding=2"};
+      "augment.crop_padding=2",
+      /* a thread looks at memory meanwhile, and has nothing to say */
+      "memory.check_interval_seconds=0.001", "memory.warn_percent=100", "memory.critical_percent=0"};
   brim_registry *registry = open_registry();
   brim_config *config = load_config(registry, override, sizeof override / sizeof override[0]);
   counted_steps = 0;

@@ -203,6 +203,12 @@ typedef struct brim_backend_ops {
    * the time of the call, is done; at once if it is nowhere. The host waits in neither. */
   brim_status (*mark)(void *self, uint32_t queue, uint32_t mark);
   brim_status (*wait)(void *self, uint32_t queue, uint32_t mark);
+
+  /* [any thread] What all processes together have of a device, and how much it has: cheap, and without allocating.
+   * ENOTSUP if it is the host's memory, or cannot be known. NULL: always so. */
+  brim_status (*usage)(void *self, int device, uint64_t *used, uint64_t *total);
+  /* [step] Gives back what libraries keep and can make again. NULL: there is nothing. */
+  void (*trim)(void *self);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2

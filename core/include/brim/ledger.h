@@ -19,7 +19,7 @@ BRIM_EXPORT void brim_ledger_close(brim_ledger *ledger);
  */
 BRIM_EXPORT brim_status brim_ledger_take(brim_ledger *ledger, int device, uint64_t bytes, int32_t *entry);
 BRIM_EXPORT void brim_ledger_give(brim_ledger *ledger, int32_t entry);
-/* [init] What is taken of a device, by all together. */
+/* [any thread] What is taken of a device, by all together. */
 BRIM_EXPORT brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes);
 /* [init] By whom: writes the first `room` of *count. */
 BRIM_EXPORT brim_status brim_ledger_users(brim_ledger *ledger, int device, brim_device_user *out, size_t room,

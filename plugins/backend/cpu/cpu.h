@@ -65,6 +65,7 @@ brim_status cpu_device_open(cpu_backend *b); /* the ledger, if there are limits 
 void cpu_device_close(cpu_backend *b);
 int cpu_device_count(void *self);
 brim_status cpu_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
+brim_status cpu_device_usage(void *self, int device, uint64_t *used, uint64_t *total);
 brim_status cpu_device_describe(void *self, int device, brim_device_info *out);
 brim_status cpu_device_place(void *self, int device, uint64_t bytes, void **base);
 void cpu_device_unplace(void *self, void *base, uint64_t bytes);

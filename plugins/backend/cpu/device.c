@@ -116,6 +116,14 @@ brim_status cpu_device_describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
+brim_status cpu_device_usage(void *self, int device, uint64_t *used, uint64_t *total)
+{
+  const cpu_backend *b = self;
+  if (!b->ledger) return BRIM_ENOTSUP;
+  *total = b->device_bytes;
+  return brim_ledger_used(b->ledger, device, used);
+}
+
 brim_status cpu_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
 {
   const cpu_backend *b = self;

@@ -97,6 +97,16 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
+/* oneDNN keeps primitives in case that others like them are made; those in use have other owners. */
+static void trim(void *self)
+{
+  int kept = 0;
+  (void)self;
+  if (dnnl_get_primitive_cache_capacity(&kept) != dnnl_success || kept == 0) return;
+  (void)dnnl_set_primitive_cache_capacity(0);
+  (void)dnnl_set_primitive_cache_capacity(kept);
+}
+
 static brim_backend_ops ops = {
     .size = sizeof(brim_backend_ops),
     .real = BRIM_DTYPE_F32,
@@ -111,6 +121,8 @@ static brim_backend_ops ops = {
     .zero = cpu_device_zero,
     .synchronize = cpu_device_synchronize,
     .users = cpu_device_users,
+    .usage = cpu_device_usage,
+    .trim = trim,
 };
 
 __attribute__((constructor)) static void gather_kernels(void)

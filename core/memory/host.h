@@ -1,0 +1,19 @@
+/* How full this host is: what a run is warned by. */
+#ifndef BRIM_MEMORY_HOST_H
+#define BRIM_MEMORY_HOST_H
+#include <stdbool.h>
+
+#include "brim/host.h"
+
+typedef struct brim_host_use {
+  /* of the machine, or of the control group that is fuller; 0: not known */
+  double ram_percent;
+  uint64_t ram_used_bytes, ram_total_bytes;
+  bool is_grouped;
+  double swap_percent; /* in the same way; 0 where there is none */
+  uint64_t swap_used_bytes, swap_total_bytes;
+  uint64_t cpu_busy_ticks, cpu_ticks; /* of all processors, since the machine started */
+} brim_host_use;
+/* [any thread] Allocates nothing. proc: "/proc"; mount: "/sys/fs/cgroup". */
+brim_host_use brim_host_use_read(const char *proc, const char *mount);
+#endif

@@ -1,0 +1,109 @@
+#include "train/relief.h"
+
+#include "train/checkpoint.h"
+#include "train/report.h"
+
+brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
+{
+  const brim_memory_settings *m = &brim_trainer_session(t)->settings->memory;
+  const brim_pressure_options options = {.limits = {m->warn_percent, m->critical_percent},
+                                         .interval_seconds = m->check_interval_seconds};
+  BRIM_TRY(brim_pressure_open(&options, out));
+  brim_relief_aim(t, *out);
+  return BRIM_OK;
+}
+
+void brim_relief_aim(const brim_trainer *t, brim_pressure *pressure)
+{
+  if (!t) {
+    brim_pressure_aim(pressure, NULL);
+    return;
+  }
+  const brim_session *s = brim_trainer_session(t);
+  const brim_pressure_device device = {.ops = s->backend_ops,
+                                       .backend = s->backend,
+                                       .device = s->device,
+                                       .own_bytes = brim_trainer_device_bytes(t) + s->device_info.taken_bytes};
+  brim_pressure_aim(pressure, &device);
+}
+
+void brim_relief_line(const brim_session *s, const brim_pressure_reading *r, bool acts, int64_t round, brim_text *out)
+{
+  brim_text_printf(out, "%s at round %lld: RAM at %.1f%%", acts ? "Critical" : "Warning", (long long)round,
+                   r->host.ram_percent);
+  if (r->device_left_bytes > 0 && s->device_info.on_host)
+    brim_text_printf(out, ", %s:%d at %.1f%%", brim_config_choice_of(s->config, "backend")->plugin->id, s->device,
+                     r->device_percent);
+  else if (r->device_left_bytes > 0)
+    brim_text_printf(out, ", GPU at %.1f%%", r->device_percent);
+  if (r->host.swap_percent > 0) brim_text_printf(out, ", swap at %.1f%%", r->host.swap_percent);
+}
+
+void brim_relief_detail(const brim_pressure_reading *r, brim_text *out)
+{
+  char used[32], total[32];
+  const brim_host_use *h = &r->host;
+  brim_text_printf(out, "%s of %s that %s used", brim_format_bytes(used, sizeof used, h->ram_used_bytes),
+                   brim_format_bytes(total, sizeof total, h->ram_total_bytes),
+                   h->is_grouped ? "the control group has are" : "the machine has are");
+  if (h->swap_total_bytes > 0)
+    brim_text_printf(out, ", and %s of %s swap", brim_format_bytes(used, sizeof used, h->swap_used_bytes),
+                     brim_format_bytes(total, sizeof total, h->swap_total_bytes));
+  if (r->device_left_bytes > 0)
+    brim_text_printf(out, "; others have %s of the %s of the device that this run leaves them",
+                     brim_format_bytes(used, sizeof used, r->device_others_bytes),
+                     brim_format_bytes(total, sizeof total, r->device_left_bytes));
+  brim_text_printf(out, "; CPU at %.0f%%", r->cpu_percent);
+}
+
+/* So many bytes are to go, so that `used` is `percent` of `total`. */
+static double excess(double used, double total, double percent)
+{
+  const double wanted = percent / 100 * total;
+  return used > wanted ? used - wanted : 0;
+}
+
+uint64_t brim_relief_target(const brim_trainer *t, const brim_pressure_reading *r)
+{
+  const brim_session *s = brim_trainer_session(t);
+  const brim_memory_settings *m = &s->settings->memory;
+  const double percent =
+      m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
+  const double arena = (double)brim_trainer_device_bytes(t);
+  double much = 0;
+  if (s->device_info.on_host && r->host.ram_percent >= m->critical_percent)
+    much = excess((double)r->host.ram_used_bytes, (double)r->host.ram_total_bytes, percent);
+  if (r->device_grew && r->device_percent >= m->critical_percent) {
+    /* what others have is to be `percent` of what is left then */
+    const double left = 100 / percent * (double)r->device_others_bytes, more = left - (double)r->device_left_bytes;
+    if (more > much) much = more;
+  }
+  return much > 0 ? (uint64_t)(much < arena / 2 ? arena - much : arena / 2) : 0;
+}
+
+uint64_t brim_relief_allocated(const brim_trainer *t)
+{
+  const bool on_host = brim_trainer_session(t)->device_info.on_host;
+  return brim_rss_bytes() + (on_host ? 0 : brim_trainer_device_bytes(t));
+}
+
+/* As the system that brim replaces says it, in GB. */
+void brim_relief_say(const brim_trainer *t, const char *what, uint64_t before)
+{
+  const uint64_t after = brim_relief_allocated(t);
+  brim_log(BRIM_LOG_INFO, "[Memory] After %s: %.2f GB (freed %.2f GB)", what, 1e-9 * (double)after,
+           after < before ? 1e-9 * (double)(before - after) : 0);
+}
+
+void brim_relief_clean(brim_trainer *t, const char *run_dir, enum brim_cleanup cleanup)
+{
+  if (cleanup == BRIM_CLEAN_NONE) return;
+  const uint64_t before = brim_relief_allocated(t);
+  const double start = brim_now();
+  brim_trainer_clean(t, cleanup);
+  if (cleanup == BRIM_CLEAN_HEAVY) brim_checkpoint_drop_cached(run_dir);
+  const double seconds = brim_now() - start;
+  brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * (double)before);
+  brim_relief_say(t, "cleanup", before);
+  brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms", cleanup == BRIM_CLEAN_HEAVY ? "heavy" : "light", 1e3 * seconds);
+}

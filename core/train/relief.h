@@ -1,0 +1,26 @@
+/* What a run says and does when memory is short: see memory/pressure.h for when. */
+#ifndef BRIM_TRAIN_RELIEF_H
+#define BRIM_TRAIN_RELIEF_H
+#include "base/text.h"
+#include "memory/pressure.h"
+#include "train/trainer.h"
+
+/* [init] The thread that looks, by the session's keys; NULL if they say never. ENOMEM_HOST. */
+brim_status brim_relief_watch(const brim_trainer *trainer, brim_pressure **out);
+/* [step] The device and the bytes that are the trainer's now; NULL: none, before they go. */
+void brim_relief_aim(const brim_trainer *trainer, brim_pressure *pressure);
+/* "Warning at round 30: RAM at 87.3%, GPU at 91.2%" */
+void brim_relief_line(const brim_session *session, const brim_pressure_reading *reading, bool acts, int64_t round,
+                      brim_text *out);
+/* All that was seen, in bytes too. */
+void brim_relief_detail(const brim_pressure_reading *reading, brim_text *out);
+/* What the arena should shrink to, so that the use falls below where it is warned; at most by half. 0: it needs not, or
+ * a smaller one would not help: the host's memory is short, and the arena is not in it. */
+uint64_t brim_relief_target(const brim_trainer *trainer, const brim_pressure_reading *reading);
+/* What the process has, on the host and on the device. */
+uint64_t brim_relief_allocated(const brim_trainer *trainer);
+/* "[Memory] After cleanup: 3.21 GB (freed 4.33 GB)" */
+void brim_relief_say(const brim_trainer *trainer, const char *what, uint64_t before);
+/* [step] Cleans up, and says what it freed. */
+void brim_relief_clean(brim_trainer *trainer, const char *run_dir, enum brim_cleanup cleanup);
+#endif

@@ -1,0 +1,53 @@
+/* What a run does under memory pressure: a line, then a checkpoint, cleanup, and a smaller plan. */
+#include <stdio.h>
+
+#include "train/run_parts.h"
+
+static void tell(brim_running *r, const brim_pressure_reading *reading, bool acts)
+{
+  brim_text line = {0}, detail = {0};
+  brim_relief_line(r->session, reading, acts, brim_running_round(r), &line);
+  brim_relief_detail(reading, &detail);
+  brim_log(BRIM_LOG_WARN, "%s", brim_text_str(&line));
+  brim_text_printf(&line, " (%s)", brim_text_str(&detail));
+  brim_running_event(r, acts ? "memory_critical" : "memory_warning", brim_text_str(&line));
+  brim_text_release(&line);
+  brim_text_release(&detail);
+}
+
+/* So that nothing is lost if the kernel ends the process; trouble with the disk is none of memory's, and no reason to
+ * end it now. */
+static brim_status save(brim_running *r)
+{
+  const brim_status status = r->checkpoint_step == r->state->step ? BRIM_OK : brim_running_write_checkpoint(r);
+  if (status != BRIM_EIO) return status;
+  brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  return BRIM_OK;
+}
+
+/* Nobody looks at the device meanwhile: it may become another. */
+static brim_status shrink(brim_running *r, const brim_pressure_reading *reading)
+{
+  const uint64_t bytes = brim_relief_target(r->trainer, reading), before = brim_relief_allocated(r->trainer);
+  if (bytes == 0) return BRIM_OK;
+  snprintf(r->doing, sizeof r->doing, "%s", "planning smaller");
+  brim_report_memory(&r->report, r->trainer);
+  brim_relief_aim(NULL, r->pressure);
+  const brim_status status = brim_recover_shrink(&r->recovery, bytes, "memory pressure");
+  brim_relief_aim(r->trainer, r->pressure);
+  if (status == BRIM_OK) brim_relief_say(r->trainer, "planning smaller", before);
+  return status;
+}
+
+brim_status brim_running_heed_pressure(brim_running *r)
+{
+  brim_pressure_reading reading;
+  if (brim_trainer_is_ahead(r->trainer)) return BRIM_OK;
+  const enum brim_pressure_level level = brim_pressure_take(r->pressure, &reading);
+  if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
+  tell(r, &reading, level == BRIM_PRESSURE_ACTS);
+  if (level != BRIM_PRESSURE_ACTS) return BRIM_OK;
+  BRIM_TRY(save(r));
+  brim_relief_clean(r->trainer, r->dir, BRIM_CLEAN_HEAVY);
+  return shrink(r, &reading);
+}

@@ -1,0 +1,219 @@
+"""Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same results."""
+
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+from support import SANITIZED, SMALL, USAGE, Case, main
+
+MIB = 1 << 20
+CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,16,16]", "dataset.train_count=4096",
+       "dataset.test_count=64", "training.batch_size=256", "training.grain=32", "training.eval_every_steps=8",
+       "training.checkpoint_every_steps=1000", "backend.threads=1", "memory.timing=false", "seed=3"]
+OFTEN = "memory.check_interval_seconds=0.002"
+LINE = r"(Warning|Critical) at round \d+: RAM at \d+\.\d%"
+
+
+class Pressure(Case):
+    def told(self, run):
+        """Events of memory, and what was decided."""
+        return [(e["event"], e.get("detail") or e.get("choice")) for e in self.records(run, "events.jsonl")
+                if e["event"] in ("memory_warning", "memory_critical", "decision")]
+
+    def assert_same_results(self, run, steps):
+        self.assert_same_checkpoint("alone", run, steps)
+        self.assert_same_records("alone", run)
+
+    def lines(self, result):
+        return re.findall(LINE, result.err)
+
+
+class Thresholds(Pressure):
+    """Some of the host's memory is always used, so a threshold of nearly 0 is always reached."""
+
+    LONG = [*SMALL, "dataset.train_count=2048", "training.steps=3000", "training.eval_every_steps=1000",
+            "training.checkpoint_every_steps=5000", OFTEN]
+
+    def test_a_warning_is_told_once(self):
+        result = self.train("run", *self.LONG, "memory.warn_percent=0.01", "memory.critical_percent=0")
+        self.assertEqual(self.lines(result), ["Warning"])
+        (event, detail), = self.told("run")
+        self.assertEqual(event, "memory_warning")
+        self.assertRegex(detail, LINE + r".* \([\d.]+ [KMGT]iB of [\d.]+ [KMGT]iB that the (machine|control group) has are "
+                                        r"used.*; CPU at \d+%\)$")
+        self.assertNotIn("cleanup", result.err)
+        self.assertEqual(self.events("run").count("checkpoint"), 1)
+
+    def test_never(self):
+        result = self.train("run", *self.LONG, "memory.warn_percent=0", "memory.critical_percent=0")
+        self.assertEqual(self.told("run"), [])
+        self.assertEqual(self.lines(result), [])
+
+    def test_critical_is_acted_on_in_order_and_after_growing_gaps(self):
+        result = self.train("run", *self.LONG, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
+        lines = self.lines(result)
+        self.assertEqual(set(lines), {"Critical"})
+        self.assertLess(len(lines), 10)
+        parts = re.findall(r"Critical at|\[Memory\] Before cleanup: \d+\.\d\d GB allocated$|"
+                           r"\[Memory\] After cleanup: \d+\.\d\d GB \(freed \d+\.\d\d GB\)$|recovery: ", result.err, re.M)
+        self.assertEqual([part.split(":")[0] for part in parts[:4]],
+                         ["Critical at", "[Memory] Before cleanup", "[Memory] After cleanup", "recovery"])
+        events = self.records("run", "events.jsonl")
+        first = [e["event"] for e in events].index("memory_critical")
+        self.assertEqual([e["event"] for e in events[first:first + 3]], ["memory_critical", "checkpoint", "decision"])
+        self.assertEqual(len({e["step"] for e in events[first:first + 3]}), 1)
+
+    def test_what_was_saved_can_be_gone_on_with(self):
+        words = [*CNN, "training.steps=30", OFTEN]
+        self.train("alone", *words)
+        process = self.start("train", "run.dir=run", *words, "memory.critical_percent=0.02")
+        while not (self.steps("run") or process.poll() is not None):
+            time.sleep(0.001)
+        process.kill()
+        self.finish(process)
+        self.assertTrue(self.steps("run"))
+        self.brim("train", "--resume", "run")
+        self.assert_same_results("run", 30)
+
+    def test_values_are_checked(self):
+        for word, text in (("memory.warn_percent=101", "must be in [0,100], got 101"),
+                           ("memory.critical_percent=-1", "must be in [0,100]"),
+                           ("memory.check_interval_seconds=0", "must be in [0.001,86400], got 0")):
+            with self.subTest(word):
+                self.assert_error(self.brim("train", *SMALL, word, status=USAGE), word.split("=")[0], text)
+
+    def test_results_stay_the_same_whatever_the_plan_becomes(self):
+        words = [*CNN, "training.steps=16", OFTEN]
+        self.train("alone", *words)
+        for run, more in (("cut", []), ("fixed", ["memory.recompute=none"]), ("loaders", ["training.num_workers=2"])):
+            result = self.train(run, *words, *more, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
+            with self.subTest(run):
+                choices = [choice for event, choice in self.told(run) if event == "decision"]
+                self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* in the place of ")
+                self.assertIn("[Memory] After planning smaller: ", result.err)
+                self.assert_same_results(run, 16)
+
+
+class Neighbours(Pressure):
+    """Another run on the same share of the host, which is as large as both together and a little more."""
+
+    STEPS = 250
+    WORDS = [*CNN, f"training.steps={STEPS}"]
+    NEIGHBOUR = ["model=mlp", "model.hidden=[80000]", "dataset=synthetic", "dataset.shape=[1,8,8]",
+                 "dataset.train_count=64", "dataset.test_count=0", "training.batch_size=1", "training.grain=1",
+                 "optimizer=sgd", "training.checkpoint_every_steps=1000000000", "backend.threads=1",
+                 "memory.timing=false", "memory.warn_percent=0", "memory.critical_percent=0"]
+
+    def setUp(self):
+        super().setUp()
+        self.train("alone", *self.WORDS)
+        self.alone = self.summary("alone")["device_bytes"]
+        self.train("first", *self.NEIGHBOUR, "training.steps=1")
+        rest = self.summary("first")["device_bytes"] / 0.95
+        self.share = [f"backend.memory_mb={int((self.alone + rest) / MIB) + 1}", OFTEN]
+
+    def start_and_wait(self, run, *words):
+        process = self.start("train", f"run.dir={run}", *words, *self.share)
+        while not (self.folder / run / "events.jsonl").exists() and process.poll() is None:
+            time.sleep(0.001)
+        return process
+
+    def end(self, neighbour):
+        neighbour.terminate()
+        self.finish(neighbour)
+
+    def test_one_that_comes_later_presses(self):
+        run = self.start_and_wait("run", *self.WORDS)
+        neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
+        result = self.finish(run, 0)
+        self.end(neighbour)
+        self.assertRegex(result.err, r"Critical at round \d+: RAM at [\d.]+%, cpu:0 at 9\d\.\d%")
+        self.assertEqual([choice for event, choice in self.told("run") if event == "decision"][1:], [], result)
+        self.assertLess(self.summary("run")["device_bytes"], self.alone)
+        self.assertEqual(self.summary("run")["device_peak_bytes"], self.alone)
+        self.assert_same_results("run", self.STEPS)
+
+    def test_one_that_was_there_before_does_not(self):
+        neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
+        self.finish(self.start_and_wait("run", *self.WORDS), 0)
+        self.end(neighbour)
+        self.assertEqual(self.told("run"), [])
+        self.assert_same_results("run", self.STEPS)
+
+
+@contextlib.contextmanager
+def control_group(test, limit):
+    """A group of the memory controller with a limit, of whichever version; skips where none can be made."""
+    name = f"brim-test-{os.getpid()}"
+    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(root, name)
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / file).write_text(str(limit))
+            yield group
+            return
+        except OSError:
+            continue
+        finally:
+            for _ in range(1000):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                    break
+                time.sleep(0.01)
+    test.skipTest("no control group can be made here")
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer's own memory is more than the group's limit")
+class ControlGroup(Pressure):
+    def in_group(self, group, *argv):
+        join = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+        return subprocess.Popen(["sh", "-c", join, "sh", *argv], cwd=self.folder, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env={**os.environ, "BRIM_CLAIMS_DIR": str(self.folder / "claims")})
+
+    def test_what_others_of_the_group_take_counts(self):
+        words = [*CNN, "training.steps=250"]
+        self.train("alone", *words)
+        take = f"import sys; taken = b'x' * {140 * MIB}; print('taken', flush=True); sys.stdin.read()"
+        with control_group(self, 200 * MIB) as group:
+            binary = os.environ["BRIM_BINARY"]
+            run = self.in_group(group, binary, "train", "run.dir=run", *words, OFTEN,
+                                "memory.warn_percent=50", "memory.critical_percent=60")
+            while not (self.folder / "run/events.jsonl").exists() and run.poll() is None:
+                time.sleep(0.001)
+            other = self.in_group(group, sys.executable, "-c", take)
+            self.assertEqual(other.stdout.readline(), "taken\n")
+            out, err = run.communicate(timeout=200)
+            other.communicate()
+            self.assertEqual(run.returncode, 0, err)
+        critical = [detail for event, detail in self.told("run") if event == "memory_critical"]
+        self.assertRegex(critical[0], r"of 200\.0 MiB that the control group has are used")
+        self.assertLess(self.summary("run")["device_bytes"], self.summary("alone")["device_bytes"])
+        self.assert_same_results("run", 250)
+
+
+class Summary(Pressure):
+    def test_it_is_told_in_gigabytes_per_device(self):
+        result = self.train("run", *CNN, "training.steps=4")
+        summary = self.summary("run")
+        arena = summary["device_bytes"]
+        self.assertEqual(summary["device_reserved_bytes"], arena)
+        self.assertEqual(summary["device_peak_bytes"], arena)
+        self.assertIn(f"[Memory] cpu:0: allocated {1e-9 * arena:.3f} GB, reserved {1e-9 * arena:.3f} GB, "
+                      f"max allocated {1e-9 * arena:.3f} GB\n", result.err)
+        resident = re.search(r"\[Memory\] host: resident ([\d.]+) GB, max resident ([\d.]+) GB\n", result.err)
+        self.assertLessEqual(float(resident[1]), float(resident[2]))
+        self.assertGreaterEqual(summary["rss_peak_bytes"], summary["rss_bytes"])
+        self.assertGreater(summary["rss_bytes"], arena)
+
+
+if __name__ == "__main__":
+    main()
