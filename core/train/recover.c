@@ -267,7 +267,7 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
     return BRIM_OK;
   }
   tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)s->batch,
-       (long long)(effective / s->batch), s->recompute == BRIM_RECOMPUTE_AUTO ? ", recompute" : "",
+       (long long)(effective / s->batch), s->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
        brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
   return brim_trainer_replan(r->trainer);
 }

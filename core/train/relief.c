@@ -105,5 +105,7 @@ void brim_relief_clean(brim_trainer *t, const char *run_dir, enum brim_cleanup c
   const double seconds = brim_now() - start;
   brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * (double)before);
   brim_relief_say(t, "cleanup", before);
-  brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms", cleanup == BRIM_CLEAN_HEAVY ? "heavy" : "light", 1e3 * seconds);
+  brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms, of %llu bytes now %llu",
+           cleanup == BRIM_CLEAN_HEAVY ? "heavy" : "light", 1e3 * seconds, (unsigned long long)before,
+           (unsigned long long)brim_relief_allocated(t));
 }

@@ -82,6 +82,20 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   return free_bytes_of(self, device, &key, out);
 }
 
+/* NVML is asked, of the runtime nothing but which GPU it is: another thread's work on the device goes on meanwhile. */
+brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total)
+{
+  struct cudaDeviceProp properties;
+  uint64_t free_bytes = 0;
+  (void)self;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  const cuda_nvml_key key = key_of(&properties);
+  BRIM_TRY(cuda_nvml_free_bytes(&key, &free_bytes));
+  *total = properties.totalGlobalMem;
+  *used = free_bytes < *total ? *total - free_bytes : 0;
+  return BRIM_OK;
+}
+
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
 {
   struct cudaDeviceProp properties;

@@ -7,6 +7,7 @@
 brim_status cuda_device_find(int *count);
 int cuda_device_count(void *self);
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out);
+brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total);
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 brim_status cuda_device_select(void *self, int device);
 void cuda_device_release(cuda_backend *b); /* what select took; nothing if it took nothing */

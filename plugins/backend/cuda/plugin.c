@@ -69,6 +69,7 @@ static const brim_backend_ops ops = {
     .collect = cuda_device_collect,
     .stores = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16),
     .users = cuda_device_users,
+    .usage = cuda_device_usage,
     .place_host = cuda_device_place_host,
     .unplace_host = cuda_device_unplace_host,
     .copy = cuda_device_copy,

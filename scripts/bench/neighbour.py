@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes and
+goes: `neighbour.py [BRIM [STEPS]]`. The run is cut into 20 equal times; the medians of all must lie within 1 % of each
+other, and the results be those of a run alone. Checkpoints and evaluations, which have a copy of the parameters and
+samples of their own for a moment, are in the largest value that is printed."""
+
+import mmap
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+BRIM = sys.argv[1] if len(sys.argv) > 1 else "brim"
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+MIB = 1 << 20
+RUN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,20,20]", "dataset.train_count=4096",
+       "dataset.test_count=256", "training.batch_size=128", "training.grain=32", "training.num_workers=1",
+       "memory.timing=false", f"training.steps={STEPS}", "training.checkpoint_every_steps=200", "backend.threads=1"]
+NEIGHBOUR = ["model=mlp", "model.hidden=[40000]", "dataset=synthetic", "dataset.shape=[1,8,8]",
+             "dataset.train_count=64", "dataset.test_count=0", "training.batch_size=1", "training.grain=1",
+             "optimizer=sgd", "training.steps=60", "training.checkpoint_every_steps=1000000", "backend.threads=1",
+             "memory.timing=false"]
+
+
+def resident(pid):
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except (OSError, IndexError):
+        return 0
+
+
+def start(folder, run, words, **streams):
+    return subprocess.Popen([BRIM, "--quiet", "train", f"run.dir={folder / run}", *words], stderr=subprocess.DEVNULL,
+                            env={**os.environ, "BRIM_CLAIMS_DIR": str(folder / "claims")}, **streams)
+
+
+def watch(folder, share):
+    """(seconds, resident bytes) of the run, and how often the neighbour came."""
+    run, neighbour, came = start(folder, "run", [*RUN, share]), None, 0
+    begin, seen = time.monotonic(), []
+    while run.poll() is None:
+        seen.append((time.monotonic() - begin, resident(run.pid)))
+        if neighbour is None or (neighbour.poll() is not None and time.monotonic() > away):
+            neighbour, came = start(folder, f"neighbour{came}", [*NEIGHBOUR, share]), came + 1
+            away = float("inf")
+        elif neighbour.poll() is not None and away == float("inf"):
+            away = time.monotonic() + 0.3
+        time.sleep(0.01)
+    if run.returncode != 0:
+        sys.exit(f"the run ended with {run.returncode}")
+    if neighbour.poll() is None:
+        neighbour.kill()
+    neighbour.wait()
+    return [(t, b) for t, b in seen if b > 0], came
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="brim-neighbour-") as name:
+        folder = pathlib.Path(name)
+        share = "backend.memory_mb=128"
+        if start(folder, "alone", [*RUN, share]).wait() != 0:
+            sys.exit("the run alone failed")
+        seen, came = watch(folder, share)
+        end = seen[-1][0]
+        parts = [[b for t, b in seen if k / 20 <= t / end < (k + 1) / 20] for k in range(1, 20)]  # not the start
+        medians = [statistics.median(part) for part in parts if part]
+        spread = max(medians) / min(medians) - 1
+        same = all((folder / "alone/checkpoints/last" / f).read_bytes() == (folder / "run/checkpoints/last" / f).read_bytes()
+                   for f in ("model.safetensors", "optimizer.safetensors", "state.json"))
+        print(f"{STEPS} steps in {end:.1f} s, a neighbour came {came} times; resident, in {len(seen)} looks: medians of a "
+              f"20th each from {min(medians) / MIB:.2f} to {max(medians) / MIB:.2f} MiB, {100 * spread:.3f} % apart; at most "
+              f"{max(b for _, b in seen) / MIB:.2f} MiB; results are {'the same' if same else 'OTHERS'}")
+        sys.exit(0 if same and came > 1 and spread < 0.01 else 1)
+
+
+if __name__ == "__main__":
+    main()
