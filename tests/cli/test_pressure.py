@@ -146,6 +146,15 @@ class Neighbours(Pressure):
         self.assert_same_results("run", self.STEPS)
 
 
+@unittest.skipIf(SANITIZED, "a sanitizer keeps what is freed")
+class Flat(unittest.TestCase):
+    def test_resident_memory_stays_as_it_is_while_neighbours_come_and_go(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts/bench/neighbour.py"
+        result = subprocess.run([sys.executable, script, os.environ["BRIM_BINARY"], "200"], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+
 @contextlib.contextmanager
 def control_group(test, limit):
     """A group of the memory controller with a limit, of whichever version; skips where none can be made."""
