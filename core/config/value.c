@@ -441,8 +441,11 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   const brim_yaml_origin origin = {.file = "default"};
   if (!row->def) return NULL;
   brim_yaml *node = NULL;
-  if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES)
-    return brim_yaml_parse_value(arena, row->def, origin, &node) == BRIM_OK ? node : NULL;
+  if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES) {
+    const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
+    if (status == BRIM_ENOMEM_HOST) brim_out_of_memory(strlen(row->def)); /* or it would be as if there were none */
+    return status == BRIM_OK ? node : NULL;
+  }
   node = brim_yaml_scalar(arena, row->def, origin);
   node->quoted = row->type == BRIM_STR || row->type == BRIM_PATH ? brim_yaml_is_null(node) : false;
   return node;
