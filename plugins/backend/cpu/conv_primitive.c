@@ -12,8 +12,8 @@
 #include "conv.h"
 
 #define PRIMITIVE_BYTES (14 * 1024) /* of a compiled primitive of oneDNN 2.6: its description, and its code's pages */
-#define COMPILING_BYTES (2 * 1024 * 1024) /* that compiling one takes for a while, at most */
-#define MEMORIES 8                        /* memory objects of a unit, besides those of reorders */
+#define LIBRARY_BYTES (2 * 1024 * 1024) /* that planning or compiling one takes for a while, at most */
+#define MEMORIES 8                      /* memory objects of a unit, besides those of reorders */
 
 brim_status cpu_conv_failed(dnnl_status_t status, const char *what)
 {
@@ -197,9 +197,18 @@ static brim_status join_side(cpu_backend *b, cpu_conv *c, cpu_conv_side *side, b
   return BRIM_OK;
 }
 
+/* Where there is no memory, oneDNN 2.6 crashes instead of saying so. */
+static brim_status check_room(const char *what)
+{
+  void *room = brim_try_calloc(1, LIBRARY_BYTES);
+  free(room);
+  return room ? BRIM_OK : cpu_conv_failed(dnnl_out_of_memory, what);
+}
+
 static brim_status fill(cpu_backend *b, cpu_conv *c)
 {
   const cpu_conv_key *k = &c->key;
+  BRIM_TRY(check_room("planning a convolution"));
   const candidate chosen = choose(b, k);
   if (chosen.rank < 0)
     return cpu_conv_failed(chosen.has_failed ? dnnl_out_of_memory : dnnl_unimplemented, "planning a convolution");
@@ -280,18 +289,10 @@ uint64_t cpu_conv_use(cpu_conv *c, int32_t threads)
          (uint64_t)threads * (MEMORIES + reorders) * sizeof(dnnl_memory_desc_t);
 }
 
-/* oneDNN 2.6 writes the code of a primitive to memory that it has not got, instead of saying so. */
-static brim_status check_room(void)
-{
-  void *room = brim_try_calloc(1, COMPILING_BYTES);
-  free(room);
-  return room ? BRIM_OK : cpu_conv_failed(dnnl_out_of_memory, "compiling a convolution");
-}
-
 static brim_status realize(dnnl_primitive_desc_t pd, dnnl_primitive_t *primitive)
 {
   if (!pd || *primitive) return BRIM_OK;
-  BRIM_TRY(check_room());
+  BRIM_TRY(check_room("compiling a convolution"));
   TRY_DNNL(dnnl_primitive_create(primitive, pd), "compiling a convolution");
   return BRIM_OK;
 }
