@@ -298,6 +298,49 @@ brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *
   return BRIM_OK;
 }
 
+/* Does anybody else wait for the device, or place there? */
+static brim_status check_alone(brim_claim *claim, uint64_t key)
+{
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    ticket t;
+    bool alive;
+    BRIM_TRY(brim_board_read(&claim->board, i, &t, &alive));
+    if (alive && (t.claimed == key || (t.claimed == 0 && accepts(&t, key))))
+      return brim_fail(BRIM_ENODEVICE, "process %" PRId64 " %s the device", t.pid,
+                       t.claimed ? "places on" : "waits for");
+  }
+  return BRIM_OK;
+}
+
+static brim_status hold(brim_claim *claim, const brim_claim_request *r, int device, bool alone)
+{
+  BRIM_TRY(fill_ticket(claim, r, device));
+  claim->own.device = device;
+  claim->own.claimed = claim->key[device];
+  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_lock(&claim->board));
+  brim_status status = alone ? check_alone(claim, claim->own.claimed) : BRIM_OK;
+  if (status == BRIM_OK) status = enter(claim);
+  brim_board_unlock(&claim->board);
+  return status;
+}
+
+brim_status brim_claim_hold(const brim_claim_request *r, int device, bool alone, brim_claim **out)
+{
+  brim_claim *claim = brim_xcalloc(1, sizeof *claim);
+  claim->board.fd = -1;
+  const brim_status status =
+      device < device_count(r)
+          ? hold(claim, r, device, alone)
+          : brim_fail(BRIM_ENODEVICE, "only the first %d devices can be held", BRIM_CLAIM_DEVICES_MAX);
+  if (status != BRIM_OK) {
+    brim_claim_release(claim);
+    return status;
+  }
+  *out = claim;
+  return BRIM_OK;
+}
+
 void brim_claim_release(brim_claim *claim)
 {
   if (!claim) return;
@@ -328,6 +371,37 @@ static void describe_ticket(brim_arena *arena, const ticket *t, brim_ticket *out
 bool brim_ticket_accepts(const brim_ticket *t, uint64_t key)
 {
   return has_key(t->key, t->keys, key);
+}
+
+static brim_status find_first(brim_board *board, uint64_t key, size_t *count, uint64_t *first_bytes)
+{
+  int64_t first = INT64_MAX;
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    ticket t;
+    bool alive;
+    BRIM_TRY(brim_board_read(board, i, &t, &alive));
+    if (!alive || t.claimed != 0 || !accepts(&t, key)) continue;
+    ++*count;
+    if (t.number > first) continue;
+    first = t.number;
+    *first_bytes = t.need_bytes;
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_bytes)
+{
+  brim_board board;
+  *count = 0;
+  *first_bytes = 0;
+  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket)));
+  brim_status status = brim_board_lock(&board);
+  if (status == BRIM_OK) {
+    status = find_first(&board, key, count, first_bytes);
+    brim_board_unlock(&board);
+  }
+  brim_board_close(&board);
+  return status;
 }
 
 brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count)

@@ -26,7 +26,13 @@ typedef struct brim_claim_request {
  * not wait, and no device has so much free, or none has so much at all; EINTERRUPTED. Says at level info what it waits
  * for. */
 brim_status brim_claim_take(const brim_claim_request *request, brim_claim **claim, int *device);
+/* [step] For who has memory of a device already and changes what it has: nobody else is served there until *claim is
+ * released. Does not wait. `alone`: only if nobody waits for the device or places there, ENODEVICE else. Of the request
+ * only the first three count. */
+brim_status brim_claim_hold(const brim_claim_request *request, int device, bool alone, brim_claim **claim);
 void brim_claim_release(brim_claim *claim); /* NULL: nothing */
+/* [step] How many wait for the device of a key, and what must be free for the first of them. Allocates nothing. */
+brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_bytes);
 
 /* A ticket, for `brim devices`. */
 typedef struct brim_ticket {

@@ -149,6 +149,10 @@ static brim_status ask_oom(const brim_policy_ops *ops, void *self, const void *q
 {
   return BRIM_HAS(brim_policy_ops, ops, on_oom) ? ops->on_oom(self, query, out) : BRIM_ENOTSUP;
 }
+static brim_status ask_step(const brim_policy_ops *ops, void *self, const void *query, void *out)
+{
+  return BRIM_HAS(brim_policy_ops, ops, on_step) ? ops->on_step(self, query, out) : BRIM_ENOTSUP;
+}
 static brim_status ask_boundary(const brim_policy_ops *ops, void *self, const void *query, void *out)
 {
   return BRIM_HAS(brim_policy_ops, ops, on_boundary) ? ops->on_boundary(self, query, out) : BRIM_ENOTSUP;
@@ -313,4 +317,27 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
     return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", name_of(who), out->cleanup);
   tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, name_of(who), names[out->cleanup], out->reason);
   return BRIM_OK;
+}
+
+/* ---- steps ---- */
+
+bool brim_policies_follow(const brim_policies *p)
+{
+  for (size_t i = 0; i < p->count; i++) {
+    const brim_policy_ops *ops = p->choice[i]->plugin->ops;
+    if (BRIM_HAS(brim_policy_ops, ops, on_step)) return true;
+  }
+  return false;
+}
+
+brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, brim_step_plan *out, const char **who)
+{
+  const brim_config_choice *choice;
+  BRIM_TRY(ask(p, ask_step, view, out, sizeof *out, &choice));
+  *who = name_of(choice);
+  bool found = out->micro_batch == 0;
+  for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;
+  if (found) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "%s chose the micro-batch %lld after step %lld, which is none of those that may be",
+                   *who, (long long)out->micro_batch, (long long)view->step);
 }

@@ -47,6 +47,11 @@ brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event,
 brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory_view *memory, brim_boundary *out);
 /* Does any of them look at memory between rounds? */
 bool brim_policies_watch(const brim_policies *policies);
-/* A decision that is not a policy's, as "training.clear_cache_every_n_rounds". */
+/* Does any of them look at runs between steps? */
+bool brim_policies_follow(const brim_policies *policies);
+/* The same for another plan between two steps, but nothing is told yet. *who: "policy.elastic". */
+brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
+                                  const char **who);
+/* A decision that is not one of those above, as of "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
 #endif

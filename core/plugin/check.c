@@ -43,19 +43,19 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
 static const required_op policy_ops[] = {{NULL, 0}};
 
-/* What may come from outside, and the size of its table, which is the same in every ABI that is accepted. */
+/* What may come from outside, and the size of its table; the least is that of the oldest ABI that is accepted. */
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static const struct {
   uint32_t kind;
-  size_t bytes;
+  size_t bytes, least;
   const required_op *required;
   brim_status (*check)(const void *ops);
 } kinds[] = {
-    {BRIM_MODEL, sizeof(brim_model_ops), model_ops, NULL},
-    {BRIM_DATASET, sizeof(brim_dataset_ops), dataset_ops, NULL},
-    {BRIM_BACKEND, sizeof(brim_backend_ops), backend_ops, check_backend},
-    {BRIM_POLICY, sizeof(brim_policy_ops), policy_ops, check_policy},
+    {BRIM_MODEL, sizeof(brim_model_ops), sizeof(brim_model_ops), model_ops, NULL},
+    {BRIM_DATASET, sizeof(brim_dataset_ops), sizeof(brim_dataset_ops), dataset_ops, NULL},
+    {BRIM_BACKEND, sizeof(brim_backend_ops), sizeof(brim_backend_ops), backend_ops, check_backend},
+    {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -111,7 +111,9 @@ static brim_status check_backend(const void *table)
 static brim_status check_policy(const void *table)
 {
   const brim_policy_ops *ops = table;
-  if (ops->choose_device || ops->choose_plan || ops->on_oom || ops->on_boundary) return BRIM_OK;
+  if (ops->choose_device || ops->choose_plan || ops->on_oom || ops->on_boundary ||
+      BRIM_HAS(brim_policy_ops, ops, on_step))
+    return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "ops is empty: a policy decides something");
 }
 
@@ -127,7 +129,7 @@ static brim_status check_ops(const brim_plugin *plugin)
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
   uint32_t bytes;
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
-  if (bytes != kinds[k].bytes)
+  if (bytes != kinds[k].bytes && bytes != kinds[k].least)
     return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)", bytes, kinds[k].bytes,
                      brim_kind_name(plugin->kind));
   for (const required_op *op = kinds[k].required; op->name; op++) {

@@ -38,6 +38,27 @@ static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t k
   return waiting;
 }
 
+uint64_t brim_decide_device_key(const brim_session *s)
+{
+  const int devices = s->backend_ops->device_count(s->backend);
+  return brim_device_key(backend_id(s), s->device, devices, &s->device_info);
+}
+
+static void view_device(const brim_session *s, int device, const brim_device_info *info, brim_device_view *out)
+{
+  *out = (brim_device_view){.total_bytes = info->total_bytes,
+                            .free_bytes = info->free_bytes,
+                            .is_shared = brim_device_is_shared(info),
+                            .on_host = info->on_host,
+                            .tried = device < DEVICES_MAX ? (int32_t)(s->tried >> device & 1) : 0};
+  snprintf(out->name, sizeof out->name, "%s:%d", backend_id(s), device);
+}
+
+void brim_decide_view_device(const brim_session *s, brim_device_view *out)
+{
+  view_device(s, s->device, &s->device_info, out);
+}
+
 static brim_status look_at_devices(brim_session *s, views *v)
 {
   const brim_backend_ops *ops = s->backend_ops;
@@ -51,12 +72,7 @@ static brim_status look_at_devices(brim_session *s, views *v)
     brim_device_info info = {0};
     brim_device_view *d = &v->device[i];
     BRIM_TRY(ops->describe(s->backend, i, &info));
-    *d = (brim_device_view){.total_bytes = info.total_bytes,
-                            .free_bytes = info.free_bytes,
-                            .is_shared = brim_device_is_shared(&info),
-                            .on_host = info.on_host,
-                            .tried = (int32_t)(s->tried >> i & 1)};
-    snprintf(d->name, sizeof d->name, "%s:%d", backend_id(s), i);
+    view_device(s, i, &info, d);
     if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
     d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));

@@ -17,6 +17,10 @@ typedef struct brim_device_limit {
 } brim_device_limit;
 /* [plan] Of the first `count` devices of the backend. */
 brim_status brim_decide_limits(brim_session *session, brim_device_limit *out, int count);
+/* The session's device as it was looked at last, but for who waits for it; and its key in the queue (memory/claims.h).
+ */
+void brim_decide_view_device(const brim_session *session, brim_device_view *out);
+uint64_t brim_decide_device_key(const brim_session *session);
 /* [step] Between two steps, at a round's end: what to clean up. `is_end`: nothing is trained after it. */
 brim_status brim_decide_at_boundary(brim_session *session, int64_t step, int64_t round, bool is_end,
                                     uint64_t planned_bytes, enum brim_cleanup *out);

@@ -31,15 +31,30 @@ static brim_status move(placement *p, int device)
   return BRIM_OK;
 }
 
+/* On the device that the run has and holds. *placed is false if the memory went to somebody who does not queue: then it
+ * is claimed as a new run's. */
+static brim_status open_held(placement *p, bool *placed)
+{
+  *placed = false;
+  if (!p->session->held) return BRIM_OK;
+  const brim_status status = brim_exec_open(p->plan, p->session->device, &p->exec);
+  brim_session_let_go(p->session);
+  *placed = status == BRIM_OK;
+  return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
+}
+
 /* Waits for a device if it must, and places. Who is not in the queue may have taken the memory meanwhile: then the run
  * queues again. */
 static brim_status claim_and_open(placement *p)
 {
   for (;;) {
     int device;
+    bool placed;
     brim_claim *claim;
     if (!p->plan) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
     BRIM_TRY(brim_session_check_budget(p->session, p->plan));
+    BRIM_TRY(open_held(p, &placed));
+    if (placed) return BRIM_OK;
     BRIM_TRY(brim_session_claim(p->session, p->plan, &claim, &device));
     const bool queues = claim && p->session->wait;
     brim_status status = move(p, device);

@@ -51,13 +51,6 @@ static brim_status clean(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Written by the user, rather than left as it is by default. */
-static bool is_set(const brim_session *s, const char *key)
-{
-  const brim_yaml *node = brim_yaml_get_path(s->config->root, key);
-  return node && strcmp(node->origin.file, "default") != 0;
-}
-
 /* The peak of the session's plan as it is now. */
 static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 {
@@ -75,7 +68,7 @@ static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
   brim_session *s = *r->session;
   const int32_t kind = s->recompute;
   const uint64_t within = s->within_bytes;
-  if (kind != BRIM_RECOMPUTE_AUTO && is_set(s, "memory.recompute")) return BRIM_ENOTSUP;
+  if (!brim_session_may_recompute(s)) return BRIM_ENOTSUP;
   brim_session_recompute_within(s, *bytes);
   const brim_status status = peak_of(s, bytes);
   if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;

@@ -109,6 +109,24 @@ static brim_status finish(brim_running *r)
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
 }
 
+static void collect_memory(brim_running *r)
+{
+  brim_report_memory(&r->report, r->trainer);
+  r->report.loss_scale = r->state->loss_scale;
+  r->report.skipped_steps = r->state->skipped_steps;
+}
+
+/* Another plan, if a policy says so. Nobody looks at the device meanwhile. */
+static brim_status resize(brim_running *r)
+{
+  snprintf(r->doing, sizeof r->doing, "the plan after step %lld", (long long)r->state->step);
+  collect_memory(r);
+  brim_relief_aim(NULL, r->pressure);
+  const brim_status status = brim_resize_ask(&r->resize);
+  brim_relief_aim(r->trainer, r->pressure);
+  return status;
+}
+
 /* What is due, and a step. *done: there was no step to make. */
 static brim_status turn(brim_running *r, bool *done)
 {
@@ -123,17 +141,11 @@ static brim_status turn(brim_running *r, bool *done)
   }
   if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
   BRIM_TRY(brim_running_heed_pressure(r));
+  if (brim_resize_is_due(&r->resize) && !brim_trainer_is_ahead(r->trainer)) BRIM_TRY(resize(r));
   return one_step(r);
 }
 
 /* ---- out of memory ---- */
-
-static void collect_memory(brim_running *r)
-{
-  brim_report_memory(&r->report, r->trainer);
-  r->report.loss_scale = r->state->loss_scale;
-  r->report.skipped_steps = r->state->skipped_steps;
-}
 
 /* The state is an earlier one: what came behind it has not been. */
 static brim_status forget_what_came_behind(brim_running *r)

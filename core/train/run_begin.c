@@ -137,6 +137,7 @@ void brim_running_follow_session(brim_running *r)
 {
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
+  r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   if (!r->recovery.is_over) brim_policies_listen(r->session->policies, on_decision, r);
 }
 
@@ -162,6 +163,7 @@ brim_status brim_running_begin(brim_running *r)
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
+  r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   advise(r);
   BRIM_TRY(open_logs(r));

@@ -91,8 +91,8 @@ bool brim_running_goes_on(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
   const int64_t next = r->state->step + 1;
-  return !*r->stop && !brim_pressure_is_due(r->pressure) && !is_due_at(r, next, t->eval_every_steps) &&
-         !is_due_at(r, next, t->checkpoint_every_steps);
+  return !*r->stop && !brim_pressure_is_due(r->pressure) && !brim_resize_is_due(&r->resize) &&
+         !is_due_at(r, next, t->eval_every_steps) && !is_due_at(r, next, t->checkpoint_every_steps);
 }
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)

@@ -7,6 +7,7 @@
 #include "train/recover.h"
 #include "train/relief.h"
 #include "train/report.h"
+#include "train/resize.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -24,6 +25,7 @@ typedef struct brim_running {
   brim_report report;
   brim_pressure *pressure; /* NULL: nobody looks */
   brim_recovery recovery;
+  brim_resize resize;
   char doing[64];                    /* what memory would be wanting for */
   double turn_started;               /* brim_now() */
   bool has_stopped;                  /* early */

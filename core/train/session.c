@@ -62,6 +62,19 @@ static brim_status find_device(brim_session *s)
   return brim_device_choose(backend_id(s), s->backend_ops, s->backend, &wish, &s->device, &s->device_info);
 }
 
+bool brim_session_hold(brim_session *s, bool alone)
+{
+  const brim_claim_request request = {.backend = backend_id(s), .ops = s->backend_ops, .self = s->backend};
+  if (s->held || !brim_device_is_shared(&s->device_info)) return true;
+  return brim_claim_hold(&request, s->device, alone, &s->held) == BRIM_OK;
+}
+
+void brim_session_let_go(brim_session *s)
+{
+  brim_claim_release(s->held);
+  s->held = NULL;
+}
+
 brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
 {
   const brim_device_wish wish = wish_of(s);
@@ -97,6 +110,19 @@ void brim_session_recompute_within(brim_session *s, uint64_t bytes)
   brim_session_plan_within(s, bytes);
 }
 
+bool brim_session_may_recompute(const brim_session *s)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
+  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
+}
+
+void brim_session_recompute_as_configured(brim_session *s)
+{
+  s->recompute = s->settings->memory.recompute;
+  s->within_bytes = 0;
+  memset(s->peak, 0, sizeof s->peak);
+}
+
 brim_status brim_session_look(brim_session *s)
 {
   forget_peaks(s);
@@ -105,6 +131,7 @@ brim_status brim_session_look(brim_session *s)
 
 brim_status brim_session_move(brim_session *s, int device)
 {
+  if (device != s->device) brim_session_let_go(s);
   s->device = device;
   memset(s->peak, 0, sizeof s->peak);
   brim_profile_close(s->profile);
@@ -440,6 +467,7 @@ void brim_session_close(brim_session *s)
 {
   if (!s) return;
   if (s->opening) abandon_data(s);
+  brim_session_let_go(s);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);

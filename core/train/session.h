@@ -52,6 +52,7 @@ typedef struct brim_session {
   uint64_t within_bytes; /* see brim_session_plan_within */
   uint64_t limit_bytes;  /* by a policy; 0: none */
   bool running;          /* it has begun: precision and model are what they are */
+  brim_claim *held;      /* while a run that has begun changes its plan; NULL: see brim_session_hold */
   brim_data data;
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
@@ -127,6 +128,11 @@ brim_status brim_session_plan_evaluation(const brim_session *session, int64_t co
  * shares the device. For another device than the session's, brim_session_move and a new plan. ENODEVICE, ENOMEM_DEVICE,
  * EINTERRUPTED: see brim_claim_take. */
 brim_status brim_session_claim(const brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
+/* [step] Nobody else is served on the session's device until brim_session_let_go: for a run that gives its arena back
+ * to place another. `alone`: not if anybody waits for it. False, with the thread's error text, if it is not held, so
+ * that the plan must be claimed as a new run's. True where nobody shares the device, and if it is held already. */
+bool brim_session_hold(brim_session *session, bool alone);
+void brim_session_let_go(brim_session *session);
 /* Plans of before must be freed: they are of another device. */
 brim_status brim_session_move(brim_session *session, int device);
 void brim_session_tell_device(const brim_session *session); /* which of several, and why */
@@ -142,6 +148,10 @@ uint64_t brim_session_room_on(const brim_session *session, const brim_device_inf
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
 /* The same, and memory.recompute=auto from now on. */
 void brim_session_recompute_within(brim_session *session, uint64_t bytes);
+/* Neither of the two from now on. */
+void brim_session_recompute_as_configured(brim_session *session);
+/* May brim choose what is made again? Not where the user has set memory.recompute to another than auto. */
+bool brim_session_may_recompute(const brim_session *session);
 /* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
 uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may

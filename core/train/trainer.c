@@ -184,8 +184,10 @@ static brim_status place_again(brim_trainer *t)
   brim_footprint again;
   const uint64_t before = t->footprint.total_bytes;
   t->session->running = true;
-  BRIM_TRY(brim_session_look(t->session));
-  BRIM_TRY(place(t, &(brim_placement_wish){0}));
+  brim_status status = brim_session_look(t->session);
+  if (status == BRIM_OK) status = place(t, &(brim_placement_wish){0});
+  brim_session_let_go(t->session);
+  BRIM_TRY(status);
   brim_footprint_predict(t->session, t->plan, &again);
   t->footprint = again;
   if (before > again.total_bytes) t->footprint.total_bytes = before;
@@ -219,6 +221,7 @@ brim_status brim_trainer_park(brim_trainer *t)
     BRIM_TRY(copy_values(t, &t->kept));
     t->is_kept = true;
   }
+  if (t->exec) (void)brim_session_hold(t->session, false); /* else it queues for what it has given back */
   unplace(t);
   return BRIM_OK;
 }
@@ -287,6 +290,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
 {
   t->is_kept = false;
   brim_snapshot_release(&t->kept);
+  if (t->exec) (void)brim_session_hold(t->session, false);
   unplace(t);
   brim_status status = place_again(t);
   if (status == BRIM_OK) status = begin_training(t);

@@ -1,5 +1,5 @@
 /* For authors of policies: what decides about memory. On which device to train, with which micro-batch, what to do when
- * memory runs out, and when to clean up.
+ * memory runs out, when to clean up, and whether a run that goes on takes less memory, or more.
  *
  * Policies stand in a list (policy=[capped,robust]) and are asked in order: the first that decides wins. Each function
  * returns BRIM_OK if it has decided, BRIM_ENOTSUP to leave it to the next, and anything else, with its text, to end the
@@ -160,6 +160,37 @@ typedef struct brim_boundary {
   char reason[BRIM_REASON_BYTES];
 } brim_boundary;
 
+/* Between two steps, about once a second. Since ABI 1.3. */
+typedef struct brim_step_view {
+  uint32_t size;
+  int64_t step;   /* that have ended */
+  double seconds; /* since some moment: for the time between two questions */
+  const brim_demands *demands;
+  int32_t waiting;         /* runs in line that would take the run's device */
+  uint64_t waiting_bytes;  /* that must be free there for the first of them; 0: nobody waits */
+  uint64_t planned_bytes;  /* the run's own arena */
+  int64_t micro_batch;     /* as it is */
+  int64_t effective_batch; /* samples in a step */
+  int64_t grain;           /* micro-batches that are multiples of it give the same bits; 0: no others than as it is */
+  const int64_t *choice;   /* micro-batches that may be chosen, largest first */
+  size_t choice_count;     /* at least 1 */
+  /* The run's device as it is now, and what a plan may take of it in the place of the present one, within every limit.
+   * Costs system calls, so look only where it matters. */
+  brim_status (*look)(const struct brim_step_view *view, brim_device_view *device, uint64_t *room_bytes);
+  /* Exact peak of a plan of this micro-batch: as it is configured if that is within `bytes`, or bytes is 0; else with
+   * as little recompute as keeps it within, unless the user has chosen another memory.recompute; then, or where no
+   * recompute is enough, it is more than `bytes`. Takes milliseconds. */
+  brim_status (*peak_within)(const struct brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *peak);
+  void *host; /* the core's */
+} brim_step_view;
+
+/* Another plan for the run that goes on. */
+typedef struct brim_step_plan {
+  int64_t micro_batch;            /* one of the list; 0: nothing changes, but the reason is told */
+  uint64_t within_bytes;          /* as for peak_within */
+  char reason[BRIM_REASON_BYTES]; /* goes on behind "micro-batch 64 -> 16, ", or "keeps its plan: " */
+} brim_step_plan;
+
 typedef struct brim_policy_ops {
   uint32_t size;
   brim_status (*choose_device)(void *self, const brim_device_query *query, brim_place *out);
@@ -169,6 +200,8 @@ typedef struct brim_policy_ops {
   /* 1: choose_device limits what the run may take, which nobody may decide before it: a list with another policy that
    * has a choose_device in front of this one is refused. */
   int32_t limits;
+  /* Should the run go on under another plan? Without one (ENOTSUP) it allocates nothing. Since ABI 1.3. */
+  brim_status (*on_step)(void *self, const brim_step_view *view, brim_step_plan *out);
 } brim_policy_ops;
 
 /* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1. */

@@ -1,0 +1,23 @@
+/* A run that goes on takes less of its device, or more, when a policy says so: asked between two steps, once a second.
+ *
+ * The device is held meanwhile (session.h), so that a run that gives something back keeps the rest whoever waits for
+ * how much. More is taken only if nobody waits and it is free. No bit of the results changes. */
+#ifndef BRIM_TRAIN_RESIZE_H
+#define BRIM_TRAIN_RESIZE_H
+#include "train/trainer.h"
+
+/* Ready when zeroed but for the first two. */
+typedef struct brim_resize {
+  brim_session *session;
+  brim_trainer *trainer;
+  double asked;                           /* when: brim_now() */
+  uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
+} brim_resize;
+
+/* [step] Is it time to ask? Then the step before must not begin the one behind it. Never, if no policy would answer. */
+bool brim_resize_is_due(const brim_resize *resize);
+/* [step] Asks, and does what is said, which is a line of the log and an event. Allocates nothing if nothing is. A
+ * policy's own status and text; what came of brim_trainer_replan where a plan did not get its memory, nor, if it was to
+ * be larger, the one before. */
+brim_status brim_resize_ask(brim_resize *resize);
+#endif

@@ -1,0 +1,221 @@
+/* Gives memory back while others want it, and takes it again when it is free:
+ *
+ *     a run waits in line for the device, and less of this one would let it begin: give back what it lacks
+ *     less than reserve_mb of the device are free, whoever has the rest:           give back what is missing
+ *     nobody waits, and there has been room for more:                              take it, up to what the run had
+ *
+ * With smaller micro-batches and more accumulation first, of those that give the same bits; then with more recompute.
+ * Never below the floor. What others want must last shrink_after_seconds, what is free grow_after_seconds, and a plan
+ * is changed for min_gain_percent of it at least, so that a run does not go back and forth. */
+#include <stdlib.h>
+
+#include "brim/brim.h"
+
+typedef struct elastic {
+  double shrink_after_seconds, grow_after_seconds, min_gain_percent, floor_percent;
+  uint64_t floor_mb, reserve_mb;
+} elastic;
+
+static const brim_param table[] = {
+    BRIM_PARAM(F64, elastic, shrink_after_seconds, "1", "[0,inf)", "how long others must want memory of the device"),
+    BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "how long memory must be free that is taken again"),
+    BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]", "of a plan, for which it is changed at least"),
+    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps"),
+    BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]", "the same, of what it had; the larger one counts"),
+    BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "memory of the device that is left free for those not in line"),
+    BRIM_PARAMS_END,
+};
+
+/* What the run had and has. */
+typedef struct run {
+  const elastic *p;
+  int has_given;
+  int64_t had_batch;
+  uint64_t had_bytes;
+  uint64_t before, after;          /* arena before and after the last change: another one is somebody else's doing */
+  double wanted_since, free_since; /* below 0: not so */
+  uint64_t room_bytes;             /* that a plan could have had all the time since then */
+  uint64_t hopeless_bytes;         /* so much cannot be given back; 0: not tried */
+  uint64_t told_bytes;             /* that somebody waits for, and was told not to get */
+} run;
+
+static brim_status create(const void *params, void **self)
+{
+  run *r = calloc(1, sizeof *r);
+  if (!r) return brim_fail(BRIM_ENOMEM_HOST, "no memory for policy 'elastic'");
+  r->p = params;
+  r->wanted_since = r->free_since = -1;
+  *self = r;
+  return BRIM_OK;
+}
+
+static uint64_t of_percent(double percent, uint64_t bytes)
+{
+  return (uint64_t)(percent / 100 * (double)bytes);
+}
+
+static uint64_t floor_of(const run *r)
+{
+  const uint64_t share = of_percent(r->p->floor_percent, r->had_bytes), fixed = r->p->floor_mb << 20;
+  return share > fixed ? share : fixed;
+}
+
+static uint64_t missing(uint64_t wanted, uint64_t there)
+{
+  return wanted > there ? wanted - there : 0;
+}
+
+/* ---- which plan ---- */
+
+/* No bit of the results changes with it, and it is not larger than the run's first. */
+static int may_take(const run *r, const brim_step_view *v, int64_t batch)
+{
+  if (batch == v->micro_batch) return 1;
+  return batch <= r->had_batch && v->grain > 0 && batch % v->grain == 0 && v->micro_batch % v->grain == 0;
+}
+
+/* A plan that takes `bytes` at most, with the least recompute: the largest micro-batch that fits without more of it,
+ * else the smallest. *peak: above `bytes`, or 0, if there is none. */
+static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, int64_t *batch, uint64_t *peak)
+{
+  *peak = 0;
+  for (size_t i = 0; i < v->choice_count; i++) {
+    if (!may_take(r, v, v->choice[i])) continue;
+    *batch = v->choice[i];
+    BRIM_TRY(v->peak_within(v, *batch, 0, peak));
+    if (*peak <= bytes) return BRIM_OK;
+  }
+  return *peak > 0 ? v->peak_within(v, *batch, bytes, peak) : BRIM_OK;
+}
+
+static brim_status take(run *r, const brim_step_view *v, int64_t batch, uint64_t within, uint64_t peak,
+                        brim_step_plan *out)
+{
+  r->has_given = 1;
+  r->before = v->planned_bytes;
+  r->after = peak;
+  r->wanted_since = r->free_since = -1;
+  r->hopeless_bytes = 0;
+  out->micro_batch = batch;
+  out->within_bytes = within;
+  return BRIM_OK;
+}
+
+/* ---- less ---- */
+
+/* Told once for each that waits. */
+static brim_status refuse(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted, uint64_t least,
+                          brim_step_plan *out)
+{
+  char a[32], b[32], c[32];
+  r->hopeless_bytes = wanted;
+  if (v->waiting_bytes == 0 || r->told_bytes == v->waiting_bytes) return BRIM_ENOTSUP;
+  r->told_bytes = v->waiting_bytes;
+  brim_reason(out->reason, "a run waits for %s of %s, which has %s free, and this one takes %s at least",
+              brim_format_bytes(a, sizeof a, v->waiting_bytes), d->name, brim_format_bytes(b, sizeof b, d->free_bytes),
+              brim_format_bytes(c, sizeof c, least));
+  return BRIM_OK;
+}
+
+/* Gives `wanted` bytes back, or more. To a run that waits that or nothing: half of what it needs does not help it. */
+static brim_status shrink(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted,
+                          brim_step_plan *out)
+{
+  char a[32], b[32];
+  int64_t batch = 0;
+  uint64_t peak;
+  const uint64_t own = v->planned_bytes, least_gain = of_percent(r->p->min_gain_percent, own), floor = floor_of(r);
+  const uint64_t target = missing(own, wanted > least_gain ? wanted : least_gain);
+  const uint64_t within = target > floor ? target : floor;
+  if (r->hopeless_bytes > 0 && wanted >= r->hopeless_bytes) return BRIM_ENOTSUP;
+  BRIM_TRY(find(r, v, within, &batch, &peak));
+  const uint64_t given = peak >= floor && peak > 0 ? missing(own, peak) : 0;
+  if (given == 0 || given < least_gain || (v->waiting_bytes > 0 && given < wanted))
+    return refuse(r, v, d, wanted, within == floor || peak < floor ? floor : peak, out);
+  if (v->waiting_bytes > 0)
+    brim_reason(out->reason, "as a run waits for %s", d->name);
+  else
+    brim_reason(out->reason, "as %s has %s free, and %s are to be", d->name,
+                brim_format_bytes(a, sizeof a, d->free_bytes), brim_format_bytes(b, sizeof b, r->p->reserve_mb << 20));
+  return take(r, v, batch, within, peak, out);
+}
+
+/* ---- more ---- */
+
+static brim_status grow(run *r, const brim_step_view *v, const brim_device_view *d, brim_step_plan *out)
+{
+  int64_t batch = r->had_batch;
+  const uint64_t room = missing(r->room_bytes, r->p->reserve_mb << 20);
+  uint64_t within = r->had_bytes, peak = r->had_bytes;
+  r->free_since = -1;
+  if (room < r->had_bytes) BRIM_TRY(find(r, v, within = room, &batch, &peak));
+  if (peak > within || peak < v->planned_bytes + of_percent(r->p->min_gain_percent, v->planned_bytes))
+    return BRIM_ENOTSUP;
+  brim_reason(out->reason, "as nobody waits for %s", d->name);
+  return take(r, v, batch, within, peak, out);
+}
+
+/* Has there been room for more for long enough? Of the room the least counts. */
+static int is_free(run *r, const brim_step_view *v, uint64_t room)
+{
+  if (v->waiting > 0 || room <= v->planned_bytes) {
+    r->free_since = -1;
+    return 0;
+  }
+  if (r->free_since < 0 || room < r->room_bytes) r->room_bytes = room;
+  if (r->free_since < 0) r->free_since = v->seconds;
+  return v->seconds - r->free_since >= r->p->grow_after_seconds;
+}
+
+/* ---- every second ---- */
+
+/* Is what the run has what this policy has made of it? The plan may also be another for want of memory, which stays. */
+static void notice(run *r, const brim_step_view *v)
+{
+  const int is_own = v->planned_bytes == r->before || v->planned_bytes == r->after;
+  if (r->has_given && is_own && v->planned_bytes < r->had_bytes) return;
+  if (v->planned_bytes == r->had_bytes && !r->has_given) return;
+  r->has_given = 0;
+  r->had_batch = v->micro_batch;
+  r->had_bytes = v->planned_bytes;
+  r->hopeless_bytes = 0;
+  r->free_since = -1;
+}
+
+static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *out)
+{
+  run *r = self;
+  brim_device_view d;
+  uint64_t room;
+  const uint64_t reserve = r->p->reserve_mb << 20;
+  notice(r, v);
+  if (v->waiting_bytes == 0) r->told_bytes = 0;
+  if (v->waiting == 0 && reserve == 0 && !r->has_given) {
+    r->wanted_since = -1;
+    r->hopeless_bytes = 0;
+    return BRIM_ENOTSUP;
+  }
+  BRIM_TRY(v->look(v, &d, &room));
+  const uint64_t wanted = missing(v->waiting_bytes > 0 ? v->waiting_bytes : reserve, d.free_bytes);
+  if (wanted == 0) {
+    r->wanted_since = -1;
+    r->hopeless_bytes = 0;
+    return r->has_given && is_free(r, v, room) ? grow(r, v, &d, out) : BRIM_ENOTSUP;
+  }
+  r->free_since = -1;
+  if (r->wanted_since < 0) r->wanted_since = v->seconds;
+  return v->seconds - r->wanted_since >= r->p->shrink_after_seconds ? shrink(r, v, &d, wanted, out) : BRIM_ENOTSUP;
+}
+
+static const brim_policy_ops ops = {.size = sizeof ops, .on_step = on_step};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_POLICY,
+                                   .id = "elastic",
+                                   .help = "gives memory back while others want it, and takes it again when it is free",
+                                   .params_size = sizeof(elastic),
+                                   .params = table,
+                                   .create = create,
+                                   .destroy = free,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-policies", "1.0", plugins)
