@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,6 +20,7 @@
 #include "base/log.h"
 #include "fault/interpose.h"
 #include "scratch.h"
+#include "train/resize.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -29,16 +31,32 @@ brim_status __real_brim_trainer_step(brim_trainer *trainer, bool more);
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more);
 
 static int64_t counted_steps;
+static double pause_seconds; /* in the middle: so long that policies are asked again between two steps */
 
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 {
   const brim_status status = __real_brim_trainer_step(trainer, more);
   const int64_t step = brim_trainer_state(trainer)->step;
   if (step == 1) interpose_start();
+  if (step == STEPS / 2 && pause_seconds > 0) nanosleep(&(struct timespec){1, (long)(1e9 * (pause_seconds - 1))}, NULL);
   if (step == STEPS) {
     interpose_stop();
     counted_steps = STEPS - 1;
   }
+  return status;
+}
+
+brim_status __real_brim_resize_ask(brim_resize *resize);
+brim_status __wrap_brim_resize_ask(brim_resize *resize);
+
+static int asked; /* about another plan */
+
+brim_status __wrap_brim_resize_ask(brim_resize *resize)
+{
+  const double start = brim_now();
+  const brim_status status = __real_brim_resize_ask(resize);
+  asked++;
+  print_message("policies were asked about another plan, in %.0f microseconds\n", 1e6 * (brim_now() - start));
   return status;
 }
 
@@ -79,14 +97,15 @@ static totals sum_up(const char *what)
   return t;
 }
 
-static void check_steps(const char *model, const char *backend, int workers, int accumulation)
+static void check_run(const char *model, const char *backend, int workers, int accumulation, const char *const *more,
+                      size_t count)
 {
   char what[128], dir[SCRATCH_PATH * 2 + 16], words[3][64];
   snprintf(what, sizeof what, "%s-%s-%d-%d", model, backend, workers, accumulation);
   snprintf(dir, sizeof dir, "run.dir=%s", scratch("%s", what));
   snprintf(words[0], sizeof words[0], "training.num_workers=%d", workers);
   snprintf(words[1], sizeof words[1], "training.gradient_accumulation_steps=%d", accumulation);
-  const char *const override[] = {
+  const char *override[32] = {
       model, backend, dir, words[0], words[1],
       /* an epoch of 4 or 2 steps, whose last micro-batch is shorter; nothing but steps until the last of them */
       "dataset=synthetic", "dataset.train_count=100", "dataset.test_count=0", "training.batch_size=32",
@@ -94,8 +113,11 @@ static void check_steps(const char *model, const char *backend, int workers, int
       "augment.crop_padding=2",
       /* a thread looks at memory meanwhile, and has nothing to say */
       "memory.check_interval_seconds=0.001", "memory.warn_percent=100", "memory.critical_percent=0"};
+  size_t overrides = 0;
+  while (override[overrides]) overrides++;
+  memcpy(override + overrides, more, count * sizeof *more);
   brim_registry *registry = open_registry();
-  brim_config *config = load_config(registry, override, sizeof override / sizeof override[0]);
+  brim_config *config = load_config(registry, override, overrides + count);
   counted_steps = 0;
   const brim_run_options options = {.config = config};
   if (brim_run(&options) != BRIM_OK) fail_msg("%s: %s", what, brim_error_text());
@@ -107,6 +129,25 @@ static void check_steps(const char *model, const char *backend, int workers, int
   assert_true(t.largest < LIBRARY_BYTES_MAX);
   brim_config_free(config);
   brim_registry_free(registry);
+}
+
+static void check_steps(const char *model, const char *backend, int workers, int accumulation)
+{
+  check_run(model, backend, workers, accumulation, NULL, 0);
+}
+
+/* The queue is looked at, and nobody waits. */
+static void a_policy_that_is_asked_between_steps_allocates_nothing(void **state)
+{
+  (void)state;
+  char claims[SCRATCH_PATH * 2 + 16];
+  snprintf(claims, sizeof claims, "claims.dir=%s", scratch("claims"));
+  const char *const words[] = {"policy=elastic", "backend.memory_mb=64", claims};
+  pause_seconds = 1.1;
+  asked = 0;
+  check_run("model=mlp", "backend=cpu", 3, 1, words, sizeof words / sizeof words[0]);
+  pause_seconds = 0;
+  assert_true(asked >= 2); /* before the first step, and after the pause */
 }
 
 static void cpu_steps_of_a_cnn_allocate_nothing(void **state)
@@ -240,6 +281,7 @@ int main(void)
       cmocka_unit_test(reference_steps_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_a_cnn_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_an_mlp_allocate_nothing),
+      cmocka_unit_test(a_policy_that_is_asked_between_steps_allocates_nothing),
       cmocka_unit_test(the_arena_is_the_planned_peak_to_the_byte),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -15,6 +15,7 @@ typedef struct made {
   brim_plan_choice plan;
   brim_action action;
   brim_boundary boundary;
+  brim_step_plan step_plan;
   brim_status create_status;
   int destroyed;
 } made;
@@ -50,6 +51,13 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return answer(self);
 }
 
+static brim_status on_step(void *self, const brim_step_view *view, brim_step_plan *out)
+{
+  (void)view;
+  *out = ((made *)self)->step_plan;
+  return answer(self);
+}
+
 static brim_status create(const void *params, void **self)
 {
   const made *m = params;
@@ -65,7 +73,8 @@ static const brim_policy_ops all_ops = {.size = sizeof all_ops,
                                         .choose_device = choose_device,
                                         .choose_plan = choose_plan,
                                         .on_oom = on_oom,
-                                        .on_boundary = on_boundary};
+                                        .on_boundary = on_boundary,
+                                        .on_step = on_step};
 
 /* Up to three policies, "first", "second" and "third", and what was heard of them. */
 typedef struct fixture {

@@ -142,6 +142,67 @@ static void memory_is_watched_if_one_of_them_looks_at_it(void **state)
   brim_policies_close(f.policies);
 }
 
+/* ---- plans between steps ---- */
+
+static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **who)
+{
+  const brim_step_view view = {
+      .size = sizeof view, .step = 7, .choice = micro_batches, .choice_count = 3, .micro_batch = 128};
+  *who = "";
+  return brim_policies_on_step(f->policies, &view, plan, who);
+}
+
+/* It is told by who does it, with what came of it. */
+static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
+{
+  (void)state;
+  fixture f;
+  brim_step_plan plan;
+  const char *who;
+  prepare(&f, 3);
+  f.made[0].step_plan.within_bytes = 5;
+  f.made[1].status = f.made[2].status = BRIM_OK;
+  f.made[1].step_plan = (brim_step_plan){.micro_batch = 64, .reason = "as others want it"};
+  open_policies(&f, true);
+  assert_true(brim_policies_follow(f.policies));
+  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
+  assert_string_equal(who, "policy.second");
+  assert_int_equal(plan.micro_batch, 64);
+  assert_int_equal(plan.within_bytes, 0);
+  assert_string_equal(plan.reason, "as others want it");
+  f.made[1].step_plan.micro_batch = 0; /* no other plan, but a reason */
+  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
+  f.made[1].step_plan.micro_batch = 48;
+  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ECONFIG);
+  assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is none of those "
+                                         "that may be");
+  f.made[1].status = BRIM_EIO;
+  f.made[1].text = "the table is gone";
+  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_EIO);
+  assert_string_equal(brim_error_text(), "the table is gone\ndecided by policy 'second'");
+  assert_int_equal(f.made[2].asked, 0);
+  assert_int_equal(f.heard, 0);
+  brim_policies_close(f.policies);
+}
+
+/* Policies of ABI 1.2 and before have a shorter table. */
+static void runs_are_followed_if_one_of_them_has_the_hook(void **state)
+{
+  (void)state;
+  fixture f;
+  brim_step_plan plan;
+  const char *who;
+  prepare(&f, 2);
+  f.ops[0].size = offsetof(brim_policy_ops, on_step);
+  f.ops[1].on_step = NULL;
+  decide(&f.made[0], 64);
+  open_policies(&f, true);
+  assert_false(brim_policies_follow(f.policies));
+  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ENOTSUP);
+  assert_int_equal(f.made[0].asked, 0);
+  brim_policies_close(f.policies);
+}
+
 /* ---- nonsense ---- */
 
 static void check_refused(fixture *f, int question, const char *want)
@@ -415,6 +476,8 @@ int main(void)
       cmocka_unit_test(a_hook_that_is_null_leaves_it_to_the_next),
       cmocka_unit_test(a_table_that_is_shorter_has_the_hooks_that_it_has),
       cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
+      cmocka_unit_test(a_plan_between_steps_is_the_first_ones_that_has_one),
+      cmocka_unit_test(runs_are_followed_if_one_of_them_has_the_hook),
       cmocka_unit_test(a_place_that_there_is_not_is_refused),
       cmocka_unit_test(a_plan_that_cannot_be_is_refused),
       cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),

@@ -1,0 +1,162 @@
+"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and nobody's
+results change. The device is a share of the host with a limit; nothing goes by the clock, everything waits for events."""
+
+import signal
+import time
+
+from support import INTERRUPTED, Case, main
+
+# Peaks with micro-batches of 16, 32, 64 and 128 samples: 1.0, 1.4, 2.2 and 3.7 MiB. With recompute 16 take 0.95.
+CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
+       "dataset.test_count=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
+# With batch norm: 1.1, 1.8, 3.1 and 5.8 MiB.
+NORM = ["model=lightcnn", *CNN[2:]]
+WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
+ELASTIC = ["policy=elastic", "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0"]
+ENDLESS = ["training.batch_size=128", "training.epochs=1000000", "training.eval_every_steps=100",
+           "training.checkpoint_every_steps=100", "training.keep_checkpoints=1000000"]
+
+
+def device_of(mebibytes):
+    return ["backend.devices=1", f"backend.memory_mb={mebibytes}"]
+
+
+class Elastic(Case):
+    def until(self, condition, *processes):
+        deadline = time.monotonic() + 120
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            for process in processes:
+                self.assertIsNone(process.poll(), process.poll() is None or self.finish(process))
+            time.sleep(0.01)
+
+    def decisions(self, run):
+        """[(step, choice, reason)] of the policy, so far."""
+        path = self.folder / run / "events.jsonl"
+        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        (self.folder / "seen").mkdir(exist_ok=True)
+        (self.folder / "seen" / "events").write_text(whole)
+        return [(e["step"], e["choice"], e["reason"]) for e in self.records("seen", "events")
+                if e["event"] == "decision" and e["by"] == "policy.elastic"]
+
+    def begin(self, run, *words):
+        process = self.start("train", f"run.dir={run}", *words)
+        self.until(lambda: self.steps(run), process)
+        return process
+
+    def until_decided(self, run, count, process):
+        """So many decisions, and a step behind the last one whose checkpoint is there."""
+        self.until(lambda: len(self.decisions(run)) >= count, process)
+        behind = self.decisions(run)[count - 1][0]
+        self.until(lambda: self.steps(run)[-1] > behind, process)
+        return self.steps(run)[-1]
+
+    def end(self, process):
+        process.send_signal(signal.SIGTERM)
+        return self.finish(process, INTERRUPTED)
+
+    def assert_as_alone(self, run, step, alone):
+        """It has the results at `step` of another process, alone on a host without limits."""
+        self.until(lambda: self.steps(f"{run}-alone")[-1] >= step, alone)
+        self.end(alone)
+        self.assert_same_checkpoint(run, f"{run}-alone", step)
+        records = [[{k: v for k, v in r.items() if k != "samples_per_second"} for r in self.records(name)
+                    if r["step"] <= step] for name in (run, f"{run}-alone")]
+        self.assertEqual(*records)
+
+    def two_jobs(self, words, mebibytes, batch):
+        """The first has what the second needs, until that comes, and again when it has gone. Returns what was decided."""
+        alone = self.start("train", "run.dir=first-alone", *words, *ENDLESS)
+        first = self.begin("first", *words, *device_of(mebibytes), *ELASTIC, *ENDLESS)
+        second = self.start("train", "run.dir=second", *words, *device_of(mebibytes), *WAIT,
+                            f"training.batch_size={batch}", "training.epochs=3")
+        waited = self.finish(second, 0)
+        self.assertIn("waiting: 1st in line", waited.err)
+        step = self.until_decided("first", 2, first)
+        result = self.end(first)
+        self.train("second-alone", *words, f"training.batch_size={batch}", "training.epochs=3")
+        self.assert_same_checkpoint("second", "second-alone", self.steps("second")[-1])
+        self.assert_same_records("second", "second-alone")
+        self.assert_as_alone("first", step, alone)
+        decisions = self.decisions("first")
+        for _, choice, reason in decisions:
+            self.assertIn(f"policy.elastic: {choice}: {reason}\n", result.err)
+        return [(choice, reason) for _, choice, reason in decisions]
+
+    def test_the_second_gets_what_it_needs_and_the_first_takes_it_again(self):
+        self.assertEqual(self.two_jobs(CNN, 4, 64),
+                         [("2.4 MiB given back", "micro-batch 128 -> 32, as a run waits for cpu:0"),
+                          ("2.4 MiB taken again", "micro-batch 32 -> 128, as nobody waits for cpu:0")])
+        self.assertEqual(self.summary("first")["retries"], 0)
+        self.assertEqual(self.summary("first")["planned_peak_bytes"], self.json("first", "plan.json")["peak_bytes"])
+
+    def test_groups_of_batch_norm_are_not_cut(self):
+        self.assertEqual([reason for _, reason in self.two_jobs(NORM, 6, 32)],
+                         ["micro-batch 128 -> 64, as a run waits for cpu:0",
+                          "micro-batch 64 -> 128, as nobody waits for cpu:0"])
+
+    def test_where_micro_batches_are_no_smaller_more_is_made_again(self):
+        (_, given), (_, taken) = self.two_jobs([*NORM, "min_batch_size=128"], 6, 16)
+        self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
+        self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
+
+    def test_what_would_not_help_is_not_given_back(self):
+        """Which is said once for each that waits."""
+        first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS, "policy.elastic.floor_percent=80")
+        for count, batch in ((1, 64), (2, 32)):
+            second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, f"training.batch_size={batch}")
+            self.until_decided("first", count, first)
+            second.kill()
+            self.finish(second)
+        self.end(first)
+        (_, *one), (_, *other) = self.decisions("first")
+        self.assertEqual((one[0], other[0]), ("keeps its plan", "keeps its plan"))
+        self.assertRegex(one[1], r"^a run waits for 2\.2 MiB of cpu:0, which has \S+ KiB free, and this one takes 3\.0 MiB at least$")
+        self.assertRegex(other[1], r"^a run waits for 1\.4 MiB of cpu:0")
+
+    def test_a_larger_one_behind_the_first_in_line_gets_no_more_than_is_given(self):
+        """The whole device would do for it; but the run that gives something back keeps the rest."""
+        first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
+        second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],
+                            "training.batch_size=64")
+        self.until(lambda: self.steps("second"), first, second)
+        large = self.start("train", "run.dir=large", *CNN, *device_of(4), *WAIT, "training.batch_size=128")
+        self.end(second)
+        self.until_decided("first", 2, first)
+        choice, reason = self.decisions("first")[-1][1:]
+        self.assertEqual(choice, "keeps its plan")
+        self.assertRegex(reason, r"^a run waits for 3\.7 MiB of cpu:0, .* takes \S+ KiB at least$")
+        self.assertFalse((self.folder / "large").exists())
+        self.end(first)
+        self.finish(large, 0)
+
+    def test_a_reserve_is_left_free_for_those_who_do_not_wait(self):
+        first = self.begin("first", *CNN, *device_of(5), *ELASTIC, *ENDLESS, "policy.elastic.reserve_mb=1")
+        second = self.begin("second", *CNN, *device_of(5), *ENDLESS[1:], "training.batch_size=16")
+        self.until_decided("first", 1, first)
+        self.end(second)
+        self.until_decided("first", 2, first)
+        self.end(first)
+        (_, given, why), (_, taken, _) = self.decisions("first")
+        self.assertRegex(why, r"^micro-batch 128 -> 64, as cpu:0 has \S+ KiB free, and 1\.0 MiB are to be$")
+        self.assertEqual((given, taken), ("1.6 MiB given back", "1.6 MiB taken again"))
+
+    def test_a_run_that_has_given_back_can_be_gone_on_with(self):
+        alone = self.start("train", "run.dir=first-alone", *CNN, *ENDLESS)
+        first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
+        second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],
+                            "training.batch_size=64")
+        self.until_decided("first", 1, first)
+        first.kill()
+        self.finish(first)
+        self.end(second)
+        resumed = self.start("train", "--resume", "first")
+        step = self.steps("first")[-1]
+        self.until(lambda: self.steps("first")[-1] > step, resumed)
+        step = self.steps("first")[-1]
+        self.end(resumed)
+        self.assert_as_alone("first", step, alone)
+
+
+if __name__ == "__main__":
+    main()
