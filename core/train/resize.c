@@ -77,13 +77,20 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
 
 /* ---- asking ---- */
 
-static brim_status look_at_queue(const brim_session *s, brim_step_view *view)
+/* A queue that cannot be read is no reason to end a run that needs nothing of it. */
+static void look_at_queue(brim_resize *r, brim_step_view *view)
 {
-  size_t waiting = 0;
-  if (!brim_device_is_shared(&s->device_info)) return BRIM_OK;
-  BRIM_TRY(brim_claims_waiting(brim_decide_device_key(s), &waiting, &view->waiting_bytes));
-  view->waiting = (int32_t)waiting;
-  return BRIM_OK;
+  size_t waiting;
+  uint64_t bytes;
+  const brim_session *s = r->session;
+  if (!brim_device_is_shared(&s->device_info)) return;
+  if (brim_claims_waiting(brim_decide_device_key(s), &waiting, &bytes) == BRIM_OK) {
+    view->waiting = (int32_t)waiting;
+    view->waiting_bytes = bytes;
+    return;
+  }
+  if (!r->is_warned) brim_log(BRIM_LOG_WARN, "whether other runs wait for memory is not known: %s", brim_error_text());
+  r->is_warned = true;
 }
 
 static brim_status ask(brim_resize *r, brim_step_plan *out, const char **who)
@@ -104,7 +111,7 @@ static brim_status ask(brim_resize *r, brim_step_plan *out, const char **who)
                          .look = look,
                          .peak_within = peak_within,
                          .host = r};
-  BRIM_TRY(look_at_queue(s, &view));
+  look_at_queue(r, &view);
   return brim_policies_on_step(s->policies, &view, out, who);
 }
 

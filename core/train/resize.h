@@ -10,6 +10,7 @@
 typedef struct brim_resize {
   brim_session *session;
   brim_trainer *trainer;
+  bool is_warned;                         /* that the queue cannot be read */
   double asked;                           /* when: brim_now() */
   uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
 } brim_resize;

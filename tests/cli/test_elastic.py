@@ -141,6 +141,17 @@ class Elastic(Case):
         self.assertRegex(why, r"^micro-batch 128 -> 64, as cpu:0 has \S+ KiB free, and 1\.0 MiB are to be$")
         self.assertEqual((given, taken), ("1.6 MiB given back", "1.6 MiB taken again"))
 
+    def test_a_queue_that_cannot_be_read_ends_no_run(self):
+        first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
+        (self.folder / "claims").rename(self.folder / "gone")
+        (self.folder / "claims").write_text("")
+        for line in first.stderr:
+            if "whether other runs wait for memory is not known: " in line:
+                break
+        step = self.steps("first")[-1]
+        self.until(lambda: self.steps("first")[-1] > step, first)
+        self.assertNotIn("is not known", self.end(first).err)
+
     def test_a_run_that_has_given_back_can_be_gone_on_with(self):
         alone = self.start("train", "run.dir=first-alone", *CNN, *ENDLESS)
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
