@@ -348,6 +348,7 @@ static void clean_heavily(brim_trainer *t)
     brim_loader_close(t->loader); /* the next step opens it where it is then */
     t->loader = NULL;
   }
+  brim_recompute_cache_release(s->levels);
   if (BRIM_HAS(brim_backend_ops, s->backend_ops, trim)) s->backend_ops->trim(s->backend);
 }
 
