@@ -14,7 +14,7 @@
 
 static void open_faults(const char *text)
 {
-  if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text, brim_error_text());
+  if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text ? text : "", brim_error_text());
 }
 
 /* "..x" : the third of three calls fails. */
