@@ -95,7 +95,6 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
 /* They bound themselves, by what they are told of retries and devices. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
-  if (brim_trainer_park(r->trainer) != BRIM_OK) return BRIM_ENOTSUP; /* they may move the session to another device */
   (void)brim_fail(f->status, "%s", f->text);
   const brim_status status = brim_decide_after_oom(*r->session, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
@@ -194,12 +193,21 @@ static brim_status give_up(const brim_recovery *r, const failure *f)
   return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
 }
 
+/* Before the session is changed: samples are read by its order, and its device may become another; then the device is
+ * seen as it is without the arena. */
+static brim_status prepare(const brim_recovery *r)
+{
+  BRIM_TRY(brim_trainer_park(r->trainer));
+  return brim_session_look(*r->session);
+}
+
 static brim_status climb(brim_recovery *r, failure *f, bool *rewound)
 {
   while (r->rung < RUNGS) {
     const brim_plan *plan = brim_trainer_plan(r->trainer);
     if (plan) r->needed_bytes = plan->peak_bytes;
-    brim_status status = ladder[r->rung].act(r, f);
+    brim_status status = ladder[r->rung].replans ? prepare(r) : BRIM_OK;
+    status = status == BRIM_OK ? ladder[r->rung].act(r, f) : BRIM_ENOTSUP;
     if (status == BRIM_ENOTSUP) {
       r->rung++;
       r->tries = 0;
@@ -240,29 +248,49 @@ static brim_status make_smaller(brim_recovery *r, uint64_t bytes, uint64_t *peak
   }
 }
 
+brim_status brim_recover_as_want(brim_session *s, brim_status status)
+{
+  char text[ERROR_ROOM];
+  if (status != BRIM_ENODEVICE && status != BRIM_EBUDGET) return status;
+  snprintf(text, sizeof text, "%s", brim_error_text());
+  s->again.count = 0;
+  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
+}
+
+static void plan_as(brim_session *s, int64_t batch, int32_t recompute, uint64_t within)
+{
+  s->recompute = recompute;
+  brim_session_plan_within(s, within);
+  brim_session_cut(s, batch);
+}
+
+/* The session is changed for good only when the values are on the host. */
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
   char a[32], b[32];
   uint64_t peak = 0;
   brim_session *s = *r->session;
-  const int64_t batch = s->batch, effective = s->settings->training.effective_batch_size;
-  const int32_t kind = s->recompute;
-  const uint64_t within = s->within_bytes;
+  const int64_t was_batch = s->batch, effective = s->settings->training.effective_batch_size;
+  const int32_t was_recompute = s->recompute;
+  const uint64_t was_within = s->within_bytes;
   const failure f = {.what = why};
   r->needed_bytes = brim_trainer_plan(r->trainer)->peak_bytes;
   const brim_status status = make_smaller(r, bytes, &peak);
-  if (status != BRIM_OK || peak >= r->needed_bytes) { /* the plan that is placed goes on */
-    s->recompute = kind;
-    brim_session_plan_within(s, within);
-    brim_session_cut(s, batch);
-    BRIM_TRY(status);
+  const int64_t batch = s->batch;
+  const int32_t recompute = s->recompute;
+  const uint64_t within = s->within_bytes;
+  plan_as(s, was_batch, was_recompute, was_within);
+  BRIM_TRY(status);
+  if (peak >= r->needed_bytes) { /* the plan that is placed goes on */
     tell(r, &f, "no smaller plan than %s", brim_format_bytes(a, sizeof a, r->needed_bytes));
     return BRIM_OK;
   }
-  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)s->batch,
-       (long long)(effective / s->batch), s->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+  BRIM_TRY(brim_trainer_park(r->trainer));
+  plan_as(s, batch, recompute, within);
+  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)batch,
+       (long long)(effective / batch), recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
        brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
-  return brim_trainer_replan(r->trainer);
+  return brim_recover_as_want(s, brim_trainer_replan(r->trainer));
 }
 
 void brim_recover_committed(brim_recovery *r)

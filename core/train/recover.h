@@ -38,6 +38,9 @@ brim_status brim_recover(brim_recovery *recovery, brim_status failure, const cha
  * accumulation, as long as no bit changes. OK also if there is none. Else as of brim_trainer_replan: then brim_recover
  * may go on. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
+/* What came of brim_trainer_replan, as want of memory where that is what it is, whatever policies have said in the
+ * meantime: for the ladder. */
+brim_status brim_recover_as_want(brim_session *session, brim_status status);
 /* A step was committed. */
 void brim_recover_committed(brim_recovery *recovery);
 #endif

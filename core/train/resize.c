@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "train/cuts.h"
 #include "train/decide.h"
+#include "train/recover.h"
 
 #define ASK_SECONDS 1.0
 
@@ -178,50 +179,53 @@ static bool may_grow(const brim_resize *r, uint64_t bytes, uint64_t before)
   return fits;
 }
 
-/* To the ladder of recover.h, whatever policies have said in the meantime. */
-static brim_status as_want(brim_session *s, brim_status status)
-{
-  char text[4096];
-  if (status != BRIM_ENODEVICE && status != BRIM_EBUDGET) return status;
-  snprintf(text, sizeof text, "%s", brim_error_text());
-  s->again.count = 0;
-  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
-}
-
 /* If there is no memory for more after all, the run goes on with what it had. */
-static brim_status replan(brim_resize *r, const way *to, bool grows, const char *who)
+static brim_status replan(brim_resize *r, const way *to, bool grows)
 {
-  const way from = way_of(r->session);
-  go(r->session, to);
-  const brim_status status = as_want(r->session, brim_trainer_replan(r->trainer));
+  brim_session *s = r->session;
+  const way from = way_of(s);
+  go(s, to);
+  const brim_status status = brim_recover_as_want(s, brim_trainer_replan(r->trainer));
   if (!grows || !brim_status_is_want(status)) return status;
-  brim_policies_tell(r->session->policies, who, "back to the plan before", brim_error_text());
-  go(r->session, &from);
-  return as_want(r->session, brim_trainer_replan(r->trainer));
+  brim_policies_tell(s->policies, r->who, "back to the plan before", brim_error_text());
+  go(s, &from);
+  return brim_recover_as_want(s, brim_trainer_replan(r->trainer));
 }
 
-static brim_status change(brim_resize *r, const brim_step_plan *plan, const char *who)
+/* The session is changed when nothing reads samples by it any more, and the values are on the host. */
+static brim_status change(brim_resize *r, const way *to, uint64_t before, uint64_t after)
+{
+  const brim_status parked = brim_trainer_park(r->trainer);
+  if (parked != BRIM_OK) {
+    brim_session_let_go(r->session);
+    if (!brim_status_is_want(parked)) return parked;
+    brim_policies_tell(r->session->policies, r->who, "not done", brim_error_text());
+    return BRIM_OK;
+  }
+  tell(r, r->who, to, before, after, r->answer.reason);
+  return replan(r, to, after > before);
+}
+
+brim_status brim_resize_do(brim_resize *r)
 {
   way to;
   uint64_t after;
+  const brim_step_plan *plan = &r->answer;
   const uint64_t before = brim_trainer_device_bytes(r->trainer);
   const brim_step_view view = {.host = r};
   BRIM_TRY(find_way(r, plan, &to));
   BRIM_TRY(peak_within(&view, plan->micro_batch, plan->within_bytes, &after));
-  if (after > before && !may_grow(r, after, before)) return BRIM_OK; /* somebody has come since it was asked */
-  tell(r, who, &to, before, after, plan->reason);
-  return replan(r, &to, after > before, who);
+  return after > before && !may_grow(r, after, before) ? BRIM_OK : change(r, &to, before, after);
 }
 
-brim_status brim_resize_ask(brim_resize *r)
+brim_status brim_resize_ask(brim_resize *r, bool *changes)
 {
-  const char *who;
-  brim_step_plan plan;
+  *changes = false;
   r->asked = brim_now();
-  const brim_status status = ask(r, &plan, &who);
+  const brim_status status = ask(r, &r->answer, &r->who);
   if (status == BRIM_ENOTSUP) return BRIM_OK;
   BRIM_TRY(status);
-  if (plan.micro_batch > 0) return change(r, &plan, who);
-  brim_policies_tell(r->session->policies, who, "keeps its plan", plan.reason);
+  *changes = r->answer.micro_batch > 0;
+  if (!*changes) brim_policies_tell(r->session->policies, r->who, "keeps its plan", r->answer.reason);
   return BRIM_OK;
 }

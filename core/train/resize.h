@@ -12,13 +12,18 @@ typedef struct brim_resize {
   brim_trainer *trainer;
   bool is_warned;                         /* that the queue cannot be read */
   double asked;                           /* when: brim_now() */
+  brim_step_plan answer;                  /* what was said last, */
+  const char *who;                        /* and by which policy */
   uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
 } brim_resize;
 
 /* [step] Is it time to ask? Then the step before must not begin the one behind it. Never, if no policy would answer. */
 bool brim_resize_is_due(const brim_resize *resize);
-/* [step] Asks, and does what is said, which is a line of the log and an event. Allocates nothing if nothing is. A
- * policy's own status and text; what came of brim_trainer_replan where a plan did not get its memory, nor, if it was to
- * be larger, the one before. */
-brim_status brim_resize_ask(brim_resize *resize);
+/* [step] Asks. *changes: the plan is to be another, for brim_resize_do. Allocates nothing if it is not. A policy's own
+ * status and text. */
+brim_status brim_resize_ask(brim_resize *resize, bool *changes);
+/* [step] Does what was said, which is a line of the log and an event; not if others have come since, or the host has no
+ * memory to change plans through. What came of brim_trainer_replan where a plan did not get its memory, nor, if it was
+ * to be larger, the one before. */
+brim_status brim_resize_do(brim_resize *resize);
 #endif

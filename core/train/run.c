@@ -119,12 +119,36 @@ static void collect_memory(brim_running *r)
 /* Another plan, if a policy says so. Nobody looks at the device meanwhile. */
 static brim_status resize(brim_running *r)
 {
+  bool changes;
+  BRIM_TRY(brim_resize_ask(&r->resize, &changes));
+  if (!changes) return BRIM_OK;
   snprintf(r->doing, sizeof r->doing, "the plan after step %lld", (long long)r->state->step);
   collect_memory(r);
   brim_relief_aim(NULL, r->pressure);
-  const brim_status status = brim_resize_ask(&r->resize);
+  const brim_status status = brim_resize_do(&r->resize);
   brim_relief_aim(r->trainer, r->pressure);
   return status;
+}
+
+/* Between two steps the run may take another plan. */
+static brim_status look_around(brim_running *r)
+{
+  BRIM_TRY(brim_running_heed_pressure(r));
+  return brim_resize_is_due(&r->resize) && !brim_trainer_is_ahead(r->trainer) ? resize(r) : BRIM_OK;
+}
+
+/* The end, but not of what was trained. */
+static brim_status give_up(brim_running *r, brim_status failure)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  const brim_status status = write_last_checkpoint(r);
+  if (status != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
+  (void)brim_fail(failure, "%s", error);
+  if (r->checkpoint_step < 0) return failure;
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\ngo on with: brim train --resume %s",
+                       (long long)r->checkpoint_step, r->dir);
 }
 
 /* What is due, and a step. *done: there was no step to make. */
@@ -140,8 +164,9 @@ static brim_status turn(brim_running *r, bool *done)
     return finish(r);
   }
   if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
-  BRIM_TRY(brim_running_heed_pressure(r));
-  if (brim_resize_is_due(&r->resize) && !brim_trainer_is_ahead(r->trainer)) BRIM_TRY(resize(r));
+  const brim_status changed = look_around(r);
+  if (changed == BRIM_EINTERRUPTED) return interrupt(r);
+  if (changed != BRIM_OK) return brim_status_is_want(changed) ? changed : give_up(r, changed);
   return one_step(r);
 }
 
@@ -162,20 +187,6 @@ static brim_status forget_what_came_behind(brim_running *r)
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
 }
 
-/* The end, but not of what was trained. */
-static brim_status give_up(brim_running *r, brim_status failure)
-{
-  char error[4096];
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  const brim_status status = write_last_checkpoint(r);
-  if (status != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
-  (void)brim_fail(failure, "%s", error);
-  if (r->checkpoint_step < 0) return failure;
-  return brim_fail_add(failure, "there is a checkpoint of step %lld\ngo on with: brim train --resume %s",
-                       (long long)r->checkpoint_step, r->dir);
-}
-
 /* What was tried in this turn has changed nothing that lasts, so it is tried again after what helps against `failure`.
  */
 static brim_status recover(brim_running *r, brim_status failure)
@@ -190,7 +201,8 @@ static brim_status recover(brim_running *r, brim_status failure)
   const bool is_remade = r->recovery.is_remade;
   r->recovery.is_remade = false;
   if (is_remade) brim_running_follow_session(r);
-  brim_relief_aim(r->trainer, r->pressure);
+  if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
+  memset(r->resize.plain, 0, sizeof r->resize.plain); /* of what may have been another device */
   if (status == BRIM_EINTERRUPTED) return interrupt(r);
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);

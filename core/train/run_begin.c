@@ -144,6 +144,7 @@ void brim_running_follow_session(brim_running *r)
 brim_status brim_running_keep_session(brim_running *r)
 {
   BRIM_TRY(brim_report_write_inputs(r->dir, r->config, r->session, brim_trainer_plan(r->trainer)));
+  r->state->profile_hash = hash_profile(r);
   return r->state->step > 0 ? brim_running_write_checkpoint(r) : BRIM_OK;
 }
 

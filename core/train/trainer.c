@@ -179,6 +179,12 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
 
 /* ---- another plan ---- */
 
+static void name_backend(brim_trainer *t)
+{
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s",
+           brim_config_choice_of(t->session->config, "backend")->plugin->id);
+}
+
 static brim_status place_again(brim_trainer *t)
 {
   brim_footprint again;
@@ -188,22 +194,16 @@ static brim_status place_again(brim_trainer *t)
   if (status == BRIM_OK) status = place(t, &(brim_placement_wish){0});
   brim_session_let_go(t->session);
   BRIM_TRY(status);
+  name_backend(t);
   brim_footprint_predict(t->session, t->plan, &again);
   t->footprint = again;
   if (before > again.total_bytes) t->footprint.total_bytes = before;
   return brim_session_finish_data(t->session); /* of one that was made again */
 }
 
-static void name_backend(brim_trainer *t)
-{
-  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s",
-           brim_config_choice_of(t->session->config, "backend")->plugin->id);
-}
-
 void brim_trainer_follow(brim_trainer *t, brim_session *session)
 {
   t->session = session;
-  name_backend(t);
 }
 
 static brim_status put_back(brim_trainer *t)
@@ -348,7 +348,6 @@ static void clean_heavily(brim_trainer *t)
     brim_loader_close(t->loader); /* the next step opens it where it is then */
     t->loader = NULL;
   }
-  brim_recompute_cache_release(s->levels);
   if (BRIM_HAS(brim_backend_ops, s->backend_ops, trim)) s->backend_ops->trim(s->backend);
 }
 

@@ -46,15 +46,15 @@ brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
   return status;
 }
 
-brim_status __real_brim_resize_ask(brim_resize *resize);
-brim_status __wrap_brim_resize_ask(brim_resize *resize);
+brim_status __real_brim_resize_ask(brim_resize *resize, bool *changes);
+brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes);
 
 static int asked; /* about another plan */
 
-brim_status __wrap_brim_resize_ask(brim_resize *resize)
+brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes)
 {
   const double start = brim_now();
-  const brim_status status = __real_brim_resize_ask(resize);
+  const brim_status status = __real_brim_resize_ask(resize, changes);
   asked++;
   print_message("policies were asked about another plan, in %.0f microseconds\n", 1e6 * (brim_now() - start));
   return status;

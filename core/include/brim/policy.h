@@ -152,7 +152,7 @@ typedef struct brim_memory_view {
 enum brim_cleanup {
   BRIM_CLEAN_NONE = 0,
   BRIM_CLEAN_LIGHT, /* memory that was freed goes back to the system */
-  BRIM_CLEAN_HEAVY  /* and what can be made again: batches that were decoded ahead, what libraries and plans keep */
+  BRIM_CLEAN_HEAVY  /* and what can be made again: batches that were decoded ahead, what libraries keep */
 };
 typedef struct brim_boundary {
   int32_t cleanup; /* enum brim_cleanup */
