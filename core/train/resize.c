@@ -22,6 +22,14 @@ static brim_resize *resize_of(const brim_step_view *view)
   return view->host;
 }
 
+/* That a plan could have in the place of the run's own. */
+static uint64_t room_of(const brim_resize *r)
+{
+  const brim_session *s = r->session;
+  const uint64_t own = brim_trainer_device_bytes(r->trainer);
+  return brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + own);
+}
+
 static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
   const brim_resize *r = resize_of(view);
@@ -29,8 +37,15 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
   BRIM_TRY(brim_session_look(s));
   brim_decide_view_device(s, device);
   device->waiting = view->waiting;
-  *room = brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + view->planned_bytes);
+  *room = room_of(r);
   return BRIM_OK;
+}
+
+/* What the session would plan within, if it had `bytes`. */
+static uint64_t budget_of(const brim_session *s, uint64_t bytes)
+{
+  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
+  return set > 0 && set < bytes ? set : bytes;
 }
 
 static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
@@ -38,14 +53,15 @@ static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompu
   brim_variant v = brim_session_variant(s, batch);
   brim_plan *plan = NULL;
   v.recompute = recompute;
-  v.budget_bytes = budget;
+  v.budget_bytes = budget_of(s, budget);
   BRIM_TRY(brim_session_plan_variant(s, &v, false, &plan));
   *peak = plan->peak_bytes;
   brim_plan_free(plan);
   return BRIM_OK;
 }
 
-/* With memory.recompute as it is configured: auto keeps within `bytes`, the others do not ask. */
+/* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
+ * the others do not ask. */
 static brim_status plain_peak(brim_resize *r, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   brim_session *s = r->session;
@@ -55,7 +71,7 @@ static brim_status plain_peak(brim_resize *r, int64_t batch, uint64_t bytes, uin
   if (i == s->micro_batch_count)
     return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                      (long long)batch);
-  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes, peak);
+  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : room_of(r), peak);
   if (r->plain[i] == 0) BRIM_TRY(peak_of(s, batch, kind, 0, &r->plain[i]));
   *peak = r->plain[i];
   return BRIM_OK;

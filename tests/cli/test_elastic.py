@@ -1,6 +1,7 @@
 """policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and nobody's
 results change. The device is a share of the host with a limit; nothing goes by the clock, everything waits for events."""
 
+import shutil
 import signal
 import time
 
@@ -99,6 +100,19 @@ class Elastic(Case):
         (_, given), (_, taken) = self.two_jobs([*NORM, "min_batch_size=128"], 6, 16)
         self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
         self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
+
+    def test_a_run_that_makes_again_what_it_must_goes_back_to_just_that(self):
+        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough for none. It gives back by a
+        smaller micro-batch, or where there is none by more recompute, and takes again what it had."""
+        auto = [*NORM, "memory.recompute=auto"]
+        for name, words, batch, bytes_given in (("cut", auto, 64, "1.6 MiB"),
+                                                ("uncut", [*auto, "min_batch_size=128"], 128, "873.9 KiB")):
+            with self.subTest(name):
+                (given, _), (taken, why) = self.two_jobs(words, 5, 16)
+                self.assertEqual((given, taken), (f"{bytes_given} given back", f"{bytes_given} taken again"))
+                self.assertRegex(why, f"^micro-batch {batch} -> 128.*, as nobody waits for cpu:0$")
+                for run in ("first", "first-alone", "second", "second-alone"):
+                    shutil.rmtree(self.folder / run)
 
     def test_what_would_not_help_is_not_given_back(self):
         """Which is said once for each that waits."""

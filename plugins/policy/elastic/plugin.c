@@ -75,7 +75,7 @@ static int may_take(const run *r, const brim_step_view *v, int64_t batch)
 }
 
 /* A plan that takes `bytes` at most, with the least recompute: the largest micro-batch that fits without more of it,
- * else the smallest. *peak: above `bytes`, or 0, if there is none. */
+ * else the smallest. *peak: of the plan as it will be; above `bytes`, or 0, if there is none. */
 static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, int64_t *batch, uint64_t *peak)
 {
   *peak = 0;
@@ -83,7 +83,7 @@ static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, i
     if (!may_take(r, v, v->choice[i])) continue;
     *batch = v->choice[i];
     BRIM_TRY(v->peak_within(v, *batch, 0, peak));
-    if (*peak <= bytes) return BRIM_OK;
+    if (*peak <= bytes) break;
   }
   return *peak > 0 ? v->peak_within(v, *batch, bytes, peak) : BRIM_OK;
 }
