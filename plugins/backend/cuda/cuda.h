@@ -53,14 +53,18 @@ struct cublasLtContext;
 struct cudnnContext;
 struct cuda_tuning;
 struct cuda_sdpa_plan;
+struct nvml_device;
 
-/* An instance. All of its functions are called by one thread at a time. */
+/* An instance. Its functions are called by one thread at a time, but for cuda_device_usage: that one may be called from
+ * another thread at any time, but not while a device is selected or left, and reads only what selecting sets. */
 typedef struct cuda_backend {
   const cuda_params *params;
   int device;                   /* the runtime's number; -1: none selected */
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
+  uint64_t total_bytes;         /* of the device */
   uint64_t taken_bytes;         /* of the device, by context, modules and libraries */
+  struct nvml_device *nvml;     /* the device, for nvml.h; NULL: NVML cannot be asked */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;

@@ -51,8 +51,10 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
  * megabytes of it for as long as the process lives, and cannot be made where the memory is full. */
 static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
 {
+  struct nvml_device *nvml = NULL;
   size_t free_bytes = 0, total = 0;
-  if (b->device != device && cuda_nvml_free_bytes(key, &info->free_bytes) == BRIM_OK) {
+  if (b->device != device && cuda_nvml_find(key, &nvml) == BRIM_OK &&
+      cuda_nvml_free_bytes(nvml, &info->free_bytes) == BRIM_OK) {
     if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* of the GPU, not of its part */
     return BRIM_OK;
   }
@@ -82,16 +84,17 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   return free_bytes_of(self, device, &key, out);
 }
 
-/* NVML is asked, of the runtime nothing but which GPU it is: another thread's work on the device goes on meanwhile. */
+/* Which device it is was found when it was selected, and only NVML is asked: another thread's work on the device goes
+ * on meanwhile. */
 brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total)
 {
-  struct cudaDeviceProp properties;
+  const cuda_backend *b = self;
   uint64_t free_bytes = 0;
-  (void)self;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
-  const cuda_nvml_key key = key_of(&properties);
-  BRIM_TRY(cuda_nvml_free_bytes(&key, &free_bytes));
-  *total = properties.totalGlobalMem;
+  if (b->device != device || !b->nvml)
+    return brim_fail(BRIM_ENOTSUP, "what cuda:%d has in use is known only where it is selected and NVML answers",
+                     device);
+  BRIM_TRY(cuda_nvml_free_bytes(b->nvml, &free_bytes));
+  *total = b->total_bytes;
   *used = free_bytes < *total ? *total - free_bytes : 0;
   return BRIM_OK;
 }
@@ -129,6 +132,9 @@ static brim_status take(cuda_backend *b, int device)
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   b->device = device;
   BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  const cuda_nvml_key key = key_of(&properties);
+  if (cuda_nvml_find(&key, &b->nvml) != BRIM_OK) b->nvml = NULL;
+  b->total_bytes = properties.totalGlobalMem;
   b->processors = properties.multiProcessorCount;
   b->capability = properties.major * 10 + properties.minor;
   if (b->capability < 80)

@@ -136,15 +136,18 @@ void cuda_nvml_uuid(const cuda_nvml_key *key, char out[CUDA_UUID_BYTES])
   (void)find_handle(key, out, &device);
 }
 
-brim_status cuda_nvml_free_bytes(const cuda_nvml_key *key, uint64_t *out)
+brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out)
 {
   char uuid[CUDA_UUID_BYTES];
-  nvml_handle device = NULL;
+  return find_handle(key, uuid, out);
+}
+
+brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
+{
   nvml_memory memory;
-  BRIM_TRY(find_handle(key, uuid, &device));
   if (!nvml.memory) return brim_fail(BRIM_ENOTSUP, LIBRARY " says nothing about memory");
   const int error = nvml.memory(device, &memory);
-  if (error != NVML_SUCCESS) return brim_fail(BRIM_ENOTSUP, LIBRARY " on the memory of %s: %s", uuid, text_of(error));
+  if (error != NVML_SUCCESS) return brim_fail(BRIM_ENOTSUP, LIBRARY " on a device's memory: %s", text_of(error));
   *out = memory.free;
   return BRIM_OK;
 }

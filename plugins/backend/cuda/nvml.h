@@ -16,8 +16,10 @@ typedef struct cuda_nvml_key {
 
 /* [init] "GPU-8a5f2b1c-...", or "MIG-..." if that is what NVML knows it by. Never fails: without NVML it is a GPU's. */
 void cuda_nvml_uuid(const cuda_nvml_key *key, char out[CUDA_UUID_BYTES]);
-/* [init] Memory that nobody has. ENOTSUP, saying why, if NVML cannot be asked. */
-brim_status cuda_nvml_free_bytes(const cuda_nvml_key *key, uint64_t *out);
+/* [init] NVML's own handle, good as long as the process lives. ENOTSUP, saying why, if NVML cannot be asked. */
+brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out);
+/* [any thread] Memory that nobody has. ENOTSUP as above. */
+brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out);
 /* [init] See brim_backend_ops.users. */
 brim_status cuda_nvml_users(const cuda_nvml_key *key, brim_device_user *out, size_t room, size_t *count);
 #endif
