@@ -8,6 +8,8 @@ const brim_alias brim_aliases[] = {
     {"training.fp16", "precision", "true=fp16|false=fp32"},
     {"training.gradient_checkpointing", "memory.recompute", "true=blocks|false=none"},
     {"training.auto_batch_size", "training.batch_size", "true=auto|false"},
+    {"policy.periodic.warn_percent", "memory.warn_percent", NULL},
+    {"policy.periodic.critical_percent", "memory.critical_percent", NULL},
     {NULL, NULL, NULL},
 };
 

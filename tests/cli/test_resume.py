@@ -272,6 +272,25 @@ class Edited(Case):
         path.write_text(text)
         return text
 
+    def test_a_run_of_an_older_build_has_old_names(self):
+        """The limits of memory were keys of policy=periodic, and may be edited as they could be there."""
+        self.train("old", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "policy=periodic")
+        self.go_back("old")
+        path = self.folder / "old" / "config.yaml"
+        text = path.read_text()
+        for new in ("  warn_percent: 85\n", "  critical_percent: 90\n"):
+            self.assertEqual(text.count(new), 1, text)
+            text = text.replace(new, "")
+        every = "    light_every_n_rounds: 5\n"
+        self.assertEqual(text.count(every), 1, text)
+        path.write_text(text.replace(every, f"{every}    warn_percent: 70\n    critical_percent: 95.5\n"))
+        for argv in (["--from", "old", "run.dir=new"], ["--resume", "old"]):
+            result = self.brim("train", *argv)
+            for name, value in (("warn_percent", "70"), ("critical_percent", "95.5")):
+                self.assertIn(f"policy.periodic.{name}={value} is taken as memory.{name}={value}, its name now",
+                              result.err)
+        self.assert_same_checkpoint("old", "new", 8)
+
     def test_values_that_change_what_is_trained_are_told_all_at_once(self):
         before = self.tree("run", "checkpoints")
         text = self.edit(("lr: 1e-3", "lr: 5e-3"), ("hidden: [16]", "hidden: [32]"),
