@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "brim/plugin.h"
 
 #define REARM 0.95 /* of the lower limit */
@@ -121,18 +121,6 @@ static void *work(void *context)
 
 /* ---- opening and closing ---- */
 
-/* Signals are the main thread's. */
-static int start(brim_pressure *p)
-{
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int failed = pthread_create(&p->thread, NULL, work, p);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!failed) pthread_setname_np(p->thread, "brim-pressure");
-  return failed;
-}
-
 static void release(brim_pressure *p)
 {
   pthread_cond_destroy(&p->wake);
@@ -154,7 +142,7 @@ brim_status brim_pressure_open(const brim_pressure_options *options, brim_pressu
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&p->wake, &attr);
   pthread_condattr_destroy(&attr);
-  const int failed = start(p);
+  const int failed = brim_thread_start(&p->thread, "brim-pressure", work, p);
   if (failed) {
     release(p);
     return brim_fail(BRIM_ENOMEM_HOST,

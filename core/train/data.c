@@ -8,13 +8,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "brim/random.h"
 #include "graph/graph.h"
 
@@ -232,12 +232,7 @@ brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, voi
   if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
   o->ops = data->ops;
   o->self = self;
-  sigset_t all, before; /* signals are the main thread's */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int failed = pthread_create(&o->thread, NULL, open_aside, o);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed) { /* then here and now */
+  if (brim_thread_start(&o->thread, "brim-open", open_aside, o)) { /* then here and now */
     free(o);
     return open_and_describe(data);
   }

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "train/data.h"
 
 #define LINE_BYTES 64u /* everything that threads write starts at a cache line */
@@ -205,23 +205,16 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
   return loader;
 }
 
-/* Signals are the main thread's: these threads take none. */
 static int start_threads(brim_loader *loader)
 {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = 0;
   while (!failed && loader->started < loader->options.threads) {
     worker *w = &loader->workers[loader->started];
-    failed = pthread_create(&w->thread, NULL, work, w);
-    if (failed) break;
     char name[16];
     snprintf(name, sizeof name, "brim-load-%d", (int)(loader->started % 10000));
-    pthread_setname_np(w->thread, name);
-    loader->started++;
+    failed = brim_thread_start(&w->thread, name, work, w);
+    loader->started += !failed;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failed;
 }
 
