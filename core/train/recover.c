@@ -66,14 +66,12 @@ static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
 {
   brim_session *s = *r->session;
-  const int32_t kind = s->recompute;
-  const uint64_t within = s->within_bytes;
+  const brim_way before = brim_session_way(s);
   if (!brim_session_may_recompute(s)) return BRIM_ENOTSUP;
   brim_session_recompute_within(s, *bytes);
   const brim_status status = peak_of(s, bytes);
   if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;
-  s->recompute = kind;
-  brim_session_plan_within(s, within);
+  brim_session_go(s, &before);
   return status != BRIM_OK ? status : BRIM_ENOTSUP;
 }
 
@@ -257,38 +255,28 @@ brim_status brim_recover_as_want(brim_session *s, brim_status status)
   return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
 }
 
-static void plan_as(brim_session *s, int64_t batch, int32_t recompute, uint64_t within)
-{
-  s->recompute = recompute;
-  brim_session_plan_within(s, within);
-  brim_session_cut(s, batch);
-}
-
 /* The session is changed for good only when the values are on the host. */
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
   char a[32], b[32];
   uint64_t peak = 0;
   brim_session *s = *r->session;
-  const int64_t was_batch = s->batch, effective = s->settings->training.effective_batch_size;
-  const int32_t was_recompute = s->recompute;
-  const uint64_t was_within = s->within_bytes;
+  const int64_t effective = s->settings->training.effective_batch_size;
+  const brim_way before = brim_session_way(s);
   const failure f = {.what = why};
   r->needed_bytes = brim_trainer_plan(r->trainer)->peak_bytes;
   const brim_status status = make_smaller(r, bytes, &peak);
-  const int64_t batch = s->batch;
-  const int32_t recompute = s->recompute;
-  const uint64_t within = s->within_bytes;
-  plan_as(s, was_batch, was_recompute, was_within);
+  const brim_way to = brim_session_way(s);
+  brim_session_go(s, &before);
   BRIM_TRY(status);
   if (peak >= r->needed_bytes) { /* the plan that is placed goes on */
     tell(r, &f, "no smaller plan than %s", brim_format_bytes(a, sizeof a, r->needed_bytes));
     return BRIM_OK;
   }
   BRIM_TRY(brim_trainer_park(r->trainer));
-  plan_as(s, batch, recompute, within);
-  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)batch,
-       (long long)(effective / batch), recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+  brim_session_go(s, &to);
+  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)to.batch,
+       (long long)(effective / to.batch), to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
        brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
   return brim_recover_as_want(s, brim_trainer_replan(r->trainer));
 }

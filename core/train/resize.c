@@ -134,29 +134,8 @@ static brim_status ask(brim_resize *r, brim_step_plan *out, const char **who)
 
 /* ---- doing ---- */
 
-/* How the session plans. */
-typedef struct way {
-  int64_t batch;
-  int32_t recompute;
-  uint64_t within_bytes;
-} way;
-
-static way way_of(const brim_session *s)
-{
-  return (way){s->batch, s->recompute, s->within_bytes};
-}
-
-static void go(brim_session *s, const way *w)
-{
-  brim_session_cut(s, w->batch);
-  if (w->recompute == BRIM_RECOMPUTE_AUTO && w->within_bytes > 0)
-    brim_session_recompute_within(s, w->within_bytes);
-  else
-    brim_session_recompute_as_configured(s);
-}
-
 /* What was said, as a way. */
-static brim_status find_way(brim_resize *r, const brim_step_plan *plan, way *out)
+static brim_status find_way(brim_resize *r, const brim_step_plan *plan, brim_way *out)
 {
   uint64_t peak;
   const brim_session *s = r->session;
@@ -165,13 +144,13 @@ static brim_status find_way(brim_resize *r, const brim_step_plan *plan, way *out
     BRIM_TRY(plain_peak(r, plan->micro_batch, 0, &peak));
     within = needs_more_recompute(s, peak, plan->within_bytes);
   }
-  *out = (way){plan->micro_batch, within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute,
-               within ? plan->within_bytes : 0};
+  *out = (brim_way){plan->micro_batch, within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute,
+                    within ? plan->within_bytes : 0};
   return BRIM_OK;
 }
 
 /* "200.0 MiB given back: micro-batch 64 -> 16, as a run waits for cpu:0" */
-static void tell(const brim_resize *r, const char *who, const way *to, uint64_t before, uint64_t after,
+static void tell(const brim_resize *r, const char *who, const brim_way *to, uint64_t before, uint64_t after,
                  const char *reason)
 {
   char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
@@ -184,32 +163,30 @@ static void tell(const brim_resize *r, const char *who, const way *to, uint64_t 
 }
 
 /* Nobody waits, and there is room: then it is held. */
-static bool may_grow(const brim_resize *r, uint64_t bytes, uint64_t before)
+static bool may_grow(const brim_resize *r, uint64_t bytes)
 {
   brim_session *s = r->session;
   if (!brim_session_hold(s, true)) return false;
-  const bool fits =
-      brim_session_look(s) == BRIM_OK &&
-      bytes <= brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + before);
+  const bool fits = brim_session_look(s) == BRIM_OK && bytes <= room_of(r);
   if (!fits) brim_session_let_go(s);
   return fits;
 }
 
 /* If there is no memory for more after all, the run goes on with what it had. */
-static brim_status replan(brim_resize *r, const way *to, bool grows)
+static brim_status replan(brim_resize *r, const brim_way *to, bool grows)
 {
   brim_session *s = r->session;
-  const way from = way_of(s);
-  go(s, to);
+  const brim_way from = brim_session_way(s);
+  brim_session_go(s, to);
   const brim_status status = brim_recover_as_want(s, brim_trainer_replan(r->trainer));
   if (!grows || !brim_status_is_want(status)) return status;
   brim_policies_tell(s->policies, r->who, "back to the plan before", brim_error_text());
-  go(s, &from);
+  brim_session_go(s, &from);
   return brim_recover_as_want(s, brim_trainer_replan(r->trainer));
 }
 
 /* The session is changed when nothing reads samples by it any more, and the values are on the host. */
-static brim_status change(brim_resize *r, const way *to, uint64_t before, uint64_t after)
+static brim_status change(brim_resize *r, const brim_way *to, uint64_t before, uint64_t after)
 {
   const brim_status parked = brim_trainer_park(r->trainer);
   if (parked != BRIM_OK) {
@@ -224,14 +201,14 @@ static brim_status change(brim_resize *r, const way *to, uint64_t before, uint64
 
 brim_status brim_resize_do(brim_resize *r)
 {
-  way to;
+  brim_way to;
   uint64_t after;
   const brim_step_plan *plan = &r->answer;
   const uint64_t before = brim_trainer_device_bytes(r->trainer);
   const brim_step_view view = {.host = r};
   BRIM_TRY(find_way(r, plan, &to));
   BRIM_TRY(peak_within(&view, plan->micro_batch, plan->within_bytes, &after));
-  return after > before && !may_grow(r, after, before) ? BRIM_OK : change(r, &to, before, after);
+  return after > before && !may_grow(r, after) ? BRIM_OK : change(r, &to, before, after);
 }
 
 brim_status brim_resize_ask(brim_resize *r, bool *changes)

@@ -116,10 +116,16 @@ bool brim_session_may_recompute(const brim_session *s)
   return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
 }
 
-void brim_session_recompute_as_configured(brim_session *s)
+brim_way brim_session_way(const brim_session *s)
 {
-  s->recompute = s->settings->memory.recompute;
-  s->within_bytes = 0;
+  return (brim_way){s->batch, s->recompute, s->within_bytes};
+}
+
+void brim_session_go(brim_session *s, const brim_way *way)
+{
+  brim_session_cut(s, way->batch);
+  s->recompute = way->recompute;
+  s->within_bytes = way->within_bytes;
   memset(s->peak, 0, sizeof s->peak);
 }
 

@@ -148,8 +148,14 @@ uint64_t brim_session_room_on(const brim_session *session, const brim_device_inf
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
 /* The same, and memory.recompute=auto from now on. */
 void brim_session_recompute_within(brim_session *session, uint64_t bytes);
-/* Neither of the two from now on. */
-void brim_session_recompute_as_configured(brim_session *session);
+/* How the session plans, as far as a run that goes on may change it; and to plan so from now on. */
+typedef struct brim_way {
+  int64_t batch;
+  int32_t recompute; /* enum brim_recompute_kind */
+  uint64_t within_bytes;
+} brim_way;
+brim_way brim_session_way(const brim_session *session);
+void brim_session_go(brim_session *session, const brim_way *way);
 /* May brim choose what is made again? Not where the user has set memory.recompute to another than auto. */
 bool brim_session_may_recompute(const brim_session *session);
 /* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
