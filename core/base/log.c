@@ -19,6 +19,7 @@ static const struct {
     [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
 };
 
+static int32_t rank; /* of several; 0: it speaks for all */
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);
 static void *hook_context;
@@ -27,6 +28,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 void brim_log_set_level(enum brim_level level)
 {
   shown = level;
+}
+
+void brim_log_set_rank(int32_t number)
+{
+  rank = number;
 }
 
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context)
@@ -45,11 +51,12 @@ bool brim_log_color(void)
 /* Further lines of a message stand indented below the first. */
 static void write_message(enum brim_level level, const char *message)
 {
-  char out[8192];
+  char out[8192], tag[32] = "";
   size_t length = 0;
+  if (rank > 0) snprintf(tag, sizeof tag, "rank %d: ", (int)rank);
   const bool color = levels[level].color[0] != '\0' && brim_log_color();
-  const int head = snprintf(out, sizeof out, "%s%s%s", color ? levels[level].color : "", levels[level].prefix,
-                            color ? "\033[0m" : "");
+  const int head = snprintf(out, sizeof out, "%s%s%s%s", color ? levels[level].color : "", levels[level].prefix,
+                            color ? "\033[0m" : "", tag);
   length = head > 0 ? (size_t)head : 0;
   for (const char *s = message; *s && length + 4 < sizeof out; s++) {
     out[length++] = *s;
@@ -72,7 +79,7 @@ static void write_message(enum brim_level level, const char *message)
 
 void brim_log(enum brim_level level, const char *format, ...)
 {
-  if (level > shown) return;
+  if (level > shown || (rank > 0 && level == BRIM_LOG_INFO)) return;
   char message[4096];
   va_list list;
   va_start(list, format);

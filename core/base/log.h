@@ -13,4 +13,7 @@ void brim_log_set_hook(void (*function)(void *context, bool before), void *conte
  * level at DEBUG also where in the source it comes from. */
 void brim_log_error(void);
 bool brim_log_color(void);
+/* [init] This process is a rank of several: rank 0 speaks; warnings and errors of the others say whose they are, and
+ * what else they would say is said by rank 0 already. */
+void brim_log_set_rank(int32_t rank);
 #endif

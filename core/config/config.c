@@ -51,12 +51,29 @@ static bool has_failed(const brim_yaml *node)
 
 /* ---- plugins ---- */
 
+/* The id of what is chosen for a group, put into the tree if nobody has chosen and it has a fallback; NULL: there is
+ * none. */
+static brim_yaml *id_of(const loading *l, const brim_group *group)
+{
+  brim_arena *arena = l->c.arena;
+  brim_yaml *node = brim_yaml_get(l->c.root, group->name);
+  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
+  if (!group->fallback || (id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id))) return id;
+  const brim_yaml_origin nobody = {.file = "default"};
+  id = brim_yaml_scalar(arena, group->fallback, nobody);
+  if (!node || node->kind != BRIM_YAML_MAP) {
+    node = brim_yaml_map(arena, nobody);
+    brim_yaml_set(arena, l->c.root, group->name, node);
+  }
+  brim_yaml_set(arena, node, "id", id);
+  return id;
+}
+
 /* The plugin that a group's node names; NULL with a problem added. */
 static const brim_plugin *find_plugin(loading *l, const brim_group *group)
 {
   brim_composition *c = &l->c;
-  const brim_yaml *node = brim_yaml_get(c->root, group->name);
-  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
+  brim_yaml *id = id_of(l, group);
   if (!id || brim_yaml_is_null(id) || brim_yaml_is_missing(id)) {
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;

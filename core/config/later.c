@@ -19,8 +19,6 @@
 /* The defaults of the keys of federated training say that there is none; its configuration will set others. */
 const brim_later_key brim_later_keys[] = {
     LATER("memory", BYTES, "headroom_mb", "0", NULL, "memory of the device that plans leave to others"),
-    LATER("dist", I64, "ranks", "1", "[1,65536]", "processes that share the training"),
-    LATER("", STR, "comm", "", NULL, "how ranks talk: mpi or nccl"),
     LATER("", I64, "total_clients", "0", "[0,1000000000]", "clients of federated training"),
     LATER("", I64, "clients_per_round", "0", "[0,1000000000]", "clients that a federated round trains on"),
     LATER("", I64, "rounds", "0", "[0,1000000000]", "federated rounds"),

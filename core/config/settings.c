@@ -140,6 +140,25 @@ static const brim_param claims_table[] = {
     BRIM_PARAMS_END,
 };
 
+#define T brim_dist_settings
+static const brim_param dist_table[] = {
+    BRIM_PARAM(
+        I64, T, ranks, "auto", "auto|[1,65536]",
+        "processes that share each step's samples, one a device; auto: as many as were started, else one for each "
+        "GPU that can be seen"),
+    BRIM_PARAM(ENUM, T, shard, "none", BRIM_SHARD_NAMES,
+               "what the ranks share out instead of each having all of it: the optimizer's state, the gradients too"),
+    BRIM_PARAM(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
+               "samples of a step for each rank: even, or auto: on different devices so that they finish together"),
+    BRIM_PARAM(BYTES, T, bucket_mb, "25", NULL, "gradients that are added up over the ranks at a time"),
+    BRIM_PARAM(I64, T, check_every_steps, "100", "[0,inf)",
+               "steps after which the weights of all ranks are compared; 0: never"),
+    BRIM_PARAM(SECONDS, T, timeout_seconds, "600", "(0,inf)",
+               "longest that ranks wait for one that does not answer, before the job ends"),
+    BRIM_PARAMS_END,
+};
+#undef T
+
 static const brim_param observe_table[] = {
     BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
     BRIM_PARAM(I64, brim_observe_settings, top_k, "5", "[0,1000]",
@@ -152,21 +171,29 @@ static const brim_param observe_table[] = {
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
   }
 const brim_section brim_settings_sections[] = {
-    {"", top_table, 0, sizeof(brim_settings)},        SECTION("run", run_table, run),
-    SECTION("training", training_table, training),    SECTION("dataset", dataset_table, dataset),
-    SECTION("augment", augment_table, augment),       SECTION("graph", graph_table, graph),
-    SECTION("memory", memory_table, memory),          SECTION("loss_scale", loss_scale_table, loss_scale),
-    SECTION("claims", claims_table, claims),          SECTION("observe", observe_table, observe),
-    SECTION("optimizer", optimizer_table, optimizer), {NULL, NULL, 0, 0},
+    {"", top_table, 0, sizeof(brim_settings)},
+    SECTION("run", run_table, run),
+    SECTION("training", training_table, training),
+    SECTION("dataset", dataset_table, dataset),
+    SECTION("augment", augment_table, augment),
+    SECTION("graph", graph_table, graph),
+    SECTION("memory", memory_table, memory),
+    SECTION("loss_scale", loss_scale_table, loss_scale),
+    SECTION("claims", claims_table, claims),
+    SECTION("observe", observe_table, observe),
+    SECTION("dist", dist_table, dist),
+    SECTION("optimizer", optimizer_table, optimizer),
+    {NULL, NULL, 0, 0},
 };
 
 const brim_group brim_config_groups[] = {
-    {"model", BRIM_MODEL, NULL},
-    {"dataset", BRIM_DATASET, NULL},
-    {"optimizer", BRIM_OPTIMIZER, NULL},
-    {"schedule", BRIM_SCHEDULE, NULL},
-    {"loss", BRIM_LOSS, NULL},
-    {"backend", BRIM_BACKEND, NULL},
-    {"policy", BRIM_POLICY, "auto_plan"},
-    {NULL, 0, NULL},
+    {"model", BRIM_MODEL, NULL, NULL},
+    {"dataset", BRIM_DATASET, NULL, NULL},
+    {"optimizer", BRIM_OPTIMIZER, NULL, NULL},
+    {"schedule", BRIM_SCHEDULE, NULL, NULL},
+    {"loss", BRIM_LOSS, NULL, NULL},
+    {"backend", BRIM_BACKEND, NULL, NULL},
+    {"comm", BRIM_COMM, NULL, "auto"},
+    {"policy", BRIM_POLICY, "auto_plan", NULL},
+    {NULL, 0, NULL, NULL},
 };

@@ -49,6 +49,14 @@ typedef struct brim_memory_settings {
   bool timing;
   double warn_percent, critical_percent, check_interval_seconds;
 } brim_memory_settings;
+typedef struct brim_dist_settings {
+  int64_t ranks; /* -1: auto */
+  int32_t shard; /* enum brim_shard */
+  int32_t deal;  /* enum brim_deal */
+  uint64_t bucket_mb;
+  int64_t check_every_steps; /* 0: never */
+  double timeout_seconds;
+} brim_dist_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
 } brim_observe_settings;
@@ -59,6 +67,14 @@ enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 /* What is kept in host memory rather than on the device. */
 enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
 #define BRIM_OFFLOAD_NAMES "none|optimizer"
+
+/* What of the training state ranks share out between them, in place of each having all of it. */
+enum brim_shard { BRIM_SHARD_NONE, BRIM_SHARD_OPTIMIZER, BRIM_SHARD_GRADIENTS };
+#define BRIM_SHARD_NAMES "none|optimizer|gradients"
+
+/* How a step's samples are dealt to the ranks. */
+enum brim_deal { BRIM_DEAL_AUTO, BRIM_DEAL_EVEN };
+#define BRIM_DEAL_NAMES "auto|even"
 
 /* What activations, their gradients and copies of weights are kept in. */
 enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16, BRIM_PRECISION_AUTO };
@@ -84,6 +100,7 @@ typedef struct brim_settings {
   brim_memory_settings memory;
   brim_loss_scale_settings loss_scale;
   brim_claims_settings claims;
+  brim_dist_settings dist;
   brim_observe_settings observe;
 } brim_settings;
 
@@ -97,7 +114,8 @@ extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 typedef struct brim_group {
   const char *name; /* "model" */
   enum brim_kind kind;
-  const char *list; /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
+  const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
+  const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

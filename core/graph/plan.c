@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/buckets.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
 
@@ -355,6 +356,9 @@ static brim_status create(brim_plan *plan)
   if (update) place_in_host(plan, update);
   BRIM_TRY(recompute(plan));
   for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
+  brim_buckets_make(plan);
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);
   if (plan->host_bytes > 0 && copies_ahead(plan)) brim_offload_find_window(plan);
   find_peak(plan);
   return BRIM_OK;

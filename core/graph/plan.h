@@ -14,7 +14,7 @@
 #ifndef BRIM_GRAPH_PLAN_H
 #define BRIM_GRAPH_PLAN_H
 #include "base/text.h"
-#include "brim/backend.h"
+#include "brim/comm.h"
 #include "graph/graph.h"
 #include "graph/recompute.h"
 
@@ -58,6 +58,7 @@ typedef struct brim_program {
   size_t group_count;
   bool ahead;                           /* they are copied beside kernels */
   int32_t window_first, window_last;    /* nodes before the first group that use the window; last < first: none does */
+  int32_t *bucket_ready;                /* per bucket of the plan: the node behind which it is complete; -1: at once */
   bool *cut;                            /* per node: copies or waits for them come before it; NULL: nowhere */
   uint64_t transient_bytes;             /* as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: no placement can do with less */
@@ -79,10 +80,18 @@ typedef struct brim_plan_request {
   brim_update_options update; /* op NULL: no training */
   enum brim_recompute_kind recompute;
   uint64_t budget_bytes;        /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
+  brim_world world;             /* which rank of how many the plan is for; ranks 0 or 1: there are no others */
+  uint64_t bucket_bytes;        /* gradients that are added up over the ranks at a time, at least */
   brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;
+
+/* A range of the gradients: see graph/buckets.h. */
+typedef struct brim_gradient_bucket {
+  uint64_t offset; /* from the start of the arena */
+  uint64_t count;  /* elements, with what lies between gradients */
+} brim_gradient_bucket;
 
 typedef struct brim_plan {
   brim_plan_request request;
@@ -95,12 +104,14 @@ typedef struct brim_plan {
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset, proof_offset;
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
-  uint64_t *host_offset;                  /* by state: where it lies in the host's block; NULL: none does */
-  uint64_t host_bytes;                    /* of that block: states that are not in the arena */
-  uint64_t window_offset, window_bytes;   /* of the arena: see graph/offload.h */
-  uint64_t peak_bytes;                    /* of the arena: exactly what will be placed */
-  uint64_t lower_bound_bytes;             /* persistent + most live bytes of any program */
-  uint64_t class_bytes[BRIM_ROLE_COUNT];  /* at the peak; sum up to lower_bound_bytes */
+  brim_gradient_bucket *bucket;           /* in the order in which they are added up over the ranks */
+  size_t bucket_count;
+  uint64_t *host_offset;                 /* by state: where it lies in the host's block; NULL: none does */
+  uint64_t host_bytes;                   /* of that block: states that are not in the arena */
+  uint64_t window_offset, window_bytes;  /* of the arena: see graph/offload.h */
+  uint64_t peak_bytes;                   /* of the arena: exactly what will be placed */
+  uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
+  uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; sum up to lower_bound_bytes */
   size_t peak_program;
   const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
   brim_arena arena;

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "brim/backend.h"
+#include "brim/comm.h"
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/policy.h"
@@ -42,10 +43,12 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, download),    REQUIRED(brim_backend_ops, zero),
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
 static const required_op policy_ops[] = {{NULL, 0}};
+static const required_op comm_ops[] = {{NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI that is accepted. */
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
+static brim_status check_comm(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -56,6 +59,7 @@ static const struct {
     {BRIM_DATASET, sizeof(brim_dataset_ops), sizeof(brim_dataset_ops), dataset_ops, NULL},
     {BRIM_BACKEND, sizeof(brim_backend_ops), sizeof(brim_backend_ops), backend_ops, check_backend},
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
+    {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -115,6 +119,20 @@ static brim_status check_policy(const void *table)
       BRIM_HAS(brim_policy_ops, ops, on_step))
     return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "ops is empty: a policy decides something");
+}
+
+/* Each half is whole, and one of them is there. */
+static brim_status check_comm(const void *table)
+{
+  const brim_comm_ops *ops = table;
+  const int host = (ops->join != NULL) + (ops->exchange != NULL) + (ops->leave != NULL) + (ops->end_all != NULL);
+  const int collectives =
+      (ops->connect != NULL) + (ops->start != NULL) + (ops->poll != NULL) + (ops->disconnect != NULL);
+  if (host % 4 != 0) return brim_fail(BRIM_ELOAD, "ops has %d of join, exchange, leave, end_all: all or none", host);
+  if (collectives % 4 != 0)
+    return brim_fail(BRIM_ELOAD, "ops has %d of connect, start, poll, disconnect: all or none", collectives);
+  if (host + collectives > 0) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "ops is empty: a communicator joins ranks, or has collectives");
 }
 
 static brim_status check_ops(const brim_plugin *plugin)

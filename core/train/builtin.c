@@ -19,4 +19,5 @@ const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
                                                 &brim_loss_mae,
                                                 &brim_loss_huber,
                                                 &brim_loss_bce,
+                                                &brim_comm_auto,
                                                 NULL};

@@ -268,6 +268,8 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                              .grain = s->grain,
                              .recompute = (enum brim_recompute_kind)v->recompute,
                              .levels = s->levels,
+                             .world = s->world,
+                             .bucket_bytes = s->settings->dist.bucket_mb << 20,
                              .budget_bytes = budget ? budget : room + (room == 0)};
 }
 
@@ -402,6 +404,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->config = config;
   s->own_config = before->config;
   s->options = *options;
+  s->world = options->dist || options->world.ranks == 0 ? brim_dist_world(options->dist) : options->world;
   s->settings = &config->settings;
   s->changes = before->changes;
   s->running = before->running;

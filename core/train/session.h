@@ -3,6 +3,7 @@
 #ifndef BRIM_TRAIN_SESSION_H
 #define BRIM_TRAIN_SESSION_H
 #include "config/config.h"
+#include "dist/dist.h"
 #include "exec/profile.h"
 #include "graph/plan.h"
 #include "memory/claims.h"
@@ -25,6 +26,8 @@ typedef struct brim_session_options {
   const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
   bool no_timing;           /* nothing is timed, whatever memory.timing says */
+  brim_dist *dist;          /* the job that this process is a rank of; NULL: it is alone */
+  brim_world world;         /* without a job, the rank that is planned for; ranks 0: one of one */
 } brim_session_options;
 
 typedef struct brim_session {
@@ -43,6 +46,7 @@ typedef struct brim_session {
   brim_list class_weights; /* of the loss; count 0: none */
   brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
+  brim_world world; /* which rank of how many it is */
   int device;
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */

@@ -41,7 +41,8 @@ extern "C" {
   X(ENUMERIC, 11, 5, "not a finite number")                                                                            \
   X(EINTERRUPTED, 12, 6, "interrupted")                                                                                \
   X(EINTERNAL, 13, 5, "internal error")                                                                                \
-  X(ENODEVICE, 14, 4, "no such device")
+  X(ENODEVICE, 14, 4, "no such device")                                                                                \
+  X(EPEER, 15, 5, "another rank has failed")
 
 typedef int32_t brim_status;
 enum {

@@ -1,0 +1,300 @@
+/* One job a process: the host's half of one communicator, and the collectives of the same or of another. See dist.h. */
+#include "dist/dist.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "dist/started.h"
+#include "train/builtin.h"
+
+#define SHARE_BYTES 65536
+
+/* What `comm` holds where nobody chooses; which one that is depends on the backend. */
+static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
+const brim_plugin brim_comm_auto = {.size = sizeof(brim_plugin),
+                                    .kind = BRIM_COMM,
+                                    .id = "auto",
+                                    .help = "mpi, and between GPUs nccl",
+                                    .ops = &auto_ops};
+
+/* An instance of a communicator. */
+typedef struct party {
+  const brim_plugin *plugin;
+  const brim_comm_ops *ops;
+  void *self;
+} party;
+
+struct brim_dist {
+  const brim_config *config;
+  brim_world world;
+  party host;        /* joined */
+  party collectives; /* its own, or another one's; ops NULL: not connected */
+  double seconds;    /* to wait for other ranks */
+  uint64_t started, done;
+  char *all; /* of a vote: what every rank says */
+};
+
+brim_world brim_dist_world(const brim_dist *d)
+{
+  return d ? d->world : (brim_world){0, 1, 0, 1};
+}
+
+/* ---- which communicators ---- */
+
+static bool has_host_half(const brim_comm_ops *ops)
+{
+  return BRIM_HAS(brim_comm_ops, ops, join);
+}
+
+static brim_status make_party(const brim_config *config, const char *id, party *out)
+{
+  const brim_config_choice *chosen = brim_config_choice_of(config, "comm");
+  const brim_registry_entry *entry = brim_registry_find(config->registry, BRIM_COMM, id);
+  if (!entry) {
+    const brim_registry_failure *failure = brim_registry_failure_of(config->registry, BRIM_COMM, id);
+    return brim_fail(BRIM_ELOAD, "communicator '%s' is needed for more than one rank%s%s", id,
+                     failure ? ", and cannot be loaded: " : ", and this build has none: see `brim plugins`",
+                     failure ? failure->reason : "");
+  }
+  *out = (party){.plugin = entry->plugin, .ops = entry->plugin->ops};
+  void *params = chosen->plugin == entry->plugin ? chosen->params : NULL;
+  out->self = params;
+  return entry->plugin->create ? entry->plugin->create(params, &out->self) : BRIM_OK;
+}
+
+static void drop_party(party *p)
+{
+  if (p->self && p->plugin && p->plugin->destroy) p->plugin->destroy(p->self);
+  *p = (party){0};
+}
+
+/* The host's half is the chosen communicator's, if it has one. */
+static brim_status choose_host(brim_dist *d)
+{
+  const brim_config_choice *chosen = brim_config_choice_of(d->config, "comm");
+  return make_party(d->config, has_host_half(chosen->plugin->ops) ? chosen->plugin->id : "mpi", &d->host);
+}
+
+/* ---- joining ---- */
+
+static brim_status check_ranks(const brim_dist *d)
+{
+  const int64_t set = d->config->settings.dist.ranks;
+  if (set < 0 || set == d->world.ranks) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "dist.ranks is %lld, but %d rank%s started\nleave dist.ranks out, or start as many",
+                   (long long)set, (int)d->world.ranks, d->world.ranks == 1 ? " was" : "s were");
+}
+
+/* Parts of the configuration that may differ: they are about the rank's own machine. */
+static bool may_differ(const char *key)
+{
+  static const char *const keys[] = {"backend", "device", "memory", "claims", "observe"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (strcmp(keys[i], key) == 0) return true;
+  return false;
+}
+
+#define PARTS_MAX 64
+typedef struct digest {
+  uint64_t part[PARTS_MAX]; /* hash of what the i-th key of the root holds */
+} digest;
+
+static digest digest_of(const brim_yaml *root)
+{
+  digest out = {{0}};
+  for (size_t i = 0; i < root->count && i < PARTS_MAX; i++) {
+    brim_text text = {0};
+    if (may_differ(root->key[i])) continue;
+    brim_yaml_print(root->item[i], &text, false);
+    out.part[i] =
+        brim_hash(brim_hash(BRIM_HASH_START, root->key[i], strlen(root->key[i])), brim_text_str(&text), text.length);
+    brim_text_release(&text);
+  }
+  return out;
+}
+
+/* All train the same. */
+static brim_status compare_configurations(brim_dist *d)
+{
+  const brim_yaml *root = d->config->root;
+  const digest own = digest_of(root);
+  digest *all = brim_xcalloc((size_t)d->world.ranks, sizeof *all);
+  brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
+  for (int32_t r = 1; status == BRIM_OK && r < d->world.ranks; r++)
+    for (size_t i = 0; status == BRIM_OK && i < PARTS_MAX; i++)
+      if (all[r].part[i] != all[0].part[i])
+        status = brim_fail(BRIM_ECONFIG, "rank %d has another configuration than rank 0: '%s' differs", (int)r,
+                           i < root->count ? root->key[i] : "?");
+  free(all);
+  return status;
+}
+
+static brim_status join(brim_dist *d)
+{
+  BRIM_TRY(choose_host(d));
+  const brim_status status = d->host.ops->join(d->host.self, &d->world);
+  if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
+  brim_log_set_rank(d->world.rank);
+  BRIM_TRY(check_ranks(d));
+  d->all = brim_xcalloc((size_t)d->world.ranks, sizeof(brim_ballot));
+  return compare_configurations(d);
+}
+
+brim_status brim_dist_open(const brim_config *config, brim_dist **out)
+{
+  *out = NULL;
+  if (brim_dist_started() <= 1) return BRIM_OK;
+  brim_dist *d = brim_xcalloc(1, sizeof *d);
+  d->config = config;
+  d->seconds = config->settings.dist.timeout_seconds;
+  const brim_status status = join(d);
+  if (status != BRIM_OK) {
+    brim_dist_close(d, true);
+    return status;
+  }
+  *out = d;
+  return BRIM_OK;
+}
+
+void brim_dist_close(brim_dist *d, bool failed)
+{
+  if (!d) return;
+  if (d->collectives.ops && d->collectives.ops->disconnect) d->collectives.ops->disconnect(d->collectives.self);
+  if (d->collectives.ops != d->host.ops) drop_party(&d->collectives);
+  if (d->host.ops && d->world.ranks > 0 && !failed) d->host.ops->leave(d->host.self);
+  drop_party(&d->host);
+  free(d->all);
+  free(d);
+}
+
+/* ---- talking ---- */
+
+brim_status brim_dist_exchange(brim_dist *d, const void *own, uint32_t bytes, void *all)
+{
+  int32_t late = -1;
+  if (!d) {
+    memcpy(all, own, bytes);
+    return BRIM_OK;
+  }
+  const brim_status status = d->host.ops->exchange(d->host.self, own, bytes, all, d->seconds, &late);
+  if (status == BRIM_OK || late < 0) return status;
+  return brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
+}
+
+brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
+{
+  char piece[BRIM_EXCHANGE_BYTES] = {0};
+  if (!d) return BRIM_OK;
+  char *all = brim_xmalloc((size_t)d->world.ranks * sizeof piece);
+  brim_status status = BRIM_OK;
+  for (size_t at = 0; status == BRIM_OK && at < room; at += sizeof piece) {
+    const size_t bytes = room - at < sizeof piece ? room - at : sizeof piece;
+    memcpy(piece, text + at, bytes);
+    status = brim_dist_exchange(d, piece, (uint32_t)bytes, all);
+    if (status == BRIM_OK) memcpy(text + at, all, bytes);
+  }
+  free(all);
+  return status;
+}
+
+void brim_dist_give_up(brim_dist *d, brim_status status)
+{
+  if (!d) return;
+  if (status != BRIM_EPEER) brim_log_error();
+  d->host.ops->end_all(d->host.self, brim_status_exit(status));
+  _Exit(brim_status_exit(status));
+}
+
+static void count_ballot(const brim_ballot *b, int32_t rank, brim_verdict *out)
+{
+  if (b->status != BRIM_OK && out->failed < 0) {
+    out->failed = rank;
+    out->status = b->status;
+  }
+  out->wishes |= b->wishes;
+  out->is_torn = out->is_torn || b->is_torn;
+  out->is_over = out->is_over || b->is_over;
+  for (int i = 0; i < BRIM_BALLOT_SUMS; i++) out->sum[i] += b->sum[i];
+}
+
+brim_status brim_dist_vote(brim_dist *d, const brim_ballot *own, brim_verdict *out)
+{
+  brim_ballot alone;
+  const brim_ballot *all = d ? (const brim_ballot *)(void *)d->all : &alone;
+  *out = (brim_verdict){.failed = -1};
+  BRIM_TRY(brim_dist_exchange(d, own, sizeof *own, d ? (void *)d->all : &alone));
+  for (int32_t r = 0; r < brim_dist_world(d).ranks; r++) count_ballot(&all[r], r, out);
+  for (int32_t r = 1; r < brim_dist_world(d).ranks && out->failed < 0; r++)
+    if (all[r].meeting != all[0].meeting || all[r].step != all[0].step)
+      return brim_fail(BRIM_EINTERNAL, "rank %d is at meeting %u of step %lld, rank 0 at %u of %lld", (int)r,
+                       all[r].meeting, (long long)all[r].step, all[0].meeting, (long long)all[0].step);
+  return BRIM_OK;
+}
+
+/* ---- collectives ---- */
+
+static brim_status talk(void *context, const void *own, uint32_t bytes, void *all)
+{
+  return brim_dist_exchange(context, own, bytes, all);
+}
+
+/* The host's own if the buffers are in its memory, else those of a communicator for the device. */
+static brim_status choose_collectives(brim_dist *d, bool on_device)
+{
+  const brim_config_choice *chosen = brim_config_choice_of(d->config, "comm");
+  const bool is_auto = chosen->plugin == &brim_comm_auto;
+  if (!on_device && (is_auto || chosen->plugin == d->host.plugin)) {
+    d->collectives = d->host;
+  } else {
+    BRIM_TRY(make_party(d->config, is_auto ? "nccl" : chosen->plugin->id, &d->collectives));
+  }
+  const brim_comm_ops *ops = d->collectives.ops;
+  if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
+    return brim_fail(BRIM_ECONFIG, "comm=%s does not add up what is in the memory of %s\ntake comm=auto",
+                     d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");
+  return BRIM_OK;
+}
+
+brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, void *self, int device)
+{
+  if (!d || d->collectives.ops) return BRIM_OK;
+  const brim_talk with = {d, talk};
+  const bool on_device = BRIM_HAS(brim_backend_ops, backend, run_program);
+  BRIM_TRY(choose_collectives(d, on_device));
+  return d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device);
+}
+
+/* Until at most `left` are under way. */
+static brim_status wait_until(brim_dist *d, uint64_t ticket)
+{
+  const double start = brim_now();
+  while (d->done < ticket) {
+    const uint64_t before = d->done;
+    BRIM_TRY(brim_dist_progress(d));
+    if (d->done == before && brim_now() - start > d->seconds)
+      return brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_dist_progress(brim_dist *d)
+{
+  return d->started == d->done ? BRIM_OK : d->collectives.ops->poll(d->collectives.self, &d->done);
+}
+
+brim_status brim_dist_start(brim_dist *d, const brim_collective *what, void *queue, uint64_t *ticket)
+{
+  if (d->started >= BRIM_COLLECTIVES) BRIM_TRY(wait_until(d, d->started - BRIM_COLLECTIVES + 1));
+  BRIM_TRY(d->collectives.ops->start(d->collectives.self, what, queue));
+  *ticket = ++d->started;
+  return BRIM_OK;
+}
+
+brim_status brim_dist_finish(brim_dist *d, uint64_t ticket)
+{
+  return wait_until(d, ticket);
+}

@@ -1,0 +1,12 @@
+/* Gradients that are added up over the ranks at a time. Each bucket is a range of the gradients' part of the arena;
+ * they are numbered in the order in which the backward pass finishes them, from the last parameters to the first, and
+ * all ranks add them up in that order. */
+#ifndef BRIM_GRAPH_BUCKETS_H
+#define BRIM_GRAPH_BUCKETS_H
+#include "graph/plan.h"
+
+/* What of a request's gradients is a bucket: `plan` has its persistent part. Nothing for a world of one rank. */
+void brim_buckets_make(brim_plan *plan);
+/* Where each is complete in a program of training, whose nodes are final. */
+void brim_buckets_find_ready(const brim_plan *plan, brim_program *program);
+#endif
