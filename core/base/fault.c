@@ -52,8 +52,7 @@ static int64_t present_step;
 static const char *given;
 static int report_fd = -1;
 
-/* brim runs as one process today; ranks will have numbers of their own. */
-static const int64_t own_rank = 0;
+static int64_t own_rank;
 
 /* ---- the language ---- */
 
@@ -274,6 +273,11 @@ static void write_report(void)
     if (length > 0) (void)!write(report_fd, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
   }
   counter_count = 0;
+}
+
+void brim_fault_set_rank(int32_t rank)
+{
+  own_rank = rank;
 }
 
 void brim_fault_step(int64_t step)

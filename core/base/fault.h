@@ -16,6 +16,8 @@
 brim_status brim_fault_open(const char *faults, const char *report);
 /* [init] Writes the last lines of the report. No call fails any more. */
 void brim_fault_close(void);
+/* [init] Which rank of a job this process is; 0 until then. */
+void brim_fault_set_rank(int32_t rank);
 /* [step] Step `step`, 1 for the first, begins, perhaps for another time. */
 void brim_fault_step(int64_t step);
 /* [any thread] The text of brim_fault_open; NULL: nothing is made to fail. */

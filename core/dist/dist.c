@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "config/config.h"
 #include "dist/started.h"
 #include "train/builtin.h"
 
@@ -139,6 +141,7 @@ static brim_status join(brim_dist *d)
   const brim_status status = d->host.ops->join(d->host.self, &d->world);
   if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
   brim_log_set_rank(d->world.rank);
+  brim_fault_set_rank(d->world.rank);
   BRIM_TRY(check_ranks(d));
   d->all = brim_xcalloc((size_t)d->world.ranks, sizeof(brim_ballot));
   return compare_configurations(d);

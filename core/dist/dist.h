@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 #include "brim/comm.h"
-#include "config/config.h"
 
+typedef struct brim_config brim_config; /* config/config.h */
 typedef struct brim_dist brim_dist;
 
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks

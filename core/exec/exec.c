@@ -4,11 +4,13 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "exec/offload.h"
+#include "exec/reduce.h"
 
 /* Nodes that a backend runs as one. */
 typedef struct piece {
@@ -29,6 +31,7 @@ struct brim_exec {
   void *self;
   uint8_t *base; /* the arena, on the device */
   brim_offload offload;
+  brim_reduction reduction;
   brim_arena host;
   placed_program program[BRIM_PROGRAMS_MAX + 2];
 };
@@ -175,7 +178,7 @@ static brim_status open_exec(brim_exec *exec, int device)
     return brim_fail(BRIM_ENOMEM_DEVICE, "the device has no %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
                      (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
-  exec->base = exec->offload.base = base;
+  exec->base = exec->offload.base = exec->reduction.base = base;
   if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   if (brim_exec_is_asynchronous(exec)) {
@@ -186,10 +189,16 @@ static brim_status open_exec(brim_exec *exec, int device)
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
 
+void brim_exec_join(brim_exec *exec, brim_dist *dist)
+{
+  exec->reduction.dist = dist;
+}
+
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
 {
   brim_exec *exec = brim_xcalloc(1, sizeof *exec);
   exec->plan = plan;
+  exec->reduction.plan = plan;
   exec->backend = plan->request.backend;
   exec->self = plan->request.backend_self;
   const brim_status status = open_exec(exec, device);
@@ -294,29 +303,105 @@ brim_status brim_exec_collect(brim_exec *exec)
   return exec->backend->collect(exec->self);
 }
 
-static brim_status run_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step)
+/* Nodes from..to-1, with what the ranks do together in between. `last`: the sums of a step's gradients too. */
+static brim_status run_nodes(brim_exec *exec, const brim_program *program, const brim_step *step, size_t from,
+                             size_t to, brim_reduction_walk *walk, bool last)
+{
+  for (size_t i = from; i < to; i++) {
+    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
+    BRIM_TRY(brim_exec_run_node(exec, program, i, step));
+    if (last) BRIM_TRY(brim_reduction_after(&exec->reduction, program, i));
+  }
+  return exec->backend->synchronize(exec->self);
+}
+
+/* Whatever became of the nodes, all ranks make the same collectives. */
+static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
+{
+  char error[4096];
+  if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
+  return brim_fail(status, "%s", error);
+}
+
+static brim_status run_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step, bool last)
 {
   size_t from, to;
+  brim_reduction_walk walk = {.program = program};
   if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL);
   range_of(program, half, &from, &to);
-  for (size_t i = from; i < to; i++) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
-  return exec->backend->synchronize(exec->self);
+  return end_walk(exec, &walk, run_nodes(exec, program, step, from, to, &walk, last));
 }
 
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(run_half(exec, program, half, step));
+  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(run_half(exec, program, half, step, false));
   return BRIM_OK;
+}
+
+/* ---- sums over the ranks ---- */
+
+brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return run_half(exec, program, 0, step, true);
+}
+
+/* What it would add is zero, and what others add to this rank's parts arrives. */
+brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  const size_t nodes = program->graph->node_count;
+  brim_reduction_walk walk = {.program = program};
+  if (!exec->reduction.dist) return BRIM_OK;
+  for (size_t i = 0; i < program->collective_count; i++) {
+    const brim_program_collective *c = &program->collective[i];
+    BRIM_TRY(zero(exec, exec->base + c->offset, c->count * brim_dtype_bytes(c->dtype)));
+    BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, (size_t)c->finish));
+    if ((size_t)c->finish < nodes) BRIM_TRY(brim_exec_run_node(exec, program, (size_t)c->finish, step));
+  }
+  return exec->backend->synchronize(exec->self);
+}
+
+brim_status brim_exec_reduce(brim_exec *exec, bool failed)
+{
+  const double none = NAN;
+  if (!exec->reduction.dist) return BRIM_OK;
+  if (failed) BRIM_TRY(exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none));
+  BRIM_TRY(brim_reduction_rest(&exec->reduction));
+  return brim_reduction_metrics(&exec->reduction, 2);
+}
+
+brim_status brim_exec_finish_sums(brim_exec *exec)
+{
+  return brim_reduction_finish(&exec->reduction);
+}
+
+brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
+{
+  if (count * sizeof *out > exec->plan->metrics_bytes)
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the programs make", count);
+  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(brim_reduction_metrics(&exec->reduction, count));
+  BRIM_TRY(brim_reduction_finish(&exec->reduction));
+  return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
+}
+
+brim_status brim_exec_broadcast(brim_exec *exec)
+{
+  const brim_plan *plan = exec->plan;
+  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(brim_reduction_broadcast(&exec->reduction, plan->parameter_offset, plan->class_bytes[BRIM_ROLE_PARAMETER]));
+  return brim_reduction_finish(&exec->reduction);
 }
 
 brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  return run_half(exec, program, 0, step);
+  return run_half(exec, program, 0, step, false);
 }
 
 brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  return run_half(exec, program, 1, step);
+  return run_half(exec, program, 1, step, false);
 }
 
 brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
@@ -336,6 +421,7 @@ brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const b
 
 brim_status brim_exec_zero_gradients(brim_exec *exec)
 {
+  brim_reduction_begin(&exec->reduction); /* of another step */
   return exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
 }
 

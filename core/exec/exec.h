@@ -4,6 +4,7 @@
  * are scratch of the step; parameters and optimizer state change only in the update. */
 #ifndef BRIM_EXEC_EXEC_H
 #define BRIM_EXEC_EXEC_H
+#include "dist/dist.h"
 #include "graph/plan.h"
 
 typedef struct brim_exec brim_exec;
@@ -11,6 +12,9 @@ typedef struct brim_exec brim_exec;
 /* [init] Realizes the programs, places the arena (exactly plan->peak_bytes) and zeroes its persistent part. The plan
  * must outlive the exec. ENOMEM_DEVICE if it does not fit; then nothing is held. */
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
+/* [init] The job with whose ranks gradients are added up; NULL, as at first: there are no others. The plan is of that
+ * world. */
+void brim_exec_join(brim_exec *exec, brim_dist *dist);
 void brim_exec_close(brim_exec *exec);
 /* Bytes of the arena as asked of the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
@@ -24,6 +28,21 @@ brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const v
 /* [step] Runs all nodes of a program. On a device that works while the host goes on this starts them: what reads
  * something back waits. */
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] The same, of a step's last micro-batch: each bucket of gradients is added up over the ranks as soon as it is
+ * complete, beside what comes behind. If a node fails the rest is left to brim_exec_reduce. */
+brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Starts what is left of a step's sums over all ranks: the other buckets, the first two metrics. `failed`: this
+ * rank's are of no use, and all ranks' losses become no number, so that no device makes the update. Every rank calls it
+ * once a step, whatever became of it, when all have said that they will. */
+brim_status brim_exec_reduce(brim_exec *exec, bool failed);
+/* [step] Waits for these sums. */
+brim_status brim_exec_finish_sums(brim_exec *exec);
+/* [step] The first `count` metrics, of the largest program that has some, added up over all ranks. */
+brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count);
+/* [step] Of a rank without a micro-batch where others have one: takes part in what the program does together. */
+brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [init] All ranks get rank 0's parameters. */
+brim_status brim_exec_broadcast(brim_exec *exec);
 /* One node of it. On a device that works while the host goes on this starts it. */
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
 /* [step] Waits until everything that was started has run. */

@@ -28,7 +28,7 @@ void brim_buckets_make(brim_plan *plan)
     if (t->role != BRIM_ROLE_GRADIENT || brim_graph_passes(g, t)) continue;
     from -= round_up(t->bytes, r->backend->alignment);
     if (end - from < r->bucket_bytes && from > plan->gradient_offset) continue;
-    plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){from, (end - from) / element};
+    plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){from, (end - from) / element, BRIM_ALL_REDUCE};
     end = from;
   }
 }

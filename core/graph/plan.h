@@ -35,6 +35,14 @@ typedef struct brim_offload_group {
   uint64_t bytes;      /* of the states' buffers */
 } brim_offload_group;
 
+/* What the ranks of a job do together within a program, whenever it is run. */
+typedef struct brim_program_collective {
+  int32_t start;          /* the node before which it is started; the number of nodes: behind the last */
+  int32_t finish;         /* the node before which it must be done; likewise. Never below `start`; both ascend */
+  uint32_t kind, dtype;   /* of brim_collective */
+  uint64_t offset, count; /* from the start of the arena; elements */
+} brim_program_collective;
+
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
@@ -56,8 +64,10 @@ typedef struct brim_program {
   size_t buffer_count;
   brim_offload_group *group; /* in order */
   size_t group_count;
-  bool ahead;                           /* they are copied beside kernels */
-  int32_t window_first, window_last;    /* nodes before the first group that use the window; last < first: none does */
+  bool ahead;                          /* they are copied beside kernels */
+  int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none does */
+  brim_program_collective *collective; /* in the order in which all ranks make them */
+  size_t collective_count;
   int32_t *bucket_ready;                /* per bucket of the plan: the node behind which it is complete; -1: at once */
   bool *cut;                            /* per node: copies or waits for them come before it; NULL: nowhere */
   uint64_t transient_bytes;             /* as placed */
@@ -91,6 +101,7 @@ typedef struct brim_plan_request {
 typedef struct brim_gradient_bucket {
   uint64_t offset; /* from the start of the arena */
   uint64_t count;  /* elements, with what lies between gradients */
+  uint32_t kind;   /* BRIM_ALL_REDUCE, or BRIM_REDUCE_SCATTER where ranks share out the optimizer's state */
 } brim_gradient_bucket;
 
 typedef struct brim_plan {

@@ -50,3 +50,8 @@ bool brim_order_ends_epoch(const brim_order *o, int64_t step)
 {
   return (step + 1) % o->steps_per_epoch == 0;
 }
+
+brim_span brim_order_share(const brim_order *order, int64_t step)
+{
+  return brim_order_step(order, step);
+}

@@ -28,6 +28,7 @@ brim_span brim_order_span(const brim_order *order, int64_t sequence);
 int64_t brim_order_sequence(const brim_order *order, int64_t step);
 /* All samples of a step. */
 brim_span brim_order_step(const brim_order *order, int64_t step);
+brim_span brim_order_share(const brim_order *order, int64_t step);
 /* Is this the last step of its epoch? */
 bool brim_order_ends_epoch(const brim_order *order, int64_t step);
 #endif

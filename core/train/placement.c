@@ -94,6 +94,7 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
     brim_plan_free(p.plan);
     return status;
   }
+  brim_exec_join(p.exec, session->options.dist);
   *plan = p.plan;
   *exec = p.exec;
   return BRIM_OK;

@@ -549,3 +549,9 @@ brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, i
   add_evaluation(&r, count, batch);
   return brim_plan_create(&r, out);
 }
+
+void brim_session_part(const brim_session *s, enum brim_part part, int64_t *first, int64_t *count)
+{
+  *first = 0;
+  *count = s->data.count[part];
+}

@@ -123,6 +123,7 @@ brim_variant brim_session_variant(const brim_session *session, int64_t batch);
 /* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
 brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
                                       brim_plan **out);
+void brim_session_part(const brim_session *s, enum brim_part part, int64_t *first, int64_t *count);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,

@@ -87,6 +87,23 @@ void brim_trainer_follow(brim_trainer *trainer, brim_session *session);
 /* Are the parameters of the last commit there, on the device or on the host? Not after a failure in the middle of an
  * update: then brim_trainer_restart. */
 bool brim_trainer_has_values(const brim_trainer *trainer);
+/* [step] All ranks come together, each with what came of the work before; `status`, if that is not OK, with the
+ * thread's error text. If another rank has failed: EPEER, and if its parameters are lost so are these. A failure has to
+ * be told once, so that all know of it at the same place: see brim_trainer_has_told. ECOMM: the job is over. */
+brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, brim_status status);
+/* Was the last failure of a function of the trainer told to the other ranks? */
+bool brim_trainer_has_told(const brim_trainer *trainer);
+/* What was said at the last meeting, the same to all. */
+const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
+/* [step] What this rank wishes at the meetings from now on: of enum brim_wish. */
+void brim_trainer_wish(brim_trainer *trainer, uint32_t wishes);
+/* Seconds that this rank has spent waiting for others. */
+double brim_trainer_waited(const brim_trainer *trainer);
+/* [init] All ranks get rank 0's parameters. */
+brim_status brim_trainer_broadcast(brim_trainer *trainer);
+/* [step] Are the parameters the same on all ranks? Else EINTERNAL on all, naming the first that is not, and the rank.
+ * ENOMEM_HOST, EPEER: it was not looked at. */
+brim_status brim_trainer_compare(brim_trainer *trainer);
 /* Writes the state at the last commit to the run's folder. ENOMEM_HOST. */
 brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep);
 #endif

@@ -6,9 +6,10 @@
 
 /* A step that was begun. */
 typedef struct brim_begun {
-  brim_span span;
+  brim_span span, share; /* its samples, and this rank's part of them */
   brim_step step;
   brim_step update;            /* the same for the update, which counts updates and not steps */
+  brim_status failed;          /* this rank's last micro-batch; its text is the trainer's `error` */
   double scale;                /* of the loss */
   double proof;                /* is not finite if the update must not be made */
   double weight;               /* what its samples count for in the mean */
@@ -27,19 +28,28 @@ struct brim_trainer {
   int64_t first_sequence;             /* of the loader's stream: where training began or resumed */
   const brim_program *check, *update; /* check: NULL where none is needed */
   brim_train_state state;
-  brim_step step;      /* of the last step that was committed, or looked at */
-  brim_begun begun[2]; /* steps by their number, modulo 2: begun, but not committed */
-  int64_t begun_steps; /* how many were begun in all, with those before a resume; never below state.step */
-  double failed_at;    /* when a step or an evaluation failed last: brim_now() */
-  bool torn;           /* an update began and did not end: the parameters are those of no commit */
-  bool is_kept;        /* nothing is placed, and the values of the last commit are in `kept` */
+  brim_step step;       /* of the last step that was committed, or looked at */
+  brim_begun begun[2];  /* steps by their number, modulo 2: begun, but not committed */
+  int64_t begun_steps;  /* how many were begun in all, with those before a resume; never below state.step */
+  double failed_at;     /* when a step or an evaluation failed last: brim_now() */
+  bool torn;            /* an update began and did not end: the parameters are those of no commit */
+  brim_verdict verdict; /* of the last meeting */
+  uint32_t wishes;      /* of this rank, for the next one */
+  bool is_told;         /* the last failure was told there */
+  double waited;        /* seconds, for other ranks */
+  bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
-  double *metrics; /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
+  char error[4096]; /* of a step that has failed and is not ended yet */
+  double *metrics;  /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
 };
 
 /* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
  * updates that were made, as in PyTorch. */
 void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
+/* Comes together with the other ranks: see brim_trainer_meet. `sum`: BRIM_BALLOT_SUMS numbers,
+ * added up over all in place; NULL: none. */
+brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
+                                  double *sum);
 /* Of the confusion matrix; 0: it is not counted. */
 int64_t brim_trainer_cells(const brim_trainer *t);
 #endif

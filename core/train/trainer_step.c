@@ -1,6 +1,7 @@
 /* Steps and evaluations of a trainer. See trainer.h. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/fault.h"
 #include "train/loss_scale.h"
@@ -49,29 +50,97 @@ static double weight_of(const brim_trainer *t, const int32_t *label, int64_t cou
   return sum;
 }
 
-/* The labels of a step are known only when its last micro-batch has come, so a weighted mean is divided by the number
- * of samples first, and put right by the gradients' scale in the update. */
+/* ---- the micro-batches of a step ---- */
+
+static brim_status prepare(brim_trainer *t)
+{
+  if (!t->loader) BRIM_TRY(open_loader(t));
+  if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
+  BRIM_TRY(brim_exec_zero_gradients(t->exec));
+  return brim_exec_zero_metrics(t->exec);
+}
+
+/* Its collectives are those of all programs of training. */
+static const brim_program *any_training(const brim_trainer *t)
+{
+  size_t i = 0;
+  while (t->plan->program[i].kind != BRIM_PROGRAM_TRAIN) i++;
+  return &t->plan->program[i];
+}
+
+/* A step's micro-batches on this rank. */
+typedef struct micros {
+  int64_t loaded;          /* samples */
+  const brim_batch *batch; /* on the device; NULL: there is none (any more) */
+  bool is_last;            /* all ranks have none behind it */
+} micros;
+
+/* Do the ranks meet before every micro-batch? They do where each adds up its gradients over the ranks. */
+static bool is_together(const brim_trainer *t)
+{
+  return t->session->settings->dist.shard == BRIM_SHARD_GRADIENTS && t->session->world.ranks > 1;
+}
+
+static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
+{
+  if (!m->batch) return is_together(t) ? brim_exec_run_empty(t->exec, any_training(t), &b->step) : BRIM_OK;
+  const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, m->batch->span.count);
+  if (program->graph->passes) b->program = program;
+  if (b->program) return brim_exec_run_forward(t->exec, program, &b->step);
+  return m->is_last ? brim_exec_run_last(t->exec, program, &b->step) : brim_exec_run(t->exec, program, &b->step);
+}
+
+static brim_status load_batch(brim_trainer *t, brim_begun *b, micros *m)
+{
+  m->batch = NULL;
+  if (m->loaded == b->share.count) return BRIM_OK;
+  BRIM_TRY(brim_loader_next(t->loader, &m->batch));
+  if (!m->batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
+  const brim_span *span = &m->batch->span;
+  const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
+  BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
+  b->step.first_sample = span->first - b->span.first;
+  b->weight += weight_of(t, m->batch->labels, span->count);
+  m->loaded += span->count;
+  return BRIM_OK;
+}
+
+/* To the next micro-batch before which the ranks meet: the last one, or each. Those before it are run. */
+static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
+{
+  for (;;) {
+    BRIM_TRY(load_batch(t, b, m));
+    if (is_together(t) || m->loaded == b->share.count) return BRIM_OK;
+    BRIM_TRY(run_batch(t, b, m));
+  }
+}
+
+/* All micro-batches, and the sums over all ranks. From the meeting before the last on every rank makes the same sums,
+ * whatever becomes of its own work. The labels of a step are known only there, so a weighted mean is divided by the
+ * number of samples first, and put right by the gradients' scale in the update. */
 static brim_status accumulate(brim_trainer *t, brim_begun *b)
 {
+  micros m = {0};
+  brim_status status = prepare(t);
   b->weight = 0;
   b->program = NULL;
-  BRIM_TRY(brim_exec_zero_gradients(t->exec));
-  BRIM_TRY(brim_exec_zero_metrics(t->exec));
-  for (int64_t done = 0; done < b->span.count;) {
-    const brim_batch *batch = NULL;
-    BRIM_TRY(brim_loader_next(t->loader, &batch));
-    if (!batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
-    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, batch->span.count);
-    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
-    b->step.first_sample = done;
-    const bool passes = program->graph->passes != NULL;
-    if (passes) b->program = program;
-    BRIM_TRY(passes ? brim_exec_run_forward(t->exec, program, &b->step) : brim_exec_run(t->exec, program, &b->step));
-    done += batch->span.count;
-    b->weight += weight_of(t, batch->labels, batch->span.count);
+  b->failed = BRIM_OK;
+  while (!m.is_last) {
+    double sum[BRIM_BALLOT_SUMS] = {0};
+    if (status == BRIM_OK) status = come_to_meeting(t, b, &m);
+    sum[0] = b->weight;
+    sum[1] = (double)(b->share.count - m.loaded);
+    BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_READY, t->begun_steps, status, sum));
+    m.is_last = sum[1] == 0;
+    if (m.is_last)
+      b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? (double)b->span.count / sum[0] / b->scale : 0;
+    if (m.is_last) b->weight = sum[0];
+    status = run_batch(t, b, &m);
   }
-  b->step.gradient_scale = b->update.gradient_scale = b->weight > 0 ? (double)b->span.count / b->weight / b->scale : 0;
-  return BRIM_OK;
+  b->failed = status;
+  if (status != BRIM_OK) snprintf(t->error, sizeof t->error, "%s", brim_error_text());
+  return brim_exec_reduce(t->exec, status != BRIM_OK);
 }
 
 bool brim_trainer_is_ahead(const brim_trainer *t)
@@ -97,25 +166,28 @@ static double next_scale(const brim_trainer *t)
 
 /* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the proof
  * by itself. */
+static brim_status start_update(brim_trainer *t, brim_begun *b)
+{
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
+  t->torn = true;
+  if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
+  BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
+  BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
+  t->torn = false; /* it will be whole: see discard */
+  return BRIM_OK;
+}
+
 static brim_status begin_step(brim_trainer *t)
 {
   brim_begun *b = &t->begun[t->begun_steps % 2];
   brim_fault_step(t->begun_steps + 1);
-  if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
   b->span = brim_order_step(&t->session->order, t->begun_steps);
+  b->share = brim_order_share(&t->session->order, t->begun_steps);
   b->scale = next_scale(t);
   brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
-  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
-  if (brim_exec_is_asynchronous(t->exec)) {
-    t->torn = true;
-    if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
-    BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
-    BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
-    t->torn = false; /* it will be whole: see discard */
-  }
+  if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) BRIM_TRY(start_update(t, b));
   t->begun_steps++;
   return BRIM_OK;
 }
@@ -154,8 +226,8 @@ static brim_status take_back(brim_trainer *t)
 static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
 {
   if (!t->check || !brim_loss_scale_skip(t->session->settings, &t->state))
-    return brim_nonfinite_explain(
-        &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
+    return brim_nonfinite_explain(&(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, &b->share,
+                                                    b->step, b->metrics[0], t->check != NULL});
   return take_back(t);
 }
 
@@ -171,25 +243,38 @@ static brim_status refuse(brim_trainer *t, const brim_begun *b)
   return status;
 }
 
+/* What came of a step, before its update: nothing is under way any more. */
+static brim_status look(brim_trainer *t, brim_begun *b)
+{
+  const bool asynchronous = brim_exec_is_asynchronous(t->exec);
+  const double start = brim_now();
+  if (!asynchronous) BRIM_TRY(brim_exec_finish_sums(t->exec));
+  t->waited += brim_now() - start;
+  if (b->failed != BRIM_OK) return brim_fail(b->failed, "%s", t->error);
+  if (asynchronous) return brim_exec_collect(t->exec);
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
+  BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
+  return brim_exec_proof(t->exec, &b->proof);
+}
+
+static brim_status update(brim_trainer *t, brim_begun *b)
+{
+  t->torn = true;
+  if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
+  if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+  t->torn = false;
+  return BRIM_OK;
+}
+
 static brim_status end_step(brim_trainer *t)
 {
   brim_begun *b = &t->begun[t->state.step % 2];
-  const bool asynchronous = brim_exec_is_asynchronous(t->exec);
   t->step = b->step;
-  if (asynchronous) {
-    BRIM_TRY(brim_exec_collect(t->exec));
-  } else {
-    BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
-    BRIM_TRY(brim_exec_proof(t->exec, &b->proof));
-  }
+  const brim_status status = look(t, b);
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, status));
   if (!isfinite(b->proof)) return refuse(t, b);
-  if (!asynchronous) {
-    t->torn = true;
-    if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
-    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
-    if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
-    t->torn = false;
-  }
+  if (!brim_exec_is_asynchronous(t->exec)) BRIM_TRY(update(t, b));
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
   brim_loss_scale_keep(t->session->settings, &t->state);
   commit(t, b);
@@ -200,11 +285,14 @@ static brim_status end_step(brim_trainer *t)
 static brim_status try_step(brim_trainer *t, bool more)
 {
   brim_status ahead = BRIM_OK;
-  if (!t->loader) BRIM_TRY(open_loader(t));
+  t->is_told = false;
   if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
   if (more && brim_exec_is_asynchronous(t->exec)) ahead = begin_step(t);
-  if (ahead != BRIM_OK && !brim_status_is_want(ahead)) return ahead;
+  const bool is_lost = ahead != BRIM_OK && !brim_status_is_want(ahead) && ahead != BRIM_EPEER;
+  if (is_lost) return ahead;
+  const bool told = t->is_told;
   BRIM_TRY(end_step(t));
+  t->is_told = told;
   return ahead;
 }
 
@@ -244,16 +332,17 @@ int64_t brim_trainer_cells(const brim_trainer *t)
   return classes < BRIM_MANY_CLASSES ? classes * classes : 0;
 }
 
+/* This rank's samples of a part. */
 typedef struct part_stream {
   enum brim_part part;
-  int64_t count, batch;
+  int64_t first, count, batch;
 } part_stream;
 
 static brim_span next_part_span(void *context, int64_t sequence)
 {
   const part_stream *p = context;
   const int64_t first = sequence * p->batch, rest = p->count - first;
-  return (brim_span){p->part, 0, first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
+  return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
 /* *weight: what the samples counted for. */
@@ -274,26 +363,36 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
   }
 }
 
+/* The sums of this rank's samples, left on the device; *weight as of evaluate. */
+static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const volatile int *stop, double *weight)
+{
+  brim_loader_options options = brim_session_part_loader(t->session, stream->part);
+  options.next = next_part_span;
+  options.context = stream;
+  brim_loader *loader = NULL;
+  BRIM_TRY(brim_loader_open(&options, &loader));
+  const brim_status status = evaluate(t, loader, stop, weight);
+  brim_loader_close(loader);
+  return status;
+}
+
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_session *s = t->session;
   const int64_t classes = s->data.train.classes, cells = brim_trainer_cells(t);
-  part_stream stream = {part, s->data.count[part], s->eval_batch};
-  brim_loader_options options = brim_session_part_loader(s, part);
-  options.next = next_part_span;
-  options.context = &stream;
-  brim_loader *loader = NULL;
-  BRIM_TRY(brim_loader_open(&options, &loader));
+  const size_t sums = (size_t)(2 + cells + (s->top_k > 0));
+  part_stream stream = {.part = part, .batch = s->eval_batch};
   double weight = 0;
-  brim_status status = evaluate(t, loader, stop, &weight);
+  brim_session_part(s, part, &stream.first, &stream.count);
+  double sum[BRIM_BALLOT_SUMS] = {0};
+  brim_status status = evaluate_part(t, &stream, stop, &weight);
   if (status != BRIM_OK) t->failed_at = brim_now();
-  brim_loader_close(loader);
-  if (status != BRIM_OK) return status;
-  const brim_program *any = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, next_part_span(&stream, 0).count);
-  BRIM_TRY(brim_exec_metrics(t->exec, any, t->metrics, (size_t)(2 + cells + (s->top_k > 0))));
-  const double count = (double)stream.count;
-  *out = (brim_evaluation){.samples = stream.count,
-                           .loss = t->metrics[0] / weight,
+  sum[0] = weight;
+  BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
+  BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, sums));
+  const double count = (double)s->data.count[part];
+  *out = (brim_evaluation){.samples = s->data.count[part],
+                           .loss = t->metrics[0] / sum[0],
                            .accuracy = t->metrics[1] / count,
                            .top_k = s->top_k,
                            .accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / count : NAN,

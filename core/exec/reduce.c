@@ -1,0 +1,61 @@
+#include "exec/reduce.h"
+
+void brim_reduction_begin(brim_reduction *r)
+{
+  r->next = 0;
+}
+
+static brim_status start(brim_reduction *r, uint32_t kind, uint32_t dtype, uint64_t offset, uint64_t count)
+{
+  const brim_collective what = {.kind = kind, .dtype = dtype, .buffer = r->base + offset, .count = count};
+  return r->dist ? brim_dist_start(r->dist, &what, NULL, &r->ticket) : BRIM_OK;
+}
+
+static brim_status start_bucket(brim_reduction *r)
+{
+  const brim_gradient_bucket *b = &r->plan->bucket[r->next++];
+  return start(r, b->kind, r->plan->request.backend->real, b->offset, b->count);
+}
+
+/* A collective may be started and be done before the same node. */
+brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *w, size_t node)
+{
+  const brim_program *p = w->program;
+  if (!r->dist) return BRIM_OK;
+  for (; w->started < p->collective_count && p->collective[w->started].start <= (int32_t)node; w->started++) {
+    const brim_program_collective *c = &p->collective[w->started];
+    BRIM_TRY(start(r, c->kind, c->dtype, c->offset, c->count));
+    if (w->started == 0) w->ticket = r->ticket;
+  }
+  while (w->finished < w->started && p->collective[w->finished].finish <= (int32_t)node)
+    BRIM_TRY(brim_dist_finish(r->dist, w->ticket + w->finished++));
+  return BRIM_OK;
+}
+
+brim_status brim_reduction_after(brim_reduction *r, const brim_program *program, size_t node)
+{
+  if (!r->dist) return BRIM_OK;
+  while (r->next < r->plan->bucket_count && program->bucket_ready[r->next] <= (int32_t)node) BRIM_TRY(start_bucket(r));
+  return brim_dist_progress(r->dist);
+}
+
+brim_status brim_reduction_rest(brim_reduction *r)
+{
+  while (r->next < r->plan->bucket_count) BRIM_TRY(start_bucket(r));
+  return BRIM_OK;
+}
+
+brim_status brim_reduction_metrics(brim_reduction *r, uint64_t count)
+{
+  return start(r, BRIM_ALL_REDUCE, BRIM_DTYPE_F64, r->plan->metrics_offset, count);
+}
+
+brim_status brim_reduction_broadcast(brim_reduction *r, uint64_t offset, uint64_t bytes)
+{
+  return start(r, BRIM_BROADCAST, BRIM_DTYPE_U8, offset, bytes);
+}
+
+brim_status brim_reduction_finish(brim_reduction *r)
+{
+  return r->dist ? brim_dist_finish(r->dist, r->ticket) : BRIM_OK;
+}

@@ -1,0 +1,42 @@
+/* What the ranks of a job add up in a step: gradients, bucket by bucket while the backward pass goes on, and behind
+ * them the metrics; and what belongs to programs, where parts of the training state are shared out. Every rank starts
+ * the same collectives in the same order, also one that has failed meanwhile. All of it is nothing in a job of one
+ * rank. Internal to exec. */
+#ifndef BRIM_EXEC_REDUCE_H
+#define BRIM_EXEC_REDUCE_H
+#include "dist/dist.h"
+#include "graph/plan.h"
+
+/* Ready when zeroed. */
+typedef struct brim_reduction {
+  brim_dist *dist; /* NULL: one rank */
+  const brim_plan *plan;
+  uint8_t *base;   /* the arena */
+  size_t next;     /* bucket that is not started yet */
+  uint64_t ticket; /* of the last collective that was started */
+} brim_reduction;
+
+/* A program's own collectives, as it is run. */
+typedef struct brim_reduction_walk {
+  const brim_program *program;
+  size_t started, finished;
+  uint64_t ticket; /* of the first */
+} brim_reduction_walk;
+
+/* [step] A step begins: none of its buckets is started. */
+void brim_reduction_begin(brim_reduction *r);
+/* [step] Behind a node of the step's last micro-batch: starts the buckets that are complete, and lets those under way
+ * make progress. */
+brim_status brim_reduction_after(brim_reduction *r, const brim_program *program, size_t node);
+/* [step] Starts the buckets that are not started yet, in whatever state they are. */
+brim_status brim_reduction_rest(brim_reduction *r);
+/* [step] Starts a sum of the first `count` metrics. */
+brim_status brim_reduction_metrics(brim_reduction *r, uint64_t count);
+/* [step] Starts one that brings to all what rank 0 has. */
+brim_status brim_reduction_broadcast(brim_reduction *r, uint64_t offset, uint64_t bytes);
+/* [step] Before a node: waits for those of the program that must be done, and starts what is to be started; before the
+ * number of nodes: at the end. */
+brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *walk, size_t node);
+/* [step] Waits for all that was started. */
+brim_status brim_reduction_finish(brim_reduction *r);
+#endif

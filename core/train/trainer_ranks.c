@@ -1,0 +1,141 @@
+/* What a trainer does together with the other ranks of its job. See trainer.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "train/trainer_parts.h"
+
+static void lose_values(brim_trainer *t)
+{
+  t->torn = true;
+  if (t->is_kept) brim_snapshot_release(&t->kept);
+  t->is_kept = false;
+}
+
+brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
+                                  double *sum)
+{
+  char error[4096] = "";
+  if (status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
+  const brim_ballot own = {.meeting = meeting,
+                           .status = status,
+                           .step = step,
+                           .wishes = t->wishes,
+                           .is_torn = t->torn,
+                           .is_over = status != BRIM_OK && !brim_status_is_want(status),
+                           .sum = {sum ? sum[0] : 0, sum ? sum[1] : 0}};
+  const double start = brim_now();
+  t->is_told = true;
+  const brim_status met = brim_dist_vote(t->session->options.dist, &own, &t->verdict);
+  t->waited += brim_now() - start;
+  if (status != BRIM_OK) return brim_fail(status, "%s", error);
+  if (met != BRIM_OK) return met;
+  if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);
+  t->is_told = t->verdict.failed >= 0;
+  if (!t->is_told) return BRIM_OK;
+  if (t->verdict.is_torn) lose_values(t);
+  return brim_fail(BRIM_EPEER, "rank %d has failed: %s", (int)t->verdict.failed, brim_status_text(t->verdict.status));
+}
+
+brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_status status)
+{
+  return brim_trainer_meet_for(t, meeting, t->state.step, status, NULL);
+}
+
+bool brim_trainer_has_told(const brim_trainer *t)
+{
+  return t->is_told;
+}
+
+const brim_verdict *brim_trainer_verdict(const brim_trainer *t)
+{
+  return &t->verdict;
+}
+
+void brim_trainer_wish(brim_trainer *t, uint32_t wishes)
+{
+  t->wishes = wishes;
+}
+
+double brim_trainer_waited(const brim_trainer *t)
+{
+  return t->waited;
+}
+
+brim_status brim_trainer_broadcast(brim_trainer *t)
+{
+  return t->session->options.dist ? brim_exec_broadcast(t->exec) : BRIM_OK;
+}
+
+/* ---- are the parameters the same everywhere? ---- */
+
+/* FNV-1a over words, as there are many. `bytes` is a multiple of 4. */
+static uint64_t hash_words(const void *data, uint64_t bytes)
+{
+  const uint8_t *at = data;
+  uint64_t hash = BRIM_HASH_START;
+  for (uint64_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+    uint32_t word;
+    memcpy(&word, at + i, sizeof word);
+    hash = (hash ^ word) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+/* One for each parameter into `hash`. `room`: as large as the largest. */
+static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
+{
+  const brim_program *p = &t->plan->program[0];
+  for (size_t i = 0; i < p->graph->parameter_count; i++) {
+    const brim_tensor *value = p->graph->parameter[i].value;
+    BRIM_TRY(brim_exec_read(t->exec, p, value, room));
+    hash[i] = hash_words(room, value->bytes);
+  }
+  return BRIM_OK;
+}
+
+#define HASHES (BRIM_EXCHANGE_BYTES / sizeof(uint64_t)) /* in one exchange */
+
+/* Of parameters from..from+count-1. */
+static brim_status compare_some(brim_trainer *t, const uint64_t *own, size_t from, size_t count, uint64_t *all)
+{
+  const int32_t ranks = t->session->world.ranks;
+  BRIM_TRY(brim_dist_exchange(t->session->options.dist, own + from, (uint32_t)(count * sizeof *own), all));
+  for (size_t i = 0; i < count; i++)
+    for (int32_t r = 1; r < ranks; r++)
+      if (all[(size_t)r * count + i] != all[i])
+        return brim_fail(BRIM_EINTERNAL,
+                         "after step %lld rank %d has other values of '%s' than rank 0\n"
+                         "checkpoints before are kept; is the memory of that rank's machine or device sound?",
+                         (long long)t->state.step, (int)r, t->plan->program[0].graph->parameter[from + i].value->name);
+  return BRIM_OK;
+}
+
+static brim_status compare(brim_trainer *t, void *room, uint64_t *own, uint64_t *all)
+{
+  const size_t count = t->plan->program[0].graph->parameter_count;
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_CHECK, hash_parameters(t, room, own)));
+  for (size_t from = 0; from < count; from += HASHES)
+    BRIM_TRY(compare_some(t, own, from, count - from < HASHES ? count - from : HASHES, all));
+  return BRIM_OK;
+}
+
+brim_status brim_trainer_compare(brim_trainer *t)
+{
+  const brim_graph *g = t->plan->program[0].graph;
+  uint64_t most = 0;
+  if (!t->session->options.dist) return BRIM_OK;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
+  void *room = brim_try_malloc(most);
+  uint64_t *own = brim_try_calloc(g->parameter_count + 1, sizeof *own);
+  uint64_t *all = brim_try_calloc((size_t)t->session->world.ranks * HASHES, sizeof *all);
+  brim_status status =
+      room && own && all ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to compare parameters in");
+  status = status == BRIM_OK ? compare(t, room, own, all) : brim_trainer_meet(t, BRIM_MEET_CHECK, status);
+  free(room);
+  free(own);
+  free(all);
+  return status;
+}
