@@ -20,6 +20,7 @@ static const struct {
 };
 
 static int32_t rank; /* of several; 0: it speaks for all */
+static bool is_mute;
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);
 static void *hook_context;
@@ -33,6 +34,11 @@ void brim_log_set_level(enum brim_level level)
 void brim_log_set_rank(int32_t number)
 {
   rank = number;
+}
+
+void brim_log_mute(void)
+{
+  is_mute = true;
 }
 
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context)
@@ -51,6 +57,7 @@ bool brim_log_color(void)
 /* Further lines of a message stand indented below the first. */
 static void write_message(enum brim_level level, const char *message)
 {
+  if (is_mute) return;
   char out[8192], tag[32] = "";
   size_t length = 0;
   if (rank > 0) snprintf(tag, sizeof tag, "rank %d: ", (int)rank);

@@ -83,9 +83,12 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
   tell_auto(config);
   tell_environment();
-  const brim_run_options options = {config, o->resume, cli->quiet, cli->start};
+  brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
   brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
+  if (status == BRIM_OK) status = brim_dist_open(config, &options.dist);
   if (status == BRIM_OK) status = brim_run(&options);
+  if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
+  brim_dist_close(options.dist, false);
   brim_config_free(config);
   return status;
 }

@@ -156,7 +156,8 @@ brim_status brim_dist_open(const brim_config *config, brim_dist **out)
   d->seconds = config->settings.dist.timeout_seconds;
   const brim_status status = join(d);
   if (status != BRIM_OK) {
-    brim_dist_close(d, true);
+    if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all have found the same */
+    brim_dist_close(d, status == BRIM_ECOMM);
     return status;
   }
   *out = d;
@@ -271,15 +272,26 @@ brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, voi
   return d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device);
 }
 
-/* Until at most `left` are under way. */
+#define ROLL_CALL_SECONDS 5.0
+
+/* Sums do not come: whoever does not answer now is missing. */
+static brim_status call_the_roll(brim_dist *d)
+{
+  const char here = 1;
+  int32_t late = -1;
+  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
+  if (d->host.ops->exchange(d->host.self, &here, sizeof here, d->all, ROLL_CALL_SECONDS, &late) == BRIM_OK || late < 0)
+    return brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
+  return brim_fail_add(BRIM_ECOMM, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
+}
+
 static brim_status wait_until(brim_dist *d, uint64_t ticket)
 {
   const double start = brim_now();
   while (d->done < ticket) {
     const uint64_t before = d->done;
     BRIM_TRY(brim_dist_progress(d));
-    if (d->done == before && brim_now() - start > d->seconds)
-      return brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
+    if (d->done == before && brim_now() - start > d->seconds) return call_the_roll(d);
   }
   return BRIM_OK;
 }

@@ -1,5 +1,5 @@
-/* The core's own plugins: optimizers, learning-rate schedules, losses, the choice of a communicator. They have parameter tables like any plugin;
- * these are their ops tables. */
+/* The core's own plugins: optimizers, learning-rate schedules, losses, the choice of a communicator. They have
+ * parameter tables like any plugin; these are their ops tables. */
 #ifndef BRIM_TRAIN_BUILTIN_H
 #define BRIM_TRAIN_BUILTIN_H
 #include "brim/backend.h"

@@ -178,6 +178,8 @@ static brim_status remake(brim_recovery *r)
 static brim_status go_on(brim_recovery *r, const failure *f, brim_status status, bool *rewound)
 {
   if (status == BRIM_OK) status = make_whole(r, f, ladder[r->rung].replans, rewound);
+  if ((*r->session)->options.dist)
+    (*r->session)->again.count = 0; /* all ranks keep the configuration they began with */
   while (status != BRIM_OK && !r->is_over && (*r->session)->again.count > 0) {
     status = remake(r);
     if (status == BRIM_OK) status = make_whole(r, f, true, rewound);
@@ -227,6 +229,14 @@ brim_status brim_recover(brim_recovery *r, brim_status status, const char *what,
   take_error(&f, status);
   if (step > r->step) r->step = step;
   return climb(r, &f, rewound);
+}
+
+brim_status brim_recover_follow(brim_recovery *r, const char *what, bool *rewound)
+{
+  failure f = {.what = what};
+  take_error(&f, BRIM_EPEER);
+  *rewound = true;
+  return rewind_to_checkpoint(r, &f);
 }
 
 /* Changes the session so that its plan is of at most `bytes`, or as small as it gets. */

@@ -33,6 +33,8 @@ typedef struct brim_recovery {
  * the beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on
  * the device or the host, if the trainer has any: `failure` with its text; or what went wrong in between. */
 brim_status brim_recover(brim_recovery *recovery, brim_status failure, const char *what, bool *rewound);
+/* [step] The same for a rank whose parameters are lost as another's are: back to the newest checkpoint. */
+brim_status brim_recover_follow(brim_recovery *recovery, const char *what, bool *rewound);
 /* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than
  * the present one: with more recompute, unless memory.recompute is fixed, then with half the micro-batch and twice the
  * accumulation, as long as no bit changes. OK also if there is none. Else as of brim_trainer_replan: then brim_recover

@@ -132,6 +132,20 @@ void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, d
   end_event(events);
 }
 
+void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *f, int64_t step)
+{
+  if (events->fd < 0) return;
+  begin_event(events, "rank", step);
+  brim_jsonl_int(events, "rank", rank);
+  brim_jsonl_number(events, "busy_seconds", f->busy_seconds);
+  brim_jsonl_number(events, "waiting_seconds", f->waiting_seconds);
+  brim_jsonl_int(events, "device_bytes", (int64_t)f->device_bytes);
+  brim_jsonl_int(events, "rss_bytes", (int64_t)f->resident_bytes);
+  brim_jsonl_int(events, "micro_batch", f->batch);
+  brim_jsonl_int(events, "step_samples", f->step_samples);
+  end_event(events);
+}
+
 /* Of a line such as "VmHWM:   1234 kB". */
 static uint64_t status_bytes(const char *key)
 {

@@ -41,6 +41,14 @@ void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
 /* Event "recovered": `what` ran out of memory, and is done again after `seconds`. */
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);
+/* What a rank of several had to do since the last time, and what it has. */
+typedef struct brim_rank_figures {
+  double busy_seconds, waiting_seconds; /* in steps; waiting: for other ranks */
+  uint64_t device_bytes, resident_bytes;
+  int64_t batch, step_samples; /* of its micro-batches, and of a full step */
+} brim_rank_figures;
+/* Event "rank". */
+void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session,
                                      const brim_plan *plan);

@@ -58,10 +58,12 @@ static brim_status one_step(brim_running *r)
   if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
   const double now = brim_now();
   r->window_seconds += now - start;
+  r->steps_seconds += now - start;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_running_is_due(r, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
+  if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) return brim_trainer_compare(r->trainer);
   return status;
 }
 
@@ -90,9 +92,10 @@ static brim_status write_last_checkpoint(brim_running *r)
 static brim_status interrupt(brim_running *r)
 {
   BRIM_TRY(write_last_checkpoint(r));
-  brim_running_event(r, "interrupted", strsignal(stop_signal));
+  const int signal = stop_signal ? stop_signal : SIGTERM; /* another rank's */
+  brim_running_event(r, "interrupted", strsignal(signal));
   return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
-                   stop_signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
+                   signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->session->order.steps,
                    r->checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
 }
@@ -163,11 +166,11 @@ static brim_status turn(brim_running *r, bool *done)
     *done = true;
     return finish(r);
   }
-  if (stop_signal && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
+  if (brim_running_stops(r) && !brim_trainer_is_ahead(r->trainer)) return interrupt(r);
   const brim_status changed = look_around(r);
-  if (changed == BRIM_EINTERRUPTED) return interrupt(r);
-  if (changed != BRIM_OK) return brim_status_is_want(changed) ? changed : give_up(r, changed);
-  return one_step(r);
+  if (changed == BRIM_OK) return one_step(r);
+  if (r->options->dist || brim_status_is_want(changed)) return changed;
+  return changed == BRIM_EINTERRUPTED ? interrupt(r) : give_up(r, changed);
 }
 
 /* ---- out of memory ---- */
@@ -203,24 +206,60 @@ static brim_status recover(brim_running *r, brim_status failure)
   if (is_remade) brim_running_follow_session(r);
   if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
   memset(r->resize.plain, 0, sizeof r->resize.plain); /* of what may have been another device */
-  if (status == BRIM_EINTERRUPTED) return interrupt(r);
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
-  if (status != BRIM_OK) return give_up(r, status);
+  if (status != BRIM_OK) return status;
   r->report.retries++;
   brim_report_recovered(&r->events, r->state->step, what, brim_now() - (at > r->turn_started ? at : now));
   return BRIM_OK;
 }
 
+/* The same after another rank has failed: its part of the turn is what this rank has lost. */
+static brim_status follow(brim_running *r)
+{
+  bool rewound = false;
+  const brim_verdict *v = brim_trainer_verdict(r->trainer);
+  r->report.retries++;
+  brim_running_event(r, "redone", brim_error_text());
+  brim_log(BRIM_LOG_INFO, "rank %d failed in %s: %s; it is done again", (int)v->failed, r->doing,
+           brim_status_text(v->status));
+  if (brim_trainer_has_values(r->trainer)) return BRIM_OK;
+  BRIM_TRY(brim_recover_follow(&r->recovery, r->doing, &rewound));
+  return rewound ? forget_what_came_behind(r) : BRIM_OK;
+}
+
+/* All ranks are ready to do it again, or none does. */
+static brim_status again(brim_running *r, brim_status failure)
+{
+  brim_status status = brim_status_is_want(failure) ? recover(r, failure) : follow(r);
+  if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);
+  status = brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, status);
+  return status == BRIM_OK || status == BRIM_ECOMM ? status : give_up(r, status);
+}
+
+/* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. */
+static brim_status tell(brim_running *r, brim_status failure, bool *is_over)
+{
+  *is_over = !brim_status_is_want(failure);
+  if (!r->options->dist || failure == BRIM_EINTERRUPTED || failure == BRIM_ECOMM) return failure;
+  const brim_status met =
+      brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
+  *is_over = brim_trainer_verdict(r->trainer)->is_over;
+  return met;
+}
+
 static brim_status loop(brim_running *r)
 {
   for (bool done = false; !done;) {
+    bool is_over = false;
     brim_reserve_take();
     r->turn_started = brim_now();
+    brim_running_wish(r);
     brim_status status = turn(r, &done);
-    if (brim_status_is_want(status)) {
+    if (status != BRIM_OK) status = tell(r, status, &is_over);
+    if (status != BRIM_OK && !is_over) {
       done = false;
-      status = recover(r, status);
+      status = again(r, status);
     }
     BRIM_TRY(status);
   }
@@ -271,7 +310,8 @@ brim_status brim_run(const brim_run_options *options)
   catch_signals();
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = loop(r);
-  if (status == BRIM_OK) {
+  status = brim_running_end_together(r, status);
+  if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);
     collect_memory(r);
     brim_report_say(&r->report, r->dir, brim_now() - options->start);

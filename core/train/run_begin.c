@@ -19,7 +19,7 @@ static uint64_t hash_profile(const brim_running *r)
   return access(path, F_OK) == 0 && brim_file_hash(path, &bytes, &hash) == BRIM_OK ? hash : 0;
 }
 
-static brim_status open_new(brim_running *r)
+static brim_status make_folder(brim_running *r)
 {
   brim_config *c = r->config;
   char name[256];
@@ -33,20 +33,39 @@ static brim_status open_new(brim_running *r)
   return BRIM_OK;
 }
 
+static brim_status open_new(brim_running *r)
+{
+  BRIM_TRY(brim_running_begin_together(r, brim_running_speaks(r) ? make_folder(r) : BRIM_OK));
+  return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
+}
+
+/* Rank 0 looks for it, and has the run's lock. *path is empty if there is none. */
+static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
+{
+  bool found = false;
+  path[0] = '\0';
+  brim_status status = BRIM_OK;
+  if (brim_running_speaks(r)) {
+    status = brim_run_lock(r->dir, &r->lock);
+    if (status == BRIM_OK) status = brim_checkpoint_find(r->dir, path, room, &found);
+    if (!found) path[0] = '\0';
+  }
+  BRIM_TRY(brim_running_begin_together(r, status));
+  return brim_dist_share_text(r->options->dist, path, room);
+}
+
 static brim_status open_resumed(brim_running *r)
 {
   char checkpoint[4096];
-  bool found = false;
   snprintf(r->dir, sizeof r->dir, "%s", r->options->resume);
-  BRIM_TRY(brim_run_lock(r->dir, &r->lock));
-  BRIM_TRY(brim_checkpoint_find(r->dir, checkpoint, sizeof checkpoint, &found));
-  if (!found) {
+  BRIM_TRY(find_checkpoint(r, checkpoint, sizeof checkpoint));
+  if (!checkpoint[0]) {
     brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
     return BRIM_OK;
   }
-  BRIM_TRY(brim_trainer_resume(r->trainer, checkpoint));
-  if (r->state->profile_hash != hash_profile(r))
+  BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
+  if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
     brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
              BRIM_PROFILE_NAME);
   r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
@@ -66,6 +85,7 @@ static void on_decision(void *context, const brim_decision *decision)
 static brim_status open_logs(brim_running *r)
 {
   char path[4200];
+  if (!brim_running_speaks(r)) return BRIM_OK;
   snprintf(path, sizeof path, "%s/metrics.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
   snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
@@ -121,15 +141,28 @@ static void announce_left_out(brim_running *r)
   brim_running_event(r, "scores_left_out", text);
 }
 
+static brim_status open_session(brim_running *r)
+{
+  const brim_session_options options = {
+      .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
+  BRIM_TRY(brim_session_open(r->config, &options, &r->session));
+  return brim_session_settle(&r->session);
+}
+
+/* What a device's libraries take for talking to others they take before the plan is placed. */
+static brim_status connect(const brim_running *r)
+{
+  const brim_session *s = r->session;
+  return brim_dist_connect(r->options->dist, s->backend_ops, s->backend, s->device);
+}
+
 static brim_status open_trainer(brim_running *r)
 {
-  const brim_session_options options = {.read_data = true, .resume = r->options->resume, .stop = r->stop};
-  BRIM_TRY(brim_session_open(r->config, &options, &r->session));
   for (;;) {
-    BRIM_TRY(brim_session_settle(&r->session));
     const brim_status status = brim_trainer_open(r->session, &r->trainer);
     if (status == BRIM_OK || r->session->again.count == 0) return status;
     BRIM_TRY(brim_session_remake(&r->session));
+    BRIM_TRY(brim_session_settle(&r->session));
   }
 }
 
@@ -159,18 +192,22 @@ static void advise(const brim_running *r)
 brim_status brim_running_begin(brim_running *r)
 {
   brim_reserve_take();
-  BRIM_TRY(open_trainer(r));
+  BRIM_TRY(brim_running_begin_together(r, open_session(r)));
+  BRIM_TRY(brim_running_begin_together(r, connect(r)));
+  BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
   r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
+  BRIM_TRY(brim_trainer_broadcast(r->trainer));
   advise(r);
-  BRIM_TRY(open_logs(r));
+  BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_left_out(r);
   BRIM_TRY(brim_relief_watch(r->trainer, &r->pressure));
-  brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps, r->options->quiet);
+  brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
+                     r->options->quiet || !brim_running_speaks(r));
   return BRIM_OK;
 }

@@ -18,6 +18,8 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
 {
   char top[32];
   brim_jsonl *m = &r->metrics;
+  r->state->metrics_records++; /* on every rank, though rank 0 writes them */
+  if (m->fd < 0) return BRIM_OK;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
@@ -35,9 +37,9 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
   }
   brim_jsonl_number(m, "samples_per_second", samples_per_second);
-  BRIM_TRY(brim_jsonl_end(m));
-  r->state->metrics_records++;
-  return BRIM_OK;
+  const brim_status status = brim_jsonl_end(m);
+  r->state->metrics_records -= status != BRIM_OK;
+  return status;
 }
 
 void brim_running_show_progress(brim_running *r)
@@ -91,15 +93,18 @@ bool brim_running_goes_on(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
   const int64_t next = r->state->step + 1;
-  return !*r->stop && !brim_pressure_is_due(r->pressure) && !brim_resize_is_due(&r->resize) &&
-         !is_due_at(r, next, t->eval_every_steps) && !is_due_at(r, next, t->checkpoint_every_steps);
+  const bool is_wanted = r->options->dist
+                             ? brim_trainer_verdict(r->trainer)->wishes != 0
+                             : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->resize);
+  return !is_wanted && !brim_running_is_compared(r, next) && !is_due_at(r, next, t->eval_every_steps) &&
+         !is_due_at(r, next, t->checkpoint_every_steps);
 }
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
   const double start = brim_now();
   snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
-  BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->stop, out));
+  BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out));
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
     return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; checkpoints before are kept",
@@ -138,7 +143,10 @@ static brim_status evaluate_if_due(brim_running *r)
 brim_status brim_running_write_checkpoint(brim_running *r)
 {
   snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
-  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
+  brim_status status = BRIM_OK;
+  if (brim_running_speaks(r))
+    status = brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints);
+  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECKPOINT, status));
   r->checkpoint_step = r->state->step;
   brim_running_event(r, "checkpoint", NULL);
   return BRIM_OK;
@@ -164,6 +172,7 @@ static brim_status end_round(brim_running *r)
   const bool is_end = step >= r->session->order.steps || brim_running_is_out_of_patience(r);
   if (r->round_step == step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   r->round_step = step;
+  BRIM_TRY(brim_running_report_ranks(r));
   BRIM_TRY(brim_decide_at_boundary(r->session, step, brim_running_round(r), is_end,
                                    brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
   brim_relief_clean(r->trainer, r->dir, cleanup);

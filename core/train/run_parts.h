@@ -34,6 +34,10 @@ typedef struct brim_running {
   int64_t round_step;                /* at which a round ended last; -1: none */
   int64_t told_step;                 /* that was skipped, and told; -1: none */
   double window_seconds;             /* spent in the steps of the window */
+  double steps_seconds;              /* in all steps since the ranks were compared last */
+  double waited;                     /* for other ranks, before these */
+  brim_pressure_reading reading;     /* that asks for something to be done, */
+  bool acts;                         /* as soon as all ranks have come to the same step */
 } brim_running;
 
 /* ---- run_begin.c ---- */
@@ -45,6 +49,23 @@ brim_status brim_running_begin(brim_running *r);
 void brim_running_follow_session(brim_running *r);
 /* Then: the folder says what is trained from now on, and has a checkpoint of it. */
 brim_status brim_running_keep_session(brim_running *r);
+
+/* ---- run_ranks.c: nothing of it in a job of one rank ---- */
+
+/* Is this the rank that speaks, and writes the run's folder? */
+bool brim_running_speaks(const brim_running *r);
+/* All come together in the beginning, each with what came of its own. EPEER: another has failed. */
+brim_status brim_running_begin_together(brim_running *r, brim_status status);
+/* At the end: the status of the first rank that has failed, which speaks. ECOMM if ranks are missing. */
+brim_status brim_running_end_together(brim_running *r, brim_status status);
+/* What this rank wishes at the next meetings. */
+void brim_running_wish(brim_running *r);
+/* Does anybody ask for the end, as far as all know? */
+bool brim_running_stops(const brim_running *r);
+/* Is the present step one after which the parameters are compared? */
+bool brim_running_is_compared(const brim_running *r, int64_t step);
+/* Time and memory of each rank, as events; and who holds up the others. */
+brim_status brim_running_report_ranks(brim_running *r);
 
 /* ---- run_due.c ---- */
 

@@ -39,15 +39,28 @@ static brim_status shrink(brim_running *r, const brim_pressure_reading *reading)
   return status;
 }
 
-brim_status brim_running_heed_pressure(brim_running *r)
+/* Has something come up that asks for acting? Then it does so until it is done. */
+static void look(brim_running *r)
 {
   brim_pressure_reading reading;
-  if (brim_trainer_is_ahead(r->trainer)) return BRIM_OK;
   const enum brim_pressure_level level = brim_pressure_take(r->pressure, &reading);
-  if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
+  if (level == BRIM_PRESSURE_CALM) return;
   tell(r, &reading, level == BRIM_PRESSURE_ACTS);
-  if (level != BRIM_PRESSURE_ACTS) return BRIM_OK;
+  if (level != BRIM_PRESSURE_ACTS) return;
+  r->reading = reading;
+  r->acts = true;
+}
+
+/* In a job of several ranks all write the checkpoint, when all know that one asks for it. */
+brim_status brim_running_heed_pressure(brim_running *r)
+{
+  if (brim_trainer_is_ahead(r->trainer)) return BRIM_OK;
+  if (!r->acts) look(r);
+  const bool is_agreed = r->options->dist ? (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_PAUSE) != 0 : r->acts;
+  if (!is_agreed) return BRIM_OK;
   BRIM_TRY(save(r));
+  if (!r->acts) return BRIM_OK;
+  r->acts = false;
   brim_relief_clean(r->trainer, r->dir, BRIM_CLEAN_HEAVY);
-  return shrink(r, &reading);
+  return shrink(r, &r->reading);
 }

@@ -46,7 +46,7 @@ typedef struct brim_session {
   brim_list class_weights; /* of the loss; count 0: none */
   brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
-  brim_world world; /* which rank of how many it is */
+  brim_world world;        /* which rank of how many it is */
   int device;
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */

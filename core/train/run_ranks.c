@@ -1,0 +1,121 @@
+/* What a run does together with the other ranks of its job. See run.c. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "train/run_parts.h"
+
+#define SLOW_SHARE 0.1 /* more time than half of the ranks take, from which on it is told */
+
+bool brim_running_speaks(const brim_running *r)
+{
+  return brim_dist_world(r->options->dist).rank == 0;
+}
+
+/* ---- beginning and end ---- */
+
+static brim_status meet(brim_dist *d, enum brim_meeting meeting, brim_status status, brim_verdict *verdict)
+{
+  char error[4096] = "";
+  if (status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
+  const bool failed = status != BRIM_OK && status != BRIM_EPEER;
+  const brim_ballot own = {.meeting = meeting, .status = failed ? status : BRIM_OK, .is_over = failed};
+  const brim_status met = brim_dist_vote(d, &own, verdict);
+  return status != BRIM_OK ? brim_fail(status, "%s", error) : met;
+}
+
+brim_status brim_running_begin_together(brim_running *r, brim_status status)
+{
+  brim_verdict verdict;
+  if (!r->options->dist || status == BRIM_ECOMM || status == BRIM_EPEER) return status;
+  BRIM_TRY(meet(r->options->dist, BRIM_MEET_START, status, &verdict));
+  if (verdict.failed < 0) return BRIM_OK;
+  return brim_fail(BRIM_EPEER, "rank %d could not begin: %s", (int)verdict.failed, brim_status_text(verdict.status));
+}
+
+brim_status brim_running_end_together(brim_running *r, brim_status status)
+{
+  brim_verdict verdict;
+  if (!r->options->dist || status == BRIM_ECOMM) return status;
+  const brim_status own = meet(r->options->dist, BRIM_MEET_END, status, &verdict);
+  if (verdict.failed < 0 || own == BRIM_ECOMM) return own;
+  if (verdict.failed == brim_dist_world(r->options->dist).rank) return own;
+  brim_log_mute();
+  return verdict.status;
+}
+
+/* ---- between steps ---- */
+
+void brim_running_wish(brim_running *r)
+{
+  const uint32_t stop = *r->stop ? BRIM_WISH_STOP : 0, pause = r->acts ? BRIM_WISH_PAUSE : 0;
+  brim_trainer_wish(r->trainer, stop | pause);
+}
+
+bool brim_running_stops(const brim_running *r)
+{
+  if (!r->options->dist) return *r->stop != 0;
+  return (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_STOP) != 0;
+}
+
+bool brim_running_is_compared(const brim_running *r, int64_t step)
+{
+  const int64_t every = r->settings->dist.check_every_steps;
+  return r->options->dist && every > 0 && step > 0 && step % every == 0;
+}
+
+/* ---- what ranks take ---- */
+
+static brim_rank_figures measure(brim_running *r)
+{
+  const double waited = brim_trainer_waited(r->trainer) - r->waited;
+  const brim_session *s = r->session;
+  const brim_rank_figures f = {.busy_seconds = r->steps_seconds - waited,
+                               .waiting_seconds = waited,
+                               .device_bytes = brim_trainer_device_bytes(r->trainer),
+                               .resident_bytes = brim_rss_bytes(),
+                               .batch = s->batch,
+                               .step_samples = brim_order_share(&s->order, 0).count};
+  r->steps_seconds = 0;
+  r->waited += waited;
+  return f;
+}
+
+static int ascending(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* If one takes so much longer than most that it is worth knowing. */
+static void name_slowest(const brim_running *r, const brim_rank_figures *all, int32_t ranks, double *seconds)
+{
+  int32_t slowest = 0;
+  for (int32_t i = 0; i < ranks; i++) {
+    seconds[i] = all[i].busy_seconds;
+    if (all[i].busy_seconds > all[slowest].busy_seconds) slowest = i;
+  }
+  qsort(seconds, (size_t)ranks, sizeof *seconds, ascending);
+  const double usual = seconds[(ranks - 1) / 2], most = all[slowest].busy_seconds;
+  if (usual > 0 && most > usual * (1 + SLOW_SHARE))
+    brim_log(BRIM_LOG_INFO, "step %lld: rank %d is the slowest, with %.0f %% more time at work than most ranks",
+             (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
+}
+
+brim_status brim_running_report_ranks(brim_running *r)
+{
+  brim_dist *d = r->options->dist;
+  const int32_t ranks = brim_dist_world(d).ranks;
+  if (!d) return BRIM_OK;
+  const brim_rank_figures own = measure(r);
+  brim_rank_figures *all = brim_xcalloc((size_t)ranks, sizeof *all);
+  double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
+  const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
+  for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
+  if (status == BRIM_OK && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
+  free(seconds);
+  free(all);
+  return status;
+}
