@@ -1,0 +1,232 @@
+/* Collectives of messages between two ranks.
+ *
+ * A buffer has a part for each rank. What is to be summed is done in two phases: every rank sends each other one that
+ * one's part and adds up what it gets of its own, in the order of the ranks; then it sends its sum to all. So a sum's
+ * bits depend on the ranks' numbers alone: not on the library, on hosts, on how gradients lie in buckets, or on whether
+ * they are scattered. The other kinds are one of these phases, or, for a broadcast, rank 0's parts sent out and then
+ * the second. As with rings, a rank sends and gets a buffer twice less two parts; but there are two messages one after
+ * the other and not twice as many as ranks, which is what counts where a rank looks for messages only now and then.
+ *
+ * Buffers are cut into pieces, so many elements of every part, which bounds what is kept of other ranks' numbers; some
+ * pieces are under way at a time, so that one is added up while another travels. */
+#include <stdlib.h>
+
+#include "brim/host.h"
+#include "mpi.h"
+
+#define LANES 4
+#define PIECE_BYTES ((size_t)2 << 20)     /* of all parts together */
+#define PART_BYTES_MIN ((size_t)16 << 10) /* but with many ranks not less of one than this */
+#define TAGS 8192                         /* more than pieces are under way; twice as many are within MPI's least */
+
+enum phase { SCATTER, GATHER, DONE };
+
+/* A piece under way: elements [first, first + count) of every part. */
+typedef struct lane {
+  brim_collective what;
+  uint64_t part; /* elements of a part; of the last ones there may be less, or none */
+  uint64_t first, count;
+  bool is_last; /* of its buffer */
+  enum phase phase;
+  int tag, open;         /* open: how many requests there are */
+  MPI_Request *requests; /* a message from and to every rank */
+  char *scratch;         /* what others give of the own part, by rank */
+} lane;
+
+struct mpi_sums {
+  MPI_Comm comm;
+  int rank, ranks;
+  size_t part_bytes; /* the most of a part in a piece */
+  const void **from; /* of each rank, what is added up */
+  brim_collective waiting[BRIM_COLLECTIVES];
+  uint64_t started, cut, done; /* collectives: `cut` of them are under way or done, up to the cursor */
+  uint64_t cursor;             /* elements of a part of the one being cut */
+  uint64_t first, next;        /* pieces under way: lane[i % LANES] */
+  lane lane[LANES];
+};
+
+/* ---- beginning and end ---- */
+
+static bool make_lane(mpi_sums *s, lane *l)
+{
+  l->requests = brim_try_calloc(2 * (size_t)s->ranks, sizeof(MPI_Request));
+  l->scratch = brim_try_calloc((size_t)s->ranks, s->part_bytes);
+  return l->requests && l->scratch;
+}
+
+brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out)
+{
+  mpi_sums *s = brim_try_calloc(1, sizeof *s);
+  bool is_made = s != NULL;
+  *out = s;
+  if (is_made) {
+    *s = (mpi_sums){.comm = comm, .rank = world->rank, .ranks = world->ranks};
+    s->part_bytes = PIECE_BYTES / (size_t)s->ranks & ~(size_t)63;
+    if (s->part_bytes < PART_BYTES_MIN) s->part_bytes = PART_BYTES_MIN;
+    s->from = brim_try_calloc((size_t)s->ranks, sizeof *s->from);
+    is_made = s->from != NULL;
+  }
+  for (int i = 0; is_made && i < LANES; i++) is_made = make_lane(s, &s->lane[i]);
+  if (is_made) return BRIM_OK;
+  mpi_sums_close(s);
+  *out = NULL;
+  return brim_fail(BRIM_ENOMEM_HOST, "no memory for sums over %d ranks", (int)world->ranks);
+}
+
+void mpi_sums_close(mpi_sums *s)
+{
+  if (!s || s->first != s->next) return; /* messages may still come into its memory */
+  for (int i = 0; i < LANES; i++) {
+    free(s->lane[i].requests);
+    free(s->lane[i].scratch);
+  }
+  free(s->from);
+  free(s);
+}
+
+/* ---- a piece ---- */
+
+static size_t element_bytes(uint32_t dtype)
+{
+  return dtype == BRIM_DTYPE_F64 ? 8 : dtype == BRIM_DTYPE_F32 ? 4 : 1;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* Where the piece of a rank's part is, and its bytes, which may be 0. */
+static char *piece_of(const lane *l, int rank, size_t *bytes)
+{
+  const size_t element = element_bytes(l->what.dtype);
+  const uint64_t first = smaller((uint64_t)rank * l->part + l->first, l->what.count);
+  *bytes = (size_t)(smaller(first + l->count, l->what.count) - first) * element;
+  return (char *)l->what.buffer + first * element;
+}
+
+static bool is_sum(const brim_collective *what)
+{
+  return what->kind == BRIM_ALL_REDUCE || what->kind == BRIM_REDUCE_SCATTER;
+}
+
+/* The piece of rank `part`'s part goes from one rank to another. */
+static brim_status send_to(mpi_sums *s, lane *l, int part, int rank)
+{
+  size_t bytes;
+  const char *piece = piece_of(l, part, &bytes);
+  if (bytes == 0) return BRIM_OK;
+  MPI_TRY(MPI_Isend(piece, (int)bytes, MPI_BYTE, rank, 2 * l->tag + (int)l->phase, s->comm, &l->requests[l->open++]),
+          "no message to another rank");
+  return BRIM_OK;
+}
+
+/* into: NULL for where it belongs. */
+static brim_status take_from(mpi_sums *s, lane *l, int part, int rank, char *into)
+{
+  size_t bytes;
+  char *piece = piece_of(l, part, &bytes);
+  if (bytes == 0) return BRIM_OK;
+  MPI_TRY(MPI_Irecv(into ? into : piece, (int)bytes, MPI_BYTE, rank, 2 * l->tag + (int)l->phase, s->comm,
+                    &l->requests[l->open++]),
+          "MPI takes no message");
+  return BRIM_OK;
+}
+
+static brim_status scatter(mpi_sums *s, lane *l)
+{
+  const bool sums = is_sum(&l->what);
+  for (int i = 1; i < s->ranks; i++) {
+    const int other = (s->rank + i) % s->ranks;
+    if (sums || other == 0)
+      BRIM_TRY(take_from(s, l, s->rank, other, sums ? l->scratch + (size_t)other * s->part_bytes : NULL));
+    if (sums || s->rank == 0) BRIM_TRY(send_to(s, l, other, other));
+  }
+  return BRIM_OK;
+}
+
+static brim_status gather(mpi_sums *s, lane *l)
+{
+  const bool broadcast = l->what.kind == BRIM_BROADCAST; /* rank 0 has all */
+  for (int i = 1; i < s->ranks; i++) {
+    const int other = (s->rank + i) % s->ranks;
+    if (!broadcast || s->rank != 0) BRIM_TRY(take_from(s, l, other, other, NULL));
+    if (!broadcast || other != 0) BRIM_TRY(send_to(s, l, s->rank, other));
+  }
+  return BRIM_OK;
+}
+
+static void add_up(mpi_sums *s, lane *l)
+{
+  size_t bytes;
+  char *own = piece_of(l, s->rank, &bytes);
+  for (int r = 0; r < s->ranks; r++) s->from[r] = r == s->rank ? own : l->scratch + (size_t)r * s->part_bytes;
+  mpi_sum(l->what.dtype, own, s->from, s->ranks, bytes / element_bytes(l->what.dtype));
+}
+
+static brim_status enter(mpi_sums *s, lane *l, enum phase phase)
+{
+  l->phase = phase;
+  l->open = 0;
+  return phase == SCATTER ? scatter(s, l) : phase == GATHER ? gather(s, l) : BRIM_OK;
+}
+
+static brim_status advance(mpi_sums *s, lane *l)
+{
+  while (l->phase != DONE) {
+    int is_done = 0;
+    MPI_TRY(MPI_Testall(l->open, l->requests, &is_done, MPI_STATUSES_IGNORE), "no sums with the other ranks");
+    if (!is_done) return BRIM_OK;
+    if (l->phase == SCATTER && is_sum(&l->what)) add_up(s, l);
+    BRIM_TRY(enter(s, l, l->phase == SCATTER && l->what.kind != BRIM_REDUCE_SCATTER ? GATHER : DONE));
+  }
+  return BRIM_OK;
+}
+
+/* ---- all ---- */
+
+/* Cuts the next piece off what waits, and begins it. */
+static brim_status cut(mpi_sums *s)
+{
+  lane *l = &s->lane[s->next % LANES];
+  l->what = s->waiting[s->cut % BRIM_COLLECTIVES];
+  l->part = l->what.count / (uint64_t)s->ranks + (l->what.count % (uint64_t)s->ranks != 0);
+  l->first = s->cursor;
+  l->count = smaller(l->part - l->first, s->part_bytes / element_bytes(l->what.dtype));
+  l->is_last = l->first + l->count == l->part;
+  l->tag = (int)(s->next % TAGS);
+  s->cursor = l->is_last ? 0 : l->first + l->count;
+  s->cut += l->is_last;
+  s->next++;
+  return enter(s, l, l->what.kind == BRIM_ALL_GATHER ? GATHER : SCATTER);
+}
+
+brim_status mpi_sums_poll(mpi_sums *s, uint64_t *done)
+{
+  for (uint64_t before = UINT64_MAX; before != s->first;) {
+    before = s->first;
+    while (s->cut < s->started && s->next - s->first < LANES) BRIM_TRY(cut(s));
+    for (uint64_t i = s->first; i < s->next; i++) BRIM_TRY(advance(s, &s->lane[i % LANES]));
+    for (; s->first < s->next && s->lane[s->first % LANES].phase == DONE; s->first++)
+      s->done += s->lane[s->first % LANES].is_last;
+  }
+  *done = s->done;
+  return BRIM_OK;
+}
+
+brim_status mpi_sums_start(mpi_sums *s, const brim_collective *what)
+{
+  const bool has_parts = what->kind == BRIM_REDUCE_SCATTER || what->kind == BRIM_ALL_GATHER;
+  const bool is_number = what->dtype == BRIM_DTYPE_F32 || what->dtype == BRIM_DTYPE_F64;
+  if (!is_number && (is_sum(what) || what->dtype != BRIM_DTYPE_U8))
+    return brim_fail(BRIM_ENOTSUP, "comm/mpi does not %s elements of type %u", is_sum(what) ? "add up" : "pass on",
+                     (unsigned)what->dtype);
+  if (s->started - s->done >= BRIM_COLLECTIVES)
+    return brim_fail(BRIM_EINVAL, "more than %d collectives are under way", BRIM_COLLECTIVES);
+  if (has_parts && what->count % (uint64_t)s->ranks != 0)
+    return brim_fail(BRIM_EINVAL, "%llu elements are not as many for each of %d ranks", (unsigned long long)what->count,
+                     s->ranks);
+  uint64_t done;
+  s->waiting[s->started++ % BRIM_COLLECTIVES] = *what;
+  return mpi_sums_poll(s, &done);
+}

@@ -1,0 +1,119 @@
+/* The beginning and the end of MPI in this process. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mpi.h"
+
+#define ABORT_SECONDS 3 /* after which a process ends by itself */
+
+brim_status mpi_failed(int code, const char *doing)
+{
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return brim_fail(BRIM_ECOMM, "%s: %s", doing, text);
+}
+
+/* ---- joining ---- */
+
+/* Threads that MPI starts take no signals, as these are the main thread's. Those that say that the thread itself has
+ * done wrong must not be blocked; SIGCHLD is for MPI, where it starts helpers. */
+static void block_signals(sigset_t *before)
+{
+  static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGCHLD};
+  sigset_t all;
+  sigfillset(&all);
+  for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) sigdelset(&all, open[i]);
+  pthread_sigmask(SIG_BLOCK, &all, before);
+}
+
+static brim_status start_mpi(void)
+{
+  int is_started = 0, is_ended = 0, threads = MPI_THREAD_SINGLE;
+  sigset_t before;
+  MPI_Initialized(&is_started);
+  MPI_Finalized(&is_ended);
+  if (is_ended) return brim_fail(BRIM_ECOMM, "MPI has ended in this process, and starts only once");
+  if (is_started) return BRIM_OK;
+  block_signals(&before);
+  const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &threads);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (code != MPI_SUCCESS) return mpi_failed(code, "MPI does not start");
+  if (threads < MPI_THREAD_FUNNELED)
+    return brim_fail(BRIM_ECOMM, "this MPI is not for processes with threads\ntake one that supports "
+                                 "MPI_THREAD_FUNNELED");
+  return BRIM_OK;
+}
+
+/* srun starts processes that find each other only if the MPI understands how Slurm would tell them. */
+static brim_status check_together(int ranks)
+{
+  const char *text = getenv("SLURM_STEP_NUM_TASKS");
+  const long tasks = text ? strtol(text, NULL, 10) : 1;
+  if (ranks > 1 || tasks <= 1) return BRIM_OK;
+  return brim_fail(BRIM_ECOMM,
+                   "Slurm has started %ld processes, but MPI knows only this one\nuse srun --mpi=pmix (`srun "
+                   "--mpi=list` shows what this Slurm has), or mpirun",
+                   tasks);
+}
+
+brim_status mpi_join(brim_world *world, MPI_Comm *talk, MPI_Comm *sums)
+{
+  MPI_Comm host;
+  int rank, ranks, local_rank, local_ranks;
+  BRIM_TRY(start_mpi());
+  MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI cannot return its errors");
+  MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI does not say which rank this is");
+  MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI does not say how many ranks there are");
+  BRIM_TRY(check_together(ranks));
+  MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+          "MPI does not say which ranks share a host");
+  MPI_TRY(MPI_Comm_rank(host, &local_rank), "MPI does not say which rank of its host this is");
+  MPI_TRY(MPI_Comm_size(host, &local_ranks), "MPI does not say how many ranks this host has");
+  MPI_TRY(MPI_Comm_free(&host), "MPI does not forget a communicator");
+  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, talk), "MPI makes no communicator");
+  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, sums), "MPI makes no communicator");
+  *world = (brim_world){rank, ranks, local_rank, local_ranks};
+  return BRIM_OK;
+}
+
+/* ---- ending ---- */
+
+static volatile sig_atomic_t late_status;
+
+static void end_late(int signal)
+{
+  (void)signal;
+  _exit(late_status);
+}
+
+/* Ends this process with `status` unless something else does within `seconds`, whatever it may be stuck in. */
+static void watch(unsigned seconds, int status)
+{
+  struct sigaction action = {.sa_handler = end_late};
+  sigset_t mine;
+  late_status = status;
+  sigemptyset(&mine);
+  sigaddset(&mine, SIGALRM);
+  sigaction(SIGALRM, &action, NULL);
+  pthread_sigmask(SIG_UNBLOCK, &mine, NULL);
+  alarm(seconds);
+}
+
+void mpi_leave(double seconds)
+{
+  watch((unsigned)seconds + 1, brim_status_exit(BRIM_ECOMM));
+  MPI_Finalize();
+  alarm(0);
+}
+
+void mpi_end_all(int32_t exit_status)
+{
+  int is_started = 0, is_ended = 0;
+  watch(ABORT_SECONDS, exit_status);
+  MPI_Initialized(&is_started);
+  MPI_Finalized(&is_ended);
+  if (is_started && !is_ended) MPI_Abort(MPI_COMM_WORLD, exit_status);
+  _exit(exit_status);
+}
