@@ -1,0 +1,28 @@
+/* A rank under test, and tests of its collectives. */
+#ifndef TESTS_DIST_COLLECTIVES_H
+#define TESTS_DIST_COLLECTIVES_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "brim/comm.h"
+#include "plugin/registry.h"
+
+typedef struct rank_under_test {
+  brim_registry *registry;
+  const brim_plugin *plugin;
+  const brim_comm_ops *ops;
+  void *self;
+  brim_world world;
+  double seconds; /* to wait for others */
+} rank_under_test;
+
+/* Ends all with exit status 1 if it does not hold. */
+void rank_check(const rank_under_test *rank, bool holds, const char *what);
+/* Ends all if it fails, as brim does. */
+void rank_exchange(const rank_under_test *rank, const void *own, uint32_t bytes, void *all);
+
+/* Every kind, type and many counts, alone and many at a time, against sums in the order of the ranks. */
+void rank_check_collectives(const rank_under_test *rank);
+/* Says how long an all-reduce of float32 takes. */
+void rank_time_sums(const rank_under_test *rank, size_t bytes, int times);
+#endif
