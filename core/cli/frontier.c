@@ -9,14 +9,9 @@
 static const char *const basis_names[] = {
     [BRIM_BASIS_TIMED] = "timed", [BRIM_BASIS_DERIVED] = "derived", [BRIM_BASIS_GUESSED] = "guessed"};
 
-static int64_t accumulation_of(const brim_session *s, int64_t batch)
-{
-  return (s->settings->training.effective_batch_size + batch - 1) / batch;
-}
-
 static double samples_per_second(const brim_session *s, const brim_choice *c)
 {
-  return (double)s->settings->training.effective_batch_size / c->figures.step_seconds;
+  return (double)brim_session_share(s) / c->figures.step_seconds;
 }
 
 static bool has_precisions(const brim_frontier *f)
@@ -42,7 +37,7 @@ static void print_choice(const brim_session *s, const brim_choice *c, bool preci
   print_time(f, step, sizeof step);
   if (f->recompute_share > 0) snprintf(extra, sizeof extra, "%.1f %%", 100 * f->recompute_share);
   brim_text_printf(out, "%c %11lld  %12lld  %9s  ", c->chosen ? '*' : ' ', (long long)c->variant.batch,
-                   (long long)accumulation_of(s, c->variant.batch),
+                   (long long)brim_session_micros(s, c->variant.batch),
                    brim_recompute_name((enum brim_recompute_kind)c->variant.recompute));
   if (precisions) brim_text_printf(out, "%9s  ", brim_precision_names[c->variant.precision]);
   brim_text_printf(out, "%10s  %11s  %10s  %9.0f%s%s\n", brim_format_bytes(peak, sizeof peak, f->peak_bytes),
@@ -84,7 +79,7 @@ json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_session *s)
     const brim_choice *c = &f->choice[i];
     json_t *row = json_pack(
         "{s:I, s:I, s:s, s:s, s:I, s:I, s:b, s:b}", "batch_size", (json_int_t)c->variant.batch,
-        "gradient_accumulation_steps", (json_int_t)accumulation_of(s, c->variant.batch), "recompute",
+        "gradient_accumulation_steps", (json_int_t)brim_session_micros(s, c->variant.batch), "recompute",
         brim_recompute_name((enum brim_recompute_kind)c->variant.recompute), "precision",
         brim_precision_names[c->variant.precision], "peak_bytes", (json_int_t)c->figures.peak_bytes, "activation_bytes",
         (json_int_t)c->figures.activation_bytes, "fits", c->figures.peak_bytes <= f->room_bytes, "chosen", c->chosen);

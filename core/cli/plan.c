@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/fits.h"
 #include "cli/frontier.h"
+#include "cli/ranks.h"
 #include "graph/plan_json.h"
 #include "graph/plan_svg.h"
 #include "train/footprint.h"
@@ -22,23 +23,31 @@ typedef struct row {
   bool chosen;
 } row;
 
-/* Micro-batches worth showing: the powers of two up to four times the effective batch, and the chosen one. */
+static row row_of(const brim_session *s, const brim_plan *plan, int64_t batch, bool chosen)
+{
+  return (row){batch, brim_session_micros(s, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
+}
+
+/* Micro-batches worth showing: the powers of two up to four times the effective batch, or of several ranks up to the
+ * rank's share of it, and the chosen one. */
 static brim_status make_table(const brim_session *s, const brim_plan *chosen, row *table, size_t *count)
 {
   const int64_t effective = s->settings->training.effective_batch_size;
+  const int64_t most = s->world.ranks > 1 ? brim_session_share(s) : 4 * effective;
   bool have_chosen = false;
-  for (int64_t batch = 1; batch <= 4 * effective && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
+  for (int64_t batch = 1; batch <= most && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
     if (batch >= s->batch && !have_chosen) {
-      table[(*count)++] = (row){s->batch, effective / s->batch, chosen->peak_bytes, chosen->lower_bound_bytes, true};
+      table[(*count)++] = row_of(s, chosen, s->batch, true);
       have_chosen = true;
       if (batch == s->batch) continue;
     }
     if (!brim_session_allows(s, batch)) continue;
     brim_plan *plan = NULL;
     BRIM_TRY(brim_session_plan(s, batch, &plan));
-    table[(*count)++] = (row){batch, (effective + batch - 1) / batch, plan->peak_bytes, plan->lower_bound_bytes, false};
+    table[(*count)++] = row_of(s, plan, batch, false);
     brim_plan_free(plan);
   }
+  if (!have_chosen) table[(*count)++] = row_of(s, chosen, s->batch, true);
   return BRIM_OK;
 }
 
@@ -63,7 +72,8 @@ static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
 }
 
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
-                              const row *table, size_t count, const brim_fits *fits, const step_speed *speed)
+                              const row *table, size_t count, const brim_fits *fits, const step_speed *speed,
+                              const brim_ranks *ranks)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -76,6 +86,7 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, s));
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
+  if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
   return brim_cli_print_json(out);
 }
 
@@ -106,15 +117,36 @@ static void print_host(const brim_plan *plan)
          brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
 }
 
+/* "rank 0 of 4, ", where there are several. */
+static const char *format_rank(const brim_session *s, char *out, size_t room)
+{
+  out[0] = '\0';
+  if (s->world.ranks > 1) snprintf(out, room, "rank %d of %d, ", (int)s->world.rank, (int)s->world.ranks);
+  return out;
+}
+
+static void print_table(const brim_session *s, const row *table, size_t count)
+{
+  char a[32], b[32];
+  const int64_t effective = s->settings->training.effective_batch_size;
+  printf("\n  micro-batch  accumulation          peak   lower bound\n");
+  for (size_t i = 0; i < count; i++) {
+    const bool fits = s->world.ranks > 1 || table[i].batch * table[i].accumulation == effective;
+    printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
+           (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
+           brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes), fits ? "" : "   another effective batch");
+  }
+}
+
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
-  char a[32], b[32], values[64];
+  char a[32], values[64], cut[BRIM_CUT_ROOM], rank[64];
   snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
-  printf("%s on %s: %s, micro-batch %lld x %lld, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
+  printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->plugin->id,
-         brim_config_choice_of(s->config, "optimizer")->plugin->id, (long long)s->batch,
-         (long long)(s->settings->training.effective_batch_size / s->batch), s->device_info.name);
+         brim_config_choice_of(s->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
+         brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
@@ -125,20 +157,16 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   print_host(plan);
   print_recompute(plan, s->batch, speed);
   print_update(s);
-  printf("\n  micro-batch  accumulation          peak   lower bound\n");
-  const int64_t effective = s->settings->training.effective_batch_size;
-  for (size_t i = 0; i < count; i++)
-    printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
-           (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
-           brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes),
-           table[i].batch * table[i].accumulation == effective ? "" : "   another effective batch");
+  print_table(s, table, count);
 }
 
-/* What fits on the devices here, which plans nothing beats, and what the process takes of the host. */
+/* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
+ * host. */
 static void print_places(const brim_session *s, const brim_fits *fits, const brim_frontier *frontier,
-                         const brim_footprint *host)
+                         const brim_footprint *host, const brim_ranks *ranks)
 {
   brim_text text = {0};
+  brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
   brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, s, &text);
@@ -169,11 +197,10 @@ typedef struct wishes {
 static brim_status write_picture(const brim_session *s, const brim_plan *plan, const char *path)
 {
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
-  char title[256];
-  snprintf(title, sizeof title, "%s on %s, micro-batch %lld x %lld, %s",
-           brim_config_choice_of(s->config, "model")->plugin->id,
-           brim_config_choice_of(s->config, "dataset")->plugin->id, (long long)s->batch,
-           (long long)(s->settings->training.effective_batch_size / s->batch), s->device_info.name);
+  char title[512], cut[BRIM_CUT_ROOM], rank[64];
+  snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s", brim_config_choice_of(s->config, "model")->plugin->id,
+           brim_config_choice_of(s->config, "dataset")->plugin->id, format_rank(s, rank, sizeof rank),
+           brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
   const uint64_t budget = plan->request.budget_bytes, room = brim_session_room(s, true);
   const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
   brim_text text = {0};
@@ -190,21 +217,26 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_plan *plan = NULL;
   brim_footprint host = {0};
   brim_fits fits = {0};
+  brim_ranks ranks = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   step_speed speed = {.extra = 0};
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){.no_timing = wish->no_timing}, &s));
+  const int32_t job = brim_cli_planned_ranks(&config->settings);
+  BRIM_TRY(
+      brim_session_open(config, &(brim_session_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &s));
   brim_status status = brim_placement_try(&s);
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
-  if (status == BRIM_OK && wish->json) status = print_json(s, plan, &host, table, count, &fits, &speed);
+  if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
+  if (status == BRIM_OK && wish->json) status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks);
   if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
-  if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host);
+  if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
   brim_plan_free(plan);
   brim_session_close(s);

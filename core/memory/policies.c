@@ -264,7 +264,7 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
   brim_text text = {0};
   BRIM_TRY(check_plan(who, q, plan));
   brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
-                   (long long)(q->effective_batch / plan->micro_batch));
+                   (long long)((q->effective_batch + plan->micro_batch - 1) / plan->micro_batch));
   if (plan->precision != BRIM_AS_IT_IS)
     brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);

@@ -5,8 +5,9 @@
 
 #define BRIM_MICRO_BATCH_MAX ((int64_t)1 << 20) /* samples */
 
-/* [plan] Lists the micro-batches that may be chosen, largest first: they divide the effective batch, cut no norm group,
- * and are multiples of the grain, or smaller than it. Returns how many. */
+/* [plan] Lists the micro-batches that may be chosen, largest first: all that the rank has of a step, or what divides
+ * the effective batch. They cut no norm group, and are multiples of the grain, or smaller than it, or all there is.
+ * Returns how many. */
 size_t brim_session_list_micro_batches(brim_session *session);
 /* [plan] Peak of the plan of one of them. */
 brim_status brim_session_peak(brim_session *session, size_t index, uint64_t *bytes);

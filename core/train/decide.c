@@ -223,7 +223,7 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
                              .peak_bytes = f.peak_bytes,
                              .step_seconds = f.step_seconds,
                              .recompute_share = f.recompute_share,
-                             .rounds = s->grain > 1 && micro_batch % s->grain != 0};
+                             .rounds = brim_session_rounds(s, micro_batch)};
   return BRIM_OK;
 }
 
@@ -239,9 +239,17 @@ static uint32_t precisions_of(const brim_session *s)
   return brim_session_updates_in_backward(s) ? has & ~(1u << BRIM_TAKE_FP16) : has;
 }
 
+/* The user's micro-batch, or all that the rank has of a step; 0: auto. */
+static int64_t set_batch(const brim_session *s)
+{
+  const int64_t set = s->settings->training.batch_size, share = brim_session_share(s);
+  if (set <= 0) return 0;
+  return share > 0 && set > share ? share : set;
+}
+
 static brim_plan_query query_of(brim_session *s, const views *v)
 {
-  const brim_training_settings *t = &s->settings->training;
+  const int64_t share = brim_session_share(s);
   uint64_t all = 0;
   for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
   s->host = (brim_policy_host){answer_figures, s};
@@ -251,8 +259,8 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .room_bytes = brim_session_room(s, false),
                            .later_bytes = brim_session_room(s, true),
                            .all_bytes = all,
-                           .effective_batch = t->effective_batch_size,
-                           .batch_size = t->batch_size > 0 ? t->batch_size : 0,
+                           .effective_batch = share > 0 ? share : s->batch,
+                           .batch_size = set_batch(s),
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
                            .may_change_variant = !s->options.resume && !s->running && s->changes < CHANGES_MAX,
@@ -282,15 +290,18 @@ static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan
   if (s->again.count > 0 && !plan->model && chooses_precision(s)) s->decided_batch = plan->micro_batch;
 }
 
-/* The micro-batch that a run began with, for bits that depend on it: of its plan.json. */
-static int64_t read_kept_batch(const char *run)
+/* The micro-batch that a run began with, for bits that depend on it: of its plan.json, or as the ranks have agreed. 0:
+ * not known, or there were more ranks. */
+static int64_t read_kept_batch(const brim_session *s)
 {
   char path[4200];
-  snprintf(path, sizeof path, "%s/plan.json", run);
+  if (s->world.ranks > 1) return s->deal.batch ? s->deal.batch[s->world.rank] : 0;
+  snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
   json_t *plan = json_load_file(path, 0, NULL);
   const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
+  const bool is_alone = !json_object_get(plan, "ranks");
   json_decref(plan);
-  return batch;
+  return is_alone ? batch : 0;
 }
 
 /* Is it one of the list, and is there room for it? */
@@ -303,8 +314,8 @@ static bool fits(brim_session *s, int64_t batch)
 static brim_status choose_plan(brim_session *s, views *v)
 {
   brim_plan_choice plan;
-  const int64_t set = s->settings->training.batch_size;
-  const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s->options.resume) : 0;
+  const int64_t set = set_batch(s);
+  const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s) : 0;
   const int64_t decided = s->decided_batch > 0 ? s->decided_batch : kept;
   s->decided_batch = 0;
   if (decided > 0 && fits(s, decided)) {

@@ -110,8 +110,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
 static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);
-  const int64_t effective = s->settings->training.effective_batch_size;
-  const double micros = (double)((effective + batch - 1) / batch);
+  const double micros = (double)brim_session_micros(s, batch);
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   brim_prediction p = {0};
   if (!train) train = &plan->program[0];
@@ -123,7 +122,7 @@ static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int6
   brim_predict_program(s->profile, &rates, train, micros, &p);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
-  add_loading(s, effective, &p);
+  add_loading(s, brim_session_share(s), &p);
   return p;
 }
 

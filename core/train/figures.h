@@ -9,7 +9,7 @@ typedef struct brim_figures {
   uint64_t peak_bytes, lower_bound_bytes, activation_bytes; /* exact */
   size_t recomputed;                                        /* operations */
   double recompute_share;                                   /* see brim_recompute_share */
-  double step_seconds;                                      /* predicted, of the effective batch with its update */
+  double step_seconds;                                      /* predicted, of this rank's share with its update */
   enum brim_basis basis;
 } brim_figures;
 

@@ -34,7 +34,7 @@ static brim_status search(brim_session *s, uint64_t room, brim_fit *out)
   if (high == count) return BRIM_OK;
   BRIM_TRY(brim_session_peak(s, high, &peak));
   const int64_t batch = s->micro_batch[high];
-  *out = (brim_fit){batch, s->settings->training.effective_batch_size / batch, peak};
+  *out = (brim_fit){batch, brim_session_micros(s, batch), peak};
   return BRIM_OK;
 }
 
@@ -139,7 +139,7 @@ static brim_status add_backend(brim_fits *fits, const brim_session *like, const 
   snprintf(backend, sizeof backend, "backend=%s", id);
   const char *const words[] = {backend, "device=auto"};
   BRIM_TRY(brim_config_load_again(like->config, words, sizeof words / sizeof words[0], &config));
-  brim_status status = brim_session_open(config, &(brim_session_options){0}, &s);
+  brim_status status = brim_session_open(config, &(brim_session_options){.world = like->world}, &s);
   if (status == BRIM_OK) {
     const size_t before = fits->count;
     const bool same = strcmp(brim_config_choice_of(s->config, "backend")->plugin->id, id) == 0;

@@ -21,15 +21,22 @@ static brim_loader_options loader_of(const brim_session *s, int64_t batch_max)
                                .slots = threads < 4 ? 4 : threads + 1};
 }
 
+/* A rank without samples has a loader that ends at once. */
+static int64_t at_least_one(int64_t samples)
+{
+  return samples > 0 ? samples : 1;
+}
+
 brim_loader_options brim_session_train_loader(const brim_session *s)
 {
-  return loader_of(s, brim_order_batch_max(&s->order));
+  return loader_of(s, at_least_one(brim_order_batch_max(&s->order)));
 }
 
 brim_loader_options brim_session_part_loader(const brim_session *s, enum brim_part part)
 {
-  const int64_t count = s->data.count[part];
-  return loader_of(s, s->eval_batch < count ? s->eval_batch : count);
+  int64_t first, count;
+  brim_session_part(s, part, &first, &count);
+  return loader_of(s, s->eval_batch < count ? s->eval_batch : at_least_one(count));
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)

@@ -33,14 +33,14 @@ static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
   /* Sums that the first run left behind must not be blamed on their kernels. */
   if (status == BRIM_OK) status = brim_exec_zero_gradients(r->exec);
   if (status == BRIM_OK) status = brim_exec_zero_metrics(r->exec);
-  int64_t done = 0, count = 0, sequence = brim_order_sequence(order, r->state->step);
-  for (; done < r->share->count && !*node && status == BRIM_OK; done += count) {
-    count = brim_order_span(order, sequence++).count;
-    for (int64_t i = 0; i < count && status == BRIM_OK; i++)
-      status = brim_data_sample(data, BRIM_PART_TRAIN, r->share->epoch, r->share->first + done + i, real, scratch,
+  const int64_t end = brim_order_sequence(order, r->state->step + 1);
+  for (int64_t k = brim_order_sequence(order, r->state->step); k < end && !*node && status == BRIM_OK; k++) {
+    const brim_span span = brim_order_span(order, k);
+    for (int64_t i = 0; i < span.count && status == BRIM_OK; i++)
+      status = brim_data_sample(data, BRIM_PART_TRAIN, span.epoch, span.first + i, real, scratch,
                                 values + (size_t)i * sample_bytes, &labels[i]);
-    const brim_program *program = brim_plan_program(r->plan, BRIM_PROGRAM_TRAIN, count);
-    step.first_sample = r->share->first + done - r->span->first;
+    const brim_program *program = brim_plan_program(r->plan, BRIM_PROGRAM_TRAIN, span.count);
+    step.first_sample = span.first - r->span->first;
     if (status == BRIM_OK) status = brim_exec_load(r->exec, program, values, labels);
     if (status == BRIM_OK) status = brim_exec_find_nonfinite(r->exec, program, &step, node);
   }

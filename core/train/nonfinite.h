@@ -10,7 +10,7 @@ typedef struct brim_nonfinite {
   const brim_plan *plan;
   brim_exec *exec;
   const brim_train_state *state; /* before the step */
-  const brim_span *span, *share; /* its samples, and this rank's of them */
+  const brim_span *span;         /* its samples */
   brim_step step;
   double loss;    /* its sum */
   bool is_scaled; /* train/loss_scale.h */

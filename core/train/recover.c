@@ -105,7 +105,7 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
 static int64_t find_half(brim_session *s)
 {
   const size_t count = brim_session_list_micro_batches(s);
-  if (s->grain == 0 || s->batch % s->grain != 0) return 0;
+  if (s->grain == 0 || brim_session_rounds(s, s->batch)) return 0;
   for (size_t i = 0; i < count; i++)
     if (s->micro_batch[i] <= s->batch / 2 && s->micro_batch[i] % s->grain == 0) return s->micro_batch[i];
   return 0;
@@ -114,7 +114,8 @@ static int64_t find_half(brim_session *s)
 static brim_status halve(brim_recovery *r, const failure *f)
 {
   brim_session *s = *r->session;
-  const int64_t half = find_half(s), effective = s->settings->training.effective_batch_size;
+  char cut[BRIM_CUT_ROOM];
+  const int64_t half = find_half(s);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
     tell(r, f, "no smaller micro-batch than %lld%s", (long long)s->batch,
@@ -124,8 +125,8 @@ static brim_status halve(brim_recovery *r, const failure *f)
     return BRIM_ENOTSUP;
   }
   brim_session_cut(s, half);
-  tell(r, f, "micro-batch %lld x %lld, %lld of %lld", (long long)half, (long long)(effective / half),
-       (long long)r->tries + 1, (long long)retries_max(r));
+  tell(r, f, "micro-batch %s, %lld of %lld", brim_session_format_cut(s, half, cut, sizeof cut), (long long)r->tries + 1,
+       (long long)retries_max(r));
   return BRIM_OK;
 }
 
@@ -268,10 +269,9 @@ brim_status brim_recover_as_want(brim_session *s, brim_status status)
 /* The session is changed for good only when the values are on the host. */
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
-  char a[32], b[32];
+  char a[32], b[32], cut[BRIM_CUT_ROOM];
   uint64_t peak = 0;
   brim_session *s = *r->session;
-  const int64_t effective = s->settings->training.effective_batch_size;
   const brim_way before = brim_session_way(s);
   const failure f = {.what = why};
   r->needed_bytes = brim_trainer_plan(r->trainer)->peak_bytes;
@@ -285,9 +285,10 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
   }
   BRIM_TRY(brim_trainer_park(r->trainer));
   brim_session_go(s, &to);
-  tell(r, &f, "micro-batch %lld x %lld%s, a plan of %s in the place of %s", (long long)to.batch,
-       (long long)(effective / to.batch), to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
-       brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
+  tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
+       brim_session_format_cut(s, to.batch, cut, sizeof cut),
+       to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak),
+       brim_format_bytes(b, sizeof b, r->needed_bytes));
   return brim_recover_as_want(s, brim_trainer_replan(r->trainer));
 }
 

@@ -263,6 +263,7 @@ static json_t *describe_plan(brim_session *session, const brim_plan *plan)
   json_t *out = brim_plan_json(plan, session->batch);
   const double seconds = brim_session_step_seconds(session, plan, session->batch);
   if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
+  brim_deal_describe(session, out);
   return out;
 }
 

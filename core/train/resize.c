@@ -114,6 +114,7 @@ static brim_status ask(brim_resize *r, brim_step_plan *out, const char **who)
 {
   brim_session *s = r->session;
   const size_t choices = brim_session_list_micro_batches(s);
+  const int64_t share = brim_session_share(s);
   if (choices == 0) return BRIM_ENOTSUP;
   brim_step_view view = {.size = sizeof view,
                          .step = brim_trainer_state(r->trainer)->step,
@@ -121,7 +122,7 @@ static brim_status ask(brim_resize *r, brim_step_plan *out, const char **who)
                          .demands = &s->demands,
                          .planned_bytes = brim_trainer_device_bytes(r->trainer),
                          .micro_batch = s->batch,
-                         .effective_batch = s->settings->training.effective_batch_size,
+                         .effective_batch = share > 0 ? share : s->batch,
                          .grain = s->grain,
                          .choice = s->micro_batch,
                          .choice_count = choices,

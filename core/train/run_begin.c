@@ -109,21 +109,22 @@ static void announce(const brim_running *r)
 {
   char bytes[32];
   const brim_session *s = r->session;
-  const brim_training_settings *t = &r->settings->training;
+  brim_text batch = {0};
+  brim_deal_tell(s, &batch);
   brim_log(BRIM_LOG_INFO, "%s on %s: %lld sample%s, %lld step%s; %s, %s",
            brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
            brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
            brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
-  brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; effective batch %lld = %lld x %lld; run folder %s",
-           brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes),
-           (long long)t->effective_batch_size, (long long)s->batch, (long long)(t->effective_batch_size / s->batch),
+  brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; %s; run folder %s",
+           brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);
+  brim_text_release(&batch);
   announce_recompute(r);
   const char *precision = brim_precision_names[r->settings->precision];
   if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
     brim_log(BRIM_LOG_INFO, "precision=%s: activations are kept in %s and computed in fp32", precision, precision);
-  if (s->grain > 0 && s->batch % s->grain != 0)
+  if (brim_session_rounds(s, s->batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
              "rounding",

@@ -300,23 +300,125 @@ static brim_status find_norm_group(brim_session *s)
   return BRIM_OK;
 }
 
-static int64_t accumulation_of(const brim_session *s, int64_t batch)
+/* ---- shares of a step ---- */
+
+static int64_t unit_of(const brim_session *s)
 {
-  return (s->settings->training.effective_batch_size + batch - 1) / batch;
+  return s->norm_group > 0 ? s->norm_group : 1;
 }
 
-/* How training goes in micro-batches of `batch` samples. */
+static int64_t share_of_rank(const brim_session *s, int32_t rank, int64_t samples)
+{
+  int64_t first, count;
+  const brim_portion portion = brim_deal_portion(&s->deal, rank, s->world.ranks);
+  brim_portion_of(&portion, samples, unit_of(s), &first, &count);
+  return count;
+}
+
+int64_t brim_session_share(const brim_session *s)
+{
+  return share_of_rank(s, s->world.rank, s->settings->training.effective_batch_size);
+}
+
+/* Of several ranks, none cuts larger micro-batches than its share; nor smaller ones than the least that can be planned
+ * if it has none. */
+static int64_t limit_batch(const brim_session *s, int64_t batch)
+{
+  const int64_t share = brim_session_share(s), most = share > 0 ? share : unit_of(s);
+  return s->world.ranks > 1 && batch > most ? most : batch;
+}
+
+/* How training goes in micro-batches of `batch` samples. One rank makes whole ones of a step, also if they divide no
+ * effective batch: `brim plan` shows some of those. */
 static brim_order order_of(const brim_session *s, int64_t batch)
 {
   const brim_training_settings *t = &s->settings->training;
-  const int64_t least = s->norm_group > 0 ? s->norm_group : 1;
-  return brim_order_make(s->data.count[BRIM_PART_TRAIN], batch, accumulation_of(s, batch), least, t->epochs, t->steps);
+  const int64_t cut = limit_batch(s, batch), set = t->effective_batch_size;
+  const int64_t effective = s->world.ranks > 1 ? set : (set + cut - 1) / cut * cut;
+  const brim_portion portion = brim_deal_portion(&s->deal, s->world.rank, s->world.ranks);
+  return brim_order_make(s->data.count[BRIM_PART_TRAIN], effective, cut, unit_of(s), portion, t->epochs, t->steps);
+}
+
+int64_t brim_session_micros(const brim_session *s, int64_t batch)
+{
+  return order_of(s, batch).micros;
+}
+
+bool brim_session_rounds(const brim_session *s, int64_t batch)
+{
+  const brim_order o = order_of(s, batch);
+  const bool is_all = s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from its start */
+  return s->grain > 1 && batch % s->grain != 0 && !is_all;
+}
+
+const char *brim_session_format_cut(const brim_session *s, int64_t batch, char *out, size_t room)
+{
+  const brim_order o = order_of(s, batch);
+  const int64_t share = s->world.ranks > 1 ? brim_session_share(s) : o.effective,
+                last = share - (o.micros - 1) * o.batch;
+  if (o.micros == 0)
+    snprintf(out, room, "none");
+  else if (last == o.batch)
+    snprintf(out, room, "%lld x %lld", (long long)o.batch, (long long)o.micros);
+  else if (o.micros == 1)
+    snprintf(out, room, "%lld x 1", (long long)last);
+  else
+    snprintf(out, room, "%lld x %lld + %lld", (long long)o.batch, (long long)o.micros - 1, (long long)last);
+  return out;
 }
 
 bool brim_session_allows(const brim_session *s, int64_t batch)
 {
-  if (brim_session_updates_in_backward(s) && accumulation_of(s, batch) > 1) return false;
-  return s->norm_group == 0 || accumulation_of(s, batch) == 1 || batch % s->norm_group == 0;
+  const bool is_whole = batch >= brim_session_share(s);
+  if (brim_session_updates_in_backward(s) && !is_whole) return false;
+  return s->norm_group == 0 || is_whole || batch % s->norm_group == 0;
+}
+
+static int64_t part_from(const brim_session *s, enum brim_part part, int32_t rank)
+{
+  return s->data.count[part] * rank / s->world.ranks;
+}
+
+void brim_session_part(const brim_session *s, enum brim_part part, int64_t *first, int64_t *count)
+{
+  *first = part_from(s, part, s->world.rank);
+  *count = part_from(s, part, s->world.rank + 1) - *first;
+}
+
+brim_load brim_session_load(const brim_session *s, int32_t rank)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, samples = s->data.count[BRIM_PART_TRAIN];
+  const int64_t rest = samples % effective;
+  const enum brim_part validation = BRIM_PART_VALIDATION, test = BRIM_PART_TEST;
+  return (brim_load){.share = share_of_rank(s, rank, effective),
+                     .last_share = share_of_rank(s, rank, rest > 0 ? rest : effective),
+                     .validation = part_from(s, validation, rank + 1) - part_from(s, validation, rank),
+                     .test = part_from(s, test, rank + 1) - part_from(s, test, rank)};
+}
+
+/* Ranks that only add up what the others have computed are seldom what somebody wants. */
+static void warn_of_idle_ranks(const brim_session *s)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, samples = s->data.count[BRIM_PART_TRAIN];
+  const int64_t step = samples < effective ? samples : effective;
+  int32_t idle = 0, first = -1;
+  char groups[64] = "";
+  if (s->world.rank > 0) return;
+  for (int32_t r = 0; r < s->world.ranks; r++) {
+    if (share_of_rank(s, r, step) > 0) continue;
+    if (idle++ == 0) first = r;
+  }
+  if (idle == 0) return;
+  if (s->norm_group > 0) {
+    const long long count = (long long)brim_session_norm_groups(s, step);
+    snprintf(groups, sizeof groups, " in %lld norm group%s", count, brim_plural(count));
+  }
+  if (idle == 1)
+    brim_log(BRIM_LOG_WARN, "rank %d of %d has nothing to do: a step has %lld sample%s%s", (int)first,
+             (int)s->world.ranks, (long long)step, brim_plural(step), groups);
+  else
+    brim_log(BRIM_LOG_WARN, "%d of %d ranks have nothing to do: a step has %lld sample%s%s", (int)idle,
+             (int)s->world.ranks, (long long)step, brim_plural(step), groups);
 }
 
 int64_t brim_session_norm_groups(const brim_session *s, int64_t samples)
@@ -340,9 +442,18 @@ static brim_status read_fraction(brim_session *s)
 
 void brim_session_cut(brim_session *s, int64_t batch)
 {
-  s->batch = batch;
-  s->eval_batch = eval_batch_of(s, batch);
-  s->order = order_of(s, batch);
+  s->batch = limit_batch(s, batch);
+  s->eval_batch = eval_batch_of(s, s->batch);
+  s->order = order_of(s, s->batch);
+}
+
+void brim_session_deal(brim_session *s, int64_t *weight)
+{
+  free(s->deal.weight);
+  s->deal.weight = weight;
+  s->micro_batch_count = 0;
+  memset(s->peak, 0, sizeof s->peak);
+  brim_session_cut(s, s->batch);
 }
 
 static void choose_ops(brim_session *s)
@@ -384,6 +495,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
   BRIM_TRY(find_norm_group(s));
   BRIM_TRY(brim_session_check_update(s));
   brim_session_cut(s, s->batch);
+  warn_of_idle_ranks(s);
   return BRIM_OK;
 }
 
@@ -394,6 +506,7 @@ typedef struct legacy {
   bool running;
   int64_t decided_batch;
   brim_decisions decisions;
+  brim_dealing deal;
 } legacy;
 
 static brim_status open_once(const brim_config *config, const legacy *before, const brim_session_options *options,
@@ -409,6 +522,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->changes = before->changes;
   s->running = before->running;
   s->decided_batch = before->decided_batch;
+  s->deal = before->deal;
   return open_session(s, before->decisions);
 }
 
@@ -426,6 +540,8 @@ brim_status brim_session_remake(brim_session **session)
     return status;
   }
   left.decisions = brim_policies_take_decisions(old->policies);
+  left.deal = old->deal;
+  old->deal = (brim_dealing){0};
   brim_session_close(old);
   return open_once(left.config, &left, &options, session);
 }
@@ -486,6 +602,7 @@ void brim_session_close(brim_session *s)
   brim_recompute_cache_release(s->levels);
   free(s->levels);
   brim_arena_release(&s->arena);
+  brim_deal_release(&s->deal);
   free(s->counted);
   free(s);
 }
@@ -505,12 +622,30 @@ static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
   add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
 }
 
+/* A rank without samples of a part has the sums of an evaluation all the same. */
+static void add_part(const brim_session *s, brim_plan_request *r, enum brim_part part, int64_t batch)
+{
+  int64_t first, count;
+  brim_session_part(s, part, &first, &count);
+  add_evaluation(r, count == 0 && s->data.count[part] > 0 ? 1 : count, batch);
+}
+
+/* The micro-batches of the rank; `alone`: but those that are left over. A rank without samples has gradients and the
+ * update all the same. */
+static void add_training(brim_plan_request *r, const brim_order *order, bool alone)
+{
+  int64_t size[BRIM_ORDER_SIZES];
+  const size_t count = brim_order_sizes(order, size);
+  if (alone || count == 0) add_shape(r, BRIM_PROGRAM_TRAIN, order->batch);
+  for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
+}
+
 brim_status brim_session_plan_variant(const brim_session *s, const brim_variant *v, bool alone, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
-  const int64_t batch = v->batch, eval_batch = eval_batch_of(s, batch);
+  const int64_t batch = limit_batch(s, v->batch), eval_batch = eval_batch_of(s, batch);
   const brim_order order = order_of(s, batch);
-  if (!brim_session_allows(s, batch) && brim_session_updates_in_backward(s) && accumulation_of(s, batch) > 1)
+  if (!brim_session_allows(s, batch) && brim_session_updates_in_backward(s))
     return brim_session_refuse_accumulation(s, batch);
   if (!brim_session_allows(s, batch))
     return brim_fail(BRIM_ECONFIG,
@@ -526,11 +661,10 @@ brim_status brim_session_plan_variant(const brim_session *s, const brim_variant 
   r.update.scaled = t->clip_norm > 0 || s->label_weights.count > 0 || r.update.checked;
   r.update.ema_decay = t->ema_decay;
   r.update.max_norm = t->clip_norm;
-  if (order.micros_per_epoch > 1 || alone) add_shape(&r, BRIM_PROGRAM_TRAIN, batch);
+  add_training(&r, &order, alone);
   if (alone) return brim_plan_create(&r, out);
-  add_shape(&r, BRIM_PROGRAM_TRAIN, order.last);
-  add_evaluation(&r, s->data.count[BRIM_PART_VALIDATION], eval_batch);
-  add_evaluation(&r, s->data.count[BRIM_PART_TEST], eval_batch);
+  add_part(s, &r, BRIM_PART_VALIDATION, eval_batch);
+  add_part(s, &r, BRIM_PART_TEST, eval_batch);
   return brim_plan_create(&r, out);
 }
 
@@ -548,10 +682,4 @@ brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, i
   r.graph.keep_output = keep_output;
   add_evaluation(&r, count, batch);
   return brim_plan_create(&r, out);
-}
-
-void brim_session_part(const brim_session *s, enum brim_part part, int64_t *first, int64_t *count)
-{
-  *first = 0;
-  *count = s->data.count[part];
 }

@@ -10,6 +10,7 @@
 #include "memory/policies.h"
 #include "train/builtin.h"
 #include "train/data.h"
+#include "train/deal.h"
 #include "train/order.h"
 
 #define BRIM_MICRO_BATCHES_MAX 256
@@ -47,6 +48,7 @@ typedef struct brim_session {
   brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
   brim_world world;        /* which rank of how many it is */
+  brim_dealing deal;       /* what each rank has of a step */
   int device;
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */
@@ -104,7 +106,8 @@ brim_status brim_session_start(brim_session *session);
 /* Waits until the data is read; afterwards samples can be had. */
 brim_status brim_session_finish_data(brim_session *session);
 void brim_session_close(brim_session *session);
-/* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. */
+/* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. One that is
+ * larger than the rank's share of a step stands for all of it, where there are several ranks. */
 bool brim_session_allows(const brim_session *session, int64_t batch);
 /* Is each parameter updated in the backward pass (optimizer.update)? */
 bool brim_session_updates_in_backward(const brim_session *session);
@@ -112,9 +115,30 @@ bool brim_session_updates_in_backward(const brim_session *session);
 brim_status brim_session_check_update(const brim_session *session);
 /* ECONFIG: with micro-batches of `batch` samples a step has several. */
 brim_status brim_session_refuse_accumulation(const brim_session *session, int64_t batch);
-/* Training goes in micro-batches of `batch` samples from now on; the effective batch stays. */
+/* Training goes in micro-batches of `batch` samples from now on, or of all that the rank has of a step; the effective
+ * batch stays. */
 void brim_session_cut(brim_session *session, int64_t batch);
-/* Groups of batch norm in a step of so many samples. */
+/* Samples are dealt to the ranks by these weights (see brim_dealing) from now on, which are the session's then. How a
+ * step may be cut is another question after it: brim_session_settle. */
+void brim_session_deal(brim_session *session, int64_t *weight);
+/* This rank's samples of a full step, which may be none; of one rank the effective batch. */
+int64_t brim_session_share(const brim_session *session);
+/* Micro-batches that they are cut into. */
+int64_t brim_session_micros(const brim_session *session, int64_t batch);
+/* Do its results differ by rounding from those of micro-batches that are multiples of the grain? */
+bool brim_session_rounds(const brim_session *session, int64_t batch);
+/* "64 x 2", or where the last is another, "64 x 2 + 16"; "none" of a rank without samples. Into `out`, returned. */
+#define BRIM_CUT_ROOM 96
+const char *brim_session_format_cut(const brim_session *session, int64_t batch, char *out, size_t room);
+/* What a rank has to do in a run, apart from how it cuts it: ranks of the same load have the same plans. */
+typedef struct brim_load {
+  int64_t share, last_share; /* samples of a full step, and of an epoch's last */
+  int64_t validation, test;  /* samples that it evaluates */
+} brim_load;
+brim_load brim_session_load(const brim_session *session, int32_t rank);
+/* This rank's samples of a part that is evaluated: as many for each; may be none. */
+void brim_session_part(const brim_session *session, enum brim_part part, int64_t *first, int64_t *count);
+/* Groups of batch norm in a step of so many samples, of all ranks. */
 int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
 /* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
@@ -123,7 +147,6 @@ brim_variant brim_session_variant(const brim_session *session, int64_t batch);
 /* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
 brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
                                       brim_plan **out);
-void brim_session_part(const brim_session *s, enum brim_part part, int64_t *first, int64_t *count);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,

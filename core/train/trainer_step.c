@@ -54,7 +54,7 @@ static double weight_of(const brim_trainer *t, const int32_t *label, int64_t cou
 
 static brim_status prepare(brim_trainer *t)
 {
-  if (!t->loader) BRIM_TRY(open_loader(t));
+  if (!t->loader && brim_order_batch_max(&t->session->order) > 0) BRIM_TRY(open_loader(t));
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -226,8 +226,8 @@ static brim_status take_back(brim_trainer *t)
 static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
 {
   if (!t->check || !brim_loss_scale_skip(t->session->settings, &t->state))
-    return brim_nonfinite_explain(&(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, &b->share,
-                                                    b->step, b->metrics[0], t->check != NULL});
+    return brim_nonfinite_explain(
+        &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
   return take_back(t);
 }
 

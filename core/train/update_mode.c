@@ -38,6 +38,13 @@ brim_status brim_session_check_update(const brim_session *s)
   const brim_training_settings *t = &s->settings->training;
   BRIM_TRY(check_offload(s));
   if (!brim_session_updates_in_backward(s)) return BRIM_OK;
+  if (s->world.ranks > 1)
+    return brim_fail(
+        BRIM_ECONFIG,
+        "optimizer.update=fused_backward does not go with %d ranks: the gradients of all of them are added "
+        "up before any parameter is updated, so they have to be kept\n"
+        "train with one rank, " REMEDY,
+        (int)s->world.ranks);
   if (t->clip_norm > 0)
     return brim_fail(BRIM_ECONFIG,
                      "optimizer.update=fused_backward does not go with training.clip_norm=%g: the norm is that of all "

@@ -72,9 +72,10 @@ typedef struct brim_plan_query {
   uint64_t room_bytes;            /* that a plan may take of it now, within every limit */
   uint64_t later_bytes;           /* the same of the empty device, if the run may wait for that; else room_bytes */
   uint64_t all_bytes;             /* memory of all devices of the backend together */
-  int64_t effective_batch;        /* samples in a step */
-  int64_t batch_size;             /* training.batch_size; 0: auto */
-  const int64_t *micro_batch;     /* that may be chosen, largest first: each divides the effective batch */
+  int64_t effective_batch;        /* samples in a step; of several ranks, of this one's share of it */
+  int64_t batch_size;             /* training.batch_size, or the share if that is less; 0: auto */
+  const int64_t *micro_batch;     /* that may be chosen, largest first: each divides the effective batch, or, of
+                                     several ranks, is the whole share or divides what all of them have together */
   size_t micro_batch_count;       /* at least 1 */
   int32_t may_change_variant;     /* 1: precision and model may be chosen still */
   uint32_t precisions;            /* that the backend has: bit 1 << enum brim_policy_precision */
@@ -96,7 +97,7 @@ typedef struct brim_plan_figures {
   uint32_t size;          /* set by the caller: sizeof(brim_plan_figures) */
   int32_t basis;          /* enum brim_basis */
   uint64_t peak_bytes;    /* exact, as of `peak` above */
-  double step_seconds;    /* of a whole step: the effective batch in micro-batches, and the update */
+  double step_seconds;    /* of a whole step: effective_batch in micro-batches, and the update */
   double recompute_share; /* work done again, of that of a step without */
   int32_t rounds; /* 1: no multiple of training.grain, so that results differ by rounding from those of others */
 } brim_plan_figures;
@@ -170,7 +171,7 @@ typedef struct brim_step_view {
   uint64_t waiting_bytes;  /* that must be free there for the first of them; 0: nobody waits */
   uint64_t planned_bytes;  /* the run's own arena */
   int64_t micro_batch;     /* as it is */
-  int64_t effective_batch; /* samples in a step */
+  int64_t effective_batch; /* samples in a step; of several ranks, of this one's share of it */
   int64_t grain;           /* micro-batches that are multiples of it give the same bits; 0: no others than as it is */
   const int64_t *choice;   /* micro-batches that may be chosen, largest first */
   size_t choice_count;     /* at least 1 */

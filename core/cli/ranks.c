@@ -1,0 +1,130 @@
+/* See ranks.h. */
+#include "cli/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "train/placement.h"
+
+#define NAMES_MAX 24 /* characters; more are only counted */
+
+void brim_cli_ranks_release(brim_ranks *ranks)
+{
+  for (size_t i = 0; i < ranks->count; i++) free(ranks->group[i].rank);
+  free(ranks->group);
+  *ranks = (brim_ranks){0};
+}
+
+/* auto: how many a run would start depends on where it is started, so the plan is of one. */
+int32_t brim_cli_planned_ranks(const brim_settings *settings)
+{
+  return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;
+}
+
+/* ---- groups ---- */
+
+static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, int32_t all)
+{
+  for (size_t i = 0; i < ranks->count; i++) {
+    const brim_load *l = &ranks->group[i].load;
+    if (l->share == load->share && l->last_share == load->last_share && l->validation == load->validation &&
+        l->test == load->test)
+      return &ranks->group[i];
+  }
+  ranks->group = brim_xrealloc(ranks->group, (ranks->count + 1) * sizeof *ranks->group);
+  brim_rank_group *g = &ranks->group[ranks->count++];
+  *g = (brim_rank_group){.load = *load, .rank = brim_xmalloc((size_t)all * sizeof *g->rank)};
+  return g;
+}
+
+static void describe(const brim_session *s, const brim_plan *plan, brim_rank_group *g)
+{
+  g->batch = s->batch;
+  g->micros = brim_session_micros(s, s->batch);
+  g->peak_bytes = plan->peak_bytes;
+  brim_session_format_cut(s, s->batch, g->cut, sizeof g->cut);
+}
+
+/* As one of the group would, from its configuration on. */
+static brim_status plan_group(const brim_session *like, brim_rank_group *g)
+{
+  brim_session *s = NULL;
+  brim_plan *plan = NULL;
+  const int32_t rank = g->rank[0], ranks = like->world.ranks;
+  const brim_session_options options = {.no_timing = like->options.no_timing, .world = {rank, ranks, rank, ranks}};
+  BRIM_TRY(brim_session_open(like->config, &options, &s));
+  brim_status status = brim_placement_try(&s);
+  if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
+  if (status == BRIM_OK) describe(s, plan, g);
+  brim_plan_free(plan);
+  brim_session_close(s);
+  return status;
+}
+
+brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, const brim_plan *plan, brim_ranks *out)
+{
+  brim_status status = BRIM_OK;
+  if (s->world.ranks == 1) return BRIM_OK;
+  for (int32_t r = 0; r < s->world.ranks; r++) {
+    const brim_load load = brim_session_load(s, r);
+    brim_rank_group *g = group_of(out, &load, s->world.ranks);
+    g->rank[g->count++] = r;
+  }
+  describe(s, plan, &out->group[0]);
+  brim_cli_hush(cli, true);
+  for (size_t i = 1; i < out->count && status == BRIM_OK; i++) {
+    status = plan_group(s, &out->group[i]);
+    if (status != BRIM_OK) brim_fail_add(status, "in the plan of rank %d", (int)out->group[i].rank[0]);
+  }
+  brim_cli_hush(cli, false);
+  return status;
+}
+
+/* ---- showing ---- */
+
+/* "0-2, 5", or if that is long how many. */
+static void add_names(const brim_rank_group *g, brim_text *out)
+{
+  brim_text names = {0};
+  for (int32_t i = 0, end; i < g->count && names.length <= NAMES_MAX; i = end) {
+    for (end = i + 1; end < g->count && g->rank[end] == g->rank[end - 1] + 1;) end++;
+    brim_text_printf(&names, "%s%d", i ? ", " : "", (int)g->rank[i]);
+    if (end > i + 1) brim_text_printf(&names, "-%d", (int)g->rank[end - 1]);
+  }
+  if (names.length > NAMES_MAX) {
+    brim_text_clear(&names);
+    brim_text_printf(&names, "%d of them", (int)g->count);
+  }
+  brim_text_printf(out, "  %-*s", NAMES_MAX, brim_text_str(&names));
+  brim_text_release(&names);
+}
+
+void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out)
+{
+  char bytes[32];
+  if (ranks->count == 0) return;
+  brim_text_printf(out, "\n  %-*s  %14s  %14s  %10s\n", NAMES_MAX, "ranks", "samples a step", "micro-batches", "peak");
+  for (size_t i = 0; i < ranks->count; i++) {
+    const brim_rank_group *g = &ranks->group[i];
+    add_names(g, out);
+    brim_text_printf(out, "  %14lld  %14s  %10s\n", (long long)g->load.share, g->cut,
+                     brim_format_bytes(bytes, sizeof bytes, g->peak_bytes));
+  }
+}
+
+json_t *brim_cli_ranks_json(const brim_ranks *ranks)
+{
+  json_t *rows = json_array();
+  for (size_t i = 0; i < ranks->count; i++) {
+    const brim_rank_group *g = &ranks->group[i];
+    json_t *names = json_array();
+    for (int32_t k = 0; k < g->count; k++) json_array_append_new(names, json_integer(g->rank[k]));
+    json_array_append_new(rows,
+                          json_pack("{s:o, s:I, s:I, s:I, s:I}", "ranks", names, "samples", (json_int_t)g->load.share,
+                                    "batch_size", (json_int_t)g->batch, "gradient_accumulation_steps",
+                                    (json_int_t)g->micros, "peak_bytes", (json_int_t)g->peak_bytes));
+  }
+  return rows;
+}

@@ -1,0 +1,34 @@
+/* What each rank of a job would plan, as a table for people and as JSON: of brim plan with dist.ranks. */
+#ifndef BRIM_CLI_RANKS_H
+#define BRIM_CLI_RANKS_H
+#include <jansson.h>
+
+#include "cli/cli.h"
+#include "train/session.h"
+
+/* Ranks with the same to do: their plans are the same. */
+typedef struct brim_rank_group {
+  brim_load load;
+  int32_t *rank;
+  int32_t count;
+  int64_t batch, micros; /* samples in a micro-batch; micro-batches in a full step */
+  char cut[BRIM_CUT_ROOM];
+  uint64_t peak_bytes;
+} brim_rank_group;
+
+/* Ready when zeroed. */
+typedef struct brim_ranks {
+  brim_rank_group *group; /* in the order of their first ranks */
+  size_t count;
+} brim_ranks;
+
+void brim_cli_ranks_release(brim_ranks *ranks);
+/* The number of ranks that is planned for. */
+int32_t brim_cli_planned_ranks(const brim_settings *settings);
+/* [plan] Of the job that `session` is rank 0 of, with that plan; nothing where it is alone. Others are planned in
+ * sessions of their own, as here and without what these log. */
+brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *session, const brim_plan *plan,
+                                brim_ranks *out);
+void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out);
+json_t *brim_cli_ranks_json(const brim_ranks *ranks);
+#endif
