@@ -1,0 +1,87 @@
+"""Several ranks train as one does: the same samples in the same steps, the same losses but for the rounding of sums."""
+
+import unittest
+
+from ranks import Ranks
+from support import SANITIZED, SMALL, main
+
+STEPS = 100 if not SANITIZED else 20
+# An epoch of 7 steps, the last of 20 samples; 5 norm groups of 16 a step are dealt to 2 and 4 ranks.
+ODD = ["training.batch_size=80", "dataset.train_count=500", "dataset.test_count=100", f"training.steps={STEPS}",
+       "training.eval_every_steps=40", "augment.flip=true", "augment.crop_padding=1", "observe.log_every_steps=1",
+       "memory.timing=false", "training.num_workers=0"]
+NORMS = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[1,8,8]", *ODD]
+DROPOUT = ["model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,8,8]", *ODD]
+
+
+class SameNumbers(Ranks):
+    """In double precision, to 1e-9."""
+
+    def compare(self, other, run):
+        a, b = self.records(other), self.records(run)
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertEqual((x["split"], x["step"], x["accuracy"], x.get("f1")),
+                             (y["split"], y["step"], y["accuracy"], y.get("f1")))
+            self.assertLessEqual(abs(x["loss"] - y["loss"]), 1e-9, f"{x['split']} at step {x['step']}: {run}")
+
+    def check(self, *overrides, ranks=(2, 4)):
+        self.train("one", *overrides, "backend=reference")
+        self.assertEqual(len([r for r in self.records("one") if r["split"] == "train"]), self.summary("one")["steps"])
+        for n in ranks:
+            self.ranks(n, f"by{n}", *overrides, "backend=reference")
+            self.compare("one", f"by{n}")
+            told = [r for r in self.records(f"by{n}", "events.jsonl") if r["event"] == "rank"]
+            self.assertEqual({r["rank"] for r in told}, set(range(n)))
+
+    def test_norm_groups_and_augmentation(self):
+        self.check(*NORMS)
+
+    def test_dropout_and_accumulation(self):
+        self.check(*DROPOUT, "training.batch_size=16", "training.gradient_accumulation_steps=5")
+
+    def test_more_ranks_than_norm_groups(self):
+        self.check(*NORMS, "training.batch_size=32", "training.steps=20", "training.eval_every_steps=20", ranks=(4,))
+
+    def test_weights_of_classes_clipped_gradients_and_averages(self):
+        self.check(*DROPOUT, "loss.class_weights=[1,2,0.5,1,1,1,3,1,1,0]", "training.clip_norm=0.5",
+                   "training.ema_decay=0.9")
+
+    def test_ranks_with_micro_batches_of_their_own(self):
+        self.check(*DROPOUT, "training.batch_size=8", "training.gradient_accumulation_steps=10", ranks=(3,))
+
+
+class Limits(Ranks):
+    def test_resumed_with_another_number_of_ranks(self):
+        """To the bit by as many ranks; within rounding by others."""
+        options = [*DROPOUT, "backend=cpu", "backend.threads=1", "training.steps=12", "training.eval_every_steps=6",
+                   "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
+        self.ranks(2, "whole", *options)
+        self.ranks(2, "part", *options)
+        for step in (6, 9, 12):
+            self.assert_same_checkpoint("whole", "part", step)
+
+
+class Together(Ranks):
+    def test_one_says_what_all_have_found(self):
+        result = self.ranks(3, "run", *SMALL, "loss.class_weights=[1,2]", status=2)
+        self.assertEqual(result.err.count("error: "), 1, result)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_configurations_that_differ(self):
+        """Each rank says another seed."""
+        script = self.folder / "differ.sh"
+        script.write_text('#!/bin/sh\nexec "$BRIM_BINARY" "$@" seed=$OMPI_COMM_WORLD_RANK\n')
+        script.chmod(0o755)
+        result = self.ranks(2, "run", *SMALL, status=2, program=script)
+        self.assert_error(result, "rank 1 has another configuration than rank 0: 'seed' differs")
+        self.assertEqual(result.err.count("error: "), 1, result)
+
+    def test_a_number_that_is_no_number_of_ranks(self):
+        result = self.ranks(2, "run", *SMALL, "dist.ranks=3", status=2)
+        self.assert_error(result, "dist.ranks is 3, but 2 ranks were started")
+        self.assertEqual(result.err.count("error: "), 1, result)
+
+
+if __name__ == "__main__":
+    main()
