@@ -37,7 +37,10 @@ struct brim_dist {
   party collectives; /* its own, or another one's; ops NULL: not connected */
   double seconds;    /* to wait for other ranks */
   uint64_t started, done;
-  char *all; /* of a vote: what every rank says */
+  char *all;    /* of a vote: what every rank says */
+  bool is_lost; /* the ranks cannot reach each other any more: `loss` says why, */
+  bool is_told; /* and another rank has said it already */
+  char loss[1024];
 };
 
 brim_world brim_dist_world(const brim_dist *d)
@@ -177,16 +180,30 @@ void brim_dist_close(brim_dist *d, bool failed)
 
 /* ---- talking ---- */
 
-brim_status brim_dist_exchange(brim_dist *d, const void *own, uint32_t bytes, void *all)
+/* From here on nothing is said or waited for: the first reason is the one to show. */
+static brim_status lose(brim_dist *d, brim_status status, int32_t late)
+{
+  if (d->is_lost) return brim_fail(BRIM_ECOMM, "%s", d->loss);
+  if (late >= 0) (void)brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
+  d->is_lost = true;
+  d->is_told = status == BRIM_EPEER;
+  snprintf(d->loss, sizeof d->loss, "%s", brim_error_text());
+  return BRIM_ECOMM;
+}
+
+static brim_status exchange(brim_dist *d, const void *own, uint32_t bytes, void *all, double seconds)
 {
   int32_t late = -1;
-  if (!d) {
-    memcpy(all, own, bytes);
-    return BRIM_OK;
-  }
-  const brim_status status = d->host.ops->exchange(d->host.self, own, bytes, all, d->seconds, &late);
-  if (status == BRIM_OK || late < 0) return status;
-  return brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
+  if (d->is_lost) return lose(d, BRIM_ECOMM, late);
+  const brim_status status = d->host.ops->exchange(d->host.self, own, bytes, all, seconds, &late);
+  return status == BRIM_OK ? BRIM_OK : lose(d, status, late);
+}
+
+brim_status brim_dist_exchange(brim_dist *d, const void *own, uint32_t bytes, void *all)
+{
+  if (d) return exchange(d, own, bytes, all, d->seconds);
+  memcpy(all, own, bytes);
+  return BRIM_OK;
 }
 
 brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
@@ -208,7 +225,7 @@ brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
 void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
-  if (status != BRIM_EPEER) brim_log_error();
+  if (!d->is_told) brim_log_error();
   d->host.ops->end_all(d->host.self, brim_status_exit(status));
   _Exit(brim_status_exit(status));
 }
@@ -278,11 +295,9 @@ brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, voi
 static brim_status call_the_roll(brim_dist *d)
 {
   const char here = 1;
-  int32_t late = -1;
+  BRIM_TRY(exchange(d, &here, sizeof here, d->all, ROLL_CALL_SECONDS));
   (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
-  if (d->host.ops->exchange(d->host.self, &here, sizeof here, d->all, ROLL_CALL_SECONDS, &late) == BRIM_OK || late < 0)
-    return brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
-  return brim_fail_add(BRIM_ECOMM, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
+  return lose(d, BRIM_ECOMM, -1);
 }
 
 static brim_status wait_until(brim_dist *d, uint64_t ticket)
@@ -298,13 +313,17 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
 
 brim_status brim_dist_progress(brim_dist *d)
 {
-  return d->started == d->done ? BRIM_OK : d->collectives.ops->poll(d->collectives.self, &d->done);
+  if (d->started == d->done) return BRIM_OK;
+  if (d->is_lost) return lose(d, BRIM_ECOMM, -1);
+  const brim_status status = d->collectives.ops->poll(d->collectives.self, &d->done);
+  return status == BRIM_OK ? BRIM_OK : lose(d, status, -1);
 }
 
 brim_status brim_dist_start(brim_dist *d, const brim_collective *what, void *queue, uint64_t *ticket)
 {
   if (d->started >= BRIM_COLLECTIVES) BRIM_TRY(wait_until(d, d->started - BRIM_COLLECTIVES + 1));
-  BRIM_TRY(d->collectives.ops->start(d->collectives.self, what, queue));
+  const brim_status status = d->is_lost ? BRIM_ECOMM : d->collectives.ops->start(d->collectives.self, what, queue);
+  if (status != BRIM_OK) return lose(d, status, -1);
   *ticket = ++d->started;
   return BRIM_OK;
 }

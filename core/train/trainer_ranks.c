@@ -17,6 +17,7 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
                                   double *sum)
 {
   char error[4096] = "";
+  if (status == BRIM_ECOMM) return status; /* there is nobody to tell */
   if (status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
   const brim_ballot own = {.meeting = meeting,
                            .status = status,

@@ -55,8 +55,9 @@ typedef struct brim_comm_ops {
    * process. ECOMM. */
   brim_status (*join)(void *self, brim_world *out);
   /* [step] Each rank gives `bytes`, everywhere as many and at most BRIM_EXCHANGE_BYTES, and gets those of all in the
-   * order of the ranks. Does not allocate. ECOMM if that takes longer than `seconds`, or a rank is known to be gone:
-   * *late is the first rank that is missing, as far as this one knows; -1: it does not know. */
+   * order of the ranks. Does not allocate. ECOMM if that takes longer than `seconds`, or a rank is known to be gone;
+   * EPEER if that is so and another rank has told this one, and says it: *late is the first rank that is missing, as
+   * far as this one knows; -1: it does not know. */
   brim_status (*exchange)(void *self, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
   /* [init] The end of all ranks, in good order. */
   void (*leave)(void *self);
