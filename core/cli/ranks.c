@@ -105,13 +105,14 @@ void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out)
 {
   char bytes[32];
   if (ranks->count == 0) return;
-  brim_text_printf(out, "\n  %-*s  %14s  %14s  %10s\n", NAMES_MAX, "ranks", "samples a step", "micro-batches", "peak");
+  brim_text_printf(out, "  %-*s  %14s  %14s  %10s\n", NAMES_MAX, "ranks", "samples a step", "micro-batches", "peak");
   for (size_t i = 0; i < ranks->count; i++) {
     const brim_rank_group *g = &ranks->group[i];
     add_names(g, out);
     brim_text_printf(out, "  %14lld  %14s  %10s\n", (long long)g->load.share, g->cut,
                      brim_format_bytes(bytes, sizeof bytes, g->peak_bytes));
   }
+  brim_text_add(out, "\n");
 }
 
 json_t *brim_cli_ranks_json(const brim_ranks *ranks)

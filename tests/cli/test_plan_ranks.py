@@ -1,0 +1,91 @@
+"""What `brim plan dist.ranks=N` says: each rank's share of a step, and the exact memory of its plan."""
+
+import json
+
+from support import SMALL, SMALL_CNN, USAGE, Case, main
+
+VIT = ["model=vit", "model.depth=2", "model.width=32", "model.heads=2", "dataset=synthetic", "dataset.shape=[1,12,12]",
+       "model.patch=4", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=128",
+       "backend.threads=1", "memory.timing=false"]
+# with batch norm, in groups of 16
+NORM = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[3,16,16]", "dataset.train_count=256",
+        "dataset.test_count=64", "training.batch_size=96", "training.norm_group=16", "backend.threads=1",
+        "memory.timing=false"]
+
+
+class PlanRanks(Case):
+    def plan(self, *words, status=0):
+        return json.loads(self.brim("plan", "--json", *words, status=status).out)
+
+    def rows(self, *words):
+        """(ranks, samples, micro-batch, micro-batches) of each row, and the peaks."""
+        rows = self.plan(*words)["ranks"]
+        return ([(r["ranks"], r["samples"], r["batch_size"], r["gradient_accumulation_steps"]) for r in rows],
+                [r["peak_bytes"] for r in rows])
+
+    def test_a_rank_takes_exactly_what_a_run_of_its_share_takes(self):
+        for model in (SMALL, SMALL_CNN, VIT):
+            for backend in ("cpu", "reference"):
+                with self.subTest(model=model[0], backend=backend):
+                    words = [word for word in model if not word.startswith("backend.")] + [f"backend={backend}"]
+                    whole = self.plan(*words, "dist.ranks=4")
+                    quarter = self.plan(*words, "training.batch_size=32", "dataset.train_count=64",
+                                        "dataset.test_count=16")
+                    self.assertEqual(whole["peak_bytes"], quarter["peak_bytes"])
+                    self.assertEqual(whole["programs"], quarter["programs"])
+                    self.assertEqual(whole["ranks"], [{"ranks": [0, 1, 2, 3], "samples": 32, "batch_size": 32,
+                                                       "gradient_accumulation_steps": 1,
+                                                       "peak_bytes": quarter["peak_bytes"]}])
+
+    def test_shares_that_differ_are_planned_each(self):
+        for model in (SMALL, SMALL_CNN):
+            with self.subTest(model=model[0]):
+                rows, peaks = self.rows(*model, "dist.ranks=3")
+                self.assertEqual(rows, [([0], 42, 42, 1), ([1], 43, 43, 1), ([2], 43, 43, 1)])  # tests 21, 21 and 22
+                for peak, samples, test in zip(peaks, (42, 43, 43), (21, 21, 22)):
+                    alone = self.plan(*model, f"training.batch_size={samples}", f"dataset.train_count={2 * samples}",
+                                      f"dataset.test_count={test}")
+                    self.assertEqual(peak, alone["peak_bytes"])
+
+    def test_norm_groups_stay_whole(self):
+        rows, _ = self.rows(*NORM, "dist.ranks=4")
+        self.assertEqual([row for row in rows if 0 in row[0]], [([0, 2], 16, 16, 1)])
+        self.assertEqual([row for row in rows if 1 in row[0]], [([1, 3], 32, 32, 1)])
+
+    def test_micro_batches_cover_the_share(self):
+        words = [*SMALL, "training.effective_batch_size=96", "training.batch_size=32", "dist.ranks=2"]
+        rows, _ = self.rows(*words)
+        self.assertEqual(rows, [([0, 1], 48, 32, 2)])
+        out = self.brim("plan", *words).out
+        self.assertIn("rank 0 of 2, micro-batch 32 x 1 + 16", out)
+        self.assertRegex(out, r"(?m)^  0-1 +48 +32 x 1 \+ 16 +\d")
+
+    def test_one_rank_is_as_without(self):
+        one, without = (self.plan(*SMALL, *words) for words in (["dist.ranks=1"], []))
+        for plan in (one, without):  # what the host has besides
+            del plan["devices"], plan["host"], plan["frontier"]["limit_bytes"]
+        self.assertEqual(one, without)
+        self.assertNotIn("ranks", one)
+
+    def test_an_idle_rank_is_named(self):
+        result = self.brim("plan", *NORM, "training.batch_size=48", "dist.ranks=4")
+        self.assertIn("rank 0 of 4 has nothing to do: a step has 48 samples in 3 norm groups", result.err)
+        rows, _ = self.rows(*NORM, "training.batch_size=48", "dist.ranks=4")
+        self.assertEqual(rows[0], ([0], 0, 16, 0))
+        result = self.brim("plan", *SMALL, "training.batch_size=2", "dist.ranks=4")
+        self.assertIn("2 of 4 ranks have nothing to do: a step has 2 samples", result.err)
+
+    def test_updates_in_the_backward_pass_are_of_one_rank(self):
+        result = self.brim("plan", *SMALL, "dist.ranks=2", "optimizer.update=fused_backward", status=USAGE)
+        self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
+                          "or take optimizer.update=step")
+
+    def test_a_micro_batch_is_found_for_the_share(self):
+        rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")
+        (ranks, samples, batch, micros), = rows
+        self.assertEqual((ranks, samples), ([0, 1, 2, 3], 32))
+        self.assertEqual(batch * micros, 32)
+
+
+if __name__ == "__main__":
+    main()
