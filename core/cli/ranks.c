@@ -23,7 +23,7 @@ int32_t brim_cli_planned_ranks(const brim_settings *settings)
   return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;
 }
 
-/* ---- groups ---- */
+/* ---- groups: first of ranks that have the same to do, so that they are planned once ---- */
 
 static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, int32_t all)
 {
@@ -63,6 +63,38 @@ static brim_status plan_group(const brim_session *like, brim_rank_group *g)
   return status;
 }
 
+static int ascending(const void *a, const void *b)
+{
+  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static bool look_alike(const brim_rank_group *a, const brim_rank_group *b)
+{
+  return a->load.share == b->load.share && a->batch == b->batch && a->peak_bytes == b->peak_bytes;
+}
+
+/* Those that differ in an epoch's last step or in evaluations only, as far as that makes no other plan. Each list of
+ * ranks has room for all. */
+static void join_groups(brim_ranks *ranks)
+{
+  size_t kept = 0;
+  for (size_t i = 0, k; i < ranks->count; i++) {
+    brim_rank_group *g = &ranks->group[i];
+    for (k = 0; k < kept && !look_alike(&ranks->group[k], g);) k++;
+    if (k == kept) {
+      ranks->group[kept++] = *g;
+      continue;
+    }
+    brim_rank_group *to = &ranks->group[k];
+    memcpy(to->rank + to->count, g->rank, (size_t)g->count * sizeof *g->rank);
+    to->count += g->count;
+    qsort(to->rank, (size_t)to->count, sizeof *to->rank, ascending);
+    free(g->rank);
+  }
+  ranks->count = kept;
+}
+
 brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, const brim_plan *plan, brim_ranks *out)
 {
   brim_status status = BRIM_OK;
@@ -79,6 +111,7 @@ brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, cons
     if (status != BRIM_OK) brim_fail_add(status, "in the plan of rank %d", (int)out->group[i].rank[0]);
   }
   brim_cli_hush(cli, false);
+  if (status == BRIM_OK) join_groups(out);
   return status;
 }
 

@@ -6,9 +6,9 @@
 #include "cli/cli.h"
 #include "train/session.h"
 
-/* Ranks with the same to do: their plans are the same. */
+/* Ranks with as many samples of a step, and plans that take as much. */
 typedef struct brim_rank_group {
-  brim_load load;
+  brim_load load; /* of the first of them */
   int32_t *rank;
   int32_t count;
   int64_t batch, micros; /* samples in a micro-batch; micro-batches in a full step */

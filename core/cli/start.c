@@ -407,13 +407,13 @@ static void show_plan(const start *s, uint64_t peak)
 {
   const brim_session *session = s->session;
   const brim_config *config = session->config; /* what the policies have made of it */
-  char a[32], b[32];
+  char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
-  fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %lld x %lld, peak %s of %s free\n",
+  fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->plugin->id,
           backend_of(session), session->device, brim_precision_names[session->settings->precision],
-          (long long)session->batch, (long long)(session->settings->training.effective_batch_size / session->batch),
-          brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
+          brim_session_format_cut(session, session->batch, cut, sizeof cut), brim_format_bytes(a, sizeof a, peak),
+          brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
 }
 
 static brim_status ask_to_start(start *s, bool *go)

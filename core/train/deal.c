@@ -156,7 +156,8 @@ static uint64_t hash_device(const brim_session *s)
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
-/* Of the plan that the session has now, with its part of the update. */
+/* Of the plan that the session has now. The update is no part of it: it begins when all have added up, and takes as
+ * long whatever a rank had before. */
 static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
 {
   brim_figures f;
@@ -165,7 +166,7 @@ static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
   *nanoseconds = 0;
   if (share == 0) return BRIM_OK;
   BRIM_TRY(brim_session_figures(s, &v, &f));
-  const double each = 1e9 * f.step_seconds / (double)share;
+  const double each = 1e9 * (f.step_seconds - f.update_seconds) / (double)share;
   if (isfinite(each) && each >= 1 && each < 1e18) *nanoseconds = (uint64_t)each;
   return BRIM_OK;
 }

@@ -106,12 +106,20 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
   return brim_rates_seconds(rates, (brim_cost){.bytes = bytes});
 }
 
+/* The last micro-batch of the rank's share, if it is another than the ones before it. */
+static const brim_program *odd_one(const brim_session *s, const brim_plan *plan, int64_t batch)
+{
+  const int64_t micros = brim_session_micros(s, batch), rest = brim_session_share(s) - (micros - 1) * batch;
+  return micros > 1 && rest != batch ? brim_plan_program(plan, BRIM_PROGRAM_TRAIN, rest) : NULL;
+}
+
 /* A step as the trainer does it: see accumulate in trainer.c. */
 static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);
   const double micros = (double)brim_session_micros(s, batch);
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
+  const brim_program *odd = odd_one(s, plan, batch);
   brim_prediction p = {0};
   if (!train) train = &plan->program[0];
   const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
@@ -119,11 +127,22 @@ static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int6
                      rated_copy(&rates, plan->gradient_bytes), 1, &p);
   brim_predict_other(s->profile, BRIM_TIMED_LOAD, (int64_t)fed, rated_copy(&rates, fed), micros, &p);
   brim_predict_other(s->profile, BRIM_TIMED_METRICS, 1, rates.node_seconds, 1, &p);
-  brim_predict_program(s->profile, &rates, train, micros, &p);
+  brim_predict_program(s->profile, &rates, train, odd ? micros - 1 : micros, &p);
+  if (odd) brim_predict_program(s->profile, &rates, odd, 1, &p);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
   add_loading(s, brim_session_share(s), &p);
   return p;
+}
+
+/* What of it comes behind the last sample, when all ranks have added up: the update. */
+static double predict_update(brim_session *s, const brim_plan *plan)
+{
+  const brim_rates rates = brim_rates_of(&s->device_info);
+  brim_prediction p = {0};
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
+  return p.seconds;
 }
 
 double brim_session_step_seconds(brim_session *s, const brim_plan *plan, int64_t batch)
@@ -203,6 +222,7 @@ brim_status brim_session_figures(brim_session *s, const brim_variant *v, brim_fi
                         .recomputed = train ? train->graph->recomputed_count : 0,
                         .recompute_share = train ? brim_recompute_share(train) : 0,
                         .step_seconds = p.seconds,
+                        .update_seconds = predict_update(s, plan),
                         .basis = p.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
                                  : p.derived_seconds > 0 ? BRIM_BASIS_DERIVED
                                                          : BRIM_BASIS_TIMED};

@@ -10,6 +10,7 @@ typedef struct brim_figures {
   size_t recomputed;                                        /* operations */
   double recompute_share;                                   /* see brim_recompute_share */
   double step_seconds;                                      /* predicted, of this rank's share with its update */
+  double update_seconds;                                    /* of it: the update */
   enum brim_basis basis;
 } brim_figures;
 

@@ -41,8 +41,8 @@ class PlanRanks(Case):
         for model in (SMALL, SMALL_CNN):
             with self.subTest(model=model[0]):
                 rows, peaks = self.rows(*model, "dist.ranks=3")
-                self.assertEqual(rows, [([0], 42, 42, 1), ([1], 43, 43, 1), ([2], 43, 43, 1)])  # tests 21, 21 and 22
-                for peak, samples, test in zip(peaks, (42, 43, 43), (21, 21, 22)):
+                self.assertEqual(rows, [([0], 42, 42, 1), ([1, 2], 43, 43, 1)])  # and 21, 21 and 22 tests
+                for peak, samples, test in zip([*peaks, peaks[1]], (42, 43, 43), (21, 21, 22)):
                     alone = self.plan(*model, f"training.batch_size={samples}", f"dataset.train_count={2 * samples}",
                                       f"dataset.test_count={test}")
                     self.assertEqual(peak, alone["peak_bytes"])

@@ -1,0 +1,204 @@
+/* Ranks that agree on how a step is dealt: two processes with a socket between them in the place of a communicator. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "train/deal.h"
+#include "train/session.h"
+
+static int other = -1; /* socket to the other rank */
+static int32_t own_rank;
+
+static brim_dist *job(void)
+{
+  static char any;
+  return (brim_dist *)(void *)&any;
+}
+
+brim_world __wrap_brim_dist_world(const brim_dist *dist);
+brim_status __wrap_brim_dist_exchange(brim_dist *dist, const void *own, uint32_t bytes, void *all);
+brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room);
+
+brim_world __wrap_brim_dist_world(const brim_dist *dist)
+{
+  return dist ? (brim_world){own_rank, 2, own_rank, 2} : (brim_world){0, 1, 0, 1};
+}
+
+brim_status __wrap_brim_dist_exchange(brim_dist *dist, const void *own, uint32_t bytes, void *all)
+{
+  (void)dist;
+  memcpy((char *)all + (size_t)own_rank * bytes, own, bytes);
+  char *its = (char *)all + (size_t)(1 - own_rank) * bytes;
+  const bool done =
+      write(other, own, bytes) == (ssize_t)bytes && recv(other, its, bytes, MSG_WAITALL) == (ssize_t)bytes;
+  return done ? BRIM_OK : brim_fail(BRIM_ECOMM, "the other rank is gone");
+}
+
+brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room)
+{
+  char *all = malloc(2 * room);
+  const brim_status status = __wrap_brim_dist_exchange(dist, text, (uint32_t)room, all);
+  if (status == BRIM_OK) memcpy(text, all, room);
+  free(all);
+  return status;
+}
+
+/* What a rank is started with, and what has to come of it. */
+typedef struct part {
+  const char *threads[2]; /* of each rank's backend */
+  const char *resume;     /* folder; NULL: none */
+  int32_t failing;        /* rank that has no session; -1: none */
+  bool differs;           /* they get different shares, or weights all the same */
+} part;
+
+#define CHECK(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      fprintf(stderr, "rank %d, line %d: %s (%s)\n", (int)own_rank, __LINE__, #condition, brim_error_text());          \
+      return false;                                                                                                    \
+    }                                                                                                                  \
+  } while (0)
+
+static brim_status load(const char *threads, brim_registry **registry, brim_config **config)
+{
+  static const char *const search[] = {BRIM_BUILD_DIR "/share/brim/configs"};
+  const char *const words[] = {"model=mlp",   "dataset=synthetic",        "dataset.train_count=1000",
+                               "backend=cpu", "training.batch_size=auto", "training.effective_batch_size=128",
+                               threads,       "memory.timing=false"};
+  const brim_config_request request = {.search = search,
+                                       .search_count = 1,
+                                       .overrides = words,
+                                       .override_count = sizeof words / sizeof words[0],
+                                       .first_argument = 1};
+  BRIM_TRY(brim_registry_open(NULL, 0, registry));
+  return brim_config_load(&request, *registry, config);
+}
+
+/* Both ranks' micro-batches and weights are in what the run's folder gets. */
+static bool check_files(brim_session *s)
+{
+  json_t *plan = json_object();
+  CHECK(brim_deal_exchange_batches(s) == BRIM_OK);
+  CHECK(s->deal.batch[own_rank] == s->batch);
+  brim_deal_describe(s, plan);
+  CHECK(json_integer_value(json_object_get(plan, "ranks")) == 2);
+  CHECK(json_array_size(json_object_get(plan, "deal")) == (s->deal.weight ? 2 : 0));
+  CHECK(json_array_size(json_object_get(plan, "batch_sizes")) == 2);
+  json_decref(plan);
+  return true;
+}
+
+static bool check_shares(brim_session *s, const part *p)
+{
+  const brim_load first = brim_session_load(s, 0), second = brim_session_load(s, 1);
+  brim_text text = {0};
+  CHECK(first.share + second.share == 128);
+  CHECK((s->deal.weight != NULL) == p->differs);
+  CHECK(p->differs || first.share == 64);
+  CHECK(!s->deal.weight || s->deal.weight[0] + s->deal.weight[1] == 128);
+  CHECK(brim_session_share(s) == (own_rank == 0 ? first : second).share);
+  CHECK(s->batch <= brim_session_share(s));
+  brim_deal_tell(s, &text);
+  CHECK(strstr(brim_text_str(&text), p->differs ? "dealt to 2 ranks" : "effective batch 128 = 2 ranks x"));
+  brim_text_release(&text);
+  return true;
+}
+
+/* As a run of this rank begins. */
+static bool run_rank(const part *p)
+{
+  brim_registry *registry = NULL;
+  brim_config *config = NULL;
+  brim_session *s = NULL;
+  CHECK(load(p->threads[own_rank], &registry, &config) == BRIM_OK);
+  brim_status status = BRIM_OK;
+  if (p->failing == own_rank)
+    status = brim_fail(BRIM_ENODEVICE, "no device");
+  else
+    status = brim_session_open(config, &(brim_session_options){.dist = job(), .resume = p->resume}, &s);
+  status = brim_deal_settle(job(), status, &s);
+  if (p->failing >= 0) {
+    CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
+    char named[32];
+    snprintf(named, sizeof named, "rank %d has failed", (int)p->failing);
+    CHECK(strstr(brim_error_text(), p->failing == own_rank ? "no device" : named));
+  } else {
+    CHECK(status == BRIM_OK);
+    CHECK(check_shares(s, p) && check_files(s));
+    if (p->resume) CHECK(s->deal.weight[0] == 100 && brim_session_share(s) == (own_rank == 0 ? 100 : 28));
+    if (p->resume) CHECK(s->batch == (own_rank == 0 ? 32 : 4));
+    CHECK(brim_deal_settle(job(), BRIM_OK, &s) == BRIM_OK); /* again: nobody has to answer */
+  }
+  brim_session_close(s);
+  brim_config_free(config);
+  brim_registry_free(registry);
+  return true;
+}
+
+static void run_both(const part *p)
+{
+  int pair[2], state = 0;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const pid_t child = fork();
+  own_rank = child == 0;
+  other = pair[own_rank];
+  close(pair[1 - own_rank]);
+  const bool right = run_rank(p);
+  close(other);
+  if (child == 0) _Exit(right ? 0 : 1);
+  assert_int_equal(waitpid(child, &state, 0), child);
+  assert_true(right);
+  assert_int_equal(state, 0);
+}
+
+static void ranks_of_the_same_kind_have_as_much(void **unused)
+{
+  (void)unused;
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, -1, false});
+}
+
+static void ranks_of_different_kinds_are_weighed(void **unused)
+{
+  (void)unused;
+  run_both(&(part){{"backend.threads=1", "backend.threads=2"}, NULL, -1, true});
+}
+
+/* As the run began, whatever is predicted now: also the micro-batches, as bits may depend on them. */
+static void a_run_that_goes_on_deals_as_before(void **unused)
+{
+  (void)unused;
+  char folder[] = "/tmp/brim-deal-XXXXXX", path[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/plan.json", folder);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs("{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n", file);
+  fclose(file);
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, folder, -1, true});
+  unlink(path);
+  rmdir(folder);
+}
+
+static void who_has_no_session_is_known_to_all(void **unused)
+{
+  (void)unused;
+  for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
+      cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_session_is_known_to_all)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
