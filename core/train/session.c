@@ -454,6 +454,7 @@ void brim_session_deal(brim_session *s, int64_t *weight)
   s->micro_batch_count = 0;
   memset(s->peak, 0, sizeof s->peak);
   brim_session_cut(s, s->batch);
+  warn_of_idle_ranks(s);
 }
 
 static void choose_ops(brim_session *s)
