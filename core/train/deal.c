@@ -249,7 +249,9 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_ses
   s->deal.is_settled = true;
   if (is_kept || s->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, s->world.ranks)) return BRIM_OK;
   BRIM_TRY(weigh_ranks(dist, s, &own, all));
-  return s->deal.weight ? brim_session_settle(session) : BRIM_OK;
+  if (!s->deal.weight) return BRIM_OK;
+  own.status = brim_session_settle(session);
+  return exchange(dist, &own, all);
 }
 
 brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_session **session)

@@ -33,7 +33,7 @@ brim_portion brim_deal_portion(const brim_dealing *deal, int32_t rank, int32_t r
 /* [init] Settles the session (brim_session_settle), and the first time finds with the other ranks how samples are
  * dealt; the plan is then made for the session's own share. Every rank calls it: `before`, with the thread's error
  * text, is what came of opening the session, which need not be there if that is not OK. *session may be another
- * afterwards. EPEER: another rank has failed before it came to a plan, or `before`; ECOMM: the job is over. */
+ * afterwards. All ranks know of any failure, each of its own, or EPEER; ECOMM: the job is over. */
 brim_status brim_deal_settle(brim_dist *dist, brim_status before, struct brim_session **session);
 /* [init] All ranks call it when their plans are placed, before a run's files are written: afterwards the session knows
  * each rank's micro-batch. ECOMM. */
