@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "train/deal.h"
 #include "train/figures.h"
 #include "train/file.h"
 #include "train/run_parts.h"
@@ -146,8 +147,8 @@ static brim_status open_session(brim_running *r)
 {
   const brim_session_options options = {
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
-  BRIM_TRY(brim_session_open(r->config, &options, &r->session));
-  return brim_session_settle(&r->session);
+  const brim_status status = brim_session_open(r->config, &options, &r->session);
+  return brim_deal_settle(r->options->dist, status, &r->session);
 }
 
 /* What a device's libraries take for talking to others they take before the plan is placed. */
@@ -193,9 +194,10 @@ static void advise(const brim_running *r)
 brim_status brim_running_begin(brim_running *r)
 {
   brim_reserve_take();
-  BRIM_TRY(brim_running_begin_together(r, open_session(r)));
+  BRIM_TRY(open_session(r));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
+  BRIM_TRY(brim_deal_exchange_batches(r->session));
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
