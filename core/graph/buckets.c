@@ -14,21 +14,40 @@ static const brim_graph *training_graph(const brim_plan *plan)
   return NULL;
 }
 
+static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t kind)
+{
+  const uint64_t element = brim_dtype_bytes(plan->request.backend->real);
+  plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){plan->gradient_offset + first * element, count, kind};
+}
+
+/* What is scattered here and not in the program, and what every rank gets whole: moving averages' sums come in the
+ * forward pass, gradients of further uses at any time, so these are all one. */
+static void make_sharded(brim_plan *plan)
+{
+  const brim_shards *s = plan->shards;
+  plan->bucket = BRIM_ARENA_NEW(&plan->arena, brim_gradient_bucket, s->bucket_count + 1);
+  for (size_t k = 0; !s->gradients && k < s->bucket_count; k++)
+    add_bucket(plan, s->bucket[k].first, s->bucket[k].part * (uint64_t)s->world.ranks, BRIM_REDUCE_SCATTER);
+  if (s->gradient_count > s->replicated_at)
+    add_bucket(plan, s->replicated_at, s->gradient_count - s->replicated_at, BRIM_ALL_REDUCE);
+}
+
 /* Gradients lie in the order of their tensors; a bucket takes them from the end. */
 void brim_buckets_make(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
   const brim_graph *g = training_graph(plan);
   const uint32_t element = brim_dtype_bytes(r->backend->real);
-  uint64_t end = plan->gradient_offset + plan->gradient_bytes, from = end;
-  if (r->world.ranks <= 1 || !g || plan->gradient_bytes == 0) return;
+  uint64_t end = plan->gradient_bytes, from = end;
+  if (plan->shards) make_sharded(plan);
+  if (r->world.ranks <= 1 || !g || plan->gradient_bytes == 0 || plan->shards) return;
   plan->bucket = BRIM_ARENA_NEW(&plan->arena, brim_gradient_bucket, g->tensor_count);
   for (size_t i = g->tensor_count; i-- > 0;) {
     const brim_tensor *t = g->tensor[i];
-    if (t->role != BRIM_ROLE_GRADIENT || brim_graph_passes(g, t)) continue;
+    if (t->role != BRIM_ROLE_GRADIENT || brim_graph_is_brief(g, t)) continue;
     from -= round_up(t->bytes, r->backend->alignment);
-    if (end - from < r->bucket_bytes && from > plan->gradient_offset) continue;
-    plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){from, (end - from) / element, BRIM_ALL_REDUCE};
+    if (end - from < r->bucket_bytes && from > 0) continue;
+    add_bucket(plan, from / element, (end - from) / element, BRIM_ALL_REDUCE);
     end = from;
   }
 }

@@ -1,6 +1,7 @@
 /* Gradients that are added up over the ranks at a time. Each bucket is a range of the gradients' part of the arena;
  * they are numbered in the order in which the backward pass finishes them, from the last parameters to the first, and
- * all ranks add them up in that order. */
+ * all ranks add them up in that order. With shards (graph/shard.h) they are those of its parts that are to be added up
+ * once a step. */
 #ifndef BRIM_GRAPH_BUCKETS_H
 #define BRIM_GRAPH_BUCKETS_H
 #include "graph/plan.h"

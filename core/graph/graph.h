@@ -34,7 +34,27 @@ typedef struct brim_further {
 typedef struct brim_state {
   brim_tensor *tensor;
   size_t parameter; /* index */
+  int64_t first;    /* of all elements of the state, the first that the tensor has: not 0 only with slices */
 } brim_state;
+
+/* What a rank updates of a parameter: see graph/shard.h. The tensors lie in those of the parameter, from its element
+ * `first` on. */
+typedef struct brim_own_slice {
+  brim_tensor *value, *gradient; /* NULL: nothing of it */
+  int64_t first;
+} brim_own_slice;
+
+/* The gradients of some parameters, one behind the other, and what a rank has of their sum over all ranks. */
+typedef struct brim_gradient_shard {
+  brim_tensor *all, *part; /* in training with gradients that are shared out: of this rank, and of it the own part */
+  brim_tensor *own;        /* the own part of the sum, persistent */
+} brim_gradient_shard;
+
+/* Where a gradient lies that is part of a larger one. */
+typedef struct brim_within {
+  const brim_tensor *of; /* perhaps itself; NULL: of none */
+  uint64_t at;           /* bytes */
+} brim_within;
 
 struct brim_graph {
   brim_arena arena;
@@ -64,6 +84,11 @@ struct brim_graph {
   bool offloads; /* the states live in host memory, and here only while their parameter is updated */
   bool *passes;  /* by tensor id: a gradient that lives only until its update in the backward pass; NULL: none does */
   size_t passes_count;
+  brim_own_slice *slice;      /* of an update: by parameter; NULL: all of each */
+  brim_gradient_shard *shard; /* of gradients that are shared out, in the order of graph/shard.h; NULL: none are */
+  size_t shard_count;
+  brim_within *within; /* by tensor id: gradients that live only until they are added up; NULL: none does */
+  size_t within_count;
   brim_tensor *proof;      /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
   const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
@@ -115,7 +140,9 @@ typedef struct brim_update_form {
     const char *name; /* "exp_avg" */
     uint32_t dtype;
     brim_shape shape;
+    int64_t block; /* so many elements of the parameter, in their order, have one of the state; 0: each has its own */
   } state[BRIM_OPTIMIZER_STATES_MAX];
+  bool is_whole; /* an element's update depends on others but those of its block: slices cannot be updated apart */
 } brim_update_form;
 typedef struct brim_update_options {
   const char *op;                /* "adamw": of one parameter */
@@ -132,13 +159,15 @@ typedef struct brim_update_options {
   double ema_decay; /* of moving averages of the parameters, which evaluation uses in their place; 0: none */
   bool checked;     /* a program before the update says whether all gradients are finite */
   bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
+  const struct brim_shards *shards; /* what of the parameters is updated; NULL: all of them. See graph/shard.h */
 } brim_update_options;
 /* One node a parameter of `like`, and one for its average; before them the nodes that find the gradients' scale, if
  * they need one. With `in_backward` only buffers and averages have nodes here. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 /* What an update may depend on: `proof`, the sum of the step's losses and of the squares of all gradients, those of
- * buffers too. It is finite if every one of them is. */
-brim_status brim_graph_build_check(const brim_graph *like, brim_graph **out);
+ * buffers too. It is finite if every one of them is. With shards (NULL: none) those of the own part, so the sum over
+ * all ranks is the proof. */
+brim_status brim_graph_build_check(const brim_graph *like, const struct brim_shards *shards, brim_graph **out);
 /* With `in_backward`: puts the updates into a graph of training, each behind the last node that uses the parameter or
  * adds to its gradient. Gradients live from the first such node to the update: `passes` says which. */
 brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options);
@@ -147,6 +176,16 @@ brim_status brim_graph_check_updates(const brim_graph *g);
 static inline bool brim_graph_passes(const brim_graph *g, const brim_tensor *t)
 {
   return t->id < g->passes_count && g->passes[t->id];
+}
+/* The larger gradient that a tensor lies in; NULL: none. */
+static inline const brim_tensor *brim_graph_within(const brim_graph *g, const brim_tensor *t)
+{
+  return t->id < g->within_count ? g->within[t->id].of : NULL;
+}
+/* Is it a gradient that lives only for a while? All others are persistent. */
+static inline bool brim_graph_is_brief(const brim_graph *g, const brim_tensor *t)
+{
+  return brim_graph_passes(g, t) || brim_graph_within(g, t);
 }
 /* The index of the state that a tensor is, if it lives in host memory; -1: it does not. States are made one behind the
  * other, so their ids are too. */

@@ -22,7 +22,7 @@ static bool is_persistent(const brim_graph *g, const brim_tensor *t)
 {
   if (brim_graph_offloaded(g, t) >= 0) return false;
   return t == g->metrics || t == g->class_weight || t == g->proof || t->role == BRIM_ROLE_PARAMETER ||
-         t->role == BRIM_ROLE_OPTIMIZER || (t->role == BRIM_ROLE_GRADIENT && !brim_graph_passes(g, t));
+         t->role == BRIM_ROLE_OPTIMIZER || (t->role == BRIM_ROLE_GRADIENT && !brim_graph_is_brief(g, t));
 }
 
 static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, uint32_t role, int32_t first)
@@ -83,6 +83,15 @@ static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *
   return NULL;
 }
 
+/* A gradient that is part of a larger one has that one's buffer, which is there by now. */
+static void join_larger(brim_program *p, const brim_tensor *t, const int32_t *last)
+{
+  const brim_tensor *larger = brim_graph_within(p->graph, t);
+  if (!larger || larger == t) return;
+  const int32_t buffer = p->tensor_buffer[t->id] = p->tensor_buffer[larger->id];
+  if (p->buffer[buffer].last < last[t->id]) p->buffer[buffer].last = last[t->id];
+}
+
 static void assign_buffers(brim_program *p, uint64_t alignment)
 {
   brim_graph *g = p->graph;
@@ -94,14 +103,16 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
   for (size_t i = 0; i < g->tensor_count; i++) {
     const brim_tensor *t = g->tensor[i];
     p->tensor_buffer[i] = -1;
-    if (is_persistent(g, t) || t->producer >= 0 || brim_graph_offloaded(g, t) >= 0) continue;
+    if (is_persistent(g, t) || t->producer >= 0 || brim_graph_offloaded(g, t) >= 0 || brim_graph_within(g, t)) continue;
     p->tensor_buffer[i] = new_buffer(p, t->bytes, alignment, t->role, 0); /* inputs, uploaded before node 0 */
     p->buffer[p->tensor_buffer[i]].last = last[i];
   }
   for (size_t i = 0; i < g->node_count; i++) {
     const brim_node *n = g->node[i];
+    for (uint32_t k = 0; k < n->in_count; k++) join_larger(p, n->in[k], last);
     for (uint32_t k = 0; k < n->out_count; k++) {
       const brim_tensor *t = n->out[k];
+      join_larger(p, t, last);
       if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0) continue; /* or another node adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =

@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/settings.h"
 #include "graph/buckets.h"
+#include "graph/collectives.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
+#include "graph/place.h"
 
 const char *brim_role_name(uint32_t role)
 {
@@ -62,117 +65,6 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t alignment)
-{
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-/* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
-static void reserve(brim_plan *plan)
-{
-  const brim_backend_ops *backend = plan->request.backend;
-  for (size_t i = 0; i < plan->program_count; i++) {
-    const brim_graph *g = plan->program[i].graph;
-    uint64_t bytes = 0;
-    if (g->input) bytes += round_up(g->input->bytes, backend->alignment);
-    if (g->label) bytes += round_up(g->label->bytes, backend->alignment);
-    if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
-  }
-  if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
-    plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
-}
-
-/* Where the states lie that are kept in host memory. */
-static void place_in_host(brim_plan *plan, const brim_graph *update)
-{
-  const uint64_t a = plan->request.backend->alignment;
-  if (!update->offloads) return;
-  plan->host_offset = BRIM_ARENA_NEW(&plan->arena, uint64_t, update->state_count);
-  for (size_t i = 0; i < update->state_count; i++) {
-    plan->host_offset[i] = plan->host_bytes;
-    plan->host_bytes += round_up(update->state[i].tensor->bytes, a);
-  }
-}
-
-/* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
-static void place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
-{
-  const uint64_t a = plan->request.backend->alignment;
-  const brim_graph *any = train ? train : eval;
-  uint64_t at = plan->reserved_bytes;
-  plan->parameter_offset = at;
-  for (size_t i = 0; i < any->parameter_count; i++) at += round_up(any->parameter[i].value->bytes, a);
-  plan->class_bytes[BRIM_ROLE_PARAMETER] = at - plan->parameter_offset;
-  plan->gradient_offset = at;
-  for (size_t i = 0; train && i < train->tensor_count; i++)
-    if (train->tensor[i]->role == BRIM_ROLE_GRADIENT && !brim_graph_passes(train, train->tensor[i]))
-      at += round_up(train->tensor[i]->bytes, a);
-  plan->gradient_bytes = plan->class_bytes[BRIM_ROLE_GRADIENT] = at - plan->gradient_offset;
-  plan->optimizer_offset = at;
-  for (size_t i = 0; update && i < update->tensor_count; i++)
-    if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER && brim_graph_offloaded(update, update->tensor[i]) < 0)
-      at += round_up(update->tensor[i]->bytes, a);
-  plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
-  plan->evaluated_offset = plan->parameter_offset;
-  if (update && plan->request.update.ema_decay > 0)
-    plan->evaluated_offset = at - plan->class_bytes[BRIM_ROLE_PARAMETER]; /* laid out as the parameters are */
-  plan->metrics_offset = at;
-  for (size_t i = 0; i < plan->program_count; i++) {
-    const brim_tensor *m = plan->program[i].graph->metrics;
-    if (m && round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = round_up(m->bytes, a);
-  }
-  plan->class_weight_offset = at += plan->metrics_bytes;
-  if (any->class_weight) at += round_up(any->class_weight->bytes, a);
-  plan->proof_offset = at;
-  if (update && plan->request.update.checked) at += round_up(sizeof(double), a);
-  plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
-  plan->persistent_bytes = at;
-}
-
-static uint64_t most_transient(const brim_plan *plan)
-{
-  uint64_t most = 0;
-  for (size_t i = 0; i < plan->program_count; i++)
-    if (plan->program[i].transient_bytes > most) most = plan->program[i].transient_bytes;
-  return most;
-}
-
-/* Where a program's transient part begins. That of an update into which states are copied lies as high as it can: what
- * training has there it has near its peak only, so copies for the next update find it free early. */
-static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
-{
-  const bool high = p->kind == BRIM_PROGRAM_UPDATE && p->ahead;
-  return plan->persistent_bytes + (high ? most_transient(plan) - p->transient_bytes : 0);
-}
-
-/* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
-static void resolve_offsets(const brim_plan *plan, brim_program *p)
-{
-  const brim_graph *g = p->graph;
-  const uint64_t a = plan->request.backend->alignment;
-  uint64_t at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = plan->parameter_offset,
-                                  [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
-                                  [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
-  if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
-  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
-  for (size_t i = 0; i < g->tensor_count; i++) {
-    const brim_tensor *t = g->tensor[i];
-    const int32_t buffer = p->tensor_buffer[i];
-    if (t == g->metrics)
-      p->tensor_offset[i] = plan->metrics_offset;
-    else if (t == g->class_weight)
-      p->tensor_offset[i] = plan->class_weight_offset;
-    else if (t == g->proof)
-      p->tensor_offset[i] = plan->proof_offset;
-    else if (buffer >= 0)
-      p->tensor_offset[i] = p->buffer[buffer].offset;
-    else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
-      p->tensor_offset[i] = at[t->role];
-      at[t->role] += round_up(t->bytes, a);
-    }
-  }
-}
-
 /* The peak is that of the program with the largest transient part. */
 static void find_peak(brim_plan *plan)
 {
@@ -185,7 +77,7 @@ static void find_peak(brim_plan *plan)
     }
   }
   const brim_program *peak = &plan->program[plan->peak_program];
-  plan->peak_bytes = plan->persistent_bytes + most_transient(plan);
+  plan->peak_bytes = plan->persistent_bytes + brim_place_most_transient(plan);
   plan->lower_bound_bytes = plan->persistent_bytes + live;
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) plan->class_bytes[r] += peak->live_class[r];
   if (peak->graph->node_count == 0) return;
@@ -223,6 +115,12 @@ static void release_program(const brim_plan *plan, brim_program *p)
   *p = (brim_program){0};
 }
 
+/* Are a graph's gradients to be shared out? If it has others than the first, check_alike says so. */
+static bool is_like_shards(const brim_shards *s, const brim_graph *g)
+{
+  return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
+}
+
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, brim_graph **out)
 {
   brim_graph_options options = plan->request.graph;
@@ -231,10 +129,29 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.offers = offers;
   options.offers_arg = plan->request.backend;
   BRIM_TRY(brim_graph_build(&options, out));
-  if (!options.training || !plan->request.update.in_backward || !plan->request.update.op) return BRIM_OK;
-  const brim_status status = brim_graph_update_in_backward(*out, &plan->request.update);
+  if (!options.training || !plan->request.update.op) return BRIM_OK;
+  brim_status status = BRIM_OK;
+  if (plan->request.update.in_backward) status = brim_graph_update_in_backward(*out, &plan->request.update);
+  if (is_like_shards(plan->shards, *out)) status = brim_graph_shard_gradients(*out, plan->shards);
   if (status != BRIM_OK) brim_graph_free(*out);
   return status;
+}
+
+/* The first graph of training says where parameters lie that are shared out. It has its gradients as they are until
+ * then. */
+static brim_status share_out(brim_plan *plan, brim_graph *train)
+{
+  const brim_plan_request *r = &plan->request;
+  if (r->shard == BRIM_SHARD_NONE || r->world.ranks <= 1 || !r->update.op || plan->shards) return BRIM_OK;
+  if (r->update.in_backward)
+    return brim_fail(BRIM_ECONFIG, "dist.shard does not go with optimizer.update=fused_backward: a rank's part of the "
+                                   "parameters is updated when the gradients of all ranks are added up\n"
+                                   "take dist.shard=none or optimizer.update=step");
+  assert(BRIM_SHARD_ELEMENTS * brim_dtype_bytes(train->real) % r->backend->alignment == 0);
+  const bool gradients = r->shard == BRIM_SHARD_GRADIENTS;
+  plan->shards = brim_shards_make(&plan->arena, train, &r->world, gradients, r->bucket_bytes);
+  plan->request.update.shards = plan->shards;
+  return gradients ? brim_graph_shard_gradients(train, plan->shards) : BRIM_OK;
 }
 
 /* ---- recompute ---- */
@@ -336,6 +253,11 @@ static brim_status create(brim_plan *plan)
   for (size_t i = 0; i < r->shape_count; i++) {
     brim_graph *g = NULL;
     BRIM_TRY(build_graph(plan, &r->shape[i], &g));
+    const brim_status status = g->training ? share_out(plan, g) : BRIM_OK;
+    if (status != BRIM_OK) {
+      brim_graph_free(g);
+      return status;
+    }
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
     BRIM_TRY(check_alike(plan->program[0].graph, train, g));
     if (g->training) train = g;
@@ -344,21 +266,20 @@ static brim_status create(brim_plan *plan)
   brim_graph *update = NULL;
   if (train && r->update.op && r->update.checked) {
     brim_graph *check = NULL;
-    BRIM_TRY(brim_graph_build_check(train, &check));
+    BRIM_TRY(brim_graph_build_check(train, plan->shards, &check));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_CHECK, 0, check));
   }
   if (train && r->update.op) {
     BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
-  reserve(plan);
-  place_persistent(plan, train, eval, update);
-  if (update) place_in_host(plan, update);
+  brim_place_persistent(plan, train, eval, update);
   BRIM_TRY(recompute(plan));
-  for (size_t i = 0; i < plan->program_count; i++) resolve_offsets(plan, &plan->program[i]);
+  for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);
+  for (size_t i = 0; i < plan->program_count; i++) brim_collectives_find(plan, &plan->program[i]);
   if (plan->host_bytes > 0 && copies_ahead(plan)) brim_offload_find_window(plan);
   find_peak(plan);
   return BRIM_OK;
@@ -407,6 +328,7 @@ brim_status brim_plan_check(const brim_plan *plan)
 {
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_program *p = &plan->program[i];
+    BRIM_TRY(brim_collectives_check(plan, p));
     for (size_t a = 0; a < p->buffer_count; a++) {
       const brim_buffer *x = &p->buffer[a];
       if (x->offset < plan->persistent_bytes || x->offset + x->bytes > plan->peak_bytes)

@@ -17,6 +17,7 @@
 #include "brim/comm.h"
 #include "graph/graph.h"
 #include "graph/recompute.h"
+#include "graph/shard.h"
 
 #define BRIM_PROGRAMS_MAX 16
 
@@ -35,20 +36,21 @@ typedef struct brim_offload_group {
   uint64_t bytes;      /* of the states' buffers */
 } brim_offload_group;
 
-/* What the ranks of a job do together within a program, whenever it is run. */
-typedef struct brim_program_collective {
-  int32_t start;          /* the node before which it is started; the number of nodes: behind the last */
-  int32_t finish;         /* the node before which it must be done; likewise. Never below `start`; both ascend */
-  uint32_t kind, dtype;   /* of brim_collective */
-  uint64_t offset, count; /* from the start of the arena; elements */
-} brim_program_collective;
-
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
   BRIM_PROGRAM_CHECK, /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
   BRIM_PROGRAM_UPDATE
 };
+
+/* A collective that a program has between its nodes: whenever it runs. See graph/collectives.h. */
+typedef struct brim_program_collective {
+  int32_t start;        /* the node before which it is started; the number of nodes: behind the last */
+  int32_t finish;       /* the node before which it must be done, likewise; not before `start` */
+  uint32_t kind, dtype; /* of brim/comm.h */
+  uint64_t offset;      /* of its buffer, from the start of the arena */
+  uint64_t count;       /* elements */
+} brim_program_collective;
 
 typedef struct brim_program {
   enum brim_program_kind kind;
@@ -66,9 +68,9 @@ typedef struct brim_program {
   size_t group_count;
   bool ahead;                          /* they are copied beside kernels */
   int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none does */
-  brim_program_collective *collective; /* in the order in which all ranks make them */
+  int32_t *bucket_ready;               /* per bucket of the plan: the node behind which it is complete; -1: at once */
+  brim_program_collective *collective; /* in the order of their starts, which is that of their ends too */
   size_t collective_count;
-  int32_t *bucket_ready;                /* per bucket of the plan: the node behind which it is complete; -1: at once */
   bool *cut;                            /* per node: copies or waits for them come before it; NULL: nowhere */
   uint64_t transient_bytes;             /* as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: no placement can do with less */
@@ -91,6 +93,7 @@ typedef struct brim_plan_request {
   enum brim_recompute_kind recompute;
   uint64_t budget_bytes;        /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
   brim_world world;             /* which rank of how many the plan is for; ranks 0 or 1: there are no others */
+  uint32_t shard;               /* enum brim_shard of config/settings.h: what the ranks share out. See graph/shard.h */
   uint64_t bucket_bytes;        /* gradients that are added up over the ranks at a time, at least */
   brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
@@ -101,7 +104,7 @@ typedef struct brim_plan_request {
 typedef struct brim_gradient_bucket {
   uint64_t offset; /* from the start of the arena */
   uint64_t count;  /* elements, with what lies between gradients */
-  uint32_t kind;   /* BRIM_ALL_REDUCE, or BRIM_REDUCE_SCATTER where ranks share out the optimizer's state */
+  uint32_t kind;   /* BRIM_ALL_REDUCE; BRIM_REDUCE_SCATTER: of the sum a rank has its own part only */
 } brim_gradient_bucket;
 
 typedef struct brim_plan {
@@ -117,6 +120,7 @@ typedef struct brim_plan {
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
   brim_gradient_bucket *bucket;           /* in the order in which they are added up over the ranks */
   size_t bucket_count;
+  brim_shards *shards;                   /* NULL: every rank updates all parameters */
   uint64_t *host_offset;                 /* by state: where it lies in the host's block; NULL: none does */
   uint64_t host_bytes;                   /* of that block: states that are not in the arena */
   uint64_t window_offset, window_bytes;  /* of the arena: see graph/offload.h */

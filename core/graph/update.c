@@ -3,17 +3,26 @@
 
 #include <stdio.h>
 
-/* The nodes before the updates: the norm of all gradients (buffers have none). Returns the sum of their squares. */
-static brim_tensor *add_squares(brim_graph *g, const brim_update_options *options)
+#include "graph/shard.h"
+
+static brim_tensor *add_square(brim_graph *g, const char *name, brim_tensor *gradient, brim_tensor *before)
 {
   const brim_shape one = {1, {1}};
+  brim_tensor *const in[] = {gradient, before};
+  brim_tensor *sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
+  brim_graph_node_into(g, "squared_norm", name, in, before ? 2 : 1, &sum, 1, NULL);
+  return sum;
+}
+
+/* The nodes before the updates: the norm of all gradients (buffers have none), of which a rank has its parts; between
+ * them are zeros. Returns the sum of their squares. */
+static brim_tensor *add_squares(brim_graph *g, const brim_update_options *options)
+{
   brim_tensor *sum = NULL;
-  for (size_t i = 0; options->max_norm > 0 && i < g->parameter_count; i++) {
-    if (g->parameter[i].is_buffer) continue;
-    brim_tensor *const in[] = {g->parameter[i].gradient, sum};
-    sum = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "gradient_norm");
-    brim_graph_node_into(g, "squared_norm", g->parameter[i].value->name, in, in[1] ? 2 : 1, &sum, 1, NULL);
-  }
+  if (options->max_norm <= 0) return NULL;
+  for (size_t i = 0; i < g->shard_count; i++) sum = add_square(g, g->shard[i].own->name, g->shard[i].own, sum);
+  for (size_t i = 0; g->shard_count == 0 && i < g->parameter_count; i++)
+    if (!g->parameter[i].is_buffer) sum = add_square(g, g->parameter[i].value->name, g->parameter[i].gradient, sum);
   return sum;
 }
 
@@ -26,7 +35,7 @@ void brim_update_add_scale(brim_graph *g, const brim_update_options *options)
 
 /* ---- states ---- */
 
-static brim_update_form form_of(const brim_update_options *options, const brim_tensor *parameter)
+brim_update_form brim_update_form_of(const brim_update_options *options, const brim_tensor *parameter)
 {
   brim_update_form form = {.op = options->op, .state_count = options->state_count};
   for (uint32_t k = 0; k < form.state_count; k++) {
@@ -38,15 +47,33 @@ static brim_update_form form_of(const brim_update_options *options, const brim_t
   return form;
 }
 
+const char *brim_update_state_name(brim_arena *arena, const brim_tensor *parameter, const brim_update_form *form,
+                                   uint32_t k)
+{
+  if (form->state[k].name) return brim_arena_printf(arena, "%s.%s", parameter->name, form->state[k].name);
+  return brim_arena_printf(arena, "%s.%u", parameter->name, k);
+}
+
+/* Of a slice, the states of its elements. */
 static void add_state(brim_graph *g, size_t parameter, const brim_update_form *form, uint32_t k)
 {
-  const char *name = g->parameter[parameter].value->name;
-  char number[16];
-  snprintf(number, sizeof number, "%u", k);
-  brim_tensor *t = brim_graph_tensor(
-      g, BRIM_ROLE_OPTIMIZER, form->state[k].dtype, &form->state[k].shape,
-      brim_arena_printf(&g->arena, "%s.%s", name, form->state[k].name ? form->state[k].name : number));
-  g->state[g->state_count++] = (brim_state){t, parameter};
+  const brim_tensor *whole = g->parameter[parameter].value;
+  const int64_t block = form->state[k].block > 0 ? form->state[k].block : 1;
+  brim_shape shape = form->state[k].shape;
+  int64_t first = 0;
+  if (g->slice && !brim_shape_equal(&g->slice[parameter].value->shape, &whole->shape)) {
+    shape = (brim_shape){1, {(brim_shape_count(&g->slice[parameter].value->shape) + block - 1) / block}};
+    first = g->slice[parameter].first / block;
+  }
+  brim_tensor *t = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, form->state[k].dtype, &shape,
+                                     brim_update_state_name(&g->arena, whole, form, k));
+  g->state[g->state_count++] = (brim_state){t, parameter, first};
+}
+
+/* Has this rank anything of a parameter to update? No optimizer works on a buffer. */
+static bool is_updated(const brim_graph *g, size_t parameter)
+{
+  return !g->parameter[parameter].is_buffer && (!g->slice || g->slice[parameter].value);
 }
 
 void brim_update_add_states(brim_graph *g, const brim_update_options *options)
@@ -57,8 +84,8 @@ void brim_update_add_states(brim_graph *g, const brim_update_options *options)
   g->state = BRIM_ARENA_NEW(&g->arena, brim_state, g->parameter_count * BRIM_OPTIMIZER_STATES_MAX);
   g->offloads = options->offloaded;
   for (size_t i = 0; i < g->parameter_count; i++) {
-    if (g->parameter[i].is_buffer) continue; /* no optimizer works on it */
-    const brim_update_form form = form_of(options, g->parameter[i].value);
+    if (!is_updated(g, i)) continue;
+    const brim_update_form form = brim_update_form_of(options, g->parameter[i].value);
     for (uint32_t k = 0; k < form.state_count; k++) add_state(g, i, &form, k);
   }
 }
@@ -75,9 +102,10 @@ static void add_moving_average(brim_graph *g, const brim_parameter *p)
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
-  const brim_update_form form = form_of(options, p->value);
-  brim_tensor *in[3 + BRIM_OPTIMIZER_STATES_MAX] = {p->value, p->gradient};
-  brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {p->value};
+  const brim_own_slice all = {p->value, p->gradient, 0}, *slice = g->slice ? &g->slice[parameter] : &all;
+  const brim_update_form form = brim_update_form_of(options, p->value);
+  brim_tensor *in[3 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value, slice->gradient};
+  brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value};
   brim_attr attr = {0};
   uint32_t inputs = 2, outputs = 1;
   if (options->attr) options->attr(options->params, p->value, &attr.update);
@@ -91,7 +119,7 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
 void brim_update_add_further(brim_graph *g, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
-  brim_tensor *to = p->gradient;
+  brim_tensor *to = g->slice ? g->slice[parameter].gradient : p->gradient;
   for (size_t i = 0; i < g->further_count; i++)
     if (g->further[i].parameter == parameter)
       brim_graph_node_into(g, "accumulate", p->value->name, &g->further[i].gradient, 1, &to, 1, NULL);
@@ -108,12 +136,10 @@ static void add_average(brim_graph *g, double decay, const brim_parameter *p)
   brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
 }
 
-/* ---- the graph ---- */
-
-/* The same parameter in the graph of the update; with a gradient if it is still there then. */
-static void add_like(brim_graph *g, const brim_parameter *p, bool in_backward)
+/* The same parameter in the graph of the update; with a gradient if that is still there then, and whole. */
+static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
 {
-  g->training = p->is_buffer || !in_backward;
+  g->training = p->is_buffer || with_gradient;
   if (p->is_buffer)
     brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum);
   else
@@ -121,57 +147,129 @@ static void add_like(brim_graph *g, const brim_parameter *p, bool in_backward)
   g->training = true;
 }
 
-/* What comes from the further uses of parameters. */
+/* What comes from the further uses of parameters; of slices the same elements. */
 static void add_further_gradients(brim_graph *g, const brim_graph *like)
 {
   g->further = brim_xcalloc(like->further_count + 1, sizeof *g->further);
   for (size_t i = 0; i < like->further_count; i++) {
     const brim_tensor *t = like->further[i].gradient;
-    brim_tensor *same = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, &t->shape, t->name);
+    const brim_tensor *slice = g->slice ? g->slice[like->further[i].parameter].gradient : NULL;
+    const brim_shape *shape = slice ? &slice->shape : &t->shape;
+    brim_tensor *same = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, shape, t->name);
     g->further[g->further_count++] = (brim_further){same, like->further[i].parameter};
   }
-  for (size_t i = 0; i < g->parameter_count; i++) brim_update_add_further(g, i);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (is_updated(g, i)) brim_update_add_further(g, i);
 }
 
-brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
+/* ---- what a rank has of parameters that are shared out ---- */
+
+static void add_slice(brim_graph *g, const brim_shards *shards, size_t parameter)
 {
-  brim_graph *g = brim_graph_create(like->real, like->batch, true);
+  const brim_tensor *whole = g->parameter[parameter].value;
+  brim_own_slice *slice = &g->slice[parameter];
+  int64_t count = 0;
+  if (!brim_shards_own(shards, parameter, &slice->first, &count)) return;
+  const brim_shape flat = {1, {count}};
+  const brim_shape *shape = count == brim_shape_count(&whole->shape) ? &whole->shape : &flat;
+  slice->value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, whole->name);
+  slice->gradient =
+      brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", whole->name));
+}
+
+void brim_update_add_own_parts(brim_graph *g, const brim_shards *shards)
+{
+  g->shard = BRIM_ARENA_NEW(&g->arena, brim_gradient_shard, shards->bucket_count);
+  for (size_t k = 0; k < shards->bucket_count; k++) {
+    const brim_shape shape = {1, {(int64_t)shards->bucket[k].part}};
+    g->shard[g->shard_count++].own =
+        brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, &shape, brim_arena_printf(&g->arena, "gradients.%zu", k));
+  }
+}
+
+static brim_status add_slices(brim_graph *g, const brim_update_options *options)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_update_form_of(options, g->parameter[i].value).is_whole)
+      return brim_fail(BRIM_ECONFIG,
+                       "dist.shard does not go with an optimizer whose state is of whole rows and columns "
+                       "(adafactor): no rank could update a part of '%s' alone\n"
+                       "take dist.shard=none, as the state is small, or another optimizer",
+                       g->parameter[i].value->name);
+  g->slice = BRIM_ARENA_NEW(&g->arena, brim_own_slice, g->parameter_count);
+  for (size_t i = 0; i < g->parameter_count; i++) add_slice(g, options->shards, i);
+  brim_update_add_own_parts(g, options->shards);
+  return BRIM_OK;
+}
+
+/* ---- the graph ---- */
+
+static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_options *options)
+{
   const bool all = !options->in_backward;
-  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i], options->in_backward);
-  if (all) add_further_gradients(g, like);
+  if (all && !(options->shards && options->shards->gradients)) add_further_gradients(g, like);
   brim_update_add_states(g, options);
   if (all && options->scaled) brim_update_add_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].is_buffer)
       add_moving_average(g, &g->parameter[i]);
-    else if (all)
+    else if (all && is_updated(g, i))
       brim_update_add_node(g, options, i);
   g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
   for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
     add_average(g, options->ema_decay, &g->parameter[i]);
   g->forward_count = g->node_count;
+}
+
+brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out)
+{
+  brim_graph *g = brim_graph_create(like->real, like->batch, true);
+  for (size_t i = 0; i < like->parameter_count; i++)
+    add_like(g, &like->parameter[i], !options->in_backward && !options->shards);
+  const brim_status status = options->shards ? add_slices(g, options) : BRIM_OK;
+  if (status != BRIM_OK) {
+    brim_graph_free(g);
+    return status;
+  }
+  add_nodes(g, like, options);
   *out = g;
   return BRIM_OK;
 }
 
+/* The gradients that a check looks at: with shards the own parts, and sums for buffers, which every rank has. */
+static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, const brim_shards *shards, size_t *count)
+{
+  brim_tensor **list =
+      BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->parameter_count + g->shard_count + like->further_count);
+  *count = 0;
+  for (size_t i = 0; i < g->shard_count; i++) list[(*count)++] = g->shard[i].own;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].gradient) list[(*count)++] = g->parameter[i].gradient;
+  g->further = brim_xcalloc(like->further_count + 1, sizeof *g->further);
+  for (size_t i = 0; !(shards && shards->gradients) && i < like->further_count; i++) {
+    const brim_tensor *t = like->further[i].gradient;
+    list[*count] = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, &t->shape, t->name);
+    g->further[g->further_count++] = (brim_further){list[(*count)++], like->further[i].parameter};
+  }
+  return list;
+}
+
 /* The sum goes on from the losses, the first of the metrics; the last node's result is the proof. */
-brim_status brim_graph_build_check(const brim_graph *like, brim_graph **out)
+brim_status brim_graph_build_check(const brim_graph *like, const brim_shards *shards, brim_graph **out)
 {
   const brim_shape one = {1, {1}};
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
-  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i], false);
+  size_t count = 0;
+  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i], !shards);
+  if (shards) brim_update_add_own_parts(g, shards);
+  brim_tensor *const *list = gradients_to_check(g, like, shards, &count);
   brim_tensor *sum = g->metrics =
       brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &like->metrics->shape, "metrics");
-  for (size_t i = 0; i < g->parameter_count + like->further_count; i++) {
-    const brim_tensor *further = i < g->parameter_count ? NULL : like->further[i - g->parameter_count].gradient;
-    brim_tensor *const in[] = {
-        further ? brim_graph_tensor(g, BRIM_ROLE_GRADIENT, further->dtype, &further->shape, further->name)
-                : g->parameter[i].gradient,
-        sum};
-    const bool last = i + 1 == g->parameter_count + like->further_count;
-    sum = brim_graph_tensor(g, last ? BRIM_ROLE_DATA : BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "proof");
-    if (last) g->proof = sum;
+  for (size_t i = 0; i < count; i++) {
+    brim_tensor *const in[] = {list[i], sum};
+    sum = brim_graph_tensor(g, i + 1 == count ? BRIM_ROLE_DATA : BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &one, "proof");
+    if (i + 1 == count) g->proof = sum;
     brim_graph_node_into(g, "squared_norm", in[0]->name, in, 2, &sum, 1, NULL);
   }
   g->forward_count = g->node_count;

@@ -4,13 +4,20 @@
 #define BRIM_GRAPH_UPDATE_H
 #include "graph/graph.h"
 
+/* How a parameter is updated: all of it, whatever a rank has of it. */
+brim_update_form brim_update_form_of(const brim_update_options *options, const brim_tensor *parameter);
+/* The name of its k-th state. */
+const char *brim_update_state_name(brim_arena *arena, const brim_tensor *parameter, const brim_update_form *form,
+                                   uint32_t k);
+/* The own parts of all gradients, without what makes them: see graph/shard.h. */
+void brim_update_add_own_parts(brim_graph *g, const struct brim_shards *shards);
 /* The gradients' scale, if there is one, and the states of all parameters: in every graph that has them in the same
  * order, so that they lie in the same places. */
 void brim_update_add_states(brim_graph *g, const brim_update_options *options);
 /* The nodes that find the gradients' scale. */
 void brim_update_add_scale(brim_graph *g, const brim_update_options *options);
-/* Adds the gradients of further uses of a parameter to its own. */
+/* Adds the gradients of further uses of a parameter to its own; of a slice, what they have of it. */
 void brim_update_add_further(brim_graph *g, size_t parameter);
-/* The update of a parameter that is no buffer. */
+/* The update of a parameter that is no buffer, or of its slice. */
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter);
 #endif

@@ -178,6 +178,7 @@ static void form_adafactor(const void *params, const brim_tensor *parameter, bri
   const int64_t rows = shape->rank > 0 ? shape->dim[0] : 1;
   const brim_shape row = {1, {rows}}, column = {1, {brim_shape_count(shape) / rows}};
   out->state_count = 0;
+  out->is_whole = true;
   if (shape->rank < 2) {
     add_state(out, "exp_avg_sq", parameter->dtype, shape);
   } else {
@@ -206,6 +207,7 @@ static void form_adamw8bit(const void *params, const brim_tensor *parameter, bri
   add_state(out, "exp_avg_absmax", parameter->dtype, &blocks);
   add_state(out, "exp_avg_sq", BRIM_DTYPE_U8, &parameter->shape);
   add_state(out, "exp_avg_sq_absmax", parameter->dtype, &blocks);
+  out->state[1].block = out->state[3].block = BRIM_CODE8_BLOCK;
 }
 
 void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out)

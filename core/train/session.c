@@ -269,6 +269,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                              .recompute = (enum brim_recompute_kind)v->recompute,
                              .levels = s->levels,
                              .world = s->world,
+                             .shard = (uint32_t)s->settings->dist.shard,
                              .bucket_bytes = s->settings->dist.bucket_mb << 20,
                              .budget_bytes = budget ? budget : room + (room == 0)};
 }

@@ -1,0 +1,158 @@
+/* Where everything of a plan lies in the arena. See place.h. */
+#include "graph/place.h"
+
+static uint64_t round_up(uint64_t bytes, uint64_t alignment)
+{
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
+static void reserve(brim_plan *plan)
+{
+  const brim_backend_ops *backend = plan->request.backend;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_graph *g = plan->program[i].graph;
+    uint64_t bytes = 0;
+    if (g->input) bytes += round_up(g->input->bytes, backend->alignment);
+    if (g->label) bytes += round_up(g->label->bytes, backend->alignment);
+    if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
+  }
+  if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
+    plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
+}
+
+/* Where the states lie that are kept in host memory. */
+static void place_in_host(brim_plan *plan, const brim_graph *update)
+{
+  const uint64_t a = plan->request.backend->alignment;
+  if (!update->offloads) return;
+  plan->host_offset = BRIM_ARENA_NEW(&plan->arena, uint64_t, update->state_count);
+  for (size_t i = 0; i < update->state_count; i++) {
+    plan->host_offset[i] = plan->host_bytes;
+    plan->host_bytes += round_up(update->state[i].tensor->bytes, a);
+  }
+}
+
+/* Bytes of parameters and gradients; they lie in their order, or as shards say. */
+static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
+{
+  uint64_t bytes = 0;
+  if (plan->shards) return plan->shards->value_count * brim_dtype_bytes(g->real);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    bytes += round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
+  return bytes;
+}
+
+static uint64_t gradient_bytes(const brim_plan *plan, const brim_graph *train)
+{
+  uint64_t bytes = 0;
+  if (plan->shards) return plan->shards->gradient_count * brim_dtype_bytes(train->real);
+  for (size_t i = 0; train && i < train->tensor_count; i++)
+    if (train->tensor[i]->role == BRIM_ROLE_GRADIENT && !brim_graph_is_brief(train, train->tensor[i]))
+      bytes += round_up(train->tensor[i]->bytes, plan->request.backend->alignment);
+  return bytes;
+}
+
+/* Of moving averages, which lie in the order of the parameters, last of the optimizer's states. */
+static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
+{
+  uint64_t bytes = 0;
+  for (size_t i = update->first_average; i < update->node_count; i++)
+    bytes += round_up(update->node[i]->out[0]->bytes, plan->request.backend->alignment);
+  return bytes;
+}
+
+/* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
+void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
+{
+  const uint64_t a = plan->request.backend->alignment;
+  const brim_graph *any = train ? train : eval;
+  reserve(plan);
+  uint64_t at = plan->reserved_bytes;
+  plan->parameter_offset = at;
+  plan->gradient_offset = at += plan->class_bytes[BRIM_ROLE_PARAMETER] = parameter_bytes(plan, any);
+  plan->optimizer_offset = at += plan->gradient_bytes = gradient_bytes(plan, train);
+  plan->class_bytes[BRIM_ROLE_GRADIENT] = plan->gradient_bytes;
+  for (size_t i = 0; update && i < update->tensor_count; i++)
+    if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER && brim_graph_offloaded(update, update->tensor[i]) < 0)
+      at += round_up(update->tensor[i]->bytes, a);
+  plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
+  plan->evaluated_offset = plan->parameter_offset;
+  if (update && plan->request.update.ema_decay > 0) plan->evaluated_offset = at - average_bytes(plan, update);
+  plan->metrics_offset = at;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_tensor *m = plan->program[i].graph->metrics;
+    if (m && round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = round_up(m->bytes, a);
+  }
+  plan->class_weight_offset = at += plan->metrics_bytes;
+  if (any->class_weight) at += round_up(any->class_weight->bytes, a);
+  plan->proof_offset = at;
+  if (update && plan->request.update.checked) at += round_up(sizeof(double), a);
+  plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
+  plan->persistent_bytes = at;
+  if (update) place_in_host(plan, update);
+}
+
+uint64_t brim_place_most_transient(const brim_plan *plan)
+{
+  uint64_t most = 0;
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].transient_bytes > most) most = plan->program[i].transient_bytes;
+  return most;
+}
+
+/* Where a program's transient part begins. That of an update into which states are copied lies as high as it can: what
+ * training has there it has near its peak only, so copies for the next update find it free early. */
+static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
+{
+  const bool high = p->kind == BRIM_PROGRAM_UPDATE && p->ahead;
+  return plan->persistent_bytes + (high ? brim_place_most_transient(plan) - p->transient_bytes : 0);
+}
+
+/* Do shards say where a persistent tensor lies? Not of averages that are evaluated in the place of parameters. */
+static bool is_sharded(const brim_plan *plan, const brim_program *p, const brim_tensor *t)
+{
+  const bool averages = p->kind == BRIM_PROGRAM_EVALUATE && plan->evaluated_offset != plan->parameter_offset;
+  return plan->shards && (t->role == BRIM_ROLE_GRADIENT || (t->role == BRIM_ROLE_PARAMETER && !averages));
+}
+
+static void resolve_shards(const brim_plan *plan, brim_program *p)
+{
+  const brim_graph *g = p->graph;
+  const uint64_t starts[BRIM_ROLE_COUNT] = {
+      [BRIM_ROLE_PARAMETER] = plan->parameter_offset, [BRIM_ROLE_GRADIENT] = plan->gradient_offset};
+  uint64_t *at = BRIM_ARENA_NEW(&p->graph->arena, uint64_t, g->tensor_count);
+  brim_shards_find_places(plan->shards, g, at);
+  for (size_t i = 0; i < g->tensor_count; i++)
+    if (p->tensor_buffer[i] < 0 && is_sharded(plan, p, g->tensor[i]))
+      p->tensor_offset[i] = starts[g->tensor[i]->role] + at[i] * brim_dtype_bytes(g->real);
+}
+
+/* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
+void brim_place_tensors(const brim_plan *plan, brim_program *p)
+{
+  const brim_graph *g = p->graph;
+  const uint64_t a = plan->request.backend->alignment;
+  uint64_t at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = plan->parameter_offset,
+                                  [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
+                                  [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
+  if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
+  for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    const int32_t buffer = p->tensor_buffer[i];
+    if (t == g->metrics)
+      p->tensor_offset[i] = plan->metrics_offset;
+    else if (t == g->class_weight)
+      p->tensor_offset[i] = plan->class_weight_offset;
+    else if (t == g->proof)
+      p->tensor_offset[i] = plan->proof_offset;
+    else if (buffer >= 0)
+      p->tensor_offset[i] = p->buffer[buffer].offset + (brim_graph_within(g, t) ? g->within[i].at : 0);
+    else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
+      p->tensor_offset[i] = at[t->role];
+      at[t->role] += round_up(t->bytes, a);
+    }
+  }
+  if (plan->shards) resolve_shards(plan, p);
+}
