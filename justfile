@@ -15,6 +15,9 @@ brim := env("BRIM", root / "build/release/bin/brim")
 models := "linear_probe lora"
 datasets := "flowers102 cub200"
 
+# What train-seeds starts from.
+seeds := "1 2 3 4"
+
 [private]
 default:
     @'{{ just_executable() }}' --justfile '{{ justfile() }}' --list --unsorted
@@ -73,26 +76,61 @@ train-lora-flowers-robust *overrides: program
 [group('robust')]
 train-all-robust *overrides: program
     #!/usr/bin/env bash
-    # Fails if a job fails, when all have ended. Ctrl-C reaches the jobs by itself; a second one ends them at once.
+    # Each on one device; those that find none free wait for one. Fails if a job fails, when all have ended.
     set -euo pipefail
-    jobs=()
-    trap : INT
-    trap 'kill -TERM "${jobs[@]}" 2>/dev/null || true' TERM
-    for dataset in {{ datasets }}; do
-      for model in {{ models }}; do
-        name=$model-$dataset
-        '{{ brim }}' train --config-name robust "model=$model" "dataset=$dataset" "run.name=$name" "$@" \
-          > >(trap '' INT TERM; exec sed -u "s/^/$name: /") 2>&1 &
-        jobs+=($!)
+    lines() {
+      for dataset in {{ datasets }}; do
+        for model in {{ models }}; do
+          name=$model-$dataset
+          echo "$name model=$model dataset=$dataset run.name=$name"
+        done
       done
+    }
+    exec '{{ root }}/scripts/side_by_side.sh' '{{ brim }}' train --config-name robust dist.ranks=1 "$@" < <(lines)
+
+# one training on all GPUs of this machine: just train-dist model=vit
+[group('distributed')]
+train-dist *overrides: program
+    @'{{ brim }}' train dist.ranks=auto "$@"
+
+# one training on several machines: just train-nodes hosts.txt model=vit
+[group('distributed')]
+train-nodes hostfile *overrides: program
+    #!/usr/bin/env bash
+    # mpirun passes on what is its own; these the ranks need too. BRIM_MPIRUN: where they go, and binding.
+    set -euo pipefail
+    hosts=$1
+    shift
+    pass=()
+    for name in $(compgen -e); do
+      [[ ! $name =~ ^(BRIM|NCCL|UCX|CUDA)_ ]] || pass+=(-x "$name")
     done
-    status=0
-    for job in "${jobs[@]}"; do
-      while true; do
-        code=0
-        wait "$job" || code=$?
-        kill -0 "$job" 2>/dev/null || break # a signal ends a wait before the job
-      done
-      ((code == 0)) || status=$code
+    read -ra more <<<"${BRIM_MPIRUN:---map-by slot --bind-to none}"
+    exec mpirun --hostfile "$hosts" "${more[@]}" "${pass[@]}" '{{ brim }}' train "$@"
+
+# several seeds side by side, then wait: just seeds="1 2" train-seeds model=cnn
+[group('distributed')]
+train-seeds *overrides: program
+    #!/usr/bin/env bash
+    set -euo pipefail
+    exec '{{ root }}/scripts/side_by_side.sh' '{{ brim }}' train dist.ranks=1 'run.name=seed-${seed}' "$@" \
+      < <(for seed in {{ seeds }}; do echo "seed-$seed seed=$seed"; done)
+
+# a batch job of scripts/slurm: just sbatch --nodes=4 nodes model=vit
+[group('distributed')]
+sbatch *words: program
+    #!/usr/bin/env bash
+    # Options go to sbatch; the first other word is the name of one of scripts/slurm/*.sbatch, then come overrides.
+    set -euo pipefail
+    options=()
+    while [[ ${1:-} == -* ]]; do
+      options+=("$1")
+      shift
     done
-    exit "$status"
+    script='{{ root }}'/scripts/slurm/${1:-}.sbatch
+    if [[ ! -e $script ]]; then
+      echo "usage: just sbatch [OPTION=VALUE]... node|nodes|cpu|four|seeds [OVERRIDE]..." >&2
+      exit 2
+    fi
+    shift
+    BRIM='{{ brim }}' BRIM_ROOT='{{ root }}' exec sbatch "${options[@]}" "$script" "$@"

@@ -11,7 +11,7 @@ from support import BINARY, LOAD, SMALL, USAGE, Case, main
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JUST = os.environ.get("BRIM_JUST") or shutil.which("just")
 RECIPES = ["setup", "build", "test", "train", "plan", "check", "sweep", "train-linear-flowers-robust",
-           "train-lora-flowers-robust", "train-all-robust"]
+           "train-lora-flowers-robust", "train-all-robust", "train-dist", "train-nodes", "train-seeds", "sbatch"]
 
 
 class Justfile(Case):
@@ -80,6 +80,40 @@ class Justfile(Case):
         self.assertIn("mlp-mnist: error: cannot open the dataset's folder '/nowhere'", result.stdout)
         finished = [path for path in (self.folder / "runs").iterdir() if path.name.startswith("mlp-synthetic")]
         self.assertEqual([self.summary(path)["status"] for path in finished], ["finished"])
+
+    def stand_in(self, name):
+        """A program that says its words and what it was given of brim's and NCCL's variables."""
+        tools = self.folder / "tools"
+        tools.mkdir(exist_ok=True)
+        (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\nenv | grep -E '^(BRIM|NCCL)_?[A-Z]*=' | sort\n")
+        (tools / name).chmod(0o755)
+        return {"PATH": f"{tools}:{os.environ['PATH']}"}
+
+    def test_dist_asks_for_all_devices(self):
+        self.assertIn("error: unknown key 'nonsense'", self.just("train-dist", "nonsense=1", status=USAGE).stderr)
+        out = self.just("--dry-run", "train-dist").stderr
+        self.assertIn("train dist.ranks=auto", out)
+
+    def test_nodes_starts_mpirun_with_what_the_ranks_need(self):
+        env = {**self.stand_in("mpirun"), "NCCL_SOCKET_IFNAME": "ib0", "BRIM_MPIRUN": "--map-by ppr:4:numa"}
+        words = self.just("train-nodes", "my hosts", "model=mlp", "run.dir=a b", env=env).stdout.splitlines()[0]
+        self.assertTrue(words.startswith("<--hostfile><my hosts><--map-by><ppr:4:numa><-x>"), words)
+        self.assertIn("<-x><NCCL_SOCKET_IFNAME>", words)
+        self.assertTrue(words.endswith(f"<{BINARY}><train><model=mlp><run.dir=a b>"), words)
+
+    def test_seeds_are_trained_side_by_side(self):
+        self.just("seeds=3 5", "train-seeds", *SMALL, "training.steps=2")
+        runs = sorted(path.name.rsplit("-", 2)[0] for path in (self.folder / "runs").iterdir())
+        self.assertEqual(runs, ["seed-3", "seed-5"])
+
+    def test_sbatch_queues_one_of_the_scripts(self):
+        out = self.just("sbatch", "--nodes=4", "--time=2:00:00", "nodes", "model=mlp", "run.dir=a b",
+                        env=self.stand_in("sbatch")).stdout.splitlines()
+        script = ROOT / "scripts/slurm/nodes.sbatch"
+        self.assertEqual(out[0], f"<--nodes=4><--time=2:00:00><{script}><model=mlp><run.dir=a b>")
+        self.assertIn(f"BRIM={BINARY}", out)
+        for words in ((), ("model=mlp",), ("--nodes=4",)):
+            self.assertIn("usage: just sbatch", self.just("sbatch", *words, status=2).stderr)
 
 
 if __name__ == "__main__":
