@@ -88,12 +88,12 @@ train-all-robust *overrides: program
     }
     exec '{{ root }}/scripts/side_by_side.sh' '{{ brim }}' train --config-name robust dist.ranks=1 "$@" < <(lines)
 
-# one training on all GPUs of this machine: just train-dist model=vit
+# one training on all GPUs of this machine
 [group('distributed')]
 train-dist *overrides: program
     @'{{ brim }}' train dist.ranks=auto "$@"
 
-# one training on several machines: just train-nodes hosts.txt model=vit
+# one training on the machines of a hostfile, by mpirun
 [group('distributed')]
 train-nodes hostfile *overrides: program
     #!/usr/bin/env bash
@@ -108,7 +108,7 @@ train-nodes hostfile *overrides: program
     read -ra more <<<"${BRIM_MPIRUN:---map-by slot --bind-to none}"
     exec mpirun --hostfile "$hosts" "${more[@]}" "${pass[@]}" '{{ brim }}' train "$@"
 
-# several seeds side by side, then wait: just seeds="1 2" train-seeds model=cnn
+# from several seeds side by side: just seeds="1 2" train-seeds model=cnn
 [group('distributed')]
 train-seeds *overrides: program
     #!/usr/bin/env bash

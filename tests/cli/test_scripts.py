@@ -165,5 +165,41 @@ ptxas info    : Used 8 registers, used 0 barriers
         self.assertIn("was backend/cuda built there?", result.stderr)
 
 
+class ScalingModel(Case):
+    """scripts/bench/scaling_model.py: the time of a step on many GPUs, on paper."""
+
+    def table(self, *argv):
+        result = subprocess.run([SCRIPTS / "bench/scaling_model.py", *argv], capture_output=True, text=True, check=True)
+        return result.stdout
+
+    def row(self, *argv):
+        """Of one model, one number of GPUs and shard none: from the computing on."""
+        line = self.table("--model", "m", "1e8", "1e5", "1e6", *argv).splitlines()[2]
+        return [float(cell) for cell in line.split("|")[5:11]]
+
+    def test_the_page_has_what_the_script_prints(self):
+        page = (SCRIPTS.parent / "docs/distributed.md").read_text()
+        self.assertIn(self.table(), page)
+        self.assertIn(self.table("--weak", "65536"), page)
+
+    def test_one_gpu_waits_for_nobody(self):
+        computed, sums, exposed, votes, _, step = self.row("--gpus", "1", "--checkpoint-steps", "1e12")
+        self.assertEqual((sums, exposed, votes, step), (0, 0, 0, computed))
+
+    def test_two_gpus_by_hand(self):
+        # 16 buckets of 25e6 bytes: each 2 (1/2) 25e6 / 360e9 s and 8.4 + 2 * 3.4 us by a ring of protocol Simple
+        computed, sums, exposed, votes, _, _ = self.row("--gpus", "2")
+        bucket = 2 / 2 * 25e6 / 360e9 + 15.2e-6
+        self.assertEqual(computed, 5000)
+        self.assertAlmostEqual(sums, 1e3 * 16 * bucket, delta=0.01)
+        self.assertAlmostEqual(exposed, 1e3 * bucket, delta=0.01)  # of the last one, as the others come one by one
+        self.assertAlmostEqual(votes, 2 * 11e-3, delta=0.01)
+
+    def test_a_slower_network_is_never_quicker(self):
+        for gpus in ("16", "512"):
+            steps = [self.row("--gpus", gpus, "--nic-gb-s", speed)[5] for speed in ("1", "10", "50")]
+            self.assertEqual(steps, sorted(steps, reverse=True))
+
+
 if __name__ == "__main__":
     main()

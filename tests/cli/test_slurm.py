@@ -48,8 +48,8 @@ class Slurm(Case):
         for name, text in {"srun": SRUN, "scontrol": SCONTROL, "brim": BRIM}.items():
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "BRIM_"))}
-        self.environment |= {
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "BRIM_"))}
+        self.environment = plain | {
             "PATH": f"{tools}:{os.environ['PATH']}", "CALLS": str(self.folder / "calls"), "BRIM": str(tools / "brim"),
             "SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(SCRIPTS.parent), "SLURM_JOB_NUM_NODES": "1",
             "SLURM_CPUS_ON_NODE": "16"}
@@ -128,8 +128,9 @@ class Slurm(Case):
     def test_jobs_of_ones_own_without_gpus(self):
         self.batch("four", SLURM_CPUS_PER_TASK="4", BRIM_JOBS="wide model.width=64\nnarrow model.width=16")
         calls = sorted(self.calls())
-        self.assertEqual([call.split("<dist.ranks=1>")[1] for call in calls],
-                         ["<model.width=16><run.dir=runs/slurm-7/narrow>", "<model.width=64><run.dir=runs/slurm-7/wide>"])
+        narrow, wide = [call.split("<dist.ranks=1>")[1] for call in calls]
+        self.assertEqual(narrow, "<model.width=16><run.dir=runs/slurm-7/narrow>")
+        self.assertEqual(wide, "<model.width=64><run.dir=runs/slurm-7/wide>")
         self.assertNotIn("--gpus", calls[0])
 
     def test_an_interrupted_job_queues_again_and_goes_on_in_its_folder(self):

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What further ranks bring on this machine's processors: `cnn` trained by one rank and by several, each rank with as
+many threads, in turn. Samples per second are of all ranks together; the medians of the rounds are compared. Then, for
+each dist.shard, what was planned for every rank and what it has of its device in the run.
+
+    scripts/bench/scaling.py build/release/bin/brim                   one rank with 1 thread, two with 1 thread each
+    scripts/bench/scaling.py build/release/bin/brim --ranks 1 2 4 --threads 2 --rounds 7
+    scripts/bench/scaling.py build/release/bin/brim -- model=vit      overrides behind those below
+
+Samples are decoded by the thread that trains (--workers 0), so that a rank takes no processor but its own.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+CNN = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.train_count=16384", "dataset.test_count=0",
+       "training.batch_size=128", "backend=cpu", "memory.timing=false", "training.checkpoint_every_steps=1000000"]
+SHARDS = ("none", "optimizer", "gradients")
+MIB = 1 << 20
+
+
+def brim(o, folder, *words):
+    """What it says on standard output."""
+    environment = {**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": f"{folder}/cache"}
+    if os.geteuid() == 0:  # mpirun wants to hear it twice
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    result = subprocess.run([o.brim, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"$ brim {' '.join(words)}\nexit status {result.returncode}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def train(o, folder, name, ranks, *words):
+    """The run's folder."""
+    brim(o, folder, "train", "--quiet", *CNN, f"training.steps={o.steps}", f"backend.threads={o.threads}",
+         f"training.num_workers={o.workers}", *o.overrides, f"dist.ranks={ranks}", f"run.dir={name}", *words)
+    return pathlib.Path(folder, name)
+
+
+def measure_speed(o, folder):
+    rates = {ranks: [] for ranks in o.ranks}
+    for turn in range(-1, o.rounds):  # the first one warms up
+        for ranks in o.ranks if turn % 2 == 0 else reversed(o.ranks):
+            run = train(o, folder, f"speed-{turn}-{ranks}", ranks)
+            if turn >= 0:
+                rates[ranks].append(json.loads((run / "summary.json").read_text())["samples_per_second"])
+    print("| ranks | threads each | samples/s, median | lowest | highest | times one rank's |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    base = statistics.median(rates[o.ranks[0]]) / o.ranks[0]
+    for ranks, all_rates in rates.items():
+        median = statistics.median(all_rates)
+        print(f"| {ranks} | {o.threads} | {median:.0f} | {min(all_rates):.0f} | {max(all_rates):.0f} | "
+              f"{median / base:.3f} |")
+
+
+def placed(run):
+    """By rank, the device's memory that it had last."""
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return {event["rank"]: event["device_bytes"] for event in events if event["event"] == "rank"}
+
+
+def planned(o, folder, ranks, *words):
+    plan = json.loads(brim(o, folder, "plan", "--json", "--no-timing", *CNN, f"backend.threads={o.threads}",
+                           *o.overrides, f"dist.ranks={ranks}", *words))
+    return {rank: group["peak_bytes"] for group in plan["ranks"] for rank in group["ranks"]}
+
+
+def measure_memory(o, folder):
+    ranks = max(o.ranks)
+    print("\n| `dist.shard` | rank | planned, MiB | placed, MiB | placed - planned, bytes |")
+    print("|---|---:|---:|---:|---:|")
+    for shard in SHARDS:
+        plan = planned(o, folder, ranks, f"dist.shard={shard}")
+        run = train(o, folder, f"memory-{shard}", ranks, f"dist.shard={shard}", "training.steps=4",
+                    "observe.log_every_steps=2")
+        for rank, had in sorted(placed(run).items()):
+            print(f"| {shard} | {rank} | {plan[rank] / MIB:.2f} | {had / MIB:.2f} | {had - plan[rank]} |")
+
+
+def main():
+    p = argparse.ArgumentParser(description="One rank beside several, on the processors of this machine.")
+    p.add_argument("brim")
+    p.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    p.add_argument("--threads", type=int, default=1, help="of each rank")
+    p.add_argument("--workers", type=int, default=0, help="training.num_workers")
+    p.add_argument("--steps", type=int, default=60)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--only", choices=("speed", "memory"))
+    p.add_argument("overrides", nargs="*")
+    o = p.parse_args()
+    o.brim = str(pathlib.Path(o.brim).resolve())
+    with tempfile.TemporaryDirectory(prefix="brim-scaling-") as folder:
+        if o.only != "memory":
+            measure_speed(o, folder)
+        if o.only != "speed":
+            measure_memory(o, folder)
+
+
+if __name__ == "__main__":
+    main()
