@@ -5,6 +5,7 @@ each dist.shard, what was planned for every rank and what it has of its device i
 
     scripts/bench/scaling.py build/release/bin/brim                   one rank with 1 thread, two with 1 thread each
     scripts/bench/scaling.py build/release/bin/brim --ranks 1 2 4 --threads 2 --rounds 7
+    scripts/bench/scaling.py build/release/bin/brim --launcher "mpirun -n {ranks} --bind-to core"
     scripts/bench/scaling.py build/release/bin/brim -- model=vit      overrides behind those below
 
 Samples are decoded by the thread that trains (--workers 0), so that a rank takes no processor but its own.
@@ -25,12 +26,12 @@ SHARDS = ("none", "optimizer", "gradients")
 MIB = 1 << 20
 
 
-def brim(o, folder, *words):
+def brim(o, folder, *words, launcher=()):
     """What it says on standard output."""
     environment = {**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": f"{folder}/cache"}
     if os.geteuid() == 0:  # mpirun wants to hear it twice
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    result = subprocess.run([o.brim, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    result = subprocess.run([*launcher, o.brim, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"$ brim {' '.join(words)}\nexit status {result.returncode}\n{result.stdout}{result.stderr}")
     return result.stdout
@@ -38,9 +39,15 @@ def brim(o, folder, *words):
 
 def train(o, folder, name, ranks, *words):
     """The run's folder."""
+    launcher = o.launcher.replace("{ranks}", str(ranks)).split() if ranks > 1 else []
     brim(o, folder, "train", "--quiet", *CNN, f"training.steps={o.steps}", f"backend.threads={o.threads}",
-         f"training.num_workers={o.workers}", *o.overrides, f"dist.ranks={ranks}", f"run.dir={name}", *words)
-    return pathlib.Path(folder, name)
+         f"training.num_workers={o.workers}", *o.overrides, f"dist.ranks={ranks}", f"run.dir={name}", *words,
+         launcher=launcher)
+    run = pathlib.Path(folder, name)
+    had = json.loads((run / "plan.json").read_text()).get("ranks", 1)
+    if had != ranks:
+        sys.exit(f"dist.ranks={ranks}, but the run had {had}")
+    return run
 
 
 def measure_speed(o, folder):
@@ -91,6 +98,7 @@ def main():
     p.add_argument("--workers", type=int, default=0, help="training.num_workers")
     p.add_argument("--steps", type=int, default=60)
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--launcher", default="", help="what starts the ranks in brim's place: 'mpirun -n {ranks}'")
     p.add_argument("--only", choices=("speed", "memory"))
     p.add_argument("overrides", nargs="*")
     o = p.parse_args()
