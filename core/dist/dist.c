@@ -13,7 +13,11 @@
 #include "dist/started.h"
 #include "train/builtin.h"
 
-#define SHARE_BYTES 65536
+/* Of dist.timeout_seconds: what ranks wait for another before they say so, and what a roll call takes beyond that.
+ * Ranks that wait for the one that says so wait longer, and all of it is to be over in time. */
+#define PATIENCE 0.5
+#define ROLL_CALL 0.2
+#define ASLEEP_SECONDS 0.5 /* without a look at the others: this process was stopped itself */
 
 /* What `comm` holds where nobody chooses; which one that is depends on the backend. */
 static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
@@ -201,7 +205,7 @@ static brim_status exchange(brim_dist *d, const void *own, uint32_t bytes, void 
 
 brim_status brim_dist_exchange(brim_dist *d, const void *own, uint32_t bytes, void *all)
 {
-  if (d) return exchange(d, own, bytes, all, d->seconds);
+  if (d) return exchange(d, own, bytes, all, PATIENCE * d->seconds);
   memcpy(all, own, bytes);
   return BRIM_OK;
 }
@@ -289,24 +293,26 @@ brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, voi
   return d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device);
 }
 
-#define ROLL_CALL_SECONDS 5.0
-
 /* Sums do not come: whoever does not answer now is missing. */
 static brim_status call_the_roll(brim_dist *d)
 {
   const char here = 1;
-  BRIM_TRY(exchange(d, &here, sizeof here, d->all, ROLL_CALL_SECONDS));
+  BRIM_TRY(exchange(d, &here, sizeof here, d->all, ROLL_CALL * d->seconds));
   (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
   return lose(d, BRIM_ECOMM, -1);
 }
 
 static brim_status wait_until(brim_dist *d, uint64_t ticket)
 {
-  const double start = brim_now();
+  double last = brim_now(), waited = 0;
   while (d->done < ticket) {
     const uint64_t before = d->done;
     BRIM_TRY(brim_dist_progress(d));
-    if (d->done == before && brim_now() - start > d->seconds) return call_the_roll(d);
+    const double now = brim_now();
+    if (d->done != before) waited = 0;
+    waited += now - last < ASLEEP_SECONDS ? now - last : 0;
+    last = now;
+    if (waited > PATIENCE * d->seconds) return call_the_roll(d);
   }
   return BRIM_OK;
 }

@@ -49,7 +49,7 @@ static void tell_skipped(brim_running *r, double scale)
 
 static brim_status one_step(brim_running *r)
 {
-  const double start = brim_now(), scale = r->state->loss_scale;
+  const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   snprintf(r->doing, sizeof r->doing, "step %lld", (long long)step + 1);
   const brim_status status = brim_trainer_step(r->trainer, brim_running_goes_on(r));
@@ -59,6 +59,7 @@ static brim_status one_step(brim_running *r)
   const double now = brim_now();
   r->window_seconds += now - start;
   r->steps_seconds += now - start;
+  r->waited_seconds += brim_trainer_waited(r->trainer) - waited;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_running_is_due(r, 0))
     BRIM_TRY(brim_running_close_window(r));

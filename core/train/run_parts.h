@@ -34,8 +34,8 @@ typedef struct brim_running {
   int64_t round_step;                /* at which a round ended last; -1: none */
   int64_t told_step;                 /* that was skipped, and told; -1: none */
   double window_seconds;             /* spent in the steps of the window */
-  double steps_seconds;              /* in all steps since the ranks were compared last */
-  double waited;                     /* for other ranks, before these */
+  double steps_seconds;              /* in all steps since what ranks take was told last */
+  double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* that asks for something to be done, */
   bool acts;                         /* as soon as all ranks have come to the same step */
 } brim_running;
