@@ -30,6 +30,7 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   t->is_told = true;
   const brim_status met = brim_dist_vote(t->session->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
+  if (met != BRIM_OK) t->verdict.is_over = true; /* nobody knows of anybody any more */
   if (status != BRIM_OK) return brim_fail(status, "%s", error);
   if (met != BRIM_OK) return met;
   if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);

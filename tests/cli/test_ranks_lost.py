@@ -1,0 +1,146 @@
+"""A rank that dies or hangs ends its job everywhere, in time, with one message that names it; what was committed is gone
+on with. And a rank whose weights have become others is found."""
+
+import json
+import os
+import pathlib
+import signal
+import struct
+import time
+
+from ranks import Ranks
+from support import FAILED, SMALL, main
+
+SECONDS = 8  # dist.timeout_seconds
+RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
+       "training.num_workers=0", "dist.check_every_steps=10", f"dist.timeout_seconds={SECONDS}"]
+
+
+def processes(folder):
+    """Of brim, in this folder: {rank: process}."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            here = os.readlink(path / "cwd") == str(folder)
+            environment = (path / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        rank = [int(word.split(b"=")[1]) for word in environment if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        if here and rank and words[0].endswith(b"/brim"):
+            found[rank[0]] = int(path.name)
+    return found
+
+
+class Lost(Ranks):
+    def begin(self, run, ranks, *overrides):
+        """A job that trains, with a checkpoint: its process, and its ranks'."""
+        process = self.start_ranks(ranks, "train", f"run.dir={run}", *RUN, *overrides)
+        end = time.monotonic() + 100
+        while not self.steps(run):
+            self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        found = processes(self.folder)
+        self.assertEqual(sorted(found), list(range(ranks)))
+        return process, found
+
+    def end(self, process, found, seconds):
+        """Waits for it: what it said. All of it is gone then."""
+        start = time.monotonic()
+        out, err = process.communicate(timeout=100)
+        self.assertLess(time.monotonic() - start, seconds, out + err)
+        deadline = time.monotonic() + 5
+        while processes(self.folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual(processes(self.folder), {}, (found, err))
+        return err
+
+    def assert_goes_on(self, run, ranks):
+        step = self.steps(run)[-1]
+        config = (self.folder / run / "config.yaml").read_text()
+        (self.folder / run / "config.yaml").write_text(config.replace("steps: 1000000", f"steps: {step + 5}", 1))
+        process = self.start_ranks(ranks, "train", "--resume", run)
+        out, err = process.communicate(timeout=100)
+        self.assertIn(f"resuming '{run}' after step {step}", err, out)
+
+    def test_each_that_hangs(self):
+        for rank in range(3):
+            process, found = self.begin(f"run{rank}", 3)
+            os.kill(found[rank], signal.SIGSTOP)
+            err = self.end(process, found, SECONDS + 4)
+            self.assertEqual(process.returncode, FAILED, err)
+            self.assertEqual(err.count("error: "), 1, err)
+            self.assertIn(f"rank {rank} of 3 is missing", err)
+
+    def test_each_that_dies(self):
+        for rank in range(3):
+            process, found = self.begin(f"run{rank}", 3)
+            os.kill(found[rank], signal.SIGKILL)
+            err = self.end(process, found, SECONDS)
+            self.assertIn(f"rank {rank} ", err)
+
+    def test_terminated(self):
+        """A signal to any of them ends all, with a checkpoint of the same step."""
+        for rank in (0, 2):
+            process, found = self.begin(f"run{rank}", 3)
+            os.kill(found[rank], signal.SIGTERM)
+            err = self.end(process, found, SECONDS)
+            self.assertEqual(process.returncode, 6, err)
+            self.assertEqual(err.count("go on with: brim train --resume"), 1, err)
+            self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
+            self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
+
+
+class Drift(Lost):
+    """A bit of a rank's memory falls over: where the weights are, which stay as they are with a learning rate of 0."""
+
+    def flip(self, process, pattern):
+        """Everywhere in the memory of the process: is it stopped, so that nothing moves?"""
+        count = 0
+        with open(f"/proc/{process}/maps", encoding="utf-8") as maps, open(f"/proc/{process}/mem", "r+b", 0) as memory:
+            for line in maps:
+                area, rights = line.split()[:2]
+                first, last = (int(word, 16) for word in area.split("-"))
+                if not rights.startswith("rw") or "[v" in line:
+                    continue
+                try:
+                    memory.seek(first)
+                    data = memory.read(last - first)
+                except (OSError, OverflowError):
+                    continue
+                at = data.find(pattern)
+                while at >= 0:
+                    memory.seek(first + at)
+                    memory.write(bytes([pattern[0] ^ 1]))
+                    count += 1
+                    at = data.find(pattern, at + 1)
+        return count
+
+    def weights(self, run, name):
+        data = (self.checkpoint(run, self.steps(run)[0]) / "model.safetensors").read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        first, last = json.loads(data[8:8 + length])[name]["data_offsets"]
+        return data[8 + length + first:8 + length + last]
+
+    def test_weights_that_differ(self):
+        process, found = self.begin("run", 2, "optimizer.lr=0", "optimizer.weight_decay=0",
+                                    "training.keep_checkpoints=100000")
+        name = "fc2.weight"
+        pattern = self.weights("run", name)[:64]
+        os.kill(found[1], signal.SIGSTOP)
+        try:
+            flipped = self.flip(found[1], pattern)
+        except PermissionError:
+            self.skipTest("another process's memory cannot be written here")
+        finally:
+            os.kill(found[1], signal.SIGCONT)
+        self.assertGreater(flipped, 0)
+        err = self.end(process, found, SECONDS)
+        self.assertEqual(process.returncode, FAILED, err)
+        self.assertEqual(err.count("error: "), 1, err)
+        self.assertIn(f"rank 1 has other values of '{name}' than rank 0", err)
+
+
+if __name__ == "__main__":
+    main()
