@@ -264,8 +264,9 @@ static const config_case config_cases[] = {
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
-     "error: 'comm' must be a string, got a list\n"
-     "  command line, argument 1: comm=[mpi,nccl]   (how ranks talk: mpi or nccl; default '')"},
+     "error: 'comm' holds keys and is not a value itself\n"
+     "  command line, argument 1: comm=[mpi,nccl]\n"
+     "  write comm=OPTION, or comm.KEY=VALUE"},
     {"an old name with a wrong value",
      NULL,
      {"fp16=yes"},
@@ -998,7 +999,7 @@ static const config_case config_cases[] = {
      {"model=mlp", "training.batch_size=x", "trainin.epochs=3"},
      "error: no group 'modell'\n"
      "  configs/wrong.yaml:3:13\n"
-     "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend "
+     "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend comm "
      "policy\n"
      "error: no file 'missing.yaml' on the search path\n"
      "  configs/wrong.yaml:4:5\n"

@@ -82,16 +82,23 @@ static brim_status run_half(brim_exec *exec, const brim_program *program, size_t
   return fail_here();
 }
 
-brim_status __real_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status __wrap_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status __wrap_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
+static bool hits_program(const brim_program *program)
 {
   static const enum point points[] = {
       [BRIM_PROGRAM_TRAIN] = ACCUMULATE, [BRIM_PROGRAM_EVALUATE] = EVALUATE, [BRIM_PROGRAM_UPDATE] = UPDATE};
-  const bool known = (size_t)program->kind < sizeof points / sizeof points[0];
-  if (known && hits(points[program->kind])) return run_half(exec, program, 0, program->graph->node_count, step);
-  return __real_brim_exec_run(exec, program, step);
+  return (size_t)program->kind < sizeof points / sizeof points[0] && hits(points[program->kind]);
 }
+
+#define WRAP_RUN(name)                                                                                                 \
+  brim_status __real_##name(brim_exec *exec, const brim_program *program, const brim_step *step);                      \
+  brim_status __wrap_##name(brim_exec *exec, const brim_program *program, const brim_step *step);                      \
+  brim_status __wrap_##name(brim_exec *exec, const brim_program *program, const brim_step *step)                       \
+  {                                                                                                                    \
+    if (hits_program(program)) return run_half(exec, program, 0, program->graph->node_count, step);                    \
+    return __real_##name(exec, program, step);                                                                         \
+  }
+WRAP_RUN(brim_exec_run)
+WRAP_RUN(brim_exec_run_last)
 
 brim_status __real_brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
 brim_status __wrap_brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
