@@ -25,6 +25,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "train/checkpoint_attempt.h"
 #include "train/checkpoint_state.h"
 #include "train/file.h"
 
@@ -122,12 +123,6 @@ static void sweep(const char *folder)
 
 /* ---- the links `last` and `best` ---- */
 
-typedef struct link_change {
-  const char *name, *aside;
-  int64_t step; /* -1: stays as it is */
-} link_change;
-enum { LAST, BEST, LINKS };
-
 static int64_t link_step(const char *folder, const char *name)
 {
   char path[BRIM_PATH_MAX], target[NAME_BYTES];
@@ -145,17 +140,18 @@ static bool step_exists(const char *folder, int64_t step)
 }
 
 /* Which links must change for the newest checkpoint `step` and the best one (-1: none). */
-static void links_choose(const char *folder, int64_t step, int64_t best, link_change change[LINKS])
+static void links_choose(const char *folder, int64_t step, int64_t best, brim_link_change change[BRIM_LINKS])
 {
   const bool has_best = best == step || step_exists(folder, best);
-  change[LAST] = (link_change){"last", ".last.tmp", link_step(folder, "last") == step ? -1 : step};
-  change[BEST] = (link_change){"best", ".best.tmp", !has_best || link_step(folder, "best") == best ? -1 : best};
+  change[BRIM_LINK_LAST] = (brim_link_change){"last", ".last.tmp", link_step(folder, "last") == step ? -1 : step};
+  change[BRIM_LINK_BEST] =
+      (brim_link_change){"best", ".best.tmp", !has_best || link_step(folder, "best") == best ? -1 : best};
 }
 
-static brim_status links_prepare(const char *folder, const link_change *change)
+static brim_status links_prepare(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], target[NAME_BYTES];
-  for (int i = 0; i < LINKS; i++) {
+  for (int i = 0; i < BRIM_LINKS; i++) {
     if (change[i].step < 0) continue;
     step_name(target, "", change[i].step, "");
     BRIM_TRY(brim_path_join(path, folder, change[i].aside));
@@ -164,18 +160,18 @@ static brim_status links_prepare(const char *folder, const link_change *change)
   return BRIM_OK;
 }
 
-static void links_abandon(const char *folder, const link_change *change)
+static void links_abandon(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX];
-  for (int i = 0; i < LINKS; i++)
+  for (int i = 0; i < BRIM_LINKS; i++)
     if (change[i].step >= 0 && snprintf(path, sizeof path, "%s/%s", folder, change[i].aside) < BRIM_PATH_MAX)
       unlink(path);
 }
 
-static brim_status links_commit(const char *folder, const link_change *change)
+static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
-  for (int i = 0; i < LINKS; i++) {
+  for (int i = 0; i < BRIM_LINKS; i++) {
     if (change[i].step < 0) continue;
     BRIM_TRY(brim_path_join(path, folder, change[i].name));
     BRIM_TRY(brim_path_join(aside, folder, change[i].aside));
@@ -186,15 +182,14 @@ static brim_status links_commit(const char *folder, const link_change *change)
 
 /* ---- writing ---- */
 
-/* One attempt to write a checkpoint, and how far it has come. */
-typedef struct attempt {
-  char folder[BRIM_PATH_MAX]; /* <run>/checkpoints */
-  char aside[BRIM_PATH_MAX], whole[BRIM_PATH_MAX], old[BRIM_PATH_MAX];
-  bool made_folder, made_aside, moved_old, published;
-  link_change change[LINKS];
-} attempt;
+brim_status brim_checkpoint_aside(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX])
+{
+  char folder[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  return step_path(out, folder, ".", step, ".tmp");
+}
 
-static brim_status attempt_begin(attempt *a, const char *run_dir, int64_t step, int64_t best)
+brim_status brim_checkpoint_begin(brim_checkpoint_attempt *a, const char *run_dir, int64_t step, int64_t best)
 {
   BRIM_TRY(brim_path_join(a->folder, run_dir, FOLDER_NAME));
   BRIM_TRY(step_path(a->aside, a->folder, ".", step, ".tmp"));
@@ -211,38 +206,9 @@ static brim_status attempt_begin(attempt *a, const char *run_dir, int64_t step, 
   return BRIM_OK;
 }
 
-/* state.json counts their records: after a power cut they must not be fewer. */
-static brim_status sync_logs(const char *run_dir)
+brim_status brim_checkpoint_publish(brim_checkpoint_attempt *a)
 {
-  static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
-  char path[BRIM_PATH_MAX];
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    BRIM_TRY(brim_path_join(path, run_dir, names[i]));
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) continue;
-    if (fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
-    BRIM_TRY(brim_file_finish(fd, path));
-  }
-  return BRIM_OK;
-}
-
-static brim_status write_files(const attempt *a, const brim_train_state *state, const brim_checkpoint_tensors *tensors)
-{
-  char path[BRIM_PATH_MAX];
-  brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
-  const char *const metadata[] = {"format", "pt", "producer", "brim", "model", state->model_id, NULL};
-  BRIM_TRY(brim_path_join(path, a->aside, brim_checkpoint_part_name[BRIM_CHECKPOINT_MODEL]));
-  BRIM_TRY(
-      brim_safetensors_write(path, tensors->model, tensors->model_count, metadata, &digest[BRIM_CHECKPOINT_MODEL]));
-  BRIM_TRY(brim_path_join(path, a->aside, brim_checkpoint_part_name[BRIM_CHECKPOINT_OPTIMIZER]));
-  BRIM_TRY(brim_safetensors_write(path, tensors->optimizer, tensors->optimizer_count, metadata,
-                                  &digest[BRIM_CHECKPOINT_OPTIMIZER]));
-  BRIM_TRY(brim_checkpoint_state_write(a->aside, state, digest));
-  return brim_folder_sync(a->aside);
-}
-
-static brim_status publish(attempt *a)
-{
+  BRIM_TRY(links_prepare(a->folder, a->change));
   if (brim_is_folder(a->whole)) {
     a->moved_old = rename(a->whole, a->old) == 0;
     if (!a->moved_old) return brim_fail(BRIM_EIO, "cannot move '%s' away: %s", a->whole, strerror(errno));
@@ -252,9 +218,7 @@ static brim_status publish(attempt *a)
   return brim_folder_sync(a->folder);
 }
 
-/* Undoes everything, in reverse, and keeps the thread's error text. What even that cannot undo has a name with a dot,
- * and the next sweep gets it. */
-static void attempt_abandon(attempt *a)
+void brim_checkpoint_abandon(brim_checkpoint_attempt *a)
 {
   bool done = !a->published || rename(a->whole, a->aside) == 0;
   if (a->moved_old) done = rename(a->old, a->whole) == 0 && done;
@@ -291,27 +255,14 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
   return status;
 }
 
-brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
-                                  const brim_checkpoint_tensors *tensors, int64_t keep)
+void brim_checkpoint_conclude(brim_checkpoint_attempt *a, const brim_train_state *state, int64_t keep)
 {
-  attempt a = {.change = {{.step = -1}, {.step = -1}}};
-  brim_status status = sync_logs(run_dir);
-  if (status == BRIM_OK) status = attempt_begin(&a, run_dir, state->step, state->best_step);
-  if (status == BRIM_OK) status = write_files(&a, state, tensors);
-  if (status == BRIM_OK) status = links_prepare(a.folder, a.change);
-  if (status == BRIM_OK) status = publish(&a);
-  if (status != BRIM_OK) {
-    attempt_abandon(&a);
-    return brim_fail_add(status, "the checkpoint of step %" PRId64 " was not written; earlier ones are as they were",
-                         state->step);
-  }
-  status = links_commit(a.folder, a.change);
-  if (status == BRIM_OK) status = thin_out(a.folder, state->step, state->best_step, keep);
-  if (a.moved_old && !brim_folder_remove(a.old) && status == BRIM_OK)
-    status = brim_fail(BRIM_EIO, "cannot delete '%s': %s", a.old, strerror(errno));
+  brim_status status = links_commit(a->folder, a->change);
+  if (status == BRIM_OK) status = thin_out(a->folder, state->step, state->best_step, keep);
+  if (a->moved_old && !brim_folder_remove(a->old) && status == BRIM_OK)
+    status = brim_fail(BRIM_EIO, "cannot delete '%s': %s", a->old, strerror(errno));
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "the checkpoint of step %" PRId64 " is written, but: %s", state->step, brim_error_text());
-  return BRIM_OK;
 }
 
 static void drop_cached(const char *folder, int64_t step)
@@ -349,7 +300,7 @@ static brim_status check_whole(const char *path, int64_t step, brim_train_state 
  * is no reason to fail. */
 static void mend_links(const char *folder, int64_t step, int64_t best)
 {
-  link_change change[LINKS];
+  brim_link_change change[BRIM_LINKS];
   links_choose(folder, step, best, change);
   if (links_prepare(folder, change) != BRIM_OK || links_commit(folder, change) != BRIM_OK)
     brim_log(BRIM_LOG_DEBUG, "links of '%s': %s", folder, brim_error_text());

@@ -48,6 +48,21 @@ typedef struct brim_checkpoint_tensors {
  * one before to be found. */
 brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
                                   const brim_checkpoint_tensors *tensors, int64_t keep);
+/* The ranks of a job that write one together. */
+typedef struct brim_checkpoint_ranks {
+  int32_t rank, ranks;
+  void *context;
+  /* All come together, each with what came of its own work. OK if that of all did; else the same status to all, with
+   * the rank's own error text if it failed itself, or one that names who did. */
+  brim_status (*meet)(void *context, brim_status own);
+} brim_checkpoint_ranks;
+/* The same checkpoint, called by all ranks at the same step, in a folder that all see. Where they share tensors out
+ * (brim_safetensor.is_slice) each writes its part, and the first rank the manifest when all parts are on the disk; else
+ * the first rank writes alone. On failure nothing of the attempt remains, and all have the same status. A checkpoint
+ * has the same bytes however many ranks have written it. */
+brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train_state *state,
+                                           const brim_checkpoint_tensors *tensors, int64_t keep,
+                                           const brim_checkpoint_ranks *ranks);
 /* [step] Takes the run's checkpoints from the page cache; they are on the disk. */
 void brim_checkpoint_drop_cached(const char *run_dir);
 /* The newest checkpoint that is whole, every byte of it compared with its hash: its folder into `path`. Damaged ones
@@ -59,6 +74,6 @@ brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state
 /* Checks the files against their hashes and reads the tensors into the given buffers, which have the expected
  * names, dtypes and shapes (`data` is written through). ELOAD naming the file that is damaged. All missing, unexpected
  * and mis-shaped tensors are listed in one ELOAD, and then nothing has been written. Dtypes F32 and F64 convert to each
- * other. `optimizer_count` 0: only the model. */
+ * other. `optimizer_count` 0: only the model. Of slices their elements are read. */
 brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors *tensors);
 #endif

@@ -100,8 +100,8 @@ static void compare(const brim_safetensors *file, const brim_safetensor *want, s
 /* The file's data may be unaligned, hence memcpy. */
 static void convert(const brim_safetensor *have, const brim_safetensor *want)
 {
-  const int64_t count = brim_shape_count(&want->shape);
-  const char *from = have->data;
+  const int64_t count = want->is_slice ? (int64_t)want->count : brim_shape_count(&want->shape);
+  const char *from = (const char *)have->data + want->first * brim_dtype_bytes(have->dtype);
   void *to = (void *)(uintptr_t)want->data; /* the caller's buffer: const in the struct for writers' sake */
   float narrow;
   double wide;

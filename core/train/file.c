@@ -43,6 +43,37 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
   return BRIM_OK;
 }
 
+brim_status brim_file_open_to_write(const char *path, int *fd)
+{
+  *fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s' to write: %s", path, strerror(errno));
+  return BRIM_OK;
+}
+
+brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes)
+{
+  int result;
+  do result = ftruncate(fd, (off_t)bytes);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "cannot make '%s' %llu bytes long: %s", path, (unsigned long long)bytes, strerror(errno));
+}
+
+brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset)
+{
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    from += n;
+    offset += (uint64_t)n;
+    bytes -= (size_t)n;
+  }
+  return BRIM_OK;
+}
+
 /* fsync may be interrupted on network file systems. */
 static int sync_fd(int fd)
 {

@@ -16,6 +16,11 @@ brim_status brim_path_join(char *out, const char *folder, const char *name);
 brim_status brim_file_create(const char *path, int *fd);
 /* Writes all of it, however many calls that takes. */
 brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);
+/* The same from a byte of the file on, for a file that others write too: made before, opened as it is, of the length
+ * that it will have. EIO. */
+brim_status brim_file_open_to_write(const char *path, int *fd);
+brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
+brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
 /* Puts the bytes on the disk and closes; the descriptor is closed in every case. */
 brim_status brim_file_finish(int fd, const char *path);
 /* A whole file, synced; removed again on failure. */

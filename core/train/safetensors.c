@@ -1,4 +1,4 @@
-/* Reading and writing safetensors, as strict as the format's own library: the header is at most 100 MB of JSON
+/* Reading safetensors, as strict as the format's own library: the header is at most 100 MB of JSON
  * without duplicate keys, and the tensors' byte ranges cover the data exactly once. A file is mapped; the
  * table of tensors points into the mapping. */
 #include "train/safetensors.h"
@@ -14,120 +14,9 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "train/file.h"
+#include "train/safetensors_format.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie in memory");
-
-#define LENGTH_BYTES 8
-#define HEADER_BYTES_MAX 100000000u /* of the format */
-#define METADATA_KEY "__metadata__"
-
-/* ---- writing ---- */
-
-typedef struct sink {
-  int fd;
-  const char *path;
-  brim_file_digest digest;
-} sink;
-
-static brim_status sink_put(sink *to, const void *data, size_t bytes)
-{
-  to->digest.bytes += bytes;
-  to->digest.hash = brim_hash(to->digest.hash, data, bytes);
-  return brim_file_write_all(to->fd, to->path, data, bytes);
-}
-
-static uint64_t tensor_bytes(const brim_safetensor *tensor)
-{
-  return (uint64_t)brim_shape_count(&tensor->shape) * brim_dtype_bytes(tensor->dtype);
-}
-
-static json_t *describe(const brim_safetensor *tensor, uint64_t begin)
-{
-  json_t *shape = json_array();
-  for (int32_t i = 0; i < tensor->shape.rank; i++) json_array_append_new(shape, json_integer(tensor->shape.dim[i]));
-  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", brim_dtype_name(tensor->dtype), "shape", shape, "data_offsets",
-                   (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
-}
-
-/* Wider elements first: then every tensor is aligned to its elements without any padding. */
-static const uint32_t width_order[] = {8, 4, 1};
-#define WIDTHS (sizeof width_order / sizeof width_order[0])
-
-static brim_status build_header(const char *path, const brim_safetensor *tensor, size_t count,
-                                const char *const *metadata, json_t *header)
-{
-  if (metadata && metadata[0]) {
-    json_t *map = json_object();
-    for (size_t i = 0; metadata[i]; i += 2) json_object_set_new(map, metadata[i], json_string(metadata[i + 1]));
-    json_object_set_new(header, METADATA_KEY, map);
-  }
-  for (size_t i = 0; i < count; i++)
-    if (brim_dtype_bytes(tensor[i].dtype) == 0)
-      return brim_fail(BRIM_EINVAL, "cannot write '%s': '%s' has no known dtype", path, tensor[i].name);
-  uint64_t offset = 0;
-  for (size_t w = 0; w < WIDTHS; w++) {
-    for (size_t i = 0; i < count; i++) {
-      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
-      if (json_object_get(header, tensor[i].name) || strcmp(tensor[i].name, METADATA_KEY) == 0)
-        return brim_fail(BRIM_EINVAL, "cannot write '%s': two tensors have the name '%s'", path, tensor[i].name);
-      if (json_object_set_new(header, tensor[i].name, describe(&tensor[i], offset)) != 0)
-        return brim_fail(BRIM_EINVAL, "cannot write '%s': the name of tensor %zu is not valid UTF-8", path, i);
-      offset += tensor_bytes(&tensor[i]);
-    }
-  }
-  return BRIM_OK;
-}
-
-/* The length and the JSON, filled with spaces so that the data starts at a multiple of 8. */
-static brim_status put_header(sink *to, const json_t *header)
-{
-  char *json = json_dumps(header, JSON_COMPACT);
-  if (!json) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", to->path);
-  const size_t length = strlen(json), padding = (8 - length % 8) % 8;
-  const uint64_t total = length + padding;
-  brim_status status = BRIM_OK;
-  if (total > HEADER_BYTES_MAX)
-    status = brim_fail(BRIM_EINVAL, "cannot write '%s': its header would be longer than 100 MB", to->path);
-  if (status == BRIM_OK) status = sink_put(to, &total, sizeof total);
-  if (status == BRIM_OK) status = sink_put(to, json, length);
-  if (status == BRIM_OK && padding > 0) status = sink_put(to, "        ", padding);
-  free(json);
-  return status;
-}
-
-static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count)
-{
-  for (size_t w = 0; w < WIDTHS; w++)
-    for (size_t i = 0; i < count; i++)
-      if (brim_dtype_bytes(tensor[i].dtype) == width_order[w])
-        BRIM_TRY(sink_put(to, tensor[i].data, tensor_bytes(&tensor[i])));
-  return BRIM_OK;
-}
-
-brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
-                                   const char *const *metadata, brim_file_digest *digest)
-{
-  sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
-  json_t *header = json_object();
-  if (!header) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", path);
-  brim_status status = build_header(path, tensor, count, metadata, header);
-  if (status == BRIM_OK) status = brim_file_create(path, &to.fd);
-  if (status == BRIM_OK) {
-    status = put_header(&to, header);
-    if (status == BRIM_OK) status = put_data(&to, tensor, count);
-    if (status == BRIM_OK)
-      status = brim_file_finish(to.fd, path);
-    else
-      close(to.fd);
-    if (status != BRIM_OK) brim_file_discard(path);
-  }
-  json_decref(header);
-  if (status == BRIM_OK && digest) *digest = to.digest;
-  return status;
-}
-
-/* ---- reading ---- */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors lie in memory as they do in a file");
 
 typedef struct entry {
   brim_safetensor tensor;
@@ -213,10 +102,10 @@ static brim_status check_metadata(const char *path, json_t *map)
   const char *key;
   json_t *value;
   if (json_is_null(map)) return BRIM_OK; /* the library takes it for none */
-  if (!json_is_object(map)) return BAD(METADATA_KEY " is not an object", path);
+  if (!json_is_object(map)) return BAD(BRIM_SAFETENSORS_METADATA " is not an object", path);
   json_object_foreach(map, key, value)
   {
-    if (!json_is_string(value)) return BAD(METADATA_KEY " '%.200s' is not a string", path, key);
+    if (!json_is_string(value)) return BAD(BRIM_SAFETENSORS_METADATA " '%.200s' is not a string", path, key);
   }
   return BRIM_OK;
 }
@@ -251,7 +140,7 @@ static brim_status read_entries(const char *path, json_t *header, brim_arena *ar
   json_t *value;
   json_object_foreach(header, name, value)
   {
-    if (strcmp(name, METADATA_KEY) == 0) {
+    if (strcmp(name, BRIM_SAFETENSORS_METADATA) == 0) {
       BRIM_TRY(check_metadata(path, value));
       continue;
     }
@@ -274,11 +163,11 @@ static brim_status parse_json(const char *path, const char *text, size_t bytes, 
 
 static brim_status header_extent(const char *path, const unsigned char *bytes, size_t size, uint64_t *length)
 {
-  if (size < LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
+  if (size < BRIM_SAFETENSORS_LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
   memcpy(length, bytes, sizeof *length);
-  if (*length > HEADER_BYTES_MAX)
+  if (*length > BRIM_SAFETENSORS_HEADER_MAX)
     return BAD("its header claims %llu bytes; 100 MB is the most", path, (unsigned long long)*length);
-  if (*length > size - LENGTH_BYTES)
+  if (*length > size - BRIM_SAFETENSORS_LENGTH_BYTES)
     return BAD("its header claims %llu bytes, but the file ends after %zu", path, (unsigned long long)*length, size);
   return BRIM_OK;
 }
@@ -321,10 +210,11 @@ brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *p
   uint64_t length = 0;
   json_t *header = NULL;
   BRIM_TRY(header_extent(path, bytes, size, &length));
-  const unsigned char *start = (const unsigned char *)bytes + LENGTH_BYTES;
+  const unsigned char *start = (const unsigned char *)bytes + BRIM_SAFETENSORS_LENGTH_BYTES;
   BRIM_TRY(parse_json(path, (const char *)start, length, &header));
   brim_safetensors *file = brim_xcalloc(1, sizeof *file);
-  const brim_status status = load_header(path, header, start + length, size - LENGTH_BYTES - length, file);
+  const brim_status status =
+      load_header(path, header, start + length, size - BRIM_SAFETENSORS_LENGTH_BYTES - length, file);
   json_decref(header);
   if (status != BRIM_OK)
     brim_safetensors_close(file);
@@ -343,7 +233,7 @@ static brim_status map_file(const char *path, void **map, size_t *bytes)
     status = brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
   else if (!S_ISREG(info.st_mode))
     status = BAD("it is not a plain file", path);
-  else if (info.st_size < LENGTH_BYTES)
+  else if (info.st_size < BRIM_SAFETENSORS_LENGTH_BYTES)
     status = BAD("it has only %lld bytes", path, (long long)info.st_size);
   if (status == BRIM_OK) {
     *bytes = (size_t)info.st_size;

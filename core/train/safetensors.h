@@ -2,6 +2,7 @@
  * back in the order of the header. Files are checked whole before anything is read from them. */
 #ifndef BRIM_TRAIN_SAFETENSORS_H
 #define BRIM_TRAIN_SAFETENSORS_H
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "brim/tensor.h"
@@ -11,6 +12,10 @@ typedef struct brim_safetensor {
   uint32_t dtype;
   brim_shape shape;
   const void *data; /* plain, row-major; count(shape) elements. In a file that was read: perhaps unaligned */
+  /* Of a tensor that ranks share out, data has only elements [first, first + count), perhaps none. `shape` is that of
+   * all of it. */
+  bool is_slice;
+  uint64_t first, count;
 } brim_safetensor;
 
 /* What was written: the length of the file and brim_hash of its bytes. */
@@ -21,9 +26,16 @@ typedef struct brim_file_digest {
 /* Writes `path` (not atomic by itself), synced to disk; on failure the file is removed. Tensors keep their
  * order, but those with wider elements come first, so that each starts at a multiple of its element.
  * `metadata`: pairs key, value, ..., NULL; may be NULL. `digest` may be NULL. EIO with the path and the system's
- * reason; EINVAL for names given twice. */
+ * reason; EINVAL for names given twice. None of the tensors is a slice. */
 brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
                                    const char *const *metadata, brim_file_digest *digest);
+/* The same file, by several ranks: one lays it out, with its header and its length. When it is there each writes its
+ * share, synced: its slices, which together are the whole tensors, and of tensors that all have a part each. All have
+ * the same list but for their slices. A file that is not whole is left to whoever laid it out. EIO, EINVAL. */
+brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *tensor, size_t count,
+                                     const char *const *metadata);
+brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,
+                                         const char *const *metadata, int32_t rank, int32_t ranks);
 /* Maps and checks a file: header length, JSON, dtypes, shapes, offsets that cover the data without gap
  * or overlap. ELOAD naming what is wrong, also for dtypes and ranks that brim does not have. */
 typedef struct brim_safetensors brim_safetensors;

@@ -4,24 +4,50 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "graph/update.h"
 
 #define ALIGNMENT 64u
+
+/* What is listed of a plan. */
+typedef struct listing {
+  brim_snapshot *snapshot;
+  const brim_plan *plan;
+  const brim_graph *update; /* NULL: there is none */
+  brim_safetensor *state;   /* the optimizer's */
+  size_t count, next;       /* of those; the first of the graph's states that is not listed */
+} listing;
 
 static brim_safetensor describe(brim_snapshot *s, const brim_tensor *t, const char *name)
 {
   return (brim_safetensor){brim_arena_string(&s->arena, name), t->dtype, t->shape, NULL};
 }
 
-/* Adds the states of a parameter; `next`: the first that may be its. Returns the one behind them. */
-static size_t add_states(brim_snapshot *s, size_t parameter, size_t next, brim_safetensor *to, size_t *count)
+static void add_optimizer_tensor(listing *l, const brim_tensor *t, brim_safetensor described)
 {
-  const brim_graph *update = s->update_program->graph;
-  for (; next < update->state_count && update->state[next].parameter == parameter; next++) {
-    const brim_tensor *t = update->state[next].tensor;
-    s->optimizer[*count] = t;
-    to[(*count)++] = describe(s, t, t->name);
+  l->snapshot->optimizer[l->count] = t;
+  l->state[l->count++] = described;
+}
+
+/* The states of a parameter: all of them, of which a rank may have slices, or nothing. */
+static void add_states(listing *l, size_t parameter)
+{
+  brim_snapshot *s = l->snapshot;
+  const brim_parameter *p = &l->update->parameter[parameter];
+  if (p->is_buffer) return;
+  const brim_update_form form = brim_update_form_of(&l->plan->request.update, p->value);
+  for (uint32_t k = 0; k < form.state_count; k++) {
+    const bool own = l->next < l->update->state_count && l->update->state[l->next].parameter == parameter;
+    const brim_state *state = own ? &l->update->state[l->next++] : NULL;
+    brim_safetensor described = {.name = brim_update_state_name(&s->arena, p->value, &form, k),
+                                 .dtype = form.state[k].dtype,
+                                 .shape = form.state[k].shape,
+                                 .is_slice = l->plan->shards != NULL};
+    if (described.is_slice && state) {
+      described.first = (uint64_t)state->first;
+      described.count = (uint64_t)brim_shape_count(&state->tensor->shape);
+    }
+    add_optimizer_tensor(l, state ? state->tensor : NULL, described);
   }
-  return next;
 }
 
 /* All but the values. */
@@ -30,10 +56,9 @@ static void list(brim_snapshot *s, const brim_plan *plan)
   s->update_program = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
   const brim_graph *g = plan->program[0].graph, *update = s->update_program ? s->update_program->graph : NULL;
   const bool averages = update && update->first_average < update->node_count;
-  const size_t count = g->parameter_count, room = (update ? update->state_count : 0) + (averages ? count : 0);
+  const size_t count = g->parameter_count, room = update ? count * (BRIM_OPTIMIZER_STATES_MAX + 1) : 0;
   brim_safetensor *model = BRIM_ARENA_NEW(&s->arena, brim_safetensor, count);
-  brim_safetensor *state = BRIM_ARENA_NEW(&s->arena, brim_safetensor, room);
-  size_t optimizer_count = 0, next = 0;
+  listing l = {s, plan, update, BRIM_ARENA_NEW(&s->arena, brim_safetensor, room), 0, 0};
   s->model_program = averages ? s->update_program : &plan->program[0];
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
   s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, room);
@@ -41,18 +66,20 @@ static void list(brim_snapshot *s, const brim_plan *plan)
     const char *name = g->parameter[i].value->name;
     s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
     model[i] = describe(s, s->model[i], name);
-    if (update) next = add_states(s, i, next, state, &optimizer_count);
+    if (update) add_states(&l, i);
     if (!averages) continue;
-    s->optimizer[optimizer_count] = update->parameter[i].value;
-    state[optimizer_count++] = describe(s, update->parameter[i].value, brim_arena_printf(&s->arena, "%s.raw", name));
+    const brim_tensor *raw = update->parameter[i].value;
+    add_optimizer_tensor(&l, raw, describe(s, raw, brim_arena_printf(&s->arena, "%s.raw", name)));
   }
-  s->tensors = (brim_checkpoint_tensors){model, state, count, optimizer_count};
+  s->tensors = (brim_checkpoint_tensors){model, l.state, count, l.count};
 }
 
-/* Of the k-th of all tensors, the model's first. */
-static const brim_tensor *tensor_at(const brim_snapshot *s, size_t k)
+/* Of the k-th of all tensors, the model's first: what there is of it. */
+static uint64_t bytes_at(const brim_snapshot *s, size_t k)
 {
-  return k < s->tensors.model_count ? s->model[k] : s->optimizer[k - s->tensors.model_count];
+  const size_t models = s->tensors.model_count;
+  const brim_tensor *t = k < models ? s->model[k] : s->optimizer[k - models];
+  return t ? t->bytes : 0;
 }
 static brim_safetensor *item_at(const brim_checkpoint_tensors *t, size_t k)
 {
@@ -73,7 +100,7 @@ brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
   uint64_t bytes = 0, at = 0;
   *s = (brim_snapshot){.arena = {0}};
   list(s, plan);
-  for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += rounded(tensor_at(s, k)->bytes);
+  for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += rounded(bytes_at(s, k));
   s->values = brim_try_aligned(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
   if (!s->values) {
     brim_snapshot_release(s);
@@ -82,7 +109,7 @@ brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
   }
   for (size_t k = 0; k < count_of(&s->tensors); k++) {
     item_at(&s->tensors, k)->data = (char *)s->values + at;
-    at += rounded(tensor_at(s, k)->bytes);
+    at += rounded(bytes_at(s, k));
   }
   return BRIM_OK;
 }
@@ -95,7 +122,8 @@ brim_status brim_snapshot_bind(brim_snapshot *s, const brim_plan *plan)
   for (size_t k = 0; same && k < count_of(&old); k++) {
     const brim_safetensor *was = item_at(&old, k);
     brim_safetensor *is = item_at(&s->tensors, k);
-    same = strcmp(was->name, is->name) == 0 && was->dtype == is->dtype && brim_shape_equal(&was->shape, &is->shape);
+    same = strcmp(was->name, is->name) == 0 && was->dtype == is->dtype && brim_shape_equal(&was->shape, &is->shape) &&
+           was->first == is->first && was->count == is->count;
     is->data = was->data;
   }
   if (same) return BRIM_OK;
@@ -123,6 +151,7 @@ static brim_status transfer(const brim_snapshot *s, brim_exec *exec, bool to_dev
   for (int k = 0; k < 2; k++)
     for (size_t i = 0; i < sides[k].count; i++) {
       void *host = (void *)sides[k].host[i].data;
+      if (!sides[k].tensor[i]) continue; /* another rank's */
       BRIM_TRY(to_device ? brim_exec_write(exec, sides[k].program, sides[k].tensor[i], host)
                          : brim_exec_read(exec, sides[k].program, sides[k].tensor[i], host));
     }

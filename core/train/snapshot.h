@@ -1,5 +1,8 @@
 /* Host copies of all parameters and optimizer states, as checkpoints name them. The model's file holds the weights that
- * are evaluated. If those are averages, the weights in training are among the optimizer's states, as "<name>.raw". */
+ * are evaluated. If those are averages, the weights in training are among the optimizer's states, as "<name>.raw".
+ *
+ * Where ranks share out the update (graph/shard.h), a rank's has the parameters whole, and of states its slices. It
+ * still lists all states, in the order of every other rank's. */
 #ifndef BRIM_TRAIN_SNAPSHOT_H
 #define BRIM_TRAIN_SNAPSHOT_H
 #include "exec/exec.h"
@@ -11,7 +14,7 @@ typedef struct brim_snapshot {
   void *values;
   brim_checkpoint_tensors tensors;                    /* their names and data are the snapshot's own */
   const brim_program *model_program, *update_program; /* of the plan */
-  const brim_tensor **model, **optimizer;             /* its tensors, in the same order */
+  const brim_tensor **model, **optimizer;             /* its tensors, in the same order; NULL: nothing of it */
 } brim_snapshot;
 
 /* Memory for what a plan keeps from step to step. Of a plan for evaluation the parameters only. ENOMEM_HOST. */
