@@ -2,9 +2,12 @@
 #include "dist/dist.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fault.h"
@@ -18,6 +21,8 @@
 #define PATIENCE 0.5
 #define ROLL_CALL 0.2
 #define ASLEEP_SECONDS 0.5 /* without a look at the others: this process was stopped itself */
+#define SPEAK_SECONDS 3    /* in which a rank that knows more says so, and ends the job */
+#define WATCH_SECONDS 1e-3
 
 /* What `comm` holds where nobody chooses; which one that is depends on the backend. */
 static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
@@ -229,7 +234,10 @@ brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
 void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
-  if (!d->is_told) brim_log_error();
+  if (d->is_told)
+    sleep(SPEAK_SECONDS);
+  else
+    brim_log_error();
   d->host.ops->end_all(d->host.self, brim_status_exit(status));
   _Exit(brim_status_exit(status));
 }
@@ -302,6 +310,15 @@ static brim_status call_the_roll(brim_dist *d)
   return lose(d, BRIM_ECOMM, -1);
 }
 
+/* Others may have the processor, one that works for the same sums perhaps; after a while most of the time. */
+static void give_way(double waited)
+{
+  if (waited > WATCH_SECONDS)
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+  else
+    sched_yield();
+}
+
 static brim_status wait_until(brim_dist *d, uint64_t ticket)
 {
   double last = brim_now(), waited = 0;
@@ -312,6 +329,7 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
     if (d->done != before) waited = 0;
     waited += now - last < ASLEEP_SECONDS ? now - last : 0;
     last = now;
+    if (d->done < ticket) give_way(waited);
     if (waited > PATIENCE * d->seconds) return call_the_roll(d);
   }
   return BRIM_OK;

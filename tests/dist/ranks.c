@@ -11,7 +11,9 @@
  *     dist_ranks COMM signals               what joining does to signals
  *     dist_ranks COMM speed BYTES TIMES     how long an all-reduce takes
  *
- * Exit status 0: all was well. A rank that loses others says so in one line and ends the job, as brim does. */
+ * $SECONDS_TO_WAIT is for how long others are waited for, where SECONDS is not that. Exit status 0: all was well. A
+ * rank that loses others says so in one line and ends the job, as brim does. */
+#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,8 +37,10 @@ void rank_check(const rank_under_test *rank, bool holds, const char *what)
 /* What brim does with a failure of its communicator. */
 static void give_up(brim_status status, int32_t late, double waited)
 {
-  if (status == BRIM_EPEER) sleep(1); /* whoever knows more speaks first */
-  fprintf(stderr, "rank %d after %.1f s: %s; late: %d\n", (int)me.world.rank, waited, brim_error_text(), (int)late);
+  if (status == BRIM_EPEER)
+    sleep(3); /* rank 0 speaks, and ends all */
+  else
+    fprintf(stderr, "rank %d after %.1f s: %s; late: %d\n", (int)me.world.rank, waited, brim_error_text(), (int)late);
   me.ops->end_all(me.self, brim_status_exit(status));
 }
 
@@ -148,6 +152,23 @@ static void on_signal(int signal)
   (void)signal;
 }
 
+/* Every other thread has SIGTERM blocked. */
+static void look_at_threads(void)
+{
+  DIR *threads = opendir("/proc/self/task");
+  for (struct dirent *entry = readdir(threads); entry; entry = readdir(threads)) {
+    char file[300], line[256];
+    unsigned long long blocked = 0;
+    if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == getpid()) continue;
+    snprintf(file, sizeof file, "/proc/self/task/%s/status", entry->d_name);
+    FILE *stream = fopen(file, "r");
+    while (fgets(line, sizeof line, stream)) sscanf(line, "SigBlk: %llx", &blocked);
+    fclose(stream);
+    rank_check(&me, (blocked >> (SIGTERM - 1) & 1) != 0, "a thread of the communicator takes signals");
+  }
+  closedir(threads);
+}
+
 /* Signals that brim handles are handled as before, and by the main thread alone. */
 static void join_and_look_at_signals(void)
 {
@@ -165,7 +186,10 @@ static void join_and_look_at_signals(void)
     sigaction(handled[i], NULL, &after);
     rank_check(&me, after.sa_handler == before[i].sa_handler, "joining has changed what a signal does");
   }
-  rank_check(&me, memcmp(&mask_before, &mask_after, sizeof mask_after) == 0, "joining has changed the signals' mask");
+  for (int i = 1; i < SIGRTMAX; i++)
+    rank_check(&me, sigismember(&mask_before, i) == sigismember(&mask_after, i),
+               "joining has changed the signals' mask");
+  look_at_threads();
 }
 
 static void load(const char *id)
@@ -215,9 +239,8 @@ int main(int argc, char **argv)
   const double first = argc > 3 ? strtod(argv[3], NULL) : 0, second = argc > 4 ? strtod(argv[4], NULL) : 0;
   if (argc < 3) return 2;
   load(argv[1]);
-  me.seconds = strncmp(argv[2], "lose", 4) == 0 ? second
-               : getenv("SECONDS_TO_WAIT")      ? strtod(getenv("SECONDS_TO_WAIT"), NULL)
-                                                : 60;
+  const char *seconds = getenv("SECONDS_TO_WAIT");
+  me.seconds = strncmp(argv[2], "lose", 4) == 0 ? second : seconds ? strtod(seconds, NULL) : 60;
   if (strcmp(argv[2], "signals") == 0)
     join_and_look_at_signals();
   else if (me.ops->join(me.self, &me.world) != BRIM_OK) {

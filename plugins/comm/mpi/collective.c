@@ -15,7 +15,7 @@
 #include "mpi.h"
 
 #define LANES 4
-#define PIECE_BYTES ((size_t)2 << 20)     /* of all parts together */
+#define PIECE_BYTES ((size_t)1 << 20)     /* of all parts together */
 #define PART_BYTES_MIN ((size_t)16 << 10) /* but with many ranks not less of one than this */
 #define TAGS 8192                         /* more than pieces are under way; twice as many are within MPI's least */
 

@@ -1,11 +1,16 @@
 /* The beginning and the end of MPI in this process. */
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mpi.h"
 
-#define ABORT_SECONDS 3 /* after which a process ends by itself */
+#define ABORT_SECONDS 3   /* for MPI to end a job; then its processes end by themselves */
+#define STARTER_SECONDS 5 /* and what started them is ended */
 
 brim_status mpi_failed(int code, const char *doing)
 {
@@ -101,6 +106,56 @@ static void watch(unsigned seconds, int status)
   alarm(seconds);
 }
 
+/* What started the ranks of this host: Open MPI's, before and since version 5, or MPICH's. Where there are several
+ * hosts each has a daemon, which sweeps up if it is asked to end; mpirun has been asked by MPI_Abort already, and Open
+ * MPI's crashes if it is asked again. */
+typedef struct starter {
+  const char *name;
+  bool is_daemon;
+} starter;
+
+static const starter *find_starter(pid_t process)
+{
+  static const starter starters[] = {{"orted", true},    {"prted", true},    {"hydra_pmi_proxy", true},
+                                     {"mpirun", false},  {"mpiexec", false}, {"mpiexec.hydra", false},
+                                     {"orterun", false}, {"prterun", false}};
+  char file[64], name[64] = "";
+  snprintf(file, sizeof file, "/proc/%d/comm", (int)process);
+  FILE *stream = fopen(file, "r");
+  if (!stream) return NULL;
+  if (fgets(name, sizeof name, stream)) name[strcspn(name, "\n")] = 0;
+  fclose(stream);
+  for (size_t i = 0; i < sizeof starters / sizeof starters[0]; i++)
+    if (strcmp(name, starters[i].name) == 0) return &starters[i];
+  return NULL;
+}
+
+/* In a process of its own, which nobody signals with the ranks: waits for the end of the one behind the descriptor, and
+ * ends it. */
+static void see_to(int process, const starter *kind)
+{
+  struct pollfd end = {.fd = process, .events = POLLIN};
+  setsid();
+  for (int fd = 0; fd < 3; fd++) close(fd); /* others wait for whoever may still write there */
+  if (poll(&end, 1, STARTER_SECONDS * 1000) > 0) _exit(0);
+  if (kind->is_daemon) syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0);
+  if (!kind->is_daemon || poll(&end, 1, STARTER_SECONDS * 1000) == 0)
+    syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+  _exit(0);
+}
+
+/* What started the ranks ends with them, also where it cannot reach the other hosts: Open MPI's would wait for them for
+ * a quarter of an hour and more, once it has something to tell them. */
+static void end_starter_too(void)
+{
+  const pid_t parent = getppid();
+  const int process = (int)syscall(SYS_pidfd_open, parent, 0);
+  const starter *kind = find_starter(parent);
+  if (process < 0) return; /* Linux before 5.3 */
+  if (kind && fork() == 0) see_to(process, kind);
+  close(process);
+}
+
 void mpi_leave(double seconds)
 {
   watch((unsigned)seconds + 1, brim_status_exit(BRIM_ECOMM));
@@ -114,6 +169,7 @@ void mpi_end_all(int32_t exit_status)
   watch(ABORT_SECONDS, exit_status);
   MPI_Initialized(&is_started);
   MPI_Finalized(&is_ended);
+  end_starter_too();
   if (is_started && !is_ended) MPI_Abort(MPI_COMM_WORLD, exit_status);
   _exit(exit_status);
 }

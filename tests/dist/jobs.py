@@ -1,0 +1,91 @@
+"""Jobs of several ranks for tests: starting them with mpirun, and what is left of them."""
+
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+
+RANKS = os.environ["BRIM_DIST_RANKS"]          # the program dist_ranks
+MPIRUN = shlex.split(os.environ["BRIM_MPIRUN"])  # with the option that a number of ranks follows
+SKIPPED = 77                                   # exit status of a test that this machine does not permit
+
+# More ranks than processors are allowed, and processors are not tied to them; root may start jobs. For Open MPI, which
+# from version 5 on says it in other words; MPICH asks for none of it.
+ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+               "PRTE_MCA_hwloc_default_binding_policy": "none",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               # MPI keeps what it has at the end of a process; it is not ours to give back
+               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+
+
+class Job:
+    """A job under way. What it starts has a mark in its environment, by which it is found."""
+
+    def __init__(self, folder, words, env=None, before=()):
+        self.mark = f"BRIM_TEST_JOB={uuid.uuid4()}"
+        name, value = self.mark.split("=")
+        environment = {**os.environ, **ENVIRONMENT, "TMPDIR": str(folder), name: value, **(env or {})}
+        self.process = subprocess.Popen([*before, *words], cwd=folder, env=environment, text=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.started = time.monotonic()
+
+    def processes(self):
+        """Process ids of what is left of it. What has ended and was not waited for yet has no environment."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    def kill(self):
+        for process in self.processes():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.communicate()
+
+    def finish(self, seconds=120):
+        """Exit status, standard output, standard error, and the seconds it took."""
+        out, err = self.process.communicate(timeout=seconds)
+        return self.process.returncode, out, err, time.monotonic() - self.started
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="brim-dist-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def job(self, count, *words, env=None):
+        job = Job(self.folder, [*MPIRUN, str(count), *map(str, words)], env)
+        self.addCleanup(job.kill)
+        return job
+
+    def ranks(self, count, *words, status=0, env=None, seconds=120):
+        """Runs dist_ranks to its end; standard output and error, and the seconds it took."""
+        job = self.job(count, RANKS, "mpi", *words, env=env)
+        found, out, err, took = job.finish(seconds)
+        if status is not None:
+            self.assertEqual(found, status, out + err)
+        self.assert_nothing_left(job)
+        return out, err, took
+
+    def assert_nothing_left(self, job, within=5):
+        deadline = time.monotonic() + within
+        while job.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = [pathlib.Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ")
+                for process in job.processes()]
+        self.assertEqual(left, [])

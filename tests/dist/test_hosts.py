@@ -1,0 +1,59 @@
+"""comm/mpi over two hosts, and what becomes of a job whose network is cut."""
+
+import sys
+import time
+import unittest
+
+from hosts import Hosts, problem
+from jobs import RANKS, SKIPPED, Case
+
+SECONDS = 4 # to wait for other ranks
+END = 25    # after which nothing may be left: for others, for MPI's end, for what started the ranks; see job.c
+
+
+class TwoHosts(Case):
+    def setUp(self):
+        super().setUp()
+        self.hosts = Hosts(self.folder)
+        self.addCleanup(self.hosts.close)
+
+    def over(self, counts, *words, env=None):
+        job = self.hosts.job(counts, RANKS, "mpi", *words, env=env)
+        self.addCleanup(job.kill)
+        return job
+
+    def test_exchanges_and_sums_have_the_same_bits_as_on_one_host(self):
+        self.assertEqual(self.over((1, 2), "talk", 1000).finish()[0], 0)
+        job = self.over((2, 1), "sums")
+        status, out, err, _ = job.finish(300)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(out, self.ranks(3, "sums")[0])
+        self.assert_nothing_left(job)
+
+    def test_a_rank_that_is_killed_on_the_other_host_takes_the_job_with_it(self):
+        for lost in (0, 2):
+            with self.subTest(lost):
+                job = self.over((2, 2), "die", lost)
+                self.assertNotEqual(job.finish()[0], 0)
+                self.assert_nothing_left(job)
+
+    def test_a_cut_cable_ends_the_job_on_both_hosts(self):
+        job = self.over((2, 2), "idle", 600, env={"SECONDS_TO_WAIT": str(SECONDS)})
+        self.assertEqual(job.process.stdout.readline(), "begun\n")
+        self.assertEqual({self.hosts.where(process) for process in job.processes()}, {0, 1})
+        self.hosts.cut()
+        cut = time.monotonic()
+        while job.processes() and time.monotonic() < cut + END:
+            time.sleep(0.1)
+        self.assertEqual(job.processes(), [])
+        status, _, err, _ = job.finish()
+        self.assertNotEqual(status, 0)
+        self.assertRegex(err, r"rank 0 after [0-9.]+ s: .*; late: [23]\n")
+
+
+if __name__ == "__main__":
+    reason = problem()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

@@ -1,0 +1,84 @@
+"""comm/mpi on one host: what ranks say to each other, their sums, and what becomes of a job whose ranks are lost."""
+
+import os
+import re
+import subprocess
+import unittest
+
+from jobs import RANKS, Case, Job
+
+SECONDS = 3  # to wait for a rank that does not come
+BEGIN = 20   # a job begins and ends in that time on a busy machine
+
+
+class Mpi(Case):
+    def test_brim_has_the_communicator(self):
+        out = subprocess.run([os.environ["BRIM_BINARY"], "plugins", "comm"], check=True, capture_output=True,
+                             text=True).stdout
+        self.assertRegex(out, r"comm/mpi .*mpirun")
+
+    def test_the_program_itself_needs_no_mpi(self):
+        libraries = subprocess.run(["ldd", os.environ["BRIM_BINARY"]], check=True, capture_output=True, text=True).stdout
+        self.assertNotIn("libmpi", libraries)
+
+    def test_ten_thousand_exchanges_of_many_sizes(self):
+        for count in (1, 2, 3, 4):
+            with self.subTest(count):
+                self.ranks(count, "talk", 10000)
+
+    def test_sums_are_in_the_order_of_the_ranks_whatever_the_number_and_have_the_same_bits_in_every_run(self):
+        for count in (1, 2, 3, 4, 5):
+            with self.subTest(count):
+                self.assertEqual(*[self.ranks(count, "sums")[0] for _ in range(2)])
+
+    def test_joining_leaves_signals_as_they_are(self):
+        self.ranks(2, "signals")
+
+    def test_a_rank_that_comes_late_but_in_time_is_waited_for(self):
+        for late in (0, 1, 2):
+            with self.subTest(late):
+                self.ranks(3, "wait", late, 0.9 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
+
+    def assert_named(self, err, lost, took):
+        """One rank speaks, and names the one that is lost."""
+        said = re.findall(r"^rank (\d) after ([0-9.]+) s: .*; late: (-?\d)$", err, re.MULTILINE)
+        self.assertEqual([late for _, _, late in said], [str(lost)], err)
+        self.assertLess(float(said[0][1]), 1.6 * SECONDS, err)
+        self.assertEqual(said[0][0], "1" if lost == 0 else "0", err)
+        self.assertLess(took, BEGIN + 2 * SECONDS, err)
+
+    def test_a_rank_that_stands_still_is_named_once_and_the_job_ends(self):
+        for lost in range(4):
+            with self.subTest(lost):
+                _, err, took = self.ranks(4, "lose", lost, SECONDS, status=5)
+                self.assert_named(err, lost, took)
+
+    def test_the_same_while_sums_are_under_way(self):
+        for lost in (0, 2):
+            with self.subTest(lost):
+                _, err, took = self.ranks(3, "lose_sums", lost, SECONDS, status=5)
+                self.assert_named(err, lost, took)
+
+    def test_a_rank_that_is_killed_takes_the_job_with_it(self):
+        for lost in (0, 1, 2):
+            with self.subTest(lost):
+                _, _, took = self.ranks(3, "die", lost, status=None)
+                self.assertLess(took, BEGIN)
+
+    def test_any_rank_ends_all_wherever_they_are(self):
+        for who in (0, 3):
+            with self.subTest(who):
+                _, _, took = self.ranks(4, "end", who, status=5)
+                self.assertLess(took, BEGIN)
+
+    def test_srun_without_pmi_is_told_what_to_do(self):
+        job = Job(self.folder, [RANKS, "mpi", "talk", "1"], {"SLURM_STEP_NUM_TASKS": "4"})
+        self.addCleanup(job.kill)
+        status, _, err, _ = job.finish()
+        self.assertEqual(status, 5, err)
+        self.assertIn("Slurm has started 4 processes", err)
+        self.assertIn("srun --mpi=pmix", err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
