@@ -4,6 +4,7 @@
  *     dist_ranks COMM sums                  collectives of all kinds
  *     dist_ranks COMM lose RANK SECONDS     that rank stops; the others find out
  *     dist_ranks COMM lose_sums RANK SECONDS   the same while collectives are under way
+ *     dist_ranks COMM lose_late RANK SECONDS   the same, and rank 0 comes so late that others might take it for lost
  *     dist_ranks COMM wait RANK SECONDS     that rank comes late, but within the time
  *     dist_ranks COMM die RANK              that rank is killed
  *     dist_ranks COMM end RANK              that rank ends all, while the others are anywhere
@@ -96,6 +97,14 @@ static void lose(int32_t lost, bool with_sums)
     rank_check(&me, me.ops->poll(me.self, &done) == BRIM_OK && done == 0, "a sum without one of the ranks");
   }
   if (me.world.rank == lost) raise(SIGSTOP);
+  meet();
+}
+
+static void lose_late(int32_t lost)
+{
+  meet();
+  if (me.world.rank == lost) raise(SIGSTOP);
+  if (me.world.rank == 0) usleep((useconds_t)(1.05 * me.seconds * 1e6));
   meet();
 }
 
@@ -219,6 +228,8 @@ static bool run(const char *what, double first, double second)
     lose((int32_t)first, false);
   else if (strcmp(what, "lose_sums") == 0)
     lose((int32_t)first, true);
+  else if (strcmp(what, "lose_late") == 0)
+    lose_late((int32_t)first);
   else if (strcmp(what, "wait") == 0)
     wait_for((int32_t)first, second);
   else if (strcmp(what, "die") == 0)

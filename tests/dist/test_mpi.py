@@ -7,7 +7,7 @@ import unittest
 
 from jobs import RANKS, Case, Job
 
-SECONDS = 3  # to wait for a rank that does not come
+SECONDS = 2  # to wait for a rank that does not come
 BEGIN = 20   # a job begins and ends in that time on a busy machine
 
 
@@ -37,7 +37,7 @@ class Mpi(Case):
     def test_a_rank_that_comes_late_but_in_time_is_waited_for(self):
         for late in (0, 1, 2):
             with self.subTest(late):
-                self.ranks(3, "wait", late, 0.9 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
+                self.ranks(3, "wait", late, 0.6 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
 
     def assert_named(self, err, lost, took):
         """One rank speaks, and names the one that is lost."""
@@ -58,6 +58,10 @@ class Mpi(Case):
             with self.subTest(lost):
                 _, err, took = self.ranks(3, "lose_sums", lost, SECONDS, status=5)
                 self.assert_named(err, lost, took)
+
+    def test_a_rank_is_named_though_rank_0_is_later_than_others_would_have_waited(self):
+        _, err, took = self.ranks(3, "lose_late", 1, SECONDS, status=5)
+        self.assert_named(err, 1, took)
 
     def test_a_rank_that_is_killed_takes_the_job_with_it(self):
         for lost in (0, 1, 2):

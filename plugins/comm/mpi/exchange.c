@@ -91,7 +91,7 @@ static brim_status miss(mpi_talk *t, double seconds, int32_t *late)
 static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
   const mpi_wait wait = {mpi_now()};
-  const double note_at = smaller(NOTE_SECONDS, seconds / 8);
+  const double note_at = smaller(NOTE_SECONDS, seconds / 16);
   bool is_noted = false;
   int is_done = 0;
   for (int r = 1; r < t->ranks; r++)
