@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import subprocess
+import time
 import unittest
 
 from jobs import RANKS, Case, Job
@@ -62,6 +64,18 @@ class Mpi(Case):
     def test_a_rank_is_named_though_rank_0_is_later_than_others_would_have_waited(self):
         _, err, took = self.ranks(3, "lose_late", 1, SECONDS, status=5)
         self.assert_named(err, 1, took)
+
+    def test_a_job_that_was_stopped_and_goes_on_blames_nobody(self):
+        job = self.job(3, RANKS, "mpi", "idle", 2 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
+        self.assertEqual(job.process.stdout.readline(), "begun\n")
+        ranks = [process for process in job.processes() if process != job.process.pid]
+        for process in ranks:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(1.5 * SECONDS)
+        for process in ranks:
+            os.kill(process, signal.SIGCONT)
+        status, _, err, _ = job.finish()
+        self.assertEqual(status, 0, err)
 
     def test_a_rank_that_is_killed_takes_the_job_with_it(self):
         for lost in (0, 1, 2):

@@ -78,7 +78,7 @@ static int first_open(const mpi_talk *t, int first, int count)
 
 static brim_status miss(mpi_talk *t, double seconds, int32_t *late)
 {
-  mpi_wait wait = {mpi_now()};
+  mpi_wait wait = mpi_wait_begin();
   *late = first_open(t, 1, t->ranks - 1);
   while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
   }
@@ -90,7 +90,7 @@ static brim_status miss(mpi_talk *t, double seconds, int32_t *late)
 
 static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
-  const mpi_wait wait = {mpi_now()};
+  mpi_wait wait = mpi_wait_begin();
   const double note_at = smaller(NOTE_SECONDS, seconds / 16);
   bool is_noted = false;
   int is_done = 0;
@@ -130,7 +130,7 @@ static brim_status heed(mpi_talk *t, bool *extended, int32_t *late)
 /* Gives what is behind the others', and waits for all. */
 static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
-  mpi_wait wait = {mpi_now()};
+  mpi_wait wait = mpi_wait_begin();
   const double longer = smaller(LATE_SECONDS, seconds / 4);
   const double patience = seconds + longer * (1 + (double)t->rank / t->ranks);
   char *own = t->all + (size_t)t->ranks * bytes; /* behind what comes */
@@ -158,7 +158,7 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
 /* Down a binomial tree: rank r's children are r + 1, r + 2, r + 4 ..., as long as that is less than r's lowest bit. */
 static brim_status pass_on(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
-  const mpi_wait wait = {mpi_now()};
+  mpi_wait wait = mpi_wait_begin();
   const int end = t->rank ? t->rank & -t->rank : t->ranks;
   int is_done = 0, count = 0;
   for (int step = 1; step < end && t->rank + step < t->ranks; step *= 2)

@@ -19,12 +19,13 @@
 double mpi_now(void);
 
 typedef struct mpi_wait {
-  double start; /* mpi_now() */
+  double start, last; /* mpi_now() */
 } mpi_wait;
+mpi_wait mpi_wait_begin(void);
 /* Between two looks at something that has not come yet. A rank with a processor of its own looks all the time at first;
  * then others may have the processor, and after a millisecond it is left to them for some 50 us. Returns for how many
- * seconds it is being waited. */
-double mpi_wait_turn(const mpi_wait *wait);
+ * seconds it is being waited; those in which this process was stopped itself do not count. */
+double mpi_wait_turn(mpi_wait *wait);
 
 /* ---- job.c: beginning and end ---- */
 

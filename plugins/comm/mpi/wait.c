@@ -6,6 +6,7 @@
 #define LOOK_SECONDS 20e-6 /* longer than a message takes that is on its way */
 #define YIELD_SECONDS 1e-3
 #define SLEEP_NANOSECONDS 50000
+#define STOPPED_SECONDS 0.5 /* between two looks; nothing else takes as long */
 
 double mpi_now(void)
 {
@@ -14,9 +15,18 @@ double mpi_now(void)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-double mpi_wait_turn(const mpi_wait *wait)
+mpi_wait mpi_wait_begin(void)
 {
-  const double waited = mpi_now() - wait->start;
+  const double now = mpi_now();
+  return (mpi_wait){now, now};
+}
+
+double mpi_wait_turn(mpi_wait *wait)
+{
+  const double now = mpi_now();
+  if (now - wait->last > STOPPED_SECONDS) wait->start += now - wait->last;
+  wait->last = now;
+  const double waited = now - wait->start;
   if (waited > YIELD_SECONDS)
     nanosleep(&(struct timespec){.tv_nsec = SLEEP_NANOSECONDS}, NULL);
   else if (waited > LOOK_SECONDS)
