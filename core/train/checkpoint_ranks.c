@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "train/file.h"
 
 /* The same status to all. */
@@ -50,7 +49,7 @@ static brim_status look_for_sign(const char *run_dir, const char *name)
   if (access(path, R_OK | W_OK) == 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "the run's folder '%s' of rank 0 is not what this rank sees there: all ranks write checkpoints "
-                   "together\nput it on a file system that all hosts share (run.dir), writable on each",
+                   "together\nput it on a file system that all hosts share (output_dir), writable on each",
                    run_dir);
 }
 
@@ -67,7 +66,7 @@ brim_status brim_checkpoint_check_folder(brim_dist *dist, const char *run_dir)
   if (!first) status = look_for_sign(run_dir, name);
   status = vote(dist, BRIM_MEET_START, 0, status,
                 "does not see the run's folder of rank 0: put it on a file system "
-                "that all hosts share (run.dir)");
+                "that all hosts share (output_dir)");
   if (first && snprintf(path, sizeof path, "%s/%s", run_dir, name) < (int)sizeof path) brim_file_discard(path);
   return status;
 }

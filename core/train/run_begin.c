@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "train/checkpoint_ranks.h"
 #include "train/deal.h"
 #include "train/figures.h"
 #include "train/file.h"
@@ -206,7 +205,6 @@ brim_status brim_running_begin(brim_running *r)
   r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
-  if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_checkpoint_check_folder(r->options->dist, r->dir));
   advise(r);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "train/checkpoint_ranks.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/placement.h"
@@ -166,31 +165,14 @@ bool brim_trainer_has_values(const brim_trainer *t)
   return t->is_kept || (t->exec && !t->torn);
 }
 
-static brim_status write_values(const brim_trainer *t, const char *run_dir, const brim_snapshot *s, int64_t keep)
-{
-  brim_dist *dist = t->session->options.dist;
-  brim_checkpoint_meeting meeting;
-  if (!dist) return brim_checkpoint_write(run_dir, &t->state, &s->tensors, keep);
-  brim_checkpoint_meet(&meeting, dist, t->state.step);
-  return brim_checkpoint_write_together(run_dir, &t->state, &s->tensors, keep, &meeting.ranks);
-}
-
-/* Where ranks have the same values the first one writes them, and no other needs a copy. */
-static brim_status copy_for_checkpoint(brim_trainer *t, brim_snapshot *s)
-{
-  *s = (brim_snapshot){.arena = {0}};
-  if (!brim_trainer_has_values(t))
-    return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
-  if (t->session->world.rank > 0 && t->session->settings->dist.shard == BRIM_SHARD_NONE) return BRIM_OK;
-  return t->is_kept ? BRIM_OK : copy_values(t, s);
-}
-
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   brim_snapshot s;
-  brim_status status = brim_trainer_meet(t, BRIM_MEET_CHECKPOINT, copy_for_checkpoint(t, &s));
-  if (status == BRIM_OK)
-    status = brim_trainer_meet(t, BRIM_MEET_CHECKPOINT, write_values(t, run_dir, t->is_kept ? &t->kept : &s, keep));
+  if (t->is_kept) return brim_checkpoint_write(run_dir, &t->state, &t->kept.tensors, keep);
+  if (!brim_trainer_has_values(t))
+    return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
+  BRIM_TRY(copy_values(t, &s));
+  const brim_status status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
 }
