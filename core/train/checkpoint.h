@@ -52,13 +52,13 @@ brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *s
 typedef struct brim_checkpoint_ranks {
   int32_t rank, ranks;
   void *context;
-  /* All come together, each with what came of its own work. OK if that of all did; else the same status to all, with
-   * the rank's own error text if it failed itself, or one that names who did. */
+  /* All come together, each with what came of its own work: OK to all if all is well. Else a rank that failed itself
+   * gets its own status back, with its text, and the others one that says who did. */
   brim_status (*meet)(void *context, brim_status own);
 } brim_checkpoint_ranks;
 /* The same checkpoint, called by all ranks at the same step, in a folder that all see. Where they share tensors out
  * (brim_safetensor.is_slice) each writes its part, and the first rank the manifest when all parts are on the disk; else
- * the first rank writes alone. On failure nothing of the attempt remains, and all have the same status. A checkpoint
+ * the first rank writes alone. On failure nothing of the attempt remains, and all fail. A checkpoint
  * has the same bytes however many ranks have written it. */
 brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train_state *state,
                                            const brim_checkpoint_tensors *tensors, int64_t keep,

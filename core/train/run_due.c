@@ -143,10 +143,7 @@ static brim_status evaluate_if_due(brim_running *r)
 brim_status brim_running_write_checkpoint(brim_running *r)
 {
   snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
-  brim_status status = BRIM_OK;
-  if (brim_running_speaks(r))
-    status = brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints);
-  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECKPOINT, status));
+  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
   r->checkpoint_step = r->state->step;
   brim_running_event(r, "checkpoint", NULL);
   return BRIM_OK;

@@ -56,6 +56,8 @@ brim_status brim_running_keep_session(brim_running *r);
 bool brim_running_speaks(const brim_running *r);
 /* All come together in the beginning, each with what came of its own. EPEER: another has failed. */
 brim_status brim_running_begin_together(brim_running *r, brim_status status);
+/* Do all ranks see the run's folder that rank 0 has? Once it is there; ECONFIG, EPEER. */
+brim_status brim_running_check_folder(brim_running *r);
 /* At the end: the status of the first rank that has failed, which speaks. ECOMM if ranks are missing. */
 brim_status brim_running_end_together(brim_running *r, brim_status status);
 /* What this rank wishes at the next meetings. */

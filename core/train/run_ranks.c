@@ -2,9 +2,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "train/file.h"
 #include "train/run_parts.h"
 
 #define SLOW_SHARE 0.1 /* more time than half of the ranks take, from which on it is told */
@@ -44,6 +47,38 @@ brim_status brim_running_end_together(brim_running *r, brim_status status)
   if (verdict.failed == brim_dist_world(r->options->dist).rank) return own;
   brim_log_mute();
   return verdict.status;
+}
+
+/* ---- the folder ---- */
+
+/* Of a name that no other file can have: whoever sees it sees this very folder. */
+static brim_status make_sign(const char *path)
+{
+  return brim_file_write(path, "", 0);
+}
+
+static brim_status look_for_sign(const char *path, const char *dir)
+{
+  if (access(path, R_OK | W_OK) == 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "the run's folder '%s' is not the same on all ranks: this one does not see there what rank 0 has "
+                   "written\nput it on a file system that all hosts share and may write to, or train with ranks of one "
+                   "host",
+                   dir);
+}
+
+brim_status brim_running_check_folder(brim_running *r)
+{
+  char name[96] = "", path[BRIM_PATH_MAX];
+  const bool first = brim_running_speaks(r);
+  if (!r->options->dist) return BRIM_OK;
+  if (first) snprintf(name, sizeof name, ".shared-%ld-%.9f", (long)getpid(), brim_now());
+  BRIM_TRY(brim_dist_share_text(r->options->dist, name, sizeof name));
+  BRIM_TRY(brim_path_join(path, r->dir, name));
+  BRIM_TRY(brim_running_begin_together(r, first ? make_sign(path) : BRIM_OK));
+  const brim_status status = brim_running_begin_together(r, first ? BRIM_OK : look_for_sign(path, r->dir));
+  if (first) brim_file_discard(path);
+  return status;
 }
 
 /* ---- between steps ---- */

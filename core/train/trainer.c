@@ -165,14 +165,36 @@ bool brim_trainer_has_values(const brim_trainer *t)
   return t->is_kept || (t->exec && !t->torn);
 }
 
+static brim_status meet_to_write(void *context, brim_status own)
+{
+  return brim_trainer_meet(context, BRIM_MEET_CHECKPOINT, own);
+}
+
+static brim_status write_values(brim_trainer *t, const char *run_dir, const brim_checkpoint_tensors *tensors,
+                                int64_t keep)
+{
+  const brim_world *w = &t->session->world;
+  const brim_checkpoint_ranks ranks = {w->rank, w->ranks, t, meet_to_write};
+  if (!t->session->options.dist) return brim_checkpoint_write(run_dir, &t->state, tensors, keep);
+  return brim_checkpoint_write_together(run_dir, &t->state, tensors, keep, &ranks);
+}
+
+/* Has this rank anything to write? */
+static bool is_writer(const brim_trainer *t)
+{
+  return !t->session->options.dist || t->session->world.rank == 0 || (t->plan && t->plan->shards);
+}
+
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   brim_snapshot s;
-  if (t->is_kept) return brim_checkpoint_write(run_dir, &t->state, &t->kept.tensors, keep);
+  brim_status status = BRIM_OK;
+  if (t->is_kept) return write_values(t, run_dir, &t->kept.tensors, keep);
   if (!brim_trainer_has_values(t))
-    return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
-  BRIM_TRY(copy_values(t, &s));
-  const brim_status status = brim_checkpoint_write(run_dir, &t->state, &s.tensors, keep);
+    status = brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
+  const bool copied = status == BRIM_OK && is_writer(t) && (status = copy_values(t, &s)) == BRIM_OK;
+  if (!copied) return t->session->options.dist ? meet_to_write(t, status) : status;
+  status = write_values(t, run_dir, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
 }

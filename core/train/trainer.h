@@ -104,6 +104,7 @@ brim_status brim_trainer_broadcast(brim_trainer *trainer);
 /* [step] Are the parameters the same on all ranks? Else EINTERNAL on all, naming the first that is not, and the rank.
  * ENOMEM_HOST, EPEER: it was not looked at. */
 brim_status brim_trainer_compare(brim_trainer *trainer);
-/* Writes the state at the last commit to the run's folder. ENOMEM_HOST. */
+/* Writes the state at the last commit to the run's folder, with all other ranks, which come together for it: EPEER if
+ * one of them has failed. ENOMEM_HOST. */
 brim_status brim_trainer_checkpoint(brim_trainer *trainer, const char *run_dir, int64_t keep);
 #endif
