@@ -204,7 +204,7 @@ brim_status brim_running_begin(brim_running *r)
   r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
   r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
-  BRIM_TRY(brim_running_check_folder(r));
+  if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
   advise(r);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
