@@ -32,7 +32,7 @@ def processes(folder):
     return found
 
 
-class Lost(Ranks):
+class Jobs(Ranks):
     def begin(self, run, ranks, *overrides):
         """A job that trains, with a checkpoint: its process, and its ranks'."""
         process = self.start_ranks(ranks, "train", f"run.dir={run}", *RUN, *overrides)
@@ -56,14 +56,8 @@ class Lost(Ranks):
         self.assertEqual(processes(self.folder), {}, (found, err))
         return err
 
-    def assert_goes_on(self, run, ranks):
-        step = self.steps(run)[-1]
-        config = (self.folder / run / "config.yaml").read_text()
-        (self.folder / run / "config.yaml").write_text(config.replace("steps: 1000000", f"steps: {step + 5}", 1))
-        process = self.start_ranks(ranks, "train", "--resume", run)
-        out, err = process.communicate(timeout=100)
-        self.assertIn(f"resuming '{run}' after step {step}", err, out)
 
+class Lost(Jobs):
     def test_each_that_hangs(self):
         for rank in range(3):
             process, found = self.begin(f"run{rank}", 3)
@@ -92,7 +86,7 @@ class Lost(Ranks):
             self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
 
 
-class Drift(Lost):
+class Drift(Jobs):
     """A bit of a rank's memory falls over: where the weights are, which stay as they are with a learning rate of 0."""
 
     def flip(self, process, pattern):

@@ -97,5 +97,8 @@ class Hosts:
     def cut(self):
         _ip("-n", self.names[1], "link", "set", INTERFACE, "down")
 
+    def mend(self):
+        _ip("-n", self.names[1], "link", "set", INTERFACE, "up")
+
     def close(self):
         _delete(self.names)

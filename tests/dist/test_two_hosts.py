@@ -1,0 +1,120 @@
+"""brim train over two hosts: the results of one host, a cable that is cut, a rank that is killed, and going on."""
+
+import json
+import os
+import signal
+import sys
+import time
+import unittest
+
+from hosts import Hosts, problem
+from jobs import SKIPPED, Case
+
+BINARY = os.environ["BRIM_BINARY"]
+STEPS = 3000
+SECONDS = 6  # dist.timeout_seconds
+END = 25     # after which nothing may be left: MPI's own end included, see plugins/comm/mpi/job.c
+FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
+RUN = ["train", "model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
+       "dataset.test_count=64", "training.batch_size=128", "training.num_workers=0", "training.checkpoint_every_steps=100",
+       "training.eval_every_steps=400", "training.keep_checkpoints=100000", "observe.log_every_steps=50",
+       "dist.check_every_steps=50", f"dist.timeout_seconds={SECONDS}", "backend=cpu", "backend.threads=1"]
+
+
+class TwoHosts(Case):
+    def setUp(self):
+        super().setUp()
+        self.hosts = Hosts(self.folder)
+        self.addCleanup(self.hosts.close)
+
+    def over(self, counts, *words):
+        job = self.hosts.job(counts, BINARY, *words, env={"BRIM_CLAIMS_DIR": str(self.folder / "claims")})
+        self.addCleanup(job.kill)
+        return job
+
+    def done(self, job):
+        status, out, err, _ = job.finish(200)
+        self.assertEqual(status, 0, out + err)
+        self.assert_nothing_left(job)
+
+    def steps(self, run):
+        folder = self.folder / run / "checkpoints"
+        return sorted(path.name for path in folder.glob("step-*")) if folder.exists() else []
+
+    def ranks_of(self, job):
+        """The processes of brim among a job's: {rank: process}."""
+        found = {}
+        for process in job.processes():
+            try:
+                with open(f"/proc/{process}/environ", "rb") as environment, open(f"/proc/{process}/comm", "rb") as name:
+                    rank = [int(word.split(b"=")[1]) for word in environment.read().split(b"\0")
+                            if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+                    if rank and name.read().strip() == b"brim":
+                        found[rank[0]] = process
+            except OSError:
+                pass
+        return found
+
+    def begin(self, run, *words):
+        """A job of four that goes on for a while, once it has a checkpoint."""
+        job = self.over((2, 2), *RUN, f"run.dir={run}", f"training.steps={STEPS}", *words)
+        deadline = time.monotonic() + 100
+        while not self.steps(run):
+            self.assertIsNone(job.process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        self.assertEqual({self.hosts.where(process) for process in job.processes()}, {0, 1})
+        return job
+
+    def wait_for_end(self, job):
+        start = time.monotonic()
+        while job.processes() and time.monotonic() < start + END:
+            time.sleep(0.1)
+        self.assertEqual(job.processes(), [])
+        return job.finish()
+
+    def test_the_results_of_one_host_whatever_is_shared_out(self):
+        self.done(self.job(3, BINARY, *RUN, "run.dir=one", "training.steps=100"))
+        for shard in ("none", "optimizer"):
+            self.done(self.over((1, 2), *RUN, f"run.dir={shard}", "training.steps=100", f"dist.shard={shard}"))
+            for name in FILES:
+                path = f"checkpoints/step-00000100/{name}"
+                self.assertEqual((self.folder / "one" / path).read_bytes(), (self.folder / shard / path).read_bytes(), path)
+
+    def test_a_cut_cable_ends_the_job_and_it_goes_on_to_the_same_bytes(self):
+        job = self.begin("cut")
+        self.hosts.cut()
+        status, _, err, _ = self.wait_for_end(job)
+        self.assertNotEqual(status, 0, err)
+        self.assertRegex(err, r"rank [23] of 4 is missing")
+        self.assertEqual(err.count("error: "), 1, err)
+        self.hosts.mend()
+        last = self.steps("cut")[-1]
+        self.assertLess(int(last[5:]), STEPS)
+        self.done(self.over((2, 2), "train", "--resume", "cut"))
+        self.done(self.over((2, 2), *RUN, "run.dir=whole", f"training.steps={STEPS}"))
+        self.assertEqual(self.steps("cut"), self.steps("whole"))
+        for step in (last, self.steps("whole")[-1]):
+            for name in FILES:
+                path = f"checkpoints/{step}/{name}"
+                self.assertEqual((self.folder / "cut" / path).read_bytes(), (self.folder / "whole" / path).read_bytes(),
+                                 path)
+
+    def test_a_rank_that_is_killed_on_either_host(self):
+        for rank in (0, 3):
+            with self.subTest(rank):
+                job = self.begin(f"run{rank}")
+                os.kill(self.ranks_of(job)[rank], signal.SIGKILL)
+                status, _, err, _ = self.wait_for_end(job)
+                self.assertNotEqual(status, 0, err)
+                self.assertIn(f"rank {rank} ", err)
+                events = (self.folder / f"run{rank}" / "events.jsonl").read_text().splitlines()
+                self.assertEqual(json.loads(events[0])["event"], "started")
+
+
+if __name__ == "__main__":
+    reason = problem()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)
