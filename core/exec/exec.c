@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "exec/offload.h"
 #include "exec/reduce.h"
+#include "graph/collectives.h"
 
 /* Nodes that a backend runs as one. */
 typedef struct piece {
@@ -350,15 +351,14 @@ brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, con
 /* What it would add is zero, and what others add to this rank's parts arrives. */
 brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  const size_t nodes = program->graph->node_count;
+  const brim_graph *g = program->graph;
   brim_reduction_walk walk = {.program = program};
   if (!exec->reduction.dist) return BRIM_OK;
-  for (size_t i = 0; i < program->collective_count; i++) {
-    const brim_program_collective *c = &program->collective[i];
-    BRIM_TRY(zero(exec, exec->base + c->offset, c->count * brim_dtype_bytes(c->dtype)));
-    BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, (size_t)c->finish));
-    if ((size_t)c->finish < nodes) BRIM_TRY(brim_exec_run_node(exec, program, (size_t)c->finish, step));
+  for (size_t i = 0; i < g->node_count; i++) {
+    BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, i));
+    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
   }
+  BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, g->node_count));
   return exec->backend->synchronize(exec->self);
 }
 

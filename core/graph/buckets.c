@@ -71,6 +71,10 @@ void brim_buckets_find_ready(const brim_plan *plan, brim_program *p)
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->out_count; k++)
       if (g->node[i]->out[k]->role == BRIM_ROLE_GRADIENT) note_output(plan, p, g->node[i]->out[k], (int32_t)i);
+  /* Ranks may have more micro-batches or fewer, or fail in the middle: what a program adds up by itself comes first on
+   * all. */
+  for (size_t k = 0; plan->shards && plan->shards->gradients && k < plan->bucket_count; k++)
+    p->bucket_ready[k] = (int32_t)g->node_count - 1;
   for (size_t k = 1; k < plan->bucket_count; k++) /* they are added up in their order */
     if (p->bucket_ready[k] < p->bucket_ready[k - 1]) p->bucket_ready[k] = p->bucket_ready[k - 1];
 }

@@ -107,6 +107,16 @@ static void find_gathered(const brim_plan *plan, brim_program *p)
   brim_arena_release(&scratch);
 }
 
+bool brim_collectives_need(const brim_graph *g, const brim_node *node)
+{
+  for (size_t k = 0; k < g->shard_count; k++) {
+    const brim_gradient_shard *s = &g->shard[k];
+    if (node->in_count == 0 && node->out[0] == s->all) return true;
+    if (node->in_count == 1 && node->in[0] == s->part) return true;
+  }
+  return false;
+}
+
 void brim_collectives_find(const brim_plan *plan, brim_program *p)
 {
   if (!plan->shards) return;

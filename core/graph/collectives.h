@@ -14,6 +14,9 @@
 
 /* [plan] Of a program whose tensors have their offsets. Nothing without shards. */
 void brim_collectives_find(const brim_plan *plan, brim_program *program);
+/* Is a node of training needed for them by a rank that has no samples: does it write a bucket's zeros, or add the own
+ * part of the sum to what the rank keeps? */
+bool brim_collectives_need(const brim_graph *g, const brim_node *node);
 /* For tests and debug builds: are they in order, inside the arena, and is what they work on alive meanwhile? EINTERNAL.
  */
 brim_status brim_collectives_check(const brim_plan *plan, const brim_program *program);
