@@ -1,32 +1,25 @@
 """Jobs of several ranks, started by mpirun as a user of a cluster starts them."""
 
 import os
-import shutil
+import pathlib
 import subprocess
+import sys
 
 from support import BINARY, Case, Result
 
-MPIRUN = os.environ.get("BRIM_MPIRUN") or shutil.which("mpirun")
-
-# More ranks than processors, on whatever machine: none is bound, and one that waits gives its processor away.
-OVERSUBSCRIBED = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-
-
-def mpi_environment():
-    """Open MPI wants to be told that root knows what it does, as in a container."""
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
-    return {**os.environ, **root, "LC_ALL": "C.UTF-8", "LSAN_OPTIONS": "detect_leaks=0"}
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
+from jobs import ENVIRONMENT, MPIRUN  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Ranks(Case):
     """A test that starts jobs."""
 
     def start_ranks(self, ranks, *argv, env=None, program=BINARY):
-        environment = {**mpi_environment(), "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
+        environment = {**os.environ, **ENVIRONMENT, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
                        "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
-        process = subprocess.Popen([MPIRUN, "-n", str(ranks), *OVERSUBSCRIBED, str(program), *map(str, argv)],
-                                   cwd=self.folder, env=environment, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen([*MPIRUN, str(ranks), str(program), *map(str, argv)], cwd=self.folder,
+                                   env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
         self.addCleanup(self._end, process)
         return process
 

@@ -11,7 +11,7 @@ import time
 import unittest
 import uuid
 
-RANKS = os.environ["BRIM_DIST_RANKS"]          # the program dist_ranks
+RANKS = os.environ.get("BRIM_DIST_RANKS")        # the program dist_ranks
 MPIRUN = shlex.split(os.environ["BRIM_MPIRUN"])  # with the option that a number of ranks follows
 SKIPPED = 77                                   # exit status of a test that this machine does not permit
 
