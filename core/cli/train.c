@@ -10,6 +10,10 @@
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "config/kept.h"
+#include "dist/dist.h"
+#include "dist/launch.h"
+#include "dist/line.h"
+#include "dist/started.h"
 #include "train/run.h"
 #include "train/rundir.h"
 
@@ -69,28 +73,81 @@ static void tell_environment(void)
     brim_log(BRIM_LOG_INFO, "%s is set, and changes nothing: brim allocates once, what its plan says", name);
 }
 
+/* The words of this command once more, with the options of the program. */
+static const char **words_again(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
+{
+  const char **out = BRIM_ARENA_NEW(arena, const char *, BRIM_CLI_GLOBAL_WORDS + argc + 2);
+  size_t n = 1 + brim_cli_global_words(cli, out + 1);
+  out[0] = "brim";
+  for (int i = 0; i < argc; i++) out[n++] = argv[i];
+  return out;
+}
+
+/* Loads what the words say, and checks what can be checked before a run. Ranks that brim has started are quiet about
+ * it, as whoever started them has told. */
+static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
+                        brim_config **config)
+{
+  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
+  if (first) operands->word[-1] = "run.dir=";
+  brim_cli_hush(cli, brim_line_is_open());
+  const brim_status status =
+      brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, config);
+  brim_cli_hush(cli, false);
+  BRIM_TRY(status);
+  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number can go on with it */
+  return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
+}
+
+/* As a rank of a job, or alone. */
+static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, bool *joined)
+{
+  brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
+  tell_auto(config);
+  tell_environment();
+  BRIM_TRY(brim_dist_open(config, &options.dist));
+  *joined = options.dist != NULL;
+  const brim_status status = brim_run(&options);
+  if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
+  brim_dist_close(options.dist, false);
+  return status;
+}
+
 static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
-                              const brim_operands *operands)
+                              const brim_operands *operands, brim_rank_launch *launch, bool *joined)
 {
   brim_config *config = NULL;
-  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
   if (o->resume && brim_run_is_finished(o->resume)) {
     brim_log(BRIM_LOG_INFO, "'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
     return BRIM_OK;
   }
-  if (first) operands->word[-1] = "run.dir=";
-  BRIM_TRY(
-      brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, &config));
-  tell_auto(config);
-  tell_environment();
-  brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
-  brim_status status = o->resume ? brim_cli_check_edits(cli, o->resume, config) : brim_config_anchor_paths(config);
-  if (status == BRIM_OK) status = brim_dist_open(config, &options.dist);
-  if (status == BRIM_OK) status = brim_run(&options);
-  if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
-  brim_dist_close(options.dist, false);
+  brim_status status = load(cli, o, file, operands, &config);
+  if (status == BRIM_OK) status = brim_launch_plan(config, o->resume, launch);
+  if (status == BRIM_OK && launch->ranks == 1) status = run_here(cli, o, config, joined);
   brim_config_free(config);
   return status;
+}
+
+/* [init] Rank 0 speaks for all. */
+static brim_status begin_rank(void)
+{
+  brim_log_set_rank(brim_dist_started_rank());
+  return brim_line_open();
+}
+
+/* The end of a rank, or of a process that is alone. One rank says what went wrong: not one that has only heard of it.
+ * Others that have not met it wait for one that has failed, unless they are told not to. */
+static int end(brim_status status, bool joined, brim_operands *operands)
+{
+  const bool is_heard = status == BRIM_EPEER || (status == BRIM_EINTERRUPTED && brim_dist_started_rank() > 0);
+  int exit_status = brim_status_exit(status);
+  if (is_heard || (status != BRIM_OK && !brim_line_may_speak()))
+    brim_arena_release(&operands->arena);
+  else
+    exit_status = brim_cli_end(status, operands);
+  if (status != BRIM_OK && !joined) brim_line_end(exit_status);
+  brim_line_bye(exit_status);
+  return exit_status;
 }
 
 int brim_command_train(brim_cli *cli, int argc, char **argv)
@@ -106,7 +163,9 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   char path[4096];
   const char *file = NULL;
-  int sweep_status = 0; /* its jobs have told what went wrong */
+  int told_status = 0; /* of a sweep's jobs or of ranks, which have told what went wrong */
+  bool joined = false;
+  brim_rank_launch launch = {.ranks = 1};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
   if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
@@ -117,10 +176,13 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && o.multirun) {
     const brim_sweep_words_given given = {argc,           argv, operands.word, operands.number,
                                           operands.count, file, o.fail_fast};
-    sweep_status = brim_cli_sweep(cli, &given);
+    told_status = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
-    status = train_once(cli, &o, file, &operands);
+    status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
+    if (status == BRIM_OK) status = train_once(cli, &o, file, &operands, &launch, &joined);
+    if (status == BRIM_OK && launch.ranks > 1)
+      status = brim_launch_run(&launch, words_again(cli, argc, argv, &operands.arena), &told_status);
   }
-  const int exit_status = brim_cli_end(status, &operands);
-  return exit_status ? exit_status : sweep_status;
+  const int exit_status = end(status, joined, &operands);
+  return exit_status ? exit_status : told_status;
 }

@@ -13,6 +13,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "dist/hub.h"
+#include "dist/line.h"
+#include "dist/processors.h"
 #include "dist/started.h"
 #include "train/builtin.h"
 
@@ -86,10 +89,14 @@ static void drop_party(party *p)
   *p = (party){0};
 }
 
-/* The host's half is the chosen communicator's, if it has one. */
+/* The host's half is the chosen communicator's, if it has one. Ranks that brim has started without MPI have lines. */
 static brim_status choose_host(brim_dist *d)
 {
   const brim_config_choice *chosen = brim_config_choice_of(d->config, "comm");
+  if (brim_hub_is_there()) {
+    d->host = (party){.plugin = &brim_comm_hub, .ops = brim_comm_hub.ops};
+    return BRIM_OK;
+  }
   return make_party(d->config, has_host_half(chosen->plugin->ops) ? chosen->plugin->id : "mpi", &d->host);
 }
 
@@ -156,7 +163,8 @@ static brim_status join(brim_dist *d)
   brim_fault_set_rank(d->world.rank);
   BRIM_TRY(check_ranks(d));
   d->all = brim_xcalloc((size_t)d->world.ranks, sizeof(brim_ballot));
-  return compare_configurations(d);
+  BRIM_TRY(compare_configurations(d));
+  return brim_processors_share(d);
 }
 
 brim_status brim_dist_open(const brim_config *config, brim_dist **out)
@@ -234,10 +242,13 @@ brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
 void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
-  if (d->is_told)
+  if (d->is_told && brim_line_is_open())
+    brim_line_bye(brim_status_exit(status)); /* waits for who says it, and ends all */
+  else if (d->is_told)
     sleep(SPEAK_SECONDS);
-  else
+  else if (brim_line_may_speak())
     brim_log_error();
+  brim_line_end(brim_status_exit(status));
   d->host.ops->end_all(d->host.self, brim_status_exit(status));
   _Exit(brim_status_exit(status));
 }
@@ -286,6 +297,9 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
     BRIM_TRY(make_party(d->config, is_auto ? "nccl" : chosen->plugin->id, &d->collectives));
   }
   const brim_comm_ops *ops = d->collectives.ops;
+  if (d->host.plugin == &brim_comm_hub && !on_device)
+    return brim_fail(BRIM_ECONFIG, "the ranks were started without MPI, which is needed to train on the host\n"
+                                   "install Open MPI, or take a GPU");
   if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
     return brim_fail(BRIM_ECONFIG, "comm=%s does not add up what is in the memory of %s\ntake comm=auto",
                      d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +175,34 @@ brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
   look_at_groups(&(looks){bound_memory, bound_processors, &c}, mount, membership);
   return c;
+}
+
+/* ---- processors ---- */
+
+static int32_t ranks_here = 1;
+static double own_share; /* of the processors, in processors; 0: all of them */
+
+void brim_host_share_with(int32_t ranks, double processors)
+{
+  ranks_here = ranks;
+  own_share = processors;
+}
+
+int32_t brim_host_ranks(void)
+{
+  return ranks_here;
+}
+
+int32_t brim_host_threads(void)
+{
+  cpu_set_t set;
+  int32_t threads =
+      sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const int32_t most = (int32_t)(ranks_here > 1 ? quota / ranks_here : ceil(quota));
+  if (own_share > 0 && own_share < threads) threads = (int32_t)own_share;
+  if (quota > 0 && most < threads) threads = most;
+  return threads < 1 ? 1 : threads;
 }
 
 /* ---- memory ---- */

@@ -14,6 +14,10 @@ typedef struct brim_host_use {
   uint64_t swap_used_bytes, swap_total_bytes;
   uint64_t cpu_busy_ticks, cpu_ticks; /* of all processors, since the machine started */
 } brim_host_use;
+/* [init] This process is one of so many ranks on this host, and of the processors that it may run on so many are its
+ * share: from here on brim_host_threads goes by that. */
+void brim_host_share_with(int32_t ranks, double processors);
+int32_t brim_host_ranks(void); /* on this host; 1 while nobody has said */
 /* [any thread] Allocates nothing. proc: "/proc"; mount: "/sys/fs/cgroup". */
 brim_host_use brim_host_use_read(const char *proc, const char *mount);
 #endif

@@ -120,7 +120,7 @@ static brim_status take_place(brim_session *s, const views *v, const brim_place 
   s->wait = s->wait || place->kind == BRIM_PLACE_WAIT;
   s->limit_bytes = place->limit_bytes;
   snprintf(s->wanted, sizeof s->wanted, "%s",
-           place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->settings->device);
+           place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->asked_device);
   if (place->kind != BRIM_PLACE_DEVICE || place->limit_bytes == 0) return BRIM_OK;
   s->demands.device = s->wanted;
   s->demands.stays = 1;

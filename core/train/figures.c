@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "brim/host.h"
 #include "exec/timing.h"
 #include "memory/choose.h"
+#include "memory/host.h"
 #include "train/file.h"
 
 #define TIMED_SECONDS 2.0                      /* that a session spends on timing, before it guesses */
@@ -95,7 +95,7 @@ static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
   p->guessed_seconds += loading.guessed_seconds;
   const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
   const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
-               processors = quota > 0 && quota < online ? quota : online;
+               processors = (quota > 0 && quota < online ? quota : online) / brim_host_ranks();
   const double threads = s->device_info.on_host ? s->device_info.threads : 1;
   if (workers == 0 || threads + workers > processors) p->seconds += loading.seconds;
   if (workers > 0 && p->seconds < loading.seconds / workers) p->seconds = loading.seconds / workers;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "dist/line.h"
 #include "train/deal.h"
 #include "train/figures.h"
 #include "train/file.h"
@@ -29,6 +30,7 @@ static brim_status make_folder(brim_running *r)
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
+  brim_line_tell_folder(r->dir);
   BRIM_TRY(brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
   return BRIM_OK;

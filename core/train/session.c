@@ -40,16 +40,27 @@ static brim_device_wish wish_of(const brim_session *s)
   return (brim_device_wish){s->wanted, s->settings->auto_device, s->demands.min_device_bytes};
 }
 
+/* Ranks of a host that may have any device take one each, in turn. */
+static const char *device_of_rank(brim_session *s)
+{
+  const char *device = s->settings->device, *environment = getenv("GPU_DEVICE_ID");
+  const int count = s->backend_ops->device_count(s->backend);
+  if (s->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
+    return device;
+  return brim_arena_printf(&s->arena, "%s:%d", backend_id(s), (int)s->world.local_rank % count);
+}
+
 static void read_demands(brim_session *s)
 {
   const brim_settings *set = s->settings;
-  s->demands = (brim_demands){.device = set->device,
+  s->asked_device = device_of_rank(s);
+  s->demands = (brim_demands){.device = s->asked_device,
                               .wait = set->wait_for_gpu,
                               .min_device_bytes = set->min_gpu_memory_mb << 20,
                               .min_batch_size = set->min_batch_size,
                               .max_retries = set->max_retries};
   s->wait = set->wait_for_gpu;
-  snprintf(s->wanted, sizeof s->wanted, "%s", set->device);
+  snprintf(s->wanted, sizeof s->wanted, "%s", s->asked_device);
 }
 
 /* One to plan for. If the run may wait, it need not have room yet: see brim_session_claim. */

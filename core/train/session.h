@@ -53,12 +53,14 @@ typedef struct brim_session {
   brim_device_info device_info;
   double fraction; /* of the device's memory, from the environment; 0: none */
   brim_demands demands;
-  char wanted[64];       /* the device that is asked for: by its key, or by a policy */
-  bool wait;             /* for a device, until there is room */
-  uint64_t within_bytes; /* see brim_session_plan_within */
-  uint64_t limit_bytes;  /* by a policy; 0: none */
-  bool running;          /* it has begun: precision and model are what they are */
-  brim_claim *held;      /* while a run that has begun changes its plan; NULL: see brim_session_hold */
+  const char *asked_device; /* the device that the configuration asks for; of "auto", if ranks of this host share
+                        several, this rank's */
+  char wanted[64];          /* the same, or what a policy asks for */
+  bool wait;                /* for a device, until there is room */
+  uint64_t within_bytes;    /* see brim_session_plan_within */
+  uint64_t limit_bytes;     /* by a policy; 0: none */
+  bool running;             /* it has begun: precision and model are what they are */
+  brim_claim *held;         /* while a run that has begun changes its plan; NULL: see brim_session_hold */
   brim_data data;
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */

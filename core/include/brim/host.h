@@ -18,6 +18,10 @@ typedef struct brim_cgroup {
 /* [any thread] mount: "/sys/fs/cgroup"; membership: "/proc/self/cgroup". What cannot be read sets no limit. */
 BRIM_EXPORT brim_cgroup brim_cgroup_read(const char *mount, const char *membership);
 
+/* [any thread] Threads that this process can keep busy: of the processors that it may run on and the control group's
+ * quota, its share where ranks of a job have them in common. At least 1. Since ABI 1.4. */
+BRIM_EXPORT int32_t brim_host_threads(void);
+
 typedef struct brim_host_memory {
   uint64_t total_bytes, available_bytes; /* UINT64_MAX: not known */
   int32_t is_grouped;                    /* 1: it is a control group that leaves so much, not the machine */

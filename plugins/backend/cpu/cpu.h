@@ -73,7 +73,6 @@ brim_status cpu_device_upload(void *self, void *to, const void *from, uint64_t b
 brim_status cpu_device_download(void *self, void *to, const void *from, uint64_t bytes);
 brim_status cpu_device_zero(void *self, void *to, uint64_t bytes);
 brim_status cpu_device_synchronize(void *self);
-int32_t cpu_device_threads(void); /* how many this process may use */
 
 /* layout.c */
 /* Sets a rank-4 output's order in memory; other tensors stay plain. */

@@ -4,8 +4,6 @@
  * of refusing, so the headroom is checked first. */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,16 +17,6 @@
 #define MIB ((uint64_t)1 << 20)
 #define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes a task */
 #define ZERO_PIECE MIB
-
-int32_t cpu_device_threads(void)
-{
-  cpu_set_t set;
-  int32_t threads =
-      sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  const double quota = ceil(brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors);
-  if (quota >= 1 && quota < threads) threads = (int32_t)quota;
-  return threads < 1 ? 1 : threads;
-}
 
 /* The rest of the first line of `file` that starts with `key`, after its colon. */
 static bool find_line(const char *file, const char *key, char *out, size_t bytes)

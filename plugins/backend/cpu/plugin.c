@@ -68,7 +68,7 @@ static void destroy(void *self)
 
 static brim_status start(cpu_backend *b)
 {
-  b->threads = b->params->threads > 0 ? (int32_t)b->params->threads : cpu_device_threads();
+  b->threads = b->params->threads > 0 ? (int32_t)b->params->threads : brim_host_threads();
   BRIM_TRY(cpu_device_open(b));
   cpu_pool_single_openmp();
   BRIM_TRY(choose_isa(b));
