@@ -99,14 +99,14 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* As a rank of a job, or alone. */
+/* As a rank of a job, or alone. *joined: the ranks meet from here on. */
 static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, bool *joined)
 {
   brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
   tell_auto(config);
   tell_environment();
+  *joined = true;
   BRIM_TRY(brim_dist_open(config, &options.dist));
-  *joined = options.dist != NULL;
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
   brim_dist_close(options.dist, false);
@@ -135,13 +135,12 @@ static brim_status begin_rank(void)
   return brim_line_open();
 }
 
-/* The end of a rank, or of a process that is alone. One rank says what went wrong: not one that has only heard of it.
- * Others that have not met it wait for one that has failed, unless they are told not to. */
+/* The end of a rank, or of a process that is alone. What ranks have found before they met, one of them says, and none
+ * waits for another; later they have settled that themselves. */
 static int end(brim_status status, bool joined, brim_operands *operands)
 {
-  const bool is_heard = status == BRIM_EPEER || (status == BRIM_EINTERRUPTED && brim_dist_started_rank() > 0);
   int exit_status = brim_status_exit(status);
-  if (is_heard || (status != BRIM_OK && !brim_line_may_speak()))
+  if (status != BRIM_OK && !joined && !brim_line_may_speak())
     brim_arena_release(&operands->arena);
   else
     exit_status = brim_cli_end(status, operands);
