@@ -1,0 +1,175 @@
+"""brim train dist.ranks=N: brim starts the ranks itself, looks after them, and leaves nothing running."""
+
+import os
+import pathlib
+import signal
+import time
+import unittest
+
+from support import DONE, FAILED, INTERRUPTED, LOAD, SMALL, USAGE, Case, main
+
+RANKS = 3
+LONG = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
+        "training.num_workers=0"]
+
+
+def processes():
+    """Number and words of all processes."""
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            yield int(path.name), (path / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        except OSError:
+            continue
+
+
+class Launched(Case):
+    def started(self, run):
+        """The processes of the job, this one's child aside: mpirun and ranks have the run's word too."""
+        return {pid: words for pid, words in processes() if f"run.dir={self.folder / run}" in words}
+
+    def ranks_of(self, run):
+        """By rank: what mpirun tells each of them."""
+        out = {}
+        for pid in self.started(run):
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            out.update({int(line.split(b"=")[1]): pid for line in environment
+                        if line.startswith(b"OMPI_COMM_WORLD_RANK=")})
+        return out
+
+    def launch(self, run, *overrides, env=None):
+        return self.start("train", f"dist.ranks={RANKS}", f"run.dir={self.folder / run}", *overrides, env=env)
+
+    def until(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it did not come to that")
+            time.sleep(0.02)
+
+    def launch_long(self, run, *overrides):
+        """A job that has written a checkpoint."""
+        process = self.launch(run, *LONG, *overrides)
+        self.until(lambda: process.poll() is not None or self.steps(run))
+        self.assertIsNone(process.poll())
+        return process
+
+    def assert_nothing_runs(self, run):
+        self.until(lambda: not self.started(run), 15)
+
+
+class Together(Launched):
+    def test_a_run(self):
+        result = self.finish(self.launch("run", *SMALL, "training.epochs=2"), DONE)
+        self.assertEqual(result.err.count("results in "), 1, result)
+        self.assertIn(f"{RANKS} ranks", result.err, result)
+        self.assertEqual(self.summary("run")["status"], "finished")
+        self.assertEqual({r["rank"] for r in self.records("run", "events.jsonl") if r["event"] == "rank"},
+                         set(range(RANKS)))
+        self.assert_nothing_runs("run")
+
+    def test_words_stand_where_they_stood(self):
+        result = self.brim("--quiet", "train", "dist.ranks=2", "--", "run.dir=a folder", *SMALL)
+        self.assertEqual(result.err, "")
+        self.assertEqual(self.summary("a folder")["status"], "finished")
+
+    def test_processors_are_shared_out(self):
+        processors = os.sched_getaffinity(0)
+        if len(processors) < 2:
+            self.skipTest("one processor")
+        process = self.start("train", "dist.ranks=2", f"run.dir={self.folder / 'run'}", *LONG)
+        self.until(lambda: process.poll() is not None or self.steps("run"))
+        own = [os.sched_getaffinity(pid) for pid in self.ranks_of("run").values()]
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        self.assertEqual(len(own), 2)
+        if own[0] != processors:  # fewer cores than ranks: all have all
+            self.assertFalse(own[0] & own[1])
+            self.assertEqual(len(own[0]), len(own[1]))
+
+    def test_a_sweep_starts_the_ranks_of_each_job(self):
+        result = self.brim("train", "-m", "dist.ranks=2", "seed=1,2", "run.dir=sweep", *SMALL)
+        self.assertIn("2 finished", result.err, result)
+        for job in ("0", "1"):
+            self.assertEqual({r["rank"] for r in self.records(f"sweep/{job}", "events.jsonl") if r["event"] == "rank"},
+                             {0, 1})
+
+
+class Mistakes(Launched):
+    def test_what_all_would_find_is_said_once(self):
+        for wrong, part in (("los=1", "unknown key 'los'"), ("loss.class_weights=[1,2]", "loss.class_weights has 2")):
+            result = self.finish(self.launch("run", *SMALL, wrong), USAGE)
+            self.assert_error(result, part)
+            self.assertEqual(result.err.count("error: "), 1, result)
+            self.assertNotIn("mpirun", result.err, result)
+
+    def test_no_mpirun(self):
+        result = self.finish(self.launch("run", *SMALL, env={"PATH": str(self.folder)}), LOAD)
+        self.assert_error(result, "dist.ranks=3 needs MPI: there is no mpirun on the PATH", "install Open MPI")
+
+    def test_an_mpirun_that_fails_is_quoted(self):
+        script = self.folder / "mpirun"
+        script.write_text("#!/bin/sh\necho not today >&2\nexit 7\n")
+        script.chmod(0o755)
+        result = self.finish(self.launch("run", *SMALL, env={"PATH": f"{self.folder}:{os.environ['PATH']}"}), FAILED)
+        self.assert_error(result, "mpirun ended with exit status 7, when 0 of 3 ranks had begun", "not today")
+
+
+class Ends(Launched):
+    def assert_one_error(self, result, *parts):
+        self.assert_error(result, *parts)
+        self.assertEqual(result.err.count("error: "), 1, result)
+        self.assertNotIn("----", result.err, result)
+
+    def test_a_rank_that_is_killed_is_named(self):
+        for rank in range(RANKS):
+            run = f"run{rank}"
+            process = self.launch_long(run)
+            pid = self.ranks_of(run)[rank]
+            os.kill(pid, signal.SIGKILL)
+            result = self.finish(process, FAILED)
+            self.assert_one_error(result, f"rank {rank} (process {pid}) was killed by signal 9",
+                                  f"go on with: brim train --resume {self.folder / run}")
+            self.assert_nothing_runs(run)
+
+    def test_a_rank_that_hangs_is_named(self):
+        process = self.launch_long("run", "dist.timeout_seconds=2")
+        os.kill(self.ranks_of("run")[1], signal.SIGSTOP)
+        result = self.finish(process, FAILED)
+        self.assert_one_error(result, "rank 1")
+        self.assert_nothing_runs("run")
+
+    def test_interrupted_and_resumed(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run = f"run{int(number)}"
+            process = self.launch_long(run)
+            process.send_signal(number)
+            result = self.finish(process, INTERRUPTED)
+            self.assertEqual(result.err.count("go on with: brim train --resume"), 1, result)
+            self.assert_nothing_runs(run)
+            step = self.steps(run)[-1]
+            process = self.start("train", "--resume", run)
+            self.until(lambda: process.poll() is not None or self.steps(run)[-1] > step)
+            process.send_signal(number)
+            self.finish(process, INTERRUPTED)
+            self.assertEqual([r["rank"] for r in self.records(run, "events.jsonl") if r["event"] == "rank"].count(2), 2)
+
+    def test_nothing_is_left_by_a_launcher_that_is_killed(self):
+        process = self.launch_long("run")
+        process.kill()
+        self.finish(process)
+        self.assert_nothing_runs("run")
+
+    def test_nothing_is_left_by_an_mpirun_that_is_killed(self):
+        process = self.launch_long("run")
+        ranks = self.ranks_of("run").values()
+        mpirun = [pid for pid in self.started("run") if pid not in ranks and pid != process.pid]
+        self.assertEqual(len(mpirun), 1)
+        os.kill(mpirun[0], signal.SIGKILL)
+        self.assert_one_error(self.finish(process, FAILED), "mpirun was killed by signal 9")
+        self.assert_nothing_runs("run")
+
+
+if __name__ == "__main__":
+    main()

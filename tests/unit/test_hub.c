@@ -1,0 +1,165 @@
+/* Ranks that brim starts itself: this program again, as what its first word says. They exchange, end, die and hang, and
+ * whoever started them says which rank it was, and leaves nothing running. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "dist/hub.h"
+#include "dist/launch.h"
+#include "dist/line.h"
+
+#define RANKS 3
+#define PATIENCE 0.5
+
+/* ---- a rank ---- */
+
+static const brim_comm_ops *hub(void)
+{
+  return brim_comm_hub.ops;
+}
+
+static brim_status meet(const brim_world *world, int64_t round)
+{
+  const int64_t own = 1000 * round + world->rank;
+  int64_t all[RANKS] = {0};
+  int32_t late;
+  BRIM_TRY(hub()->exchange(NULL, &own, sizeof own, all, PATIENCE, &late));
+  for (int32_t r = 0; r < world->ranks; r++)
+    if (all[r] != 1000 * round + r) return brim_fail(BRIM_EINTERNAL, "rank %d has said another thing", (int)r);
+  return BRIM_OK;
+}
+
+/* What the second of them does between two exchanges; the others go on. */
+static void misbehave(const char *how)
+{
+  if (strcmp(how, "dies") == 0) raise(SIGKILL);
+  if (strcmp(how, "exits") == 0) _exit(17);
+  if (strcmp(how, "hangs") == 0) sleep(60);
+  if (strcmp(how, "ends all") == 0) hub()->end_all(NULL, 4);
+  if (strcmp(how, "ends all") == 0) _exit(4);
+  if (strcmp(how, "leaves") == 0) brim_line_bye(3);
+  if (strcmp(how, "leaves") == 0) _exit(3);
+}
+
+static int be_rank(const char *how)
+{
+  brim_world world;
+  if (hub()->join(NULL, &world) != BRIM_OK) return 99;
+  if (world.ranks != RANKS || world.local_rank != world.rank) return 98;
+  for (int64_t round = 0; round < 100; round++) {
+    if (round == 50 && world.rank == 1) misbehave(how);
+    if (meet(&world, round) != BRIM_OK) return 97;
+  }
+  hub()->leave(NULL);
+  if (strcmp(how, "interrupted") == 0) {
+    usleep(50000 * (useconds_t)world.rank);
+    brim_line_bye(6);
+    return 6;
+  }
+  brim_line_bye(0);
+  return 0;
+}
+
+/* ---- whoever starts them ---- */
+
+/* The error's text, or "" with the status; in seconds, and with no child left. */
+static const char *run(const char *how, int *exit_status)
+{
+  static const brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
+  const char *const word[] = {"test_hub", how, NULL};
+  const double start = brim_now();
+  const brim_status status = brim_launch_run(&launch, word, exit_status);
+  assert_true(brim_now() - start < 20);
+  assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+  if (status == BRIM_OK) return "";
+  assert_int_equal(brim_status_exit(status), 5);
+  return brim_error_text();
+}
+
+static void assert_has(const char *text, const char *part)
+{
+  if (!strstr(text, part)) fail_msg("'%s' is not in: %s", part, text);
+}
+
+static void ranks_exchange_and_end(void **state)
+{
+  (void)state;
+  int status = -1;
+  assert_string_equal(run("well", &status), "");
+  assert_int_equal(status, 0);
+}
+
+static void a_status_that_all_have_is_passed_on(void **state)
+{
+  (void)state;
+  int status = -1;
+  assert_string_equal(run("interrupted", &status), "");
+  assert_int_equal(status, 6);
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+  (void)state;
+  int status;
+  const char *error = run("dies", &status);
+  assert_has(error, "rank 1 (process ");
+  assert_has(error, "was killed by signal 9 (Killed)");
+}
+
+static void a_rank_that_ends_silently_is_named(void **state)
+{
+  (void)state;
+  int status;
+  const char *error = run("exits", &status);
+  assert_has(error, "rank 1 (process ");
+  assert_has(error, "exit status 17");
+}
+
+static void a_rank_that_hangs_is_named(void **state)
+{
+  (void)state;
+  int status;
+  const char *error = run("hangs", &status);
+  assert_has(error, "rank 1 (process ");
+  assert_has(error, "did not come within dist.timeout_seconds=0.5");
+}
+
+static void a_rank_ends_all_with_its_status(void **state)
+{
+  (void)state;
+  int status = -1;
+  assert_string_equal(run("ends all", &status), "");
+  assert_int_equal(status, 4);
+}
+
+static void nobody_waits_for_a_rank_that_has_left(void **state)
+{
+  (void)state;
+  int status = -1;
+  assert_string_equal(run("leaves", &status), "");
+  assert_int_equal(status, 3);
+}
+
+int main(int argc, char **argv)
+{
+  static const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_exchange_and_end),
+      cmocka_unit_test(a_status_that_all_have_is_passed_on),
+      cmocka_unit_test(a_rank_that_dies_is_named),
+      cmocka_unit_test(a_rank_that_ends_silently_is_named),
+      cmocka_unit_test(a_rank_that_hangs_is_named),
+      cmocka_unit_test(a_rank_ends_all_with_its_status),
+      cmocka_unit_test(nobody_waits_for_a_rank_that_has_left),
+  };
+  if (brim_hub_is_there()) return be_rank(argc > 1 ? argv[1] : "");
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
