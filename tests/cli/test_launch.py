@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from support import DONE, FAILED, INTERRUPTED, LOAD, SMALL, USAGE, Case, main
+from support import DONE, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
 RANKS = 3
 LONG = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
@@ -88,6 +88,14 @@ class Together(Launched):
             self.assertFalse(own[0] & own[1])
             self.assertEqual(len(own[0]), len(own[1]))
 
+    def test_ranks_take_a_device_each(self):
+        """Two whose memory has room for one of them each."""
+        wide = [*SMALL, "model.hidden=[450]", "backend.devices=2", "backend.memory_mb=1"]
+        self.brim("train", "dist.ranks=2", "run.dir=two", *wide)
+        self.assertGreater(self.summary("two")["planned_peak_bytes"], 512 * 1024)
+        result = self.brim("train", "dist.ranks=2", "run.dir=one", *wide, "device=cpu:1", status=NO_FIT)
+        self.assertEqual(result.err.count("error: "), 1, result)
+
     def test_a_sweep_starts_the_ranks_of_each_job(self):
         result = self.brim("train", "-m", "dist.ranks=2", "seed=1,2", "run.dir=sweep", *SMALL)
         self.assertIn("2 finished", result.err, result)
@@ -152,8 +160,7 @@ class Ends(Launched):
             process = self.start("train", "--resume", run)
             self.until(lambda: process.poll() is not None or self.steps(run)[-1] > step)
             process.send_signal(number)
-            self.finish(process, INTERRUPTED)
-            self.assertEqual([r["rank"] for r in self.records(run, "events.jsonl") if r["event"] == "rank"].count(2), 2)
+            self.assertIn(f"{RANKS} ranks", self.finish(process, INTERRUPTED).err)
 
     def test_nothing_is_left_by_a_launcher_that_is_killed(self):
         process = self.launch_long("run")

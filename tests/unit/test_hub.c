@@ -16,6 +16,8 @@
 #include "dist/hub.h"
 #include "dist/launch.h"
 #include "dist/line.h"
+#include "dist/processors.h"
+#include "memory/host.h"
 
 #define RANKS 3
 #define PATIENCE 0.5
@@ -149,6 +151,34 @@ static void nobody_waits_for_a_rank_that_has_left(void **state)
   assert_int_equal(status, 3);
 }
 
+/* ---- processors ---- */
+
+static void processors_are_cut_into_equal_parts(void **state)
+{
+  (void)state;
+  cpu_set_t all, none;
+  sched_getaffinity(0, sizeof all, &all);
+  const cpu_set_t whole = brim_processors_cut(1, 0), a = brim_processors_cut(2, 0), b = brim_processors_cut(2, 1);
+  assert_true(CPU_EQUAL(&whole, &all));
+  assert_int_equal(CPU_COUNT(&a), CPU_COUNT(&b));
+  CPU_AND(&none, &a, &b);
+  assert_int_equal(CPU_COUNT(&none), 0);
+  const cpu_set_t many = brim_processors_cut(CPU_SETSIZE + 1, 0);
+  assert_int_equal(CPU_COUNT(&many), 0);
+}
+
+static void threads_go_by_the_share(void **state)
+{
+  (void)state;
+  const int32_t alone = brim_host_threads();
+  brim_host_share_with(2, alone / 2.0);
+  assert_int_equal(brim_host_threads(), alone > 1 ? alone / 2 : 1);
+  brim_host_share_with(2 * alone, 0.5);
+  assert_int_equal(brim_host_threads(), 1);
+  brim_host_share_with(1, 0);
+  assert_int_equal(brim_host_threads(), alone);
+}
+
 int main(int argc, char **argv)
 {
   static const struct CMUnitTest tests[] = {
@@ -159,6 +189,8 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_rank_that_hangs_is_named),
       cmocka_unit_test(a_rank_ends_all_with_its_status),
       cmocka_unit_test(nobody_waits_for_a_rank_that_has_left),
+      cmocka_unit_test(processors_are_cut_into_equal_parts),
+      cmocka_unit_test(threads_go_by_the_share),
   };
   if (brim_hub_is_there()) return be_rank(argc > 1 ? argv[1] : "");
   return cmocka_run_group_tests(tests, NULL, NULL);
