@@ -99,22 +99,30 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* As a rank of a job, or alone. *joined: the ranks meet from here on. */
-static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, bool *joined)
+/* How a process ends that others may have been started with. */
+typedef struct train_end {
+  bool joined; /* the ranks have met, and settled who says what went wrong */
+  int told;    /* the exit status if it was said already; 0: not */
+} train_end;
+
+/* As a rank of a job, or alone. What there is to say of a job is said before any rank ends, since mpirun then ends the
+ * others. */
+static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, train_end *ending)
 {
   brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
   tell_auto(config);
   tell_environment();
-  *joined = true;
+  ending->joined = true;
   BRIM_TRY(brim_dist_open(config, &options.dist));
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
+  if (status != BRIM_OK && options.dist) ending->told = brim_cli_fail(status);
   brim_dist_close(options.dist, false);
-  return status;
+  return ending->told ? BRIM_OK : status;
 }
 
 static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
-                              const brim_operands *operands, brim_rank_launch *launch, bool *joined)
+                              const brim_operands *operands, brim_rank_launch *launch, train_end *ending)
 {
   brim_config *config = NULL;
   if (o->resume && brim_run_is_finished(o->resume)) {
@@ -123,7 +131,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
   }
   brim_status status = load(cli, o, file, operands, &config);
   if (status == BRIM_OK) status = brim_launch_plan(config, o->resume, launch);
-  if (status == BRIM_OK && launch->ranks == 1) status = run_here(cli, o, config, joined);
+  if (status == BRIM_OK && launch->ranks == 1) status = run_here(cli, o, config, ending);
   brim_config_free(config);
   return status;
 }
@@ -137,14 +145,15 @@ static brim_status begin_rank(void)
 
 /* The end of a rank, or of a process that is alone. What ranks have found before they met, one of them says, and none
  * waits for another; later they have settled that themselves. */
-static int end(brim_status status, bool joined, brim_operands *operands)
+static int end(brim_status status, const train_end *how, brim_operands *operands)
 {
-  int exit_status = brim_status_exit(status);
-  if (status != BRIM_OK && !joined && !brim_line_may_speak())
+  const bool alone = status != BRIM_OK && !how->joined;
+  const int exit_status = status == BRIM_OK ? how->told : brim_status_exit(status);
+  if (alone && !brim_line_may_speak())
     brim_arena_release(&operands->arena);
   else
-    exit_status = brim_cli_end(status, operands);
-  if (status != BRIM_OK && !joined) brim_line_end(exit_status);
+    (void)brim_cli_end(status, operands);
+  if (alone) brim_line_end(exit_status);
   brim_line_bye(exit_status);
   return exit_status;
 }
@@ -162,8 +171,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   char path[4096];
   const char *file = NULL;
-  int told_status = 0; /* of a sweep's jobs or of ranks, which have told what went wrong */
-  bool joined = false;
+  train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
   brim_rank_launch launch = {.ranks = 1};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
@@ -175,13 +183,12 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && o.multirun) {
     const brim_sweep_words_given given = {argc,           argv, operands.word, operands.number,
                                           operands.count, file, o.fail_fast};
-    told_status = brim_cli_sweep(cli, &given);
+    ending.told = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
     status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
-    if (status == BRIM_OK) status = train_once(cli, &o, file, &operands, &launch, &joined);
+    if (status == BRIM_OK) status = train_once(cli, &o, file, &operands, &launch, &ending);
     if (status == BRIM_OK && launch.ranks > 1)
-      status = brim_launch_run(&launch, words_again(cli, argc, argv, &operands.arena), &told_status);
+      status = brim_launch_run(&launch, words_again(cli, argc, argv, &operands.arena), &ending.told);
   }
-  const int exit_status = end(status, joined, &operands);
-  return exit_status ? exit_status : told_status;
+  return end(status, &ending, &operands);
 }
