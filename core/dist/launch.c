@@ -202,7 +202,8 @@ static void judge(launcher *l)
   else if (left > 0 && s->waiting > 0)
     end_job(l, -1); /* who has left will not come any more, and has said why */
   else if (brim_seats_late(s, now, names, sizeof names))
-    fail(l, "%s did not come within dist.timeout_seconds=%g, so the job was ended", names, s->patience);
+    fail(l, "%s did not come when the others had waited %.3g seconds (dist.timeout_seconds), so the job was ended",
+         names, s->patience);
   else if (left > 0 && now - s->left_at > l->launch->end_seconds)
     fail(l, "%d of %d ranks did not end within dist.timeout_seconds=%g after the first, so they were killed",
          (int)(s->count - left), (int)s->count, l->launch->end_seconds);
