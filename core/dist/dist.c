@@ -49,9 +49,10 @@ struct brim_dist {
   party collectives; /* its own, or another one's; ops NULL: not connected */
   double seconds;    /* to wait for other ranks */
   uint64_t started, done;
-  char *all;    /* of a vote: what every rank says */
-  bool is_lost; /* the ranks cannot reach each other any more: `loss` says why, */
-  bool is_told; /* and another rank has said it already */
+  char *all;         /* of a vote: what every rank says */
+  bool is_connected; /* the collectives */
+  bool is_lost;      /* the ranks cannot reach each other any more: `loss` says why, */
+  bool is_told;      /* and another rank has said it already */
   char loss[1024];
 };
 
@@ -187,8 +188,7 @@ brim_status brim_dist_open(const brim_config *config, brim_dist **out)
 void brim_dist_close(brim_dist *d, bool failed)
 {
   if (!d) return;
-  if (d->collectives.ops && d->collectives.ops->disconnect) d->collectives.ops->disconnect(d->collectives.self);
-  if (d->collectives.ops != d->host.ops) drop_party(&d->collectives);
+  brim_dist_disconnect(d);
   if (d->host.ops && d->world.ranks > 0 && !failed) d->host.ops->leave(d->host.self);
   drop_party(&d->host);
   free(d->all);
@@ -196,6 +196,12 @@ void brim_dist_close(brim_dist *d, bool failed)
 }
 
 /* ---- talking ---- */
+
+static void stop_collectives(brim_dist *d)
+{
+  if (d->is_connected) d->collectives.ops->disconnect(d->collectives.self);
+  d->is_connected = false;
+}
 
 /* From here on nothing is said or waited for: the first reason is the one to show. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
@@ -205,7 +211,8 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   d->is_lost = true;
   d->is_told = status == BRIM_EPEER;
   snprintf(d->loss, sizeof d->loss, "%s", brim_error_text());
-  return BRIM_ECOMM;
+  stop_collectives(d); /* else whoever waits for the device waits for ever */
+  return brim_fail(BRIM_ECOMM, "%s", d->loss);
 }
 
 static brim_status exchange(brim_dist *d, const void *own, uint32_t bytes, void *all, double seconds)
@@ -309,10 +316,21 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
 brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, void *self, int device)
 {
   if (!d || d->collectives.ops) return BRIM_OK;
-  const brim_talk with = {d, talk};
+  const brim_talk with = {d, talk, d->seconds};
   const bool on_device = BRIM_HAS(brim_backend_ops, backend, run_program);
   BRIM_TRY(choose_collectives(d, on_device));
-  return d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device);
+  BRIM_TRY(d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device));
+  d->is_connected = true;
+  return BRIM_OK;
+}
+
+void brim_dist_disconnect(brim_dist *d)
+{
+  if (!d || !d->collectives.ops) return;
+  stop_collectives(d);
+  if (d->collectives.ops != d->host.ops) drop_party(&d->collectives);
+  d->collectives = (party){0};
+  d->started = d->done = 0;
 }
 
 /* Sums do not come: whoever does not answer now is missing. */
@@ -338,6 +356,7 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
   double last = brim_now(), waited = 0;
   while (d->done < ticket) {
     const uint64_t before = d->done;
+    if (d->is_lost) return lose(d, BRIM_ECOMM, -1);
     BRIM_TRY(brim_dist_progress(d));
     const double now = brim_now();
     if (d->done != before) waited = 0;
@@ -352,8 +371,7 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
 brim_status brim_dist_progress(brim_dist *d)
 {
   if (d->started == d->done) return BRIM_OK;
-  if (d->is_lost) return lose(d, BRIM_ECOMM, -1);
-  const brim_status status = d->collectives.ops->poll(d->collectives.self, &d->done);
+  const brim_status status = d->is_lost ? BRIM_ECOMM : d->collectives.ops->poll(d->collectives.self, &d->done);
   return status == BRIM_OK ? BRIM_OK : lose(d, status, -1);
 }
 

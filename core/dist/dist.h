@@ -69,6 +69,8 @@ brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict
 
 /* [init] Before the first; on the device that the backend has selected. */
 brim_status brim_dist_connect(brim_dist *dist, const brim_backend_ops *ops, void *backend, int device);
+/* [init] Before that device is given up. brim_dist_connect may follow. */
+void brim_dist_disconnect(brim_dist *dist);
 /* [step] Starts one behind the others; see brim_comm_ops. *ticket counts them. Waits while too many are under way. */
 brim_status brim_dist_start(brim_dist *dist, const brim_collective *what, void *queue, uint64_t *ticket);
 /* [step] Lets them make progress. */

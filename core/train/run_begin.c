@@ -167,6 +167,7 @@ static brim_status open_trainer(brim_running *r)
     if (status == BRIM_OK || r->session->again.count == 0) return status;
     BRIM_TRY(brim_session_remake(&r->session));
     BRIM_TRY(brim_session_settle(&r->session));
+    BRIM_TRY(connect(r));
   }
 }
 

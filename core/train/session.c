@@ -605,6 +605,7 @@ void brim_session_close(brim_session *s)
 {
   if (!s) return;
   if (s->opening) abandon_data(s);
+  brim_dist_disconnect(s->options.dist); /* while there is a device */
   brim_session_let_go(s);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);

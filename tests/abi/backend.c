@@ -13,6 +13,9 @@
 #ifndef KERNELS_FIRST
 #define KERNELS_FIRST 0
 #endif
+#ifndef OPS_SIZE
+#define OPS_SIZE sizeof(brim_backend_ops)
+#endif
 
 static brim_status run(void *self, const brim_launch *launch)
 {
@@ -64,7 +67,7 @@ static brim_status synchronize(void *self)
 
 static const brim_kernel relu = {"relu", NULL, NULL, KERNEL_RUN, NULL};
 static const brim_kernel *const kernels[] = {&relu};
-static const brim_backend_ops ops = {sizeof(brim_backend_ops),
+static const brim_backend_ops ops = {OPS_SIZE,
                                      REAL,
                                      kernels + KERNELS_FIRST,
                                      kernels + 1,

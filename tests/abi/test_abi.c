@@ -122,6 +122,9 @@ static void a_backend_is_loaded(void **state)
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/backend.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
+  /* with the table of ABI 1.3 */
+  assert_int_equal(brim_loader_load(ABI_PLUGINS "/backend_older.so", &module), BRIM_OK);
+  assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
 }
 
 static void a_policy_is_loaded(void **state)

@@ -119,7 +119,8 @@ extern const brim_kernel *const __stop_brim_kernels[] __attribute__((visibility(
 enum brim_queue {
   BRIM_QUEUE_COMPUTE, /* everything but: */
   BRIM_QUEUE_IN,      /* copies of states to the device, */
-  BRIM_QUEUE_OUT,     /* and from it */
+  BRIM_QUEUE_OUT,     /* and from it; */
+  BRIM_QUEUE_COMM,    /* what communicators do with memory of the device. Since ABI 1.4 */
   BRIM_QUEUES
 };
 
@@ -209,11 +210,17 @@ typedef struct brim_backend_ops {
   brim_status (*usage)(void *self, int device, uint64_t *used, uint64_t *total);
   /* [step] Gives back what libraries keep and can make again. NULL: there is nothing. */
   void (*trim)(void *self);
+
+  /* [init] The device's own name for a queue, once it is selected: a cudaStream_t. In that of BRIM_QUEUE_COMM a
+   * communicator for memory of the device (brim/comm.h) puts its work, in order with the other queues by mark() and
+   * wait(), which such a backend has too. synchronize() does not wait for that one: what is done there may depend on
+   * other processes. NULL: its memory is added up by no communicator. Since ABI 1.4. */
+  void *(*native_queue)(void *self, uint32_t queue);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2
 #define BRIM_FETCH_BYTES 64
-#define BRIM_MARKS 8
+#define BRIM_MARKS 13
 
 #ifdef __cplusplus
 }

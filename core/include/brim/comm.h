@@ -26,6 +26,7 @@ typedef struct brim_world {
 typedef struct brim_talk {
   void *context;
   brim_status (*exchange)(void *context, const void *own, uint32_t bytes, void *all);
+  double seconds; /* the job's time: whoever keeps others waiting for longer is given up */
 } brim_talk;
 
 enum brim_collective_kind {
@@ -65,7 +66,8 @@ typedef struct brim_comm_ops {
   void (*end_all)(void *self, int32_t exit_status);
 
   /* ---- collectives; all or none ---- */
-  /* [init] Before the first. `ops`, `backend`, `device`: where the buffers are. */
+  /* [init] Before the first, and before the device is asked how much of it is free: what a library takes there for
+   * itself it takes here. `ops`, `backend`, `device`: where the buffers are; the device is selected. */
   brim_status (*connect)(void *self, const brim_world *world, const brim_talk *talk, const brim_backend_ops *ops,
                          void *backend, int32_t device);
   /* [step] Starts one. `queue`: of the device (brim_backend_ops.native_queue), in whose order it is done; NULL for host

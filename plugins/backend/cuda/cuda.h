@@ -83,6 +83,7 @@ typedef struct cuda_backend {
   uint64_t fetches_started, fetches_collected;
   /* The optimizer's state between the arena and host memory. */
   cudaStream_t in, out;
+  cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
 } cuda_backend;
 

@@ -1,5 +1,5 @@
 /* The device: its one allocation, copies, and what waits for it. One stream computes, one copies inputs; two more
- * copy the optimizer's state, one each way. */
+ * copy the optimizer's state, one each way, and in one a communicator adds up what ranks have. */
 #include "device.h"
 
 #include <inttypes.h>
@@ -110,12 +110,15 @@ brim_status cuda_device_users(void *self, int device, brim_device_user *out, siz
 
 /* ---- a device of one's own ---- */
 
+/* Kernels of a communicator go first where there is room for one more: others wait for what they bring. */
 static brim_status make_streams(cuda_backend *b)
 {
   cudaStream_t *const stream[] = {&b->compute, &b->copies, &b->in, &b->out};
+  int least = 0, greatest = 0;
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "creating a stream"));
-  return BRIM_OK;
+  BRIM_TRY(cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams"));
+  return cuda_check(cudaStreamCreateWithPriority(&b->comm, cudaStreamNonBlocking, greatest), "creating a stream");
 }
 
 static brim_status make_events(cudaEvent_t *event, int count)
@@ -173,7 +176,7 @@ brim_status cuda_device_select(void *self, int device)
 void cuda_device_release(cuda_backend *b)
 {
   if (b->device < 0) return;
-  cudaStream_t const stream[] = {b->compute, b->copies, b->in, b->out};
+  cudaStream_t const stream[] = {b->compute, b->copies, b->in, b->out, b->comm};
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     if (stream[i]) (void)cudaStreamSynchronize(stream[i]);
   cuda_library_close(b);
@@ -270,7 +273,21 @@ void cuda_device_unplace_host(void *self, void *at, uint64_t bytes)
 
 static cudaStream_t stream_of(const cuda_backend *b, uint32_t queue)
 {
-  return queue == BRIM_QUEUE_IN ? b->in : queue == BRIM_QUEUE_OUT ? b->out : b->compute;
+  switch (queue) {
+  case BRIM_QUEUE_IN:
+    return b->in;
+  case BRIM_QUEUE_OUT:
+    return b->out;
+  case BRIM_QUEUE_COMM:
+    return b->comm;
+  default:
+    return b->compute;
+  }
+}
+
+void *cuda_device_native_queue(void *self, uint32_t queue)
+{
+  return stream_of(self, queue);
 }
 
 brim_status cuda_device_copy(void *self, uint32_t queue, const brim_copy *copy, size_t count)

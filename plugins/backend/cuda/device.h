@@ -27,6 +27,7 @@ void cuda_device_unplace_host(void *self, void *at, uint64_t bytes);
 brim_status cuda_device_copy(void *self, uint32_t queue, const brim_copy *copy, size_t count);
 brim_status cuda_device_mark(void *self, uint32_t queue, uint32_t mark);
 brim_status cuda_device_wait(void *self, uint32_t queue, uint32_t mark);
+void *cuda_device_native_queue(void *self, uint32_t queue);
 
 /* library.c. [init] Handles of cuBLASLt and cuDNN for the selected device. */
 brim_status cuda_library_open(cuda_backend *b);

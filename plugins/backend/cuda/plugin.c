@@ -75,6 +75,7 @@ static const brim_backend_ops ops = {
     .copy = cuda_device_copy,
     .mark = cuda_device_mark,
     .wait = cuda_device_wait,
+    .native_queue = cuda_device_native_queue,
 };
 
 static const brim_plugin backend = {

@@ -1,0 +1,39 @@
+/* NCCL's functions as the communicator calls them: the library is large and makes the driver load its kernels, so it is
+ * loaded when ranks are connected and not before. */
+#ifndef NCCL_LIBRARY_H
+#define NCCL_LIBRARY_H
+#include <nccl.h>
+
+#include "brim/status.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NCCL_FUNCTIONS(X)                                                                                              \
+  X(GetVersion)                                                                                                        \
+  X(GetUniqueId)                                                                                                       \
+  X(GetErrorString)                                                                                                    \
+  X(GetLastError)                                                                                                      \
+  X(CommInitRankConfig)                                                                                                \
+  X(CommGetAsyncError)                                                                                                 \
+  X(CommFinalize)                                                                                                      \
+  X(CommDestroy)                                                                                                       \
+  X(CommAbort)                                                                                                         \
+  X(AllReduce)                                                                                                         \
+  X(ReduceScatter)                                                                                                     \
+  X(AllGather)                                                                                                         \
+  X(Broadcast)
+
+typedef struct nccl_library {
+#define X(name) __typeof__(nccl##name) *name;
+  NCCL_FUNCTIONS(X)
+#undef X
+} nccl_library;
+
+/* [init] The library, until the process exits. ELOAD, saying what is missing. */
+brim_status nccl_library_load(const nccl_library **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,345 @@
+/* The communicator `nccl`: collectives in the memory of NVIDIA GPUs. It has no host's half: ranks find each other, and
+ * vote, by that of another communicator.
+ *
+ * What is started is done by the device, in the order of the queue that it was started in; an event behind each says
+ * when. NCCL is asked never to wait inside of a call (config.blocking 0), so that a rank that dies or hangs keeps
+ * nobody for longer than the job's time: while it answers ncclInProgress it is asked again.
+ *
+ * On a given set of devices NCCL adds up in the same order in every run and gives all ranks the same bits, as long as
+ * its algorithm is one that does so in kernels: a switch that adds (NVLS, CollNet) promises no order. So unless
+ * somebody has set NCCL_ALGO, it is rings and trees. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cuda_runtime_api.h>
+
+#include "brim/brim.h"
+#include "brim/comm.h"
+#include "library.h"
+
+#define NCCL_ALGORITHMS "Ring,Tree"
+#define WARM_UP_BYTES (4u << 20) /* a buffer large enough for every way of sending that NCCL has */
+#define END_SECONDS 5            /* for ranks that end together */
+
+typedef struct communicator {
+  const nccl_library *nccl;
+  ncclComm_t comm; /* NULL: not connected */
+  int32_t rank, ranks;
+  double seconds; /* the job's */
+  cudaEvent_t done_event[BRIM_COLLECTIVES];
+  uint64_t started, done;
+  bool failed;
+} communicator;
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- what NCCL and the runtime say ---- */
+
+static brim_status check_cuda(communicator *c, cudaError_t error, const char *what)
+{
+  if (error == cudaSuccess) return BRIM_OK;
+  (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
+  c->failed = true;
+  if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
+  return brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+static brim_status check_nccl(communicator *c, ncclResult_t result, const char *what)
+{
+  if (result == ncclSuccess) return BRIM_OK;
+  c->failed = true;
+  const char *more = c->comm ? c->nccl->GetLastError(c->comm) : NULL;
+  return brim_fail(BRIM_ECOMM, "NCCL, %s: %s%s%s\nNCCL_DEBUG=WARN shows what it saw", what,
+                   c->nccl->GetErrorString(result), more && more[0] ? ": " : "", more ? more : "");
+}
+
+/* Until what a call began is begun, for `seconds` at most. */
+static ncclResult_t settle(const communicator *c, ncclResult_t result, double seconds)
+{
+  const struct timespec pause = {.tv_nsec = 100000};
+  const double start = now();
+  while (result == ncclInProgress && now() - start < seconds) {
+    ncclResult_t state = ncclInProgress;
+    const ncclResult_t asked = c->nccl->CommGetAsyncError(c->comm, &state);
+    result = asked == ncclSuccess ? state : asked;
+    if (result == ncclInProgress) (void)nanosleep(&pause, NULL);
+  }
+  return result;
+}
+
+static brim_status give_up(communicator *c, const char *what)
+{
+  c->failed = true;
+  return brim_fail(BRIM_ECOMM,
+                   "NCCL, %s: not done within dist.timeout_seconds=%g: a rank is gone, or cannot be reached", what,
+                   c->seconds);
+}
+
+static brim_status complete(communicator *c, ncclResult_t result, const char *what)
+{
+  result = settle(c, result, c->seconds);
+  return result == ncclInProgress ? give_up(c, what) : check_nccl(c, result, what);
+}
+
+/* ---- starting ---- */
+
+static ncclDataType_t type_of(uint32_t dtype)
+{
+  return dtype == BRIM_DTYPE_F64 ? ncclFloat64 : dtype == BRIM_DTYPE_F32 ? ncclFloat32 : ncclUint8;
+}
+
+static const char *name_of(uint32_t kind)
+{
+  return kind == BRIM_ALL_REDUCE       ? "adding up over all ranks"
+         : kind == BRIM_REDUCE_SCATTER ? "adding up parts over all ranks"
+         : kind == BRIM_ALL_GATHER     ? "gathering parts of all ranks"
+                                       : "sending from rank 0";
+}
+
+static ncclResult_t call(const communicator *c, const brim_collective *what, cudaStream_t stream)
+{
+  const ncclDataType_t type = type_of(what->dtype);
+  const size_t part = what->count / (size_t)c->ranks;
+  void *all = what->buffer, *own = (char *)all + (size_t)c->rank * part * brim_dtype_bytes(what->dtype);
+  switch (what->kind) {
+  case BRIM_ALL_REDUCE:
+    return c->nccl->AllReduce(all, all, what->count, type, ncclSum, c->comm, stream);
+  case BRIM_REDUCE_SCATTER:
+    return c->nccl->ReduceScatter(all, own, part, type, ncclSum, c->comm, stream);
+  case BRIM_ALL_GATHER:
+    return c->nccl->AllGather(own, all, part, type, c->comm, stream);
+  default:
+    return c->nccl->Broadcast(all, all, what->count, type, 0, c->comm, stream);
+  }
+}
+
+static brim_status check(const communicator *c, const brim_collective *what)
+{
+  const bool has_parts = what->kind == BRIM_REDUCE_SCATTER || what->kind == BRIM_ALL_GATHER;
+  const bool is_sum = what->kind == BRIM_ALL_REDUCE || what->kind == BRIM_REDUCE_SCATTER;
+  if (has_parts && what->count % (uint64_t)c->ranks != 0)
+    return brim_fail(BRIM_EINVAL, "%llu elements are no equal parts for %d ranks", (unsigned long long)what->count,
+                     (int)c->ranks);
+  if (is_sum && what->dtype != BRIM_DTYPE_F32 && what->dtype != BRIM_DTYPE_F64)
+    return brim_fail(BRIM_ENOTSUP, "sums over ranks are of float32 or float64");
+  return BRIM_OK;
+}
+
+static brim_status start(void *self, const brim_collective *what, void *queue)
+{
+  communicator *c = self;
+  cudaStream_t stream = queue;
+  BRIM_TRY(check(c, what));
+  BRIM_TRY(complete(c, call(c, what, stream), name_of(what->kind)));
+  BRIM_TRY(check_cuda(c, cudaEventRecord(c->done_event[c->started % BRIM_COLLECTIVES], stream), "recording an event"));
+  c->started++;
+  return BRIM_OK;
+}
+
+static brim_status poll(void *self, uint64_t *done)
+{
+  communicator *c = self;
+  while (c->done < c->started) {
+    const cudaError_t e = cudaEventQuery(c->done_event[c->done % BRIM_COLLECTIVES]);
+    if (e == cudaErrorNotReady) break;
+    BRIM_TRY(check_cuda(c, e, "adding up over all ranks"));
+    c->done++;
+  }
+  *done = c->done;
+  (void)cudaGetLastError(); /* "not ready" is no error of whoever asks next */
+  if (c->done == c->started) return BRIM_OK;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = c->nccl->CommGetAsyncError(c->comm, &state);
+  return check_nccl(c, asked == ncclSuccess ? state : asked, "waiting for other ranks");
+}
+
+/* ---- connecting ---- */
+
+/* What each rank tells the others before anybody waits inside of NCCL. */
+typedef struct greeting {
+  int32_t status;
+  int32_t version;
+  char device[64]; /* its GPU's UUID */
+  ncclUniqueId id; /* rank 0's, the second time */
+} greeting;
+
+static brim_status prepare(communicator *c, const brim_backend_ops *ops, void *backend, int32_t device, greeting *own)
+{
+  int version = 0;
+  brim_device_info info = {0};
+  BRIM_TRY(nccl_library_load(&c->nccl));
+  BRIM_TRY(check_cuda(c, cudaSetDevice(device), "choosing a device"));
+  BRIM_TRY(ops->describe(backend, device, &info));
+  BRIM_TRY(check_nccl(c, c->nccl->GetVersion(&version), "asking for its version"));
+  own->version = version;
+  (void)snprintf(own->device, sizeof own->device, "%s", info.uuid);
+  for (int i = 0; i < BRIM_COLLECTIVES; i++)
+    BRIM_TRY(check_cuda(c, cudaEventCreateWithFlags(&c->done_event[i], cudaEventDisableTiming), "creating an event"));
+  return BRIM_OK;
+}
+
+static brim_status compare(const communicator *c, const greeting *all)
+{
+  for (int32_t r = 0; r < c->ranks; r++)
+    if (all[r].status != BRIM_OK)
+      return brim_fail(BRIM_ECOMM, "rank %d cannot use NCCL; its own message says why", (int)r);
+  for (int32_t r = 1; r < c->ranks; r++)
+    if (all[r].version != all[0].version)
+      return brim_fail(BRIM_ECOMM, "rank %d has NCCL %d.%d.%d, rank 0 %d.%d.%d: all need the same", (int)r,
+                       all[r].version / 10000, all[r].version / 100 % 100, all[r].version % 100, all[0].version / 10000,
+                       all[0].version / 100 % 100, all[0].version % 100);
+  return BRIM_OK;
+}
+
+/* NCCL takes no two ranks of a host on one GPU. Where somebody wants that, as a test does, each passes for a host. */
+static brim_status part_from_neighbours(const communicator *c, const greeting *all)
+{
+  char host[128];
+  bool shares = false;
+  for (int32_t r = 0; r < c->ranks; r++)
+    shares = shares || (r != c->rank && all[r].device[0] && strcmp(all[r].device, all[c->rank].device) == 0);
+  (void)snprintf(host, sizeof host, "rank-%d-of-%s", (int)c->rank, all[c->rank].device);
+  if (!shares || setenv("NCCL_HOSTID", host, 0) == 0) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+}
+
+/* A rank that has failed itself says so to all, and keeps its own message. */
+static brim_status tell(const communicator *c, const brim_talk *talk, brim_status own_status, greeting *own,
+                        greeting *all)
+{
+  char text[1024];
+  (void)snprintf(text, sizeof text, "%s", own_status == BRIM_OK ? "" : brim_error_text());
+  own->status = own_status;
+  const brim_status status = talk->exchange(talk->context, own, sizeof *own, all);
+  if (own_status != BRIM_OK) return brim_fail(own_status, "%s", text);
+  return status == BRIM_OK ? compare(c, all) : status;
+}
+
+static brim_status make_id(communicator *c, const greeting *all, greeting *own)
+{
+  BRIM_TRY(part_from_neighbours(c, all));
+  return c->rank == 0 ? check_nccl(c, c->nccl->GetUniqueId(&own->id), "making a name for the job") : BRIM_OK;
+}
+
+static brim_status greet(communicator *c, const brim_talk *talk, const brim_backend_ops *ops, void *backend,
+                         int32_t device, ncclUniqueId *id)
+{
+  greeting own = {0};
+  greeting *all = brim_try_calloc((size_t)c->ranks, sizeof *all);
+  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory to connect the ranks");
+  brim_status status = tell(c, talk, prepare(c, ops, backend, device, &own), &own, all);
+  if (status == BRIM_OK) status = tell(c, talk, make_id(c, all, &own), &own, all);
+  *id = all[0].id;
+  free(all);
+  return status;
+}
+
+static brim_status wait_for_all(communicator *c)
+{
+  const struct timespec pause = {.tv_nsec = 100000};
+  const double start = now();
+  for (uint64_t done = 0;;) {
+    BRIM_TRY(poll(c, &done));
+    if (done == c->started) return BRIM_OK;
+    if (now() - start > c->seconds) return give_up(c, "trying all ranks");
+    (void)nanosleep(&pause, NULL);
+  }
+}
+
+/* NCCL makes its connections, and takes memory for them, at the first collective of a kind. */
+static brim_status warm_up(communicator *c, void *queue)
+{
+  void *buffer = NULL;
+  const uint64_t part = WARM_UP_BYTES / 4 / (uint64_t)c->ranks;
+  BRIM_TRY(check_cuda(c, cudaMalloc(&buffer, WARM_UP_BYTES), "trying NCCL"));
+  brim_status status = check_cuda(c, cudaMemsetAsync(buffer, 0, WARM_UP_BYTES, queue), "trying NCCL");
+  for (uint32_t kind = BRIM_ALL_REDUCE; status == BRIM_OK && kind <= BRIM_BROADCAST; kind++)
+    status = start(c, &(brim_collective){kind, BRIM_DTYPE_F32, buffer, part * (uint64_t)c->ranks}, queue);
+  if (status == BRIM_OK) status = wait_for_all(c);
+  if (status == BRIM_OK)
+    status = check_cuda(c, cudaFree(buffer), "trying NCCL"); /* else the device may never be done */
+  c->started = c->done = 0;
+  return status;
+}
+
+static brim_status connect_ranks(communicator *c, const brim_talk *talk, const brim_backend_ops *ops, void *backend,
+                                 int32_t device)
+{
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (setenv("NCCL_ALGO", NCCL_ALGORITHMS, 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+  BRIM_TRY(greet(c, talk, ops, backend, device, &id));
+  BRIM_TRY(complete(c, c->nccl->CommInitRankConfig(&c->comm, c->ranks, id, c->rank, &config), "connecting the ranks"));
+  return warm_up(c, ops->native_queue(backend, BRIM_QUEUE_COMM));
+}
+
+static void disconnect(void *self);
+
+static brim_status connect(void *self, const brim_world *world, const brim_talk *talk, const brim_backend_ops *ops,
+                           void *backend, int32_t device)
+{
+  communicator *c = self;
+  if (!BRIM_HAS(brim_backend_ops, ops, native_queue))
+    return brim_fail(BRIM_ENOTSUP, "comm=nccl needs a backend with queues of its own (native_queue): backend=cuda");
+  *c = (communicator){.rank = world->rank, .ranks = world->ranks, .seconds = talk->seconds};
+  const brim_status status = connect_ranks(c, talk, ops, backend, device);
+  if (status == BRIM_OK) return BRIM_OK;
+  c->failed = true;
+  disconnect(c);
+  return status;
+}
+
+/* In good order only if nothing is under way; else NCCL stops what the device is doing, and waits for nobody. */
+static void disconnect(void *self)
+{
+  communicator *c = self;
+  uint64_t done = 0;
+  bool good = c->comm && !c->failed && poll(c, &done) == BRIM_OK && done == c->started;
+  good = good && settle(c, c->nccl->CommFinalize(c->comm), END_SECONDS) == ncclSuccess;
+  if (c->comm) (void)(good ? c->nccl->CommDestroy(c->comm) : c->nccl->CommAbort(c->comm));
+  for (int i = 0; i < BRIM_COLLECTIVES; i++)
+    if (c->done_event[i]) (void)cudaEventDestroy(c->done_event[i]);
+  *c = (communicator){0};
+}
+
+/* ---- the plugin ---- */
+
+static brim_status create(const void *params, void **self)
+{
+  (void)params;
+  *self = brim_try_calloc(1, sizeof(communicator));
+  return *self ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the communicator");
+}
+
+static void destroy(void *self)
+{
+  if (self) disconnect(self);
+  free(self);
+}
+
+static const brim_comm_ops ops = {.size = sizeof(brim_comm_ops),
+                                  .on_device = 1,
+                                  .connect = connect,
+                                  .start = start,
+                                  .poll = poll,
+                                  .disconnect = disconnect};
+
+static const brim_plugin comm = {.size = sizeof(brim_plugin),
+                                 .kind = BRIM_COMM,
+                                 .id = "nccl",
+                                 .help = "between NVIDIA GPUs, by NCCL",
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .ops = &ops};
+
+static const brim_plugin *const plugins[] = {&comm, NULL};
+BRIM_MODULE("brim-nccl", "0.1.0", plugins)
