@@ -13,6 +13,8 @@
 #include "exec/reduce.h"
 #include "graph/collectives.h"
 
+#define FEEDS 2 /* micro-batches that a backend takes before it waits for its device */
+
 /* Nodes that a backend runs as one. */
 typedef struct piece {
   size_t from, to;
@@ -33,6 +35,9 @@ struct brim_exec {
   uint8_t *base; /* the arena, on the device */
   brim_offload offload;
   brim_reduction reduction;
+  /* Collectives that the device has before what was fetched last, and fed last: of as many as are under way. */
+  uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[FEEDS];
+  uint64_t fetched, collected, fed;
   brim_arena host;
   placed_program program[BRIM_PROGRAMS_MAX + 2];
 };
@@ -127,23 +132,54 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, pie
   return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
-static brim_status start_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step,
-                              const double *proof)
+/* Pieces end where the ranks do something together. `last`: as of run_nodes. */
+static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
+                                brim_reduction_walk *walk, bool last)
 {
+  const brim_program *program = walk->program;
   placed_program *placed = &exec->program[index_of(exec, program)];
   size_t from, to;
   range_of(program, half, &from, &to);
-  for (size_t i = 0; i < placed->piece_count; i++)
-    if (placed->piece[i].from >= from && placed->piece[i].to <= to)
-      BRIM_TRY(start_piece(exec, program, &placed->piece[i], step, proof));
+  for (size_t i = 0; i < placed->piece_count; i++) {
+    piece *c = &placed->piece[i];
+    if (c->from < from || c->to > to) continue;
+    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, c->from));
+    BRIM_TRY(start_piece(exec, program, c, step, proof));
+    if (last) BRIM_TRY(brim_reduction_after(&exec->reduction, program, c->to - 1));
+  }
   return BRIM_OK;
+}
+
+/* Whatever became of the nodes, all ranks make the same collectives. */
+static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
+{
+  char error[4096];
+  if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
+  return brim_fail(status, "%s", error);
+}
+
+static brim_status start_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step,
+                              const double *proof, bool last)
+{
+  brim_reduction_walk walk = {.program = program};
+  return end_walk(exec, &walk, start_pieces(exec, step, proof, half, &walk, last));
 }
 
 static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
                                  const double *proof)
 {
-  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(start_half(exec, program, half, step, proof));
+  for (size_t half = 0; half < halves_of(program); half++)
+    BRIM_TRY(start_half(exec, program, half, step, proof, false));
   return BRIM_OK;
+}
+
+/* Until everything that was started has run. */
+static brim_status wait_for_device(brim_exec *exec)
+{
+  BRIM_TRY(brim_reduction_settle(&exec->reduction));
+  return exec->backend->synchronize(exec->self);
 }
 
 static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
@@ -192,7 +228,7 @@ static brim_status open_exec(brim_exec *exec, int device)
 
 void brim_exec_join(brim_exec *exec, brim_dist *dist)
 {
-  exec->reduction.dist = dist;
+  brim_reduction_join(&exec->reduction, dist, brim_exec_is_asynchronous(exec));
 }
 
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
@@ -243,6 +279,9 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
 
 static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
 {
+  uint64_t *ticket = &exec->feed_ticket[exec->fed++ % FEEDS];
+  BRIM_TRY(brim_reduction_finish_to(&exec->reduction, *ticket));
+  *ticket = exec->reduction.ticket;
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_offload_begin_use(&exec->offload, copy[i].to, copy[i].bytes));
   BRIM_TRY(exec->backend->feed(exec->self, copy, count));
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_offload_end_use(&exec->offload, copy[i].to, copy[i].bytes));
@@ -296,11 +335,13 @@ brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, doub
 {
   brim_copy copy[3] = {{metrics, metrics_of(exec), count * sizeof *metrics}, {proof, proof_of(exec), sizeof *proof}};
   if (tensor) copy[2] = (brim_copy){values, brim_exec_pointer(exec, program, tensor), tensor->bytes};
+  exec->fetch_ticket[exec->fetched++ % BRIM_FETCHES] = exec->reduction.ticket;
   return exec->backend->fetch(exec->self, copy, tensor ? 3 : 2);
 }
 
 brim_status brim_exec_collect(brim_exec *exec)
 {
+  BRIM_TRY(brim_reduction_finish_to(&exec->reduction, exec->fetch_ticket[exec->collected++ % BRIM_FETCHES]));
   return exec->backend->collect(exec->self);
 }
 
@@ -316,21 +357,11 @@ static brim_status run_nodes(brim_exec *exec, const brim_program *program, const
   return exec->backend->synchronize(exec->self);
 }
 
-/* Whatever became of the nodes, all ranks make the same collectives. */
-static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
-{
-  char error[4096];
-  if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
-  return brim_fail(status, "%s", error);
-}
-
 static brim_status run_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step, bool last)
 {
   size_t from, to;
   brim_reduction_walk walk = {.program = program};
-  if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL);
+  if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL, last);
   range_of(program, half, &from, &to);
   return end_walk(exec, &walk, run_nodes(exec, program, step, from, to, &walk, last));
 }
@@ -359,16 +390,26 @@ brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, co
     if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
   }
   BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, g->node_count));
-  return exec->backend->synchronize(exec->self);
+  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
+}
+
+brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program)
+{
+  brim_reduction_walk walk = {.program = program};
+  return brim_reduction_before(&exec->reduction, &walk, program->graph->node_count);
 }
 
 brim_status brim_exec_reduce(brim_exec *exec, bool failed)
 {
   const double none = NAN;
   if (!exec->reduction.dist) return BRIM_OK;
-  if (failed) BRIM_TRY(exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none));
+  if (failed) {
+    BRIM_TRY(brim_reduction_settle(&exec->reduction));
+    BRIM_TRY(exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none));
+  }
   BRIM_TRY(brim_reduction_rest(&exec->reduction));
-  return brim_reduction_metrics(&exec->reduction, 2);
+  BRIM_TRY(brim_reduction_metrics(&exec->reduction, 2));
+  return brim_reduction_order(&exec->reduction);
 }
 
 brim_status brim_exec_finish_sums(brim_exec *exec)
@@ -380,7 +421,7 @@ brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
 {
   if (count * sizeof *out > exec->plan->metrics_bytes)
     return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the programs make", count);
-  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(wait_for_device(exec));
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, count));
   BRIM_TRY(brim_reduction_finish(&exec->reduction));
   return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
@@ -389,7 +430,7 @@ brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
 brim_status brim_exec_broadcast(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
-  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(wait_for_device(exec));
   BRIM_TRY(brim_reduction_broadcast(&exec->reduction, plan->parameter_offset, plan->class_bytes[BRIM_ROLE_PARAMETER]));
   return brim_reduction_finish(&exec->reduction);
 }
@@ -406,12 +447,12 @@ brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program,
 
 brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  return start_half(exec, program, 1, step, metrics_of(exec));
+  return start_half(exec, program, 1, step, metrics_of(exec), false);
 }
 
 brim_status brim_exec_wait(brim_exec *exec)
 {
-  return exec->backend->synchronize(exec->self);
+  return wait_for_device(exec);
 }
 
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
@@ -434,7 +475,7 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
     return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
-  BRIM_TRY(exec->backend->synchronize(exec->self)); /* which has errors of the data, such as labels out of range */
+  BRIM_TRY(wait_for_device(exec)); /* which has errors of the data, such as labels out of range */
   return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
 }
 
@@ -485,14 +526,14 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
 
 brim_status brim_exec_proof(brim_exec *exec, double *out)
 {
-  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(wait_for_device(exec));
   return exec->backend->download(exec->self, out, proof_of(exec), sizeof *out);
 }
 
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
 {
   const void *state = brim_offload_pointer(&exec->offload, program, tensor);
-  BRIM_TRY(exec->backend->synchronize(exec->self));
+  BRIM_TRY(wait_for_device(exec));
   if (!state) return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
   memcpy(host, state, tensor->bytes);
   return BRIM_OK;
@@ -502,7 +543,7 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
 {
   void *state = brim_offload_pointer(&exec->offload, program, tensor);
   if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
-  BRIM_TRY(exec->backend->synchronize(exec->self)); /* copies of it may be under way */
+  BRIM_TRY(wait_for_device(exec)); /* copies of it may be under way */
   memcpy(state, host, tensor->bytes);
   return BRIM_OK;
 }

@@ -35,12 +35,15 @@ brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, con
  * rank's are of no use, and all ranks' losses become no number, so that no device makes the update. Every rank calls it
  * once a step, whatever became of it, when all have said that they will. */
 brim_status brim_exec_reduce(brim_exec *exec, bool failed);
-/* [step] Waits for these sums. */
+/* [step] Waits for these sums. On a device that works ahead what is started next is behind them, and whatever reads
+ * something back waits for them; a rank that is gone is ECOMM there too. */
 brim_status brim_exec_finish_sums(brim_exec *exec);
 /* [step] The first `count` metrics, of the largest program that has some, added up over all ranks. */
 brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count);
 /* [step] Of a rank without a micro-batch where others have one: takes part in what the program does together. */
 brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step);
+/* [step] Of a rank that has failed: no more of a program than what the ranks do together. */
+brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program);
 /* [init] All ranks get rank 0's parameters. */
 brim_status brim_exec_broadcast(brim_exec *exec);
 /* One node of it. On a device that works while the host goes on this starts it. */

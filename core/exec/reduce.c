@@ -1,4 +1,18 @@
+/* See reduce.h. */
 #include "exec/reduce.h"
+
+/* Marks; those below are offload.c's. The queue of collectives has one order, so a mark that has moved on to a later
+ * one says the same, and late. */
+#define KERNELS 8
+#define DONE(ticket) (9 + (uint32_t)((ticket) % 4))
+
+void brim_reduction_join(brim_reduction *r, brim_dist *dist, bool asynchronous)
+{
+  r->dist = dist;
+  r->backend = r->plan->request.backend;
+  r->self = r->plan->request.backend_self;
+  r->queue = dist && asynchronous ? r->backend->native_queue(r->self, BRIM_QUEUE_COMM) : NULL;
+}
 
 void brim_reduction_begin(brim_reduction *r)
 {
@@ -8,7 +22,18 @@ void brim_reduction_begin(brim_reduction *r)
 static brim_status start(brim_reduction *r, uint32_t kind, uint32_t dtype, uint64_t offset, uint64_t count)
 {
   const brim_collective what = {.kind = kind, .dtype = dtype, .buffer = r->base + offset, .count = count};
-  return r->dist ? brim_dist_start(r->dist, &what, NULL, &r->ticket) : BRIM_OK;
+  if (!r->dist) return BRIM_OK;
+  if (!r->queue) return brim_dist_start(r->dist, &what, NULL, &r->ticket);
+  BRIM_TRY(r->backend->mark(r->self, BRIM_QUEUE_COMPUTE, KERNELS));
+  BRIM_TRY(r->backend->wait(r->self, BRIM_QUEUE_COMM, KERNELS));
+  BRIM_TRY(brim_dist_start(r->dist, &what, r->queue, &r->ticket));
+  return r->backend->mark(r->self, BRIM_QUEUE_COMM, DONE(r->ticket));
+}
+
+/* What comes behind needs it. */
+static brim_status need(brim_reduction *r, uint64_t ticket)
+{
+  return r->queue ? r->backend->wait(r->self, BRIM_QUEUE_COMPUTE, DONE(ticket)) : brim_dist_finish(r->dist, ticket);
 }
 
 static brim_status start_bucket(brim_reduction *r)
@@ -28,7 +53,7 @@ brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *w, siz
     if (w->started == 0) w->ticket = r->ticket;
   }
   while (w->finished < w->started && p->collective[w->finished].finish <= (int32_t)node)
-    BRIM_TRY(brim_dist_finish(r->dist, w->ticket + w->finished++));
+    BRIM_TRY(need(r, w->ticket + w->finished++));
   return BRIM_OK;
 }
 
@@ -55,7 +80,22 @@ brim_status brim_reduction_broadcast(brim_reduction *r, uint64_t offset, uint64_
   return start(r, BRIM_BROADCAST, BRIM_DTYPE_U8, offset, bytes);
 }
 
+brim_status brim_reduction_order(brim_reduction *r)
+{
+  return r->queue ? need(r, r->ticket) : BRIM_OK;
+}
+
+brim_status brim_reduction_finish_to(brim_reduction *r, uint64_t ticket)
+{
+  return r->dist ? brim_dist_finish(r->dist, ticket) : BRIM_OK;
+}
+
 brim_status brim_reduction_finish(brim_reduction *r)
 {
-  return r->dist ? brim_dist_finish(r->dist, r->ticket) : BRIM_OK;
+  return brim_reduction_finish_to(r, r->ticket);
+}
+
+brim_status brim_reduction_settle(brim_reduction *r)
+{
+  return r->queue ? brim_reduction_finish(r) : BRIM_OK;
 }

@@ -78,3 +78,24 @@ void brim_buckets_find_ready(const brim_plan *plan, brim_program *p)
   for (size_t k = 1; k < plan->bucket_count; k++) /* they are added up in their order */
     if (p->bucket_ready[k] < p->bucket_ready[k - 1]) p->bucket_ready[k] = p->bucket_ready[k - 1];
 }
+
+static void cut_before(brim_program *p, int32_t node)
+{
+  if (node >= 0 && node < (int32_t)p->graph->node_count) p->cut[node] = true;
+}
+
+static void cut(const brim_plan *plan, brim_program *p)
+{
+  if (!p->cut) p->cut = BRIM_ARENA_NEW(&p->graph->arena, bool, p->graph->node_count + 1);
+  for (size_t k = 0; p->bucket_ready && k < plan->bucket_count; k++) cut_before(p, p->bucket_ready[k] + 1);
+  for (size_t i = 0; i < p->collective_count; i++) {
+    cut_before(p, p->collective[i].start);
+    cut_before(p, p->collective[i].finish);
+  }
+}
+
+void brim_buckets_cut(brim_plan *plan)
+{
+  if (plan->request.world.ranks <= 1 || !BRIM_HAS(brim_backend_ops, plan->request.backend, run_program)) return;
+  for (size_t i = 0; i < plan->program_count; i++) cut(plan, &plan->program[i]);
+}

@@ -10,4 +10,7 @@
 void brim_buckets_make(brim_plan *plan);
 /* Where each is complete in a program of training, whose nodes are final. */
 void brim_buckets_find_ready(const brim_plan *plan, brim_program *program);
+/* For a backend that runs programs whole: cuts them in pieces where something is added up over the ranks, or waited for.
+ * After everything else has cut them. */
+void brim_buckets_cut(brim_plan *plan);
 #endif

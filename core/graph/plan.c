@@ -95,7 +95,7 @@ static bool copies_ahead(const brim_plan *plan)
 static brim_status compile_program(const brim_plan *plan, brim_program *p, enum brim_program_kind kind, int64_t batch,
                                    brim_graph *graph)
 {
-  *p = (brim_program){.kind = kind, .graph = graph};
+  *p = (brim_program){.kind = kind, .graph = graph, .window_last = -1};
   p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
   BRIM_TRY(prepare_nodes(plan, p));
   brim_offload_find_groups(p, plan->request.backend->alignment, copies_ahead(plan));
@@ -281,6 +281,7 @@ static brim_status create(brim_plan *plan)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);
   for (size_t i = 0; i < plan->program_count; i++) brim_collectives_find(plan, &plan->program[i]);
   if (plan->host_bytes > 0 && copies_ahead(plan)) brim_offload_find_window(plan);
+  brim_buckets_cut(plan);
   find_peak(plan);
   return BRIM_OK;
 }

@@ -177,6 +177,13 @@ static brim_status start_update(brim_trainer *t, brim_begun *b)
   return BRIM_OK;
 }
 
+/* Of a rank that has failed: the other ranks' devices begin the update, which their proof refuses. */
+static brim_status join_update(brim_trainer *t)
+{
+  if (t->check) BRIM_TRY(brim_exec_run_collectives(t->exec, t->check));
+  return brim_exec_run_collectives(t->exec, t->update);
+}
+
 static brim_status begin_step(brim_trainer *t)
 {
   brim_begun *b = &t->begun[t->begun_steps % 2];
@@ -187,7 +194,7 @@ static brim_status begin_step(brim_trainer *t)
   brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
-  if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) BRIM_TRY(start_update(t, b));
+  if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t));
   t->begun_steps++;
   return BRIM_OK;
 }
