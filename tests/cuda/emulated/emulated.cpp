@@ -1,13 +1,19 @@
-/* The emulated device: streams, and the calls of CUDA's runtime that the backend makes. */
+/* The emulated device: streams, and the calls of CUDA's runtime that the backend and communicators make. A library of
+ * its own, as theirs is. */
 #include "emulated.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #define DEVICES_MAX 8
@@ -42,8 +48,9 @@ bool is_illegal()
 
 /* Work waits in its stream until somebody waits for it, so what lacks an event comes too late to be right. With
  * EMULATED_STREAMS=copies streams that have no kernels do theirs at once, so what lacks an event comes too early; with
- * EMULATED_STREAMS=<seed> each stream goes on by some of its work, or none, whenever any gets more. */
-typedef std::function<void()> work;
+ * EMULATED_STREAMS=<seed> each stream goes on by some of its work, or none, whenever any gets more. Work says whether
+ * it is done; else it is called again. */
+typedef std::function<bool()> work;
 struct CUgraph_st {
   std::vector<work> node;
 };
@@ -103,17 +110,73 @@ std::vector<int> visible_devices()
   return visible;
 }
 
-void run_until(cudaStream_t s, uint64_t position)
+/* False: something before that cannot be done yet. */
+bool run_until(cudaStream_t s, uint64_t position)
 {
-  while (s->done < position) {
-    work w = std::move(s->queue.front());
+  for (; s->done < position; s->done++) {
+    if (!s->queue.front()()) return false;
     s->queue.pop_front();
-    w();
-    s->done++;
   }
+  return true;
 }
 
 std::vector<cudaStream_t> streams;
+
+/* ---- who runs them: the host, where it waits; and a thread, for work that waits for other processes ---- */
+
+std::mutex device; /* held by whoever looks at streams */
+typedef std::unique_lock<std::mutex> hold;
+std::chrono::steady_clock::time_point last_call; /* of the host */
+
+hold enter()
+{
+  hold held(device);
+  last_call = std::chrono::steady_clock::now();
+  return held;
+}
+
+void wait_until(hold &held, cudaStream_t s, uint64_t position)
+{
+  while (!run_until(s, position)) {
+    held.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    held = enter();
+  }
+}
+
+/* Other ranks wait for what this one's device does also while its host waits for something else. */
+class background
+{
+  std::thread thread;
+  std::condition_variable end;
+  bool ends = false;
+
+  void go_on()
+  {
+    sigset_t all;
+    sigfillset(&all); /* signals are the program's own threads' */
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    hold held(device);
+    while (!end.wait_for(held, std::chrono::milliseconds(5), [this] { return ends; }))
+      if (std::chrono::steady_clock::now() - last_call > std::chrono::milliseconds(20))
+        for (cudaStream_t s : streams) run_until(s, s->added);
+  }
+
+public:
+  void start()
+  {
+    if (!thread.joinable()) thread = std::thread([this] { go_on(); });
+  }
+  ~background()
+  {
+    {
+      hold held(device);
+      ends = true;
+    }
+    end.notify_all();
+    if (thread.joinable()) thread.join();
+  }
+} rest; /* behind all that it uses: it ends first */
 
 void go_on()
 {
@@ -138,7 +201,7 @@ bool is_pinned(const void *p)
 }
 } // namespace
 
-void emulated_enqueue(cudaStream_t s, work w)
+static void enqueue(cudaStream_t s, work w)
 {
   if (s->capture) {
     s->capture->node.push_back(std::move(w));
@@ -149,17 +212,39 @@ void emulated_enqueue(cudaStream_t s, work w)
   go_on();
 }
 
+static work always(std::function<void()> w)
+{
+  return [w = std::move(w)] {
+    w();
+    return true;
+  };
+}
+
+void emulated_enqueue(cudaStream_t s, std::function<void()> w)
+{
+  const hold held = enter();
+  enqueue(s, always(std::move(w)));
+}
+
+void emulated_enqueue_until(cudaStream_t s, std::function<bool()> w)
+{
+  const hold held = enter();
+  rest.start();
+  enqueue(s, std::move(w));
+}
+
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body)
 {
   if (g.threads == 0 || g.threads > EMULATED_THREADS_MAX || g.shared_bytes > EMULATED_SHARED_BYTES_MAX ||
       g.blocks[0] == 0 || g.blocks[1] == 0 || g.blocks[1] > 65535 || g.blocks[2] == 0 || g.blocks[2] > 65535)
     return brim_fail(BRIM_EDEVICE, "launching a kernel: invalid configuration: %u x %u x %u blocks of %u threads",
                      g.blocks[0], g.blocks[1], g.blocks[2], g.threads);
+  const hold held = enter();
   stream->has_kernels = true;
-  emulated_enqueue(stream, [=] {
-    emulated_kernels++;
-    if (!is_illegal()) emulated_run_grid(g, body);
-  });
+  enqueue(stream, always([=] {
+            emulated_kernels++;
+            if (!is_illegal()) emulated_run_grid(g, body);
+          }));
   return BRIM_OK;
 }
 
@@ -236,19 +321,32 @@ cudaError_t cudaFreeHost(void *p)
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
+  const hold held = enter();
   streams.push_back(*out = new CUstream_st{});
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
+{
+  return cudaStreamCreateWithFlags(out, flags);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+  const hold held = enter();
   streams.erase(std::find(streams.begin(), streams.end(), s));
   delete s;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+  hold held = enter();
   if (s->capture) return cudaErrorStreamCaptureUnsupported;
-  run_until(s, s->added);
+  wait_until(held, s, s->added);
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
@@ -263,20 +361,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+  const hold held = enter();
   *e = CUevent_st{s, s->added};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
-  if (e->stream) run_until(e->stream, e->position);
+  hold held = enter();
+  if (e->stream) wait_until(held, e->stream, e->position);
+  return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+  hold held = enter();
+  if (e->stream && !run_until(e->stream, e->position)) {
+    held.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50)); /* whoever asks again and again leaves others a core */
+    return cudaErrorNotReady;
+  }
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
+  const hold held = enter();
   const CUevent_st at = *e; /* as it was recorded when the wait was asked for */
-  emulated_enqueue(s, [at] {
-    if (at.stream) run_until(at.stream, at.position);
-  });
+  enqueue(s, [at] { return !at.stream || run_until(at.stream, at.position); });
   return cudaSuccess;
 }
 /* Memory that is not pinned is read before the call returns, and written before it returns. */
@@ -299,12 +408,14 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 {
+  const hold held = enter();
   if (s->capture) return cudaErrorIllegalState;
   s->capture = new CUgraph_st{};
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 {
+  const hold held = enter();
   if (!s->capture) return cudaErrorIllegalState;
   *out = s->capture;
   s->capture = nullptr;
@@ -327,7 +438,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 {
-  for (const work &w : graph->node) emulated_enqueue(s, w);
+  const hold held = enter();
+  for (const work &w : graph->node) enqueue(s, w);
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)

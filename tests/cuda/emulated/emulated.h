@@ -6,8 +6,7 @@
  * that what lacks a barrier gives other numbers.
  * A barrier that not all threads reach, or lanes that wait for one that has ended, end the program with a message.
  * What work streams hold is done as late as their order and events allow, or with EMULATED_STREAMS otherwise
- * (emulated.cpp). Not emulated: caches, memory
- * consistency, speed. */
+ * (emulated.cpp). Not emulated: caches, memory consistency, speed. */
 #ifndef EMULATED_H
 #define EMULATED_H
 #include <cuda_runtime_api.h>
@@ -66,6 +65,9 @@ extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body);
 /* Puts other work into a stream. */
 void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
+/* The same of work that may have to wait for another process: it is called again until it says that it is done. Once
+ * there is such work a thread goes on with the streams while the host is busy elsewhere, as a device does. */
+void emulated_enqueue_until(cudaStream_t stream, std::function<bool()> work);
 /* Runs a kernel now (emulated_threads.cpp). */
 void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body);
 void *cuda_dynamic_shared();

@@ -1,0 +1,104 @@
+"""Several ranks with GPUs, on emulated devices between which an emulated NCCL adds up (tests/cuda/emulated): the same
+numbers as one, whatever order streams do their work in, with gradients added up in the middle of the backward pass; and
+the end of a job whose ranks fail, die or hang while their devices wait for each other."""
+
+import os
+import pathlib
+import shutil
+import time
+
+from ranks import Ranks
+from support import main
+
+EMULATED = os.environ["BRIM_EMULATED"]
+STEPS = 12
+RUN = ["backend=cuda", "wait_for_gpu=true", "model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,8,8]",
+       "dataset.classes=4", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=16",
+       "training.gradient_accumulation_steps=3", f"training.steps={STEPS}", "training.checkpoint_every_steps=4",
+       "training.keep_checkpoints=9", "training.eval_every_steps=6", "observe.log_every_steps=1", "augment.flip=true",
+       "dist.bucket_mb=0", "dist.check_every_steps=5", "dist.timeout_seconds=30", "training.num_workers=0"]
+LOSS_ERROR_MAX = 1e-4  # relative to the first loss; sums are in another order, and steps amplify their rounding
+
+
+class Cuda(Ranks):
+    def job(self, ranks, run, *overrides, status=0, env=None):
+        process = self.start_ranks(ranks, "--plugin-path", EMULATED, "train", f"run.dir={run}", *RUN, *overrides, env=env)
+        out, err = process.communicate(timeout=280)
+        self.assertEqual(process.returncode, status, out + err)
+        return err
+
+    def losses(self, run):
+        return [(r["split"], r["step"], r["loss"]) for r in self.records(run)]
+
+    def assert_near(self, run, other):
+        a, b = self.losses(run), self.losses(other)
+        self.assertEqual([x[:2] for x in a], [x[:2] for x in b])
+        worst = max(abs(x[2] - y[2]) for x, y in zip(a, b)) / a[0][2]
+        self.assertLessEqual(worst, LOSS_ERROR_MAX, f"{run} and {other}")
+
+
+class Numbers(Cuda):
+    def test_two_and_four_ranks_have_the_losses_of_one(self):
+        self.brim("--plugin-path", EMULATED, "train", "run.dir=one", *RUN)
+        for ranks in (2, 4):
+            self.job(ranks, f"by{ranks}")
+            self.assert_near("one", f"by{ranks}")
+
+    def test_the_order_in_which_streams_work_changes_no_bit(self):
+        self.job(2, "late", "memory.offload=optimizer")
+        for order in ("copies", "3", "8"):
+            self.job(2, f"order{order}", "memory.offload=optimizer", env={"EMULATED_STREAMS": order})
+            self.assert_same_checkpoint("late", f"order{order}", STEPS)
+        self.job(2, "large", "dist.bucket_mb=25")
+        self.assert_same_checkpoint("late", "large", STEPS)
+
+    def test_a_run_that_is_gone_on_with_has_the_same_bits(self):
+        self.job(2, "whole")
+        shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
+        part = self.folder / "part/checkpoints"
+        for step in (8, 12):
+            shutil.rmtree(part / f"step-{step:08d}")
+        for link in ("last", "best"):
+            (part / link).unlink(missing_ok=True)
+        (part / "last").symlink_to("step-00000004")
+        (self.folder / "part/summary.json").unlink()
+        process = self.start_ranks(2, "--plugin-path", EMULATED, "train", "--resume", "part")
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assert_same_checkpoint("whole", "part", STEPS)
+
+
+class Failures(Cuda):
+    def test_a_rank_whose_last_micro_batch_fails_makes_all_do_the_step_again(self):
+        """Its sums are of no use to anybody: no device makes the update."""
+        self.job(2, "whole")
+        for fault in ("rank:1:step:3:lib:program:2", "rank:0:step:6:begin", "step:7:begin"):
+            run = fault.replace(":", "_")
+            self.job(2, run, env={"BRIM_FAULT": fault})
+            self.assert_same_checkpoint("whole", run, STEPS, context=fault)
+            self.assertGreater(self.summary(run)["retries"], 0, fault)
+
+    def check_end(self, failure, *texts, seconds=15, status=5):
+        start = time.monotonic()
+        err = self.job(2, failure.replace(":", "_"), "dist.timeout_seconds=5", status=status,
+                       env={"EMULATED_NCCL": failure})
+        self.assertLess(time.monotonic() - start, seconds, err)
+        for text in texts:
+            self.assertIn(text, err)
+
+    def test_a_collective_that_cannot_be_started_ends_the_job(self):
+        self.check_end("1:start:20", "rank 1: NCCL, adding up over all ranks: unhandled cuda error")
+
+    def test_a_lost_connection_ends_the_job(self):
+        self.check_end("0:lost:20", "NCCL", "remote process exited")
+
+    def test_a_device_that_hangs_ends_the_job_within_the_timeout(self):
+        self.check_end("1:hang:20", "dist.timeout_seconds=5", seconds=25)
+
+    def test_ranks_that_cannot_be_connected_do_not_begin(self):
+        self.check_end("1:init", "rank 1: NCCL, connecting the ranks: unhandled system error")
+        self.assertFalse((pathlib.Path(self.folder) / "1_init/metrics.jsonl").exists())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+/* The communicator between GPUs, on emulated devices of processes that this test starts: what it adds up and brings,
+ * and what it says when a rank fails, dies or hangs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "conformance/load.h"
+#include "dist/collectives.h"
+
+#define RANKS_MAX 4
+#define LATE_SECONDS 20 /* a test that takes longer hangs */
+
+/* ---- ranks talk through memory that they share ---- */
+
+typedef struct board {
+  int arrived[RANKS_MAX]; /* meetings */
+  char said[RANKS_MAX][BRIM_EXCHANGE_BYTES];
+} board;
+static board *common;
+
+typedef struct fixture {
+  loaded backend, comm;
+  const brim_backend_ops *device;
+  void *queue;
+  rank_under_test rank;
+  brim_comm_ops ops; /* the plugin's, of which every collective is put into the device's queue */
+  int meetings;
+} fixture;
+static fixture me;
+
+static bool all_at(int meeting)
+{
+  for (int32_t r = 0; r < me.rank.world.ranks; r++)
+    if (__atomic_load_n(&common->arrived[r], __ATOMIC_ACQUIRE) < meeting) return false;
+  return true;
+}
+
+/* Twice: nobody writes what others still read. */
+static brim_status meet(void)
+{
+  const double start = brim_now();
+  __atomic_store_n(&common->arrived[me.rank.world.rank], ++me.meetings, __ATOMIC_RELEASE);
+  while (!all_at(me.meetings)) {
+    if (brim_now() - start > me.rank.seconds) return brim_fail(BRIM_ECOMM, "a rank is missing");
+    usleep(100);
+  }
+  return BRIM_OK;
+}
+
+static brim_status exchange(void *context, const void *own, uint32_t bytes, void *all)
+{
+  (void)context;
+  memcpy(common->said[me.rank.world.rank], own, bytes);
+  BRIM_TRY(meet());
+  for (int32_t r = 0; r < me.rank.world.ranks; r++) memcpy((char *)all + (size_t)r * bytes, common->said[r], bytes);
+  return meet();
+}
+
+void rank_exchange(const rank_under_test *rank, const void *own, uint32_t bytes, void *all)
+{
+  rank_check(rank, exchange(NULL, own, bytes, all) == BRIM_OK, "an exchange failed");
+}
+
+void rank_check(const rank_under_test *rank, bool holds, const char *what)
+{
+  if (holds) return;
+  fprintf(stderr, "rank %d: %s\n", (int)rank->world.rank, what);
+  _exit(1);
+}
+
+static void must(bool holds, const char *what)
+{
+  rank_check(&me.rank, holds, what);
+}
+
+/* ---- a rank ---- */
+
+static brim_status start_in_queue(void *self, const brim_collective *what, void *queue)
+{
+  (void)queue;
+  return ((const brim_comm_ops *)me.comm.plugin->ops)->start(self, what, me.queue);
+}
+
+static brim_status open_rank(int32_t rank, int32_t ranks, double seconds)
+{
+  me.rank.world = (brim_world){rank, ranks, rank, ranks};
+  me.rank.seconds = seconds;
+  must(load_plugin_from(&me.backend, "emulated", "backend", "cuda", NULL), "there is no emulated device");
+  must(load_plugin_from(&me.comm, "emulated", "comm", "nccl", NULL), "there is no emulated NCCL");
+  me.device = me.backend.plugin->ops;
+  must(me.device->select(me.backend.self, 0) == BRIM_OK, brim_error_text());
+  me.queue = me.device->native_queue(me.backend.self, BRIM_QUEUE_COMM);
+  me.ops = *(const brim_comm_ops *)me.comm.plugin->ops;
+  me.ops.start = start_in_queue;
+  me.rank.ops = &me.ops;
+  me.rank.self = me.comm.self;
+  const brim_talk talk = {NULL, exchange, seconds};
+  return me.ops.connect(me.comm.self, &me.rank.world, &talk, me.device, me.backend.self, 0);
+}
+
+static void close_rank(void)
+{
+  me.ops.disconnect(me.comm.self);
+  unload_plugin(&me.comm);
+  unload_plugin(&me.backend);
+}
+
+/* Every rank does `work` in a process of its own. Returns how they ended, as waitpid says. */
+static void run_ranks(int32_t ranks, void (*work)(int32_t rank, int32_t ranks), int *ended)
+{
+  pid_t child[RANKS_MAX];
+  common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  fflush(NULL);
+  for (int32_t r = 0; r < ranks; r++) {
+    child[r] = fork();
+    if (child[r] != 0) continue;
+    alarm(LATE_SECONDS);
+    work(r, ranks);
+    _exit(0);
+  }
+  for (int32_t r = 0; r < ranks; r++) waitpid(child[r], &ended[r], 0);
+  munmap(common, sizeof *common);
+}
+
+static void check_ranks(int32_t ranks, void (*work)(int32_t rank, int32_t ranks))
+{
+  int ended[RANKS_MAX];
+  run_ranks(ranks, work, ended);
+  for (int32_t r = 0; r < ranks; r++)
+    if (ended[r] != 0) fail_msg("rank %d of %d ended with %d", (int)r, (int)ranks, ended[r]);
+}
+
+/* ---- what it brings ---- */
+
+static void add_up(int32_t rank, int32_t ranks)
+{
+  must(open_rank(rank, ranks, LATE_SECONDS) == BRIM_OK, brim_error_text());
+  rank_check_collectives(&me.rank);
+  close_rank();
+}
+
+static void test_every_kind_of_every_type_and_size(void **state)
+{
+  (void)state;
+  for (int32_t ranks = 1; ranks <= 3; ranks++) check_ranks(ranks, add_up);
+}
+
+/* Kernels that fill the buffer, a sum behind them, and kernels behind the sum: by marks alone, the host waits for none
+ * of it before it reads. */
+static void be_in_order(int32_t rank, int32_t ranks)
+{
+  enum { COUNT = 50000 };
+  void *base = NULL;
+  uint64_t done = 0;
+  float *values = calloc(COUNT, sizeof *values);
+  must(open_rank(rank, ranks, LATE_SECONDS) == BRIM_OK, brim_error_text());
+  const brim_backend_ops *d = me.device;
+  void *self = me.backend.self;
+  must(d->place(self, 0, 2 * COUNT * sizeof(float), &base) == BRIM_OK, brim_error_text());
+  for (int i = 0; i < COUNT; i++) values[i] = (float)(rank + 1);
+  must(d->upload(self, base, values, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
+  const brim_collective sum = {BRIM_ALL_REDUCE, BRIM_DTYPE_F32, base, 2 * COUNT};
+  for (int i = 0; i < 5; i++) {
+    must(d->zero(self, (float *)base + COUNT, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
+    must(d->mark(self, BRIM_QUEUE_COMPUTE, 0) == BRIM_OK && d->wait(self, BRIM_QUEUE_COMM, 0) == BRIM_OK, "marks");
+    must(me.ops.start(me.comm.self, &sum, NULL) == BRIM_OK, brim_error_text());
+    must(d->mark(self, BRIM_QUEUE_COMM, 1) == BRIM_OK && d->wait(self, BRIM_QUEUE_COMPUTE, 1) == BRIM_OK, "marks");
+  }
+  while (done < 5) must(me.ops.poll(me.comm.self, &done) == BRIM_OK, brim_error_text());
+  must(d->download(self, values, base, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
+  float expected = (float)(ranks * (ranks + 1) / 2);
+  for (int i = 1; i < 5; i++) expected *= (float)ranks;
+  for (int i = 0; i < COUNT; i++) must(values[i] == expected, "a sum of something else");
+  must(d->download(self, values, (float *)base + COUNT, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
+  for (int i = 0; i < COUNT; i++) must(values[i] == 0, "memory of before it was zeroed was added up");
+  d->unplace(self, base, 2 * COUNT * sizeof(float));
+  free(values);
+  close_rank();
+}
+
+static void test_collectives_are_in_order_with_kernels_by_marks_alone(void **state)
+{
+  static const char *const orders[] = {NULL, "copies", "5", "9"};
+  (void)state;
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    if (orders[i]) setenv("EMULATED_STREAMS", orders[i], 1);
+    check_ranks(3, be_in_order);
+  }
+  unsetenv("EMULATED_STREAMS");
+}
+
+/* A host that is busy keeps nobody's device waiting. */
+static void be_elsewhere(int32_t rank, int32_t ranks)
+{
+  static float buffer[1000];
+  const brim_collective sum = {BRIM_ALL_REDUCE, BRIM_DTYPE_F32, buffer, 1000};
+  uint64_t done = 0;
+  must(open_rank(rank, ranks, 2) == BRIM_OK, brim_error_text());
+  must(me.ops.start(me.comm.self, &sum, NULL) == BRIM_OK, brim_error_text());
+  if (rank == 0)
+    while (done < 1) must(me.ops.poll(me.comm.self, &done) == BRIM_OK, brim_error_text());
+  must(meet() == BRIM_OK, "rank 0 waits for a host"); /* where the others wait without asking their devices */
+  close_rank();
+}
+
+static void test_a_device_goes_on_while_its_host_is_elsewhere(void **state)
+{
+  (void)state;
+  check_ranks(3, be_elsewhere);
+}
+
+/* ---- failures ---- */
+
+static const char *expected_text; /* in the message of a rank that finds out */
+static double time_to_find_out;
+
+/* Sums, until something fails; then the end must not wait for others. */
+static void go_until_it_fails(int32_t rank, int32_t ranks)
+{
+  static float buffer[100000];
+  const brim_collective sum = {BRIM_ALL_REDUCE, BRIM_DTYPE_F32, buffer, 100000};
+  brim_status status = open_rank(rank, ranks, 4);
+  const double start = brim_now();
+  for (uint64_t i = 1, done = 0; i <= 8 && status == BRIM_OK; i++) {
+    status = me.ops.start(me.comm.self, &sum, NULL);
+    while (status == BRIM_OK && done < i) {
+      status = me.ops.poll(me.comm.self, &done);
+      if (brim_now() - start > time_to_find_out) break;
+    }
+    if (status == BRIM_OK && done < i) status = brim_fail(BRIM_ECOMM, "late");
+  }
+  must(status == BRIM_ECOMM, "nothing failed");
+  if (!strstr(brim_error_text(), expected_text)) must(false, brim_error_text());
+  const double before = brim_now();
+  close_rank();
+  must(brim_now() - before < 1, "the end has waited for others");
+}
+
+static void check_failure(const char *failure, int32_t failing, const char *text, double seconds)
+{
+  int ended[RANKS_MAX];
+  expected_text = text;
+  time_to_find_out = seconds;
+  setenv("EMULATED_NCCL", failure, 1);
+  run_ranks(3, go_until_it_fails, ended);
+  unsetenv("EMULATED_NCCL");
+  for (int32_t r = 0; r < 3; r++)
+    if (r != failing && ended[r] != 0) fail_msg("%s: rank %d ended with %d", failure, (int)r, ended[r]);
+}
+
+/* Four collectives are made while it connects. */
+static void test_a_rank_that_cannot_start_a_collective_says_what_nccl_says(void **state)
+{
+  (void)state;
+  check_failure("1:start:6", -1, "", 1);
+  check_failure("1:init", -1, "", 1);
+}
+
+static void test_a_rank_that_is_killed_is_found_at_once(void **state)
+{
+  (void)state;
+  check_failure("2:die:6", 2, "remote process exited", LATE_SECONDS);
+  check_failure("0:die:2", 0, "remote process exited", LATE_SECONDS); /* while they connect */
+}
+
+static void test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked(void **state)
+{
+  (void)state;
+  check_failure("1:hang:6", -1, "late", 1);
+  check_failure("1:hang:1", -1, "", LATE_SECONDS); /* while they connect */
+}
+
+static void test_a_connection_that_is_lost_ends_it_on_both_sides(void **state)
+{
+  (void)state;
+  check_failure("1:lost:6", -1, "", 1);
+}
+
+/* ---- ranks that cannot ---- */
+
+static void lack_a_device(int32_t rank, int32_t ranks)
+{
+  if (rank == 1) setenv("EMULATED_DEVICES", "2", 1);
+  me.rank.world = (brim_world){rank, ranks, rank, ranks};
+  me.rank.seconds = LATE_SECONDS;
+  must(load_plugin_from(&me.backend, "emulated", "backend", "cuda", NULL), "there is no emulated device");
+  must(load_plugin_from(&me.comm, "emulated", "comm", "nccl", NULL), "there is no emulated NCCL");
+  const brim_comm_ops *ops = me.comm.plugin->ops;
+  const brim_talk talk = {NULL, exchange, LATE_SECONDS};
+  me.device = me.backend.plugin->ops;
+  must(me.device->select(me.backend.self, 0) == BRIM_OK, brim_error_text());
+  const brim_status status = ops->connect(me.comm.self, &me.rank.world, &talk, me.device, me.backend.self, 1);
+  must(status == (rank == 1 ? BRIM_ECOMM : BRIM_EDEVICE), brim_error_text());
+  must(strstr(brim_error_text(), rank == 1 ? "rank 0 cannot use NCCL" : "choosing a device") != NULL,
+       brim_error_text());
+  unload_plugin(&me.comm);
+  unload_plugin(&me.backend);
+}
+
+static void test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting(void **state)
+{
+  (void)state;
+  check_ranks(2, lack_a_device);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_kind_of_every_type_and_size),
+      cmocka_unit_test(test_collectives_are_in_order_with_kernels_by_marks_alone),
+      cmocka_unit_test(test_a_device_goes_on_while_its_host_is_elsewhere),
+      cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_says_what_nccl_says),
+      cmocka_unit_test(test_a_rank_that_is_killed_is_found_at_once),
+      cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked),
+      cmocka_unit_test(test_a_connection_that_is_lost_ends_it_on_both_sides),
+      cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
