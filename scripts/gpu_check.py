@@ -387,6 +387,105 @@ def record(options):
     CURVES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+# ---- dist ----
+
+# Two norm groups of 16 and what is left over, dealt to the ranks; buckets as small as they get.
+DIST = [*COMMON, *NETWORKS["cnn"], "backend=cuda", "wait_for_gpu=true", "training.batch_size=8",
+        "training.gradient_accumulation_steps=8", "training.checkpoint_every_steps=10", "training.keep_checkpoints=10",
+        "training.eval_every_steps=10", "dist.bucket_mb=0", "dist.check_every_steps=10", "dist.timeout_seconds=60"]
+
+
+def own_ranks(process):
+    """The processes that a launcher has started, by their rank: what the kernel knows of each."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "environ").read_bytes().split(b"\0")
+            if os.getpgid(int(folder.name)) == process.pid and int(folder.name) != process.pid:
+                for name in (b"BRIM_RANK=", b"OMPI_COMM_WORLD_RANK="):
+                    found.update({int(w[len(name):]): int(folder.name) for w in words if w.startswith(name)})
+    return found
+
+
+def check_rank_losses(options, checks, folder):
+    one = None
+    for ranks, shard in [(n, s) for n in (2, 4) for s in ("none", "optimizer", "gradients")]:
+        name = f"losses of {ranks} ranks, dist.shard={shard}"
+        if not checks.lacks(name):
+            continue
+        if one is None:
+            one = losses(train(options, folder / "one", *DIST, limit=checks.left()))
+        got = losses(train(options, folder / f"by{ranks}-{shard}", *DIST, f"dist.ranks={ranks}", f"dist.shard={shard}",
+                           limit=checks.left()))
+        good, figures = compare_curves(got, one, "fp32")
+        checks.add(name, good, **figures)
+
+
+def check_rank_repeats(options, checks, folder):
+    names = ["2 ranks: the same bits in every run", "2 ranks: the same bits when resumed after step 10"]
+    if not checks.lacks(*names):
+        return
+    once = train(options, folder / "ranks-once", *DIST, "dist.ranks=2", limit=checks.left())
+    checks.add(names[0], same_checkpoint(once, train(options, folder / "ranks-again", *DIST, "dist.ranks=2",
+                                                     limit=checks.left())))
+    cut = folder / "ranks-cut"
+    shutil.copytree(once, cut, symlinks=True)
+    cut_back(cut, 10)
+    checks.add(names[1], resume(options, checks, cut) and same_checkpoint(once, cut))
+
+
+def check_killed_rank(options, checks, folder):
+    name = "a rank that is killed ends the job"
+    if not checks.lacks(name):
+        return
+    run_dir = folder / "killed"
+    argv = [pathlib.Path(options.build) / "bin/brim", "--quiet", "train", f"run.dir={run_dir}", *DIST, "dist.ranks=2",
+            "training.steps=1000000"]
+    with subprocess.Popen([str(a) for a in argv], env=environment(options), text=True, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            records = run_dir / "metrics.jsonl"
+            while process.poll() is None and checks.left() > 0 and not (records.exists() and records.stat().st_size):
+                time.sleep(0.05)
+            victim = own_ranks(process).get(1)
+            start = time.monotonic()
+            if victim:
+                os.kill(victim, signal.SIGKILL)
+            _, errors = process.communicate(timeout=max(checks.left(), 1))
+            seconds, left = time.monotonic() - start, own_ranks(process)
+        except subprocess.TimeoutExpired:
+            raise OutOfTime("") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    checks.add(name, process.returncode == 5 and "rank 1" in errors and not left, exit_status=process.returncode,
+               seconds=round(seconds, 1), left_running=len(left), said=errors.strip().splitlines()[0] if errors else "")
+
+
+def check_overlap(options, checks, folder):
+    """On a GPU that two ranks share both wait for each other's kernels too: what counts is the one beside the other."""
+    name = "2 ranks: sums beside the backward pass"
+    if not checks.lacks(name):
+        return
+    seconds = {}
+    for bucket in ("1", "100000"):
+        run_dir = train(options, folder / f"overlap-{bucket}", *DIST, "model.width=32", "dist.ranks=2",
+                        f"dist.bucket_mb={bucket}", "training.eval_every_steps=1000000",
+                        "training.checkpoint_every_steps=1000000", limit=checks.left())
+        seconds[bucket] = json.loads((run_dir / "summary.json").read_text())["wall_seconds"]
+    checks.add(name, True, **{"seconds with buckets of 1 MiB": seconds["1"], "with one bucket": seconds["100000"]})
+
+
+def dist(options, checks):
+    """NCCL takes each rank for a host, as they share a GPU: comm/nccl sees to that."""
+    with tempfile.TemporaryDirectory(prefix="brim-gpu-") as folder:
+        folder = pathlib.Path(folder)
+        check_rank_losses(options, checks, folder)
+        check_rank_repeats(options, checks, folder)
+        check_killed_rank(options, checks, folder)
+        check_overlap(options, checks, folder)
+
+
 # ---- sanitize ----
 
 def sanitizer_refused(text):
@@ -535,7 +634,7 @@ def run_stage(name, options, checks):
     checks.open(name)
     finished = True
     try:
-        {"conformance": conformance, "sanitize": sanitize, "bench": bench}[name](options, checks)
+        {"conformance": conformance, "dist": dist, "sanitize": sanitize, "bench": bench}[name](options, checks)
     except OutOfTime:
         finished = False
         print(f"the time of {name} is up; the same command goes on with it", flush=True)
@@ -553,7 +652,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", required=True)
     parser.add_argument("--out", default="build/gpu_check")
-    parser.add_argument("stage", choices=["conformance", "sanitize", "bench", "all", "record"])
+    parser.add_argument("stage", choices=["conformance", "dist", "sanitize", "bench", "all", "record"])
     options = parser.parse_args()
     if not (pathlib.Path(options.build) / "bin/brim").exists():
         stop(f"there is no brim in {options.build}: build it (scripts/build.sh release), or pack it")
@@ -565,7 +664,7 @@ def main():
         stop(f"no GPU can be used\n{brim(options, 'devices').stdout}")
     checks = Checks(options)
     found = [run_stage(stage, options, checks)
-             for stage in (["conformance", "sanitize", "bench"] if options.stage == "all" else [options.stage])]
+             for stage in (["conformance", "dist", "sanitize", "bench"] if options.stage == "all" else [options.stage])]
     failed = sum(count for count, _ in found)
     print(f"{failed} failed; see {checks.file.with_suffix('.md')}")
     sys.exit(1 if failed else 0 if all(finished for _, finished in found) else 3)

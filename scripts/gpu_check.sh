@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What can be shown on a GPU only: gpu_check.sh [conformance|sanitize|bench|all]
+# What can be shown on a GPU only: gpu_check.sh [conformance|dist|sanitize|bench|all]
 #
 #   conformance  every operation against the reference backend in fp32, bf16 and fp16; training curves against the
 #                reference's; steps that fp16 has no numbers for are skipped without a trace;
 #                resume and interruption; the same bits in every run, with one launch at a time, and with the optimizer's
 #                state in host memory; plan = bytes allocated
+#   dist         2 and 4 ranks on one GPU, started by brim: the losses of one, with any sharding; the same bits in every
+#                run and when resumed; a rank that is killed ends the job; what overlapping sums with kernels brings
 #   sanitize     compute-sanitizer over every kernel; a line says so where the host refuses it
 #   bench        training beside PyTorch, eager and compiled, on the same GPU
 #
@@ -49,6 +51,9 @@ pack() {
   cp "$build"/$backends/{cuda,reference}.so "$to/$backends/"
   # what calls cuBLASLt and cuDNN; a backend that needs none has none
   [[ ! -d $build/$backends/cuda ]] || cp -r "$build/$backends/cuda" "$to/$backends/"
+  # ranks without MPI
+  mkdir -p "$to/lib/brim/plugins/comm"
+  [[ ! -f $build/lib/brim/plugins/comm/nccl.so ]] || cp "$build/lib/brim/plugins/comm/nccl.so" "$to/lib/brim/plugins/comm/"
   cp -rL configs "$to/share/brim/configs"
   # the libraries that a bare machine lacks
   find "$to" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null |
@@ -70,7 +75,7 @@ record)
   [[ -z ${2:-} ]] || build=$(absolute "$2")
   exec python3 scripts/gpu_check.py --build "$build" record
   ;;
-conformance | sanitize | bench | all)
+conformance | dist | sanitize | bench | all)
   if [[ -n ${BUILD:-} ]]; then
     build=$(absolute "$BUILD")
   else
