@@ -37,7 +37,7 @@ usage() {
 }
 
 pack() {
-  local build=$1 to=$2 file backends=lib/brim/plugins/backend
+  local build=$1 to=$2 file backends=lib/brim/plugins/backend comm=lib/brim/plugins/comm
   for file in bin/brim tests/test_conformance $backends/{cuda,reference}.so; do
     [[ -f $build/$file ]] || stop "there is no $file in $build: build it, with the CUDA toolkit and with tests"
   done
@@ -52,8 +52,8 @@ pack() {
   # what calls cuBLASLt and cuDNN; a backend that needs none has none
   [[ ! -d $build/$backends/cuda ]] || cp -r "$build/$backends/cuda" "$to/$backends/"
   # ranks without MPI
-  mkdir -p "$to/lib/brim/plugins/comm"
-  [[ ! -f $build/lib/brim/plugins/comm/nccl.so ]] || cp "$build/lib/brim/plugins/comm/nccl.so" "$to/lib/brim/plugins/comm/"
+  mkdir -p "$to/$comm"
+  [[ ! -f $build/$comm/nccl.so ]] || cp "$build/$comm/nccl.so" "$to/$comm/"
   cp -rL configs "$to/share/brim/configs"
   # the libraries that a bare machine lacks
   find "$to" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null |

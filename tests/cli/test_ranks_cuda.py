@@ -44,6 +44,14 @@ class Numbers(Cuda):
             self.job(ranks, f"by{ranks}")
             self.assert_near("one", f"by{ranks}")
 
+    def test_what_is_shared_out_changes_no_loss(self):
+        self.job(2, "whole")
+        for shard in ("optimizer", "gradients"):
+            self.job(2, shard, f"dist.shard={shard}")
+            self.assert_near("whole", shard)
+            self.job(2, f"{shard}-random", f"dist.shard={shard}", env={"EMULATED_STREAMS": "4"})
+            self.assert_same_checkpoint(shard, f"{shard}-random", STEPS)
+
     def test_the_order_in_which_streams_work_changes_no_bit(self):
         self.job(2, "late", "memory.offload=optimizer")
         for order in ("copies", "3", "8"):
@@ -71,12 +79,13 @@ class Numbers(Cuda):
 class Failures(Cuda):
     def test_a_rank_whose_last_micro_batch_fails_makes_all_do_the_step_again(self):
         """Its sums are of no use to anybody: no device makes the update."""
-        self.job(2, "whole")
-        for fault in ("rank:1:step:3:lib:program:2", "rank:0:step:6:begin", "step:7:begin"):
-            run = fault.replace(":", "_")
-            self.job(2, run, env={"BRIM_FAULT": fault})
-            self.assert_same_checkpoint("whole", run, STEPS, context=fault)
-            self.assertGreater(self.summary(run)["retries"], 0, fault)
+        for shard in ("none", "gradients"):
+            self.job(2, shard, f"dist.shard={shard}")
+            for fault in ("rank:1:step:3:lib:program:2", "rank:0:step:6:begin", "step:7:begin"):
+                run = f"{shard}_{fault.replace(':', '_')}"
+                self.job(2, run, f"dist.shard={shard}", env={"BRIM_FAULT": fault})
+                self.assert_same_checkpoint(shard, run, STEPS, context=fault)
+                self.assertGreater(self.summary(run)["retries"], 0, fault)
 
     def check_end(self, failure, *texts, seconds=15, status=5):
         start = time.monotonic()
