@@ -257,6 +257,7 @@ static brim_status look(brim_trainer *t, brim_begun *b)
   const double start = brim_now();
   if (!asynchronous) BRIM_TRY(brim_exec_finish_sums(t->exec));
   t->waited += brim_now() - start;
+  if (b->failed != BRIM_OK && !asynchronous && t->check) BRIM_TRY(brim_exec_run_collectives(t->exec, t->check));
   if (b->failed != BRIM_OK) return brim_fail(b->failed, "%s", t->error);
   if (asynchronous) return brim_exec_collect(t->exec);
   if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));

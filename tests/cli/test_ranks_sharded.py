@@ -1,12 +1,15 @@
 """Ranks that share out the optimizer's state, and the gradients too, train as one does, and leave checkpoints that any
-number of ranks goes on from."""
+number of ranks goes on from.
 
+STEPS=100 compares so many."""
+
+import os
 import shutil
 
 from ranks import Ranks
 from support import SANITIZED, SMALL_CNN, main
 
-STEPS = 40 if not SANITIZED else 12
+STEPS = int(os.environ.get("STEPS", "12" if SANITIZED else "40"))
 # Micro-batches of 16 in steps of 80, the last of an epoch of 20 samples: ranks have unequal shares, and none at times.
 DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=500", "dataset.test_count=100",
         "training.batch_size=16", "training.gradient_accumulation_steps=5", f"training.steps={STEPS}",
@@ -98,14 +101,21 @@ class Faults(Ranks):
     RUN = [*SMALL_CNN, "training.batch_size=48", "training.steps=6", "training.checkpoint_every_steps=3",
            "observe.log_every_steps=1", "dist.timeout_seconds=60", "dist.bucket_mb=0", "backend=cpu"]
 
+    def check(self, *overrides):
+        self.ranks(3, "whole", *self.RUN, *overrides)
+        for number, fault in enumerate(["rank:1:step:2:begin", "rank:2:step:4:lib:conv", "step:3:lib:conv:5",
+                                        "rank:0:step:3:alloc:1"]):
+            result = self.ranks(3, f"run{number}", *self.RUN, *overrides, env={"BRIM_FAULT": fault})
+            self.assert_same_checkpoint("whole", f"run{number}", 6, context=f"{fault}\n{result}")
+
     def test_steps_that_are_begun_again(self):
-        for shard in ("optimizer", "gradients"):
-            self.ranks(3, shard, *self.RUN, f"dist.shard={shard}")
-            for number, fault in enumerate(["rank:1:step:2:begin", "rank:2:step:4:lib:conv", "step:3:lib:conv:5",
-                                            "rank:0:step:3:alloc:1"]):
-                run = f"{shard}{number}"
-                result = self.ranks(3, run, *self.RUN, f"dist.shard={shard}", env={"BRIM_FAULT": fault})
-                self.assert_same_checkpoint(shard, run, 6, context=f"{fault}\n{result}")
+        self.check("dist.shard=optimizer")
+
+    def test_with_gradients_that_are_shared_out(self):
+        self.check("dist.shard=gradients")
+
+    def test_in_fp16_whose_gradients_are_looked_at_by_all(self):
+        self.check("dist.shard=optimizer", "precision=fp16")
 
 
 if __name__ == "__main__":
