@@ -395,15 +395,17 @@ DIST = [*COMMON, *NETWORKS["cnn"], "backend=cuda", "wait_for_gpu=true", "trainin
         "training.eval_every_steps=10", "dist.bucket_mb=0", "dist.check_every_steps=10", "dist.timeout_seconds=60"]
 
 
-def own_ranks(process):
-    """The processes that a launcher has started, by their rank: what the kernel knows of each."""
+def ranks_of(run_dir):
+    """The processes of a job that writes to this folder, by their rank."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (folder / "environ").read_bytes().split(b"\0")
-            if os.getpgid(int(folder.name)) == process.pid and int(folder.name) != process.pid:
-                for name in (b"BRIM_RANK=", b"OMPI_COMM_WORLD_RANK="):
-                    found.update({int(w[len(name):]): int(folder.name) for w in words if w.startswith(name)})
+            if str(run_dir).encode() not in (folder / "cmdline").read_bytes():
+                continue
+            for word in (folder / "environ").read_bytes().split(b"\0"):
+                name, _, value = word.partition(b"=")
+                if name in (b"BRIM_RANK", b"OMPI_COMM_WORLD_RANK"):
+                    found[int(value)] = int(folder.name)
     return found
 
 
@@ -447,12 +449,13 @@ def check_killed_rank(options, checks, folder):
             records = run_dir / "metrics.jsonl"
             while process.poll() is None and checks.left() > 0 and not (records.exists() and records.stat().st_size):
                 time.sleep(0.05)
-            victim = own_ranks(process).get(1)
+            victim = ranks_of(run_dir).get(1)
             start = time.monotonic()
-            if victim:
-                os.kill(victim, signal.SIGKILL)
+            if not victim:
+                raise RuntimeError(f"{name}: there is no rank 1 to kill")
+            os.kill(victim, signal.SIGKILL)
             _, errors = process.communicate(timeout=max(checks.left(), 1))
-            seconds, left = time.monotonic() - start, own_ranks(process)
+            seconds, left = time.monotonic() - start, ranks_of(run_dir)
         except subprocess.TimeoutExpired:
             raise OutOfTime("") from None
         finally:
