@@ -27,6 +27,10 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   if (o->resume && o->from) return brim_fail(BRIM_ECONFIG, "--resume and --from exclude each other");
   if (o->resume && o->multirun)
     return brim_fail(BRIM_ECONFIG, "--resume goes on with one run, and --multirun starts several: leave one out");
+  if (o->multirun && brim_dist_started() > 1)
+    return brim_fail(BRIM_ECONFIG,
+                     "every rank would begin a sweep of its own: start the sweep alone, and its jobs with "
+                     "ranks: brim train -m dist.ranks=N");
   if (o->fail_fast && !o->multirun)
     return brim_fail(BRIM_ECONFIG, "--fail-fast ends a sweep at its first failure: add -m");
   if (o->resume && operands->count > 0)

@@ -162,9 +162,9 @@ static brim_status join(brim_dist *d)
   if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
   brim_log_set_rank(d->world.rank);
   brim_fault_set_rank(d->world.rank);
-  BRIM_TRY(check_ranks(d));
   d->all = brim_xcalloc((size_t)d->world.ranks, sizeof(brim_ballot));
   BRIM_TRY(compare_configurations(d));
+  BRIM_TRY(check_ranks(d));
   return brim_processors_share(d);
 }
 

@@ -51,8 +51,9 @@ typedef struct brim_ballot {
   double sum[BRIM_BALLOT_SUMS];
 } brim_ballot;
 enum brim_wish {
-  BRIM_WISH_STOP = 1, /* a signal asks for the end */
-  BRIM_WISH_PAUSE = 2 /* something is to be done between two steps: memory pressure, another plan */
+  BRIM_WISH_STOP = 1,  /* a signal asks for the end */
+  BRIM_WISH_PAUSE = 2, /* memory is short: all write a checkpoint, and one plans smaller */
+  BRIM_WISH_LOOK = 4   /* something is to be looked at between two steps: none is begun ahead */
 };
 typedef struct brim_verdict {
   int32_t failed;               /* the first rank with another status than OK; -1: none */

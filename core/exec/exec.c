@@ -380,17 +380,20 @@ brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, con
 }
 
 /* What it would add is zero, and what others add to this rank's parts arrives. */
+static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
+{
+  const brim_graph *g = walk->program->graph;
+  for (size_t i = 0; i < g->node_count; i++) {
+    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
+    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
+  }
+  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
+}
+
 brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  const brim_graph *g = program->graph;
   brim_reduction_walk walk = {.program = program};
-  if (!exec->reduction.dist) return BRIM_OK;
-  for (size_t i = 0; i < g->node_count; i++) {
-    BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, i));
-    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
-  }
-  BRIM_TRY(brim_reduction_before(&exec->reduction, &walk, g->node_count));
-  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
+  return exec->reduction.dist ? end_walk(exec, &walk, run_needed(exec, step, &walk)) : BRIM_OK;
 }
 
 brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program)
@@ -402,14 +405,14 @@ brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *progr
 brim_status brim_exec_reduce(brim_exec *exec, bool failed)
 {
   const double none = NAN;
+  brim_status status = BRIM_OK;
   if (!exec->reduction.dist) return BRIM_OK;
-  if (failed) {
-    BRIM_TRY(brim_reduction_settle(&exec->reduction));
-    BRIM_TRY(exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none));
-  }
-  BRIM_TRY(brim_reduction_rest(&exec->reduction));
+  if (failed) BRIM_TRY(brim_reduction_settle(&exec->reduction));
+  if (failed) status = exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none);
+  BRIM_TRY(brim_reduction_rest(&exec->reduction)); /* whatever came of it, as the others wait for these */
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, 2));
-  return brim_reduction_order(&exec->reduction);
+  BRIM_TRY(brim_reduction_order(&exec->reduction));
+  return status;
 }
 
 brim_status brim_exec_finish_sums(brim_exec *exec)

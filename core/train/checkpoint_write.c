@@ -129,8 +129,9 @@ static brim_status sign(const char *folder, const brim_train_state *state, const
 
 /* The first rank makes the folder and publishes it; between the meetings all write. Whoever fails, all leave at the
  * same meeting. */
-static brim_status write_sliced(brim_checkpoint_attempt *a, const char *run_dir, const brim_train_state *state,
-                                const brim_checkpoint_tensors *tensors, const brim_checkpoint_ranks *ranks)
+static brim_status write_sliced(brim_checkpoint_attempt *a, bool *published, const char *run_dir,
+                                const brim_train_state *state, const brim_checkpoint_tensors *tensors,
+                                const brim_checkpoint_ranks *ranks)
 {
   const bool first = ranks->rank == 0;
   brim_status status = first ? sync_logs(run_dir) : BRIM_OK;
@@ -140,6 +141,7 @@ static brim_status write_sliced(brim_checkpoint_attempt *a, const char *run_dir,
   BRIM_TRY(ranks->meet(ranks->context, write_shares(run_dir, state, tensors, ranks)));
   if (first) status = sign(a->aside, state, tensors);
   if (first && status == BRIM_OK) status = brim_checkpoint_publish(a);
+  *published = first && status == BRIM_OK;
   return ranks->meet(ranks->context, status);
 }
 
@@ -153,11 +155,9 @@ brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train
     const brim_status status = first ? brim_checkpoint_write(run_dir, state, tensors, keep) : BRIM_OK;
     return ranks->meet(ranks->context, status);
   }
-  const brim_status status = write_sliced(&a, run_dir, state, tensors, ranks);
-  if (status != BRIM_OK) {
-    if (first) brim_checkpoint_abandon(&a);
-    return fail(state, status);
-  }
-  if (first) brim_checkpoint_conclude(&a, state, keep);
-  return BRIM_OK;
+  bool published = false; /* then it counts, whatever becomes of other ranks */
+  const brim_status status = write_sliced(&a, &published, run_dir, state, tensors, ranks);
+  if (published) brim_checkpoint_conclude(&a, state, keep);
+  if (status != BRIM_OK && first && !published) brim_checkpoint_abandon(&a);
+  return status == BRIM_OK ? BRIM_OK : fail(state, status);
 }

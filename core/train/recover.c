@@ -141,10 +141,11 @@ static const struct {
 /* What --resume does, in this process. */
 static brim_status rewind_to_checkpoint(brim_recovery *r, const failure *f)
 {
-  char checkpoint[4096];
+  char newest[4096] = "";
   bool found = false;
-  BRIM_TRY(brim_checkpoint_find(r->run_dir, checkpoint, sizeof checkpoint, &found));
-  BRIM_TRY(brim_trainer_restart(r->trainer, found ? checkpoint : NULL));
+  if (!r->checkpoint) BRIM_TRY(brim_checkpoint_find(r->run_dir, newest, sizeof newest, &found));
+  const char *checkpoint = r->checkpoint ? r->checkpoint : found ? newest : "";
+  BRIM_TRY(brim_trainer_restart(r->trainer, checkpoint[0] ? checkpoint : NULL));
   tell(r, f, "back to step %lld", (long long)brim_trainer_state(r->trainer)->step);
   return BRIM_OK;
 }

@@ -19,13 +19,14 @@
 typedef struct brim_recovery {
   brim_session **session; /* the owner's: it may be made again */
   brim_trainer *trainer;
-  const char *run_dir;   /* with the checkpoints to go back to */
-  int32_t rung;          /* of the ladder; 0: it begins below */
-  int64_t tries;         /* on this rung */
-  int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
-  uint64_t needed_bytes; /* by the last plan that was placed */
-  bool is_remade;        /* the session was made again; the owner sets it back */
-  bool is_over;          /* that did not work: there is no session to go on with */
+  const char *run_dir;    /* with the checkpoints to go back to */
+  const char *checkpoint; /* the one that ranks go back to, all the same; "": to the beginning. NULL: the newest */
+  int32_t rung;           /* of the ladder; 0: it begins below */
+  int64_t tries;          /* on this rung */
+  int64_t step;           /* commits when it failed, at most: the ladder begins anew behind it */
+  uint64_t needed_bytes;  /* by the last plan that was placed */
+  bool is_remade;         /* the session was made again; the owner sets it back */
+  bool is_over;           /* that did not work: there is no session to go on with */
 } brim_recovery;
 
 /* [step] `failure`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may

@@ -93,6 +93,7 @@ static brim_status write_last_checkpoint(brim_running *r)
 static brim_status interrupt(brim_running *r)
 {
   BRIM_TRY(write_last_checkpoint(r));
+  r->is_interrupted = true;
   const int signal = stop_signal ? stop_signal : SIGTERM; /* another rank's */
   brim_running_event(r, "interrupted", strsignal(signal));
   return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
@@ -186,6 +187,7 @@ static brim_status forget_what_came_behind(brim_running *r)
   r->window_seconds = 0;
   r->report.train_loss = s->train_loss;
   r->report.train_accuracy = s->train_accuracy;
+  if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
   snprintf(path, sizeof path, "%s", r->metrics.path);
   brim_jsonl_close(&r->metrics);
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
@@ -232,21 +234,23 @@ static brim_status follow(brim_running *r)
 /* All ranks are ready to do it again, or none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
+  BRIM_TRY(brim_running_find_checkpoint(r));
   brim_status status = brim_status_is_want(failure) ? recover(r, failure) : follow(r);
   if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);
   status = brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, status);
   return status == BRIM_OK || status == BRIM_ECOMM ? status : give_up(r, status);
 }
 
-/* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. */
+/* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. A rank that was
+ * interrupted while it waited for something ends all, with a checkpoint. */
 static brim_status tell(brim_running *r, brim_status failure, bool *is_over)
 {
   *is_over = !brim_status_is_want(failure);
-  if (!r->options->dist || failure == BRIM_EINTERRUPTED || failure == BRIM_ECOMM) return failure;
+  if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
   const brim_status met =
       brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
-  return met;
+  return brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED ? interrupt(r) : met;
 }
 
 static brim_status loop(brim_running *r)

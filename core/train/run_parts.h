@@ -29,6 +29,8 @@ typedef struct brim_running {
   char doing[64];                    /* what memory would be wanting for */
   double turn_started;               /* brim_now() */
   bool has_stopped;                  /* early */
+  bool is_interrupted;               /* by a signal, with a checkpoint */
+  char checkpoint[4096];             /* that ranks go back to, found by the first; empty: there is none */
   const volatile sig_atomic_t *stop; /* the signal that asks for an end; 0: none yet */
   int64_t checkpoint_step;           /* of the newest checkpoint; -1: none */
   int64_t round_step;                /* at which a round ended last; -1: none */
@@ -58,6 +60,8 @@ bool brim_running_speaks(const brim_running *r);
 brim_status brim_running_begin_together(brim_running *r, brim_status status);
 /* Do all ranks see the run's folder that rank 0 has? Once it is there; ECONFIG, EPEER. */
 brim_status brim_running_check_folder(brim_running *r);
+/* Where the parameters are lost, rank 0 finds what all go back to, for brim_recover. EPEER; ELOAD. */
+brim_status brim_running_find_checkpoint(brim_running *r);
 /* At the end: the status of the first rank that has failed, which speaks. ECOMM if ranks are missing. */
 brim_status brim_running_end_together(brim_running *r, brim_status status);
 /* What this rank wishes at the next meetings. */

@@ -20,8 +20,11 @@ static void tell(brim_running *r, const brim_pressure_reading *reading, bool act
 static brim_status save(brim_running *r)
 {
   const brim_status status = r->checkpoint_step == r->state->step ? BRIM_OK : brim_running_write_checkpoint(r);
-  if (status != BRIM_EIO) return status;
-  brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  const bool of_disk =
+      status == BRIM_EIO || (status == BRIM_EPEER && brim_trainer_verdict(r->trainer)->status == BRIM_EIO);
+  if (!of_disk) return status;
+  if (status == BRIM_EIO) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  brim_trainer_make_light(r->trainer);
   return BRIM_OK;
 }
 
@@ -61,6 +64,7 @@ brim_status brim_running_heed_pressure(brim_running *r)
   BRIM_TRY(save(r));
   if (!r->acts) return BRIM_OK;
   r->acts = false;
+  brim_running_wish(r); /* the others need not pause for it again */
   brim_relief_clean(r->trainer, r->dir, BRIM_CLEAN_HEAVY);
   return shrink(r, &r->reading);
 }

@@ -26,7 +26,7 @@ static brim_status meet(brim_dist *d, enum brim_meeting meeting, brim_status sta
   const bool failed = status != BRIM_OK && status != BRIM_EPEER;
   const brim_ballot own = {.meeting = meeting, .status = failed ? status : BRIM_OK, .is_over = failed};
   const brim_status met = brim_dist_vote(d, &own, verdict);
-  return status != BRIM_OK ? brim_fail(status, "%s", error) : met;
+  return failed || (status != BRIM_OK && met == BRIM_OK) ? brim_fail(status, "%s", error) : met;
 }
 
 brim_status brim_running_begin_together(brim_running *r, brim_status status)
@@ -83,10 +83,25 @@ brim_status brim_running_check_folder(brim_running *r)
 
 /* ---- between steps ---- */
 
+brim_status brim_running_find_checkpoint(brim_running *r)
+{
+  bool found = false;
+  brim_status status = BRIM_OK;
+  if (!r->options->dist || brim_trainer_has_values(r->trainer)) return BRIM_OK;
+  r->checkpoint[0] = '\0';
+  if (brim_running_speaks(r)) status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
+  if (!found) r->checkpoint[0] = '\0';
+  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, status));
+  BRIM_TRY(brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint));
+  r->recovery.checkpoint = r->checkpoint;
+  return BRIM_OK;
+}
+
 void brim_running_wish(brim_running *r)
 {
-  const uint32_t stop = *r->stop ? BRIM_WISH_STOP : 0, pause = r->acts ? BRIM_WISH_PAUSE : 0;
-  brim_trainer_wish(r->trainer, stop | pause);
+  const bool is_due = brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->resize);
+  brim_trainer_wish(r->trainer,
+                    (*r->stop ? BRIM_WISH_STOP : 0) | (r->acts ? BRIM_WISH_PAUSE : 0) | (is_due ? BRIM_WISH_LOOK : 0));
 }
 
 bool brim_running_stops(const brim_running *r)
@@ -142,6 +157,7 @@ brim_status brim_running_report_ranks(brim_running *r)
   brim_dist *d = r->options->dist;
   const int32_t ranks = brim_dist_world(d).ranks;
   if (!d) return BRIM_OK;
+  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK)); /* a rank that has failed is not here */
   const brim_rank_figures own = measure(r);
   brim_rank_figures *all = brim_xcalloc((size_t)ranks, sizeof *all);
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);

@@ -12,6 +12,8 @@
 #include "train/loss_scale.h"
 #include "train/report.h"
 
+#define TURN_SECONDS 10 /* that a rank waits for others of its job to place their plans on the same device */
+
 static brim_status make_instance(const brim_config_choice *choice, void **self)
 {
   *self = choice->params;
@@ -89,16 +91,16 @@ void brim_session_let_go(brim_session *s)
 brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
 {
   const brim_device_wish wish = wish_of(s);
-  const brim_claim_request request = {.backend = backend_id(s),
-                                      .ops = s->backend_ops,
-                                      .self = s->backend,
-                                      .wish = wish,
-                                      .need_bytes =
-                                          plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
-                                      .wait = s->wait,
-                                      .timeout_seconds = 60 * s->settings->gpu_wait_timeout_minutes,
-                                      .interval_seconds = s->settings->gpu_check_interval_seconds,
-                                      .stop = s->options.stop};
+  const brim_claim_request request = {
+      .backend = backend_id(s),
+      .ops = s->backend_ops,
+      .self = s->backend,
+      .wish = wish,
+      .need_bytes = plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
+      .wait = s->wait || s->options.dist,
+      .timeout_seconds = s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : TURN_SECONDS,
+      .interval_seconds = s->settings->gpu_check_interval_seconds,
+      .stop = s->options.stop};
   *claim = NULL;
   *device = s->device;
   return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;

@@ -31,18 +31,23 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   const brim_status met = brim_dist_vote(t->session->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
   if (met != BRIM_OK) t->verdict.is_over = true; /* nobody knows of anybody any more */
+  if (met == BRIM_OK && t->verdict.is_torn) lose_values(t);
   if (status != BRIM_OK) return brim_fail(status, "%s", error);
   if (met != BRIM_OK) return met;
   if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);
   t->is_told = t->verdict.failed >= 0;
   if (!t->is_told) return BRIM_OK;
-  if (t->verdict.is_torn) lose_values(t);
   return brim_fail(BRIM_EPEER, "rank %d has failed: %s", (int)t->verdict.failed, brim_status_text(t->verdict.status));
 }
 
 brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_status status)
 {
   return brim_trainer_meet_for(t, meeting, t->state.step, status, NULL);
+}
+
+void brim_trainer_make_light(brim_trainer *t)
+{
+  t->is_told = false;
 }
 
 bool brim_trainer_has_told(const brim_trainer *t)

@@ -116,6 +116,14 @@ static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
   }
 }
 
+/* Of this rank's work after the meeting; the first counts. It is told when the sums are over. */
+static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
+{
+  if (status == BRIM_OK || b->failed != BRIM_OK) return;
+  b->failed = status;
+  snprintf(t->error, sizeof t->error, "%s", brim_error_text());
+}
+
 /* All micro-batches, and the sums over all ranks. From the meeting before the last on every rank makes the same sums,
  * whatever becomes of its own work. The labels of a step are known only there, so a weighted mean is divided by the
  * number of samples first, and put right by the gradients' scale in the update. */
@@ -138,9 +146,10 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
     if (m.is_last) b->weight = sum[0];
     status = run_batch(t, b, &m);
   }
-  b->failed = status;
-  if (status != BRIM_OK) snprintf(t->error, sizeof t->error, "%s", brim_error_text());
-  return brim_exec_reduce(t->exec, status != BRIM_OK);
+  keep_failure(t, b, status);
+  status = brim_exec_reduce(t->exec, status != BRIM_OK);
+  if (status != BRIM_ECOMM) keep_failure(t, b, status);
+  return status == BRIM_ECOMM ? status : BRIM_OK;
 }
 
 bool brim_trainer_is_ahead(const brim_trainer *t)
@@ -194,6 +203,7 @@ static brim_status begin_step(brim_trainer *t)
   brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
+  if (b->failed != BRIM_OK && !t->session->options.dist) return brim_fail(b->failed, "%s", t->error);
   if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t));
   t->begun_steps++;
   return BRIM_OK;
