@@ -21,8 +21,9 @@
 #define PATH_BYTES 512
 #define UNTIL "until="
 
-enum point { ALLOC, PLACE, LIB, BEGIN, POINTS };
-static const char *const point_names[POINTS] = {BRIM_FAULT_ALLOC, BRIM_FAULT_PLACE, BRIM_FAULT_LIB, BRIM_FAULT_BEGIN};
+enum point { ALLOC, PLACE, LIB, BEGIN, UPDATE, POINTS };
+static const char *const point_names[POINTS] = {BRIM_FAULT_ALLOC, BRIM_FAULT_PLACE, BRIM_FAULT_LIB, BRIM_FAULT_BEGIN,
+                                                BRIM_FAULT_UPDATE};
 
 typedef struct fault {
   enum point point;
@@ -65,7 +66,7 @@ static brim_status mistake(const reader *r, const char *at, const char *what)
   return brim_fail(BRIM_ECONFIG,
                    "%s, character %d: %s\n  %s\n  %*s\n"
                    "a fault is [rank:R:][step:N:]POINT, POINT one of alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
-                   "begin[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; commas part faults",
+                   "begin[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; commas part faults",
                    BRIM_FAULT_ENVIRONMENT, (int)(at - r->text) + 1, what, r->text, (int)(at - r->text) + 1, "^");
 }
 

@@ -154,7 +154,7 @@ static const brim_param dist_table[] = {
     BRIM_PARAM(I64, T, check_every_steps, "100", "[0,inf)",
                "steps after which the weights of all ranks are compared; 0: never"),
     BRIM_PARAM(SECONDS, T, timeout_seconds, "600", "(0,inf)",
-               "longest that ranks wait for one that does not answer, before the job ends"),
+               "in how long a job ends whose ranks do not answer; more than twice the longest step or checkpoint"),
     BRIM_PARAMS_END,
 };
 #undef T

@@ -55,6 +55,7 @@ brim_status brim_nonfinite_explain(const brim_nonfinite *r)
   const brim_tensor *parameter = NULL;
   BRIM_TRY(find_node(r, &node));
   BRIM_TRY(find_parameter(r, &parameter));
+  *r->is_found = node || parameter;
   if (isfinite(r->loss))
     brim_fail(BRIM_ENUMERIC, "a gradient of step %lld is not finite", step + 1);
   else

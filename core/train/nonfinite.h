@@ -14,6 +14,7 @@ typedef struct brim_nonfinite {
   brim_step step;
   double loss;    /* its sum */
   bool is_scaled; /* train/loss_scale.h */
+  bool *is_found; /* out: is the operation among this rank's micro-batches? Or else a parameter was lost before */
 } brim_nonfinite;
 
 /* [step] Runs the micro-batches of the step again, looking at every result. Returns ENUMERIC, with what was found;

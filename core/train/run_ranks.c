@@ -91,7 +91,9 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   r->checkpoint[0] = '\0';
   if (brim_running_speaks(r)) status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
   if (!found) r->checkpoint[0] = '\0';
-  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, status));
+  brim_verdict verdict; /* not of a step: some have committed one more than others */
+  BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
+  if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to go back to", (int)verdict.failed);
   BRIM_TRY(brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint));
   r->recovery.checkpoint = r->checkpoint;
   return BRIM_OK;

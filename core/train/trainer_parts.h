@@ -50,6 +50,9 @@ void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t sampl
  * added up over all in place; NULL: none. */
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum);
+/* After all ranks have failed in the same way: `status` on the first that has found out why, or on rank 0 if none has;
+ * EPEER on the others. */
+brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found);
 /* Of the confusion matrix; 0: it is not counted. */
 int64_t brim_trainer_cells(const brim_trainer *t);
 #endif

@@ -65,6 +65,20 @@ void brim_trainer_wish(brim_trainer *t, uint32_t wishes)
   t->wishes = wishes;
 }
 
+brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found)
+{
+  const brim_world *w = &t->session->world;
+  const char own = has_found;
+  int32_t speaker = 0;
+  if (!t->session->options.dist) return status;
+  char *all = brim_xcalloc((size_t)w->ranks, 1);
+  const brim_status met = brim_dist_exchange(t->session->options.dist, &own, 1, all);
+  while (speaker < w->ranks && !all[speaker]) speaker++;
+  free(all);
+  if (met != BRIM_OK || w->rank == speaker % w->ranks) return met == BRIM_OK ? status : met;
+  return brim_fail(BRIM_EPEER, "rank %d says why", (int)(speaker % w->ranks));
+}
+
 double brim_trainer_waited(const brim_trainer *t)
 {
   return t->waited;

@@ -242,10 +242,11 @@ static brim_status take_back(brim_trainer *t)
 
 static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
 {
-  if (!t->check || !brim_loss_scale_skip(t->session->settings, &t->state))
-    return brim_nonfinite_explain(
-        &(brim_nonfinite){t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL});
-  return take_back(t);
+  bool is_found = false;
+  if (t->check && brim_loss_scale_skip(t->session->settings, &t->state)) return take_back(t);
+  const brim_status status = brim_nonfinite_explain(&(brim_nonfinite){
+      t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL, &is_found});
+  return brim_trainer_let_one_speak(t, status, is_found);
 }
 
 /* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
@@ -281,6 +282,8 @@ static brim_status update(brim_trainer *t, brim_begun *b)
   if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
   if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+  if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;
   return BRIM_OK;
 }

@@ -15,8 +15,8 @@ RUN = [*SMALL_CNN, "training.batch_size=48", f"training.steps={STEPS}", "trainin
        "training.keep_checkpoints=2", "training.eval_every_steps=4", "observe.log_every_steps=1", "dist.timeout_seconds=60",
        "dist.check_every_steps=2", "dist.bucket_mb=0", "backend=cpu"]
 ROUNDS = int(os.environ.get("ROUNDS", "4" if SANITIZED else "12"))
-POINTS = ["begin", "lib:conv", "lib:conv:5", "begin,begin:2,begin:3", "alloc:1", "lib:conv:%3"]
-# What is not asked for once more by itself: the whole job ends, or does not begin.
+POINTS = ["begin", "lib:conv", "update", "lib:conv:5", "begin,begin:2,begin:3", "alloc:1", "lib:conv:3,lib:conv:9",
+          "update,update:2"]
 WHERE = ["rank:0:", "rank:1:", "rank:2:", ""]
 
 

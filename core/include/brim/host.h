@@ -34,10 +34,11 @@ BRIM_EXPORT brim_host_memory brim_host_memory_now(void);
 BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
 
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
-#define BRIM_FAULT_ALLOC "alloc" /* memory of the host, asked for by brim */
-#define BRIM_FAULT_PLACE "place" /* an arena on a device */
-#define BRIM_FAULT_LIB "lib"     /* a library's call; the name says for what kind of operation: "conv", "linear" */
-#define BRIM_FAULT_BEGIN "begin" /* the beginning of a step */
+#define BRIM_FAULT_ALLOC "alloc"   /* memory of the host, asked for by brim */
+#define BRIM_FAULT_PLACE "place"   /* an arena on a device */
+#define BRIM_FAULT_LIB "lib"       /* a library's call; the name says for what kind of operation: "conv", "linear" */
+#define BRIM_FAULT_BEGIN "begin"   /* the beginning of a step */
+#define BRIM_FAULT_UPDATE "update" /* the end of a step, when parameters have changed and nothing is committed */
 
 /* [any thread] True where the call that would follow is to fail for want of memory: leave it out, and do as if it had
  * said so. `point` is one of the above; `name` a static string, or NULL. Counts the call, so ask once for each. Costs a
