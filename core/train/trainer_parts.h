@@ -53,6 +53,8 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
 /* After all ranks have failed in the same way: `status` on the first that has found out why, or on rank 0 if none has;
  * EPEER on the others. */
 brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found);
+/* What the samples count for in the mean: each 1, or the weight of its class. */
+double brim_trainer_weight_of(const brim_trainer *t, const int32_t *label, int64_t count);
 /* Of the confusion matrix; 0: it is not counted. */
 int64_t brim_trainer_cells(const brim_trainer *t);
 #endif
