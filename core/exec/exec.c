@@ -1,46 +1,12 @@
 /* Pointers are resolved when the plan is placed; a step walks an array of launches, or gives it to the backend whole.
  */
-#include "exec/exec.h"
-
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
-#include "exec/offload.h"
-#include "exec/reduce.h"
-#include "graph/collectives.h"
-
-#define FEEDS 2 /* micro-batches that a backend takes before it waits for its device */
-
-/* Nodes that a backend runs as one. */
-typedef struct piece {
-  size_t from, to;
-  brim_offload_piece offload;
-  void *record; /* the backend's */
-} piece;
-
-typedef struct placed_program {
-  brim_launch *launch; /* per node */
-  piece *piece;
-  size_t piece_count;
-} placed_program;
-
-struct brim_exec {
-  const brim_plan *plan;
-  const brim_backend_ops *backend;
-  void *self;
-  uint8_t *base; /* the arena, on the device */
-  brim_offload offload;
-  brim_reduction reduction;
-  /* Collectives that the device has before what was fetched last, and fed last: of as many as are under way. */
-  uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[FEEDS];
-  uint64_t fetched, collected, fed;
-  brim_arena host;
-  placed_program program[BRIM_PROGRAMS_MAX + 2];
-};
+#include "exec/exec_parts.h"
 
 static size_t index_of(const brim_exec *exec, const brim_program *program)
 {
@@ -60,7 +26,7 @@ static size_t halves_of(const brim_program *program)
   return program->graph->passes ? 2 : 1;
 }
 
-static void range_of(const brim_program *program, size_t half, size_t *from, size_t *to)
+void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to)
 {
   const brim_graph *g = program->graph;
   const bool cut = halves_of(program) == 2;
@@ -86,8 +52,8 @@ static size_t count_pieces(const brim_program *program)
 
 static void cut(brim_exec *exec, const brim_program *program)
 {
-  placed_program *placed = &exec->program[index_of(exec, program)];
-  placed->piece = BRIM_ARENA_NEW(&exec->host, piece, count_pieces(program));
+  brim_placed_program *placed = &exec->program[index_of(exec, program)];
+  placed->piece = BRIM_ARENA_NEW(&exec->host, brim_exec_piece, count_pieces(program));
   for (size_t i = 0; i < program->graph->node_count; i++) {
     if (begins(program, i)) placed->piece[placed->piece_count++].from = i;
     placed->piece[placed->piece_count - 1].to = i + 1;
@@ -117,7 +83,7 @@ static void resolve(brim_exec *exec, const brim_program *p)
   cut(exec, p);
 }
 
-static brim_status start_piece(brim_exec *exec, const brim_program *program, piece *c, const brim_step *step,
+static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
                                const double *proof)
 {
   const brim_launch *launch = exec->program[index_of(exec, program)].launch + c->from;
@@ -137,11 +103,11 @@ static brim_status start_pieces(brim_exec *exec, const brim_step *step, const do
                                 brim_reduction_walk *walk, bool last)
 {
   const brim_program *program = walk->program;
-  placed_program *placed = &exec->program[index_of(exec, program)];
+  brim_placed_program *placed = &exec->program[index_of(exec, program)];
   size_t from, to;
-  range_of(program, half, &from, &to);
+  brim_exec_range(program, half, &from, &to);
   for (size_t i = 0; i < placed->piece_count; i++) {
-    piece *c = &placed->piece[i];
+    brim_exec_piece *c = &placed->piece[i];
     if (c->from < from || c->to > to) continue;
     BRIM_TRY(brim_reduction_before(&exec->reduction, walk, c->from));
     BRIM_TRY(start_piece(exec, program, c, step, proof));
@@ -150,8 +116,7 @@ static brim_status start_pieces(brim_exec *exec, const brim_step *step, const do
   return BRIM_OK;
 }
 
-/* Whatever became of the nodes, all ranks make the same collectives. */
-static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
+brim_status brim_exec_end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
   char error[4096];
   if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
@@ -164,7 +129,7 @@ static brim_status start_half(brim_exec *exec, const brim_program *program, size
                               const double *proof, bool last)
 {
   brim_reduction_walk walk = {.program = program};
-  return end_walk(exec, &walk, start_pieces(exec, step, proof, half, &walk, last));
+  return brim_exec_end_walk(exec, &walk, start_pieces(exec, step, proof, half, &walk, last));
 }
 
 static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
@@ -175,8 +140,7 @@ static brim_status start_program(brim_exec *exec, const brim_program *program, c
   return BRIM_OK;
 }
 
-/* Until everything that was started has run. */
-static brim_status wait_for_device(brim_exec *exec)
+brim_status brim_exec_wait(brim_exec *exec)
 {
   BRIM_TRY(brim_reduction_settle(&exec->reduction));
   return exec->backend->synchronize(exec->self);
@@ -268,7 +232,7 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
 {
   uint64_t bytes = 0;
   for (size_t i = 0; i < plan->program_count; i++) {
-    bytes += count_pieces(&plan->program[i]) * sizeof(piece);
+    bytes += count_pieces(&plan->program[i]) * sizeof(brim_exec_piece);
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) {
       const brim_node *n = plan->program[i].graph->node[k];
       bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
@@ -279,7 +243,7 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
 
 static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
 {
-  uint64_t *ticket = &exec->feed_ticket[exec->fed++ % FEEDS];
+  uint64_t *ticket = &exec->feed_ticket[exec->fed++ % BRIM_FEEDS];
   BRIM_TRY(brim_reduction_finish_to(&exec->reduction, *ticket));
   *ticket = exec->reduction.ticket;
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_offload_begin_use(&exec->offload, copy[i].to, copy[i].bytes));
@@ -313,36 +277,9 @@ bool brim_exec_is_asynchronous(const brim_exec *exec)
   return BRIM_HAS(brim_backend_ops, exec->backend, run_program);
 }
 
-static const double *metrics_of(const brim_exec *exec)
-{
-  return (const double *)(exec->base + exec->plan->metrics_offset);
-}
-
-/* The sum of the losses is the first of the metrics. */
-static const double *proof_of(const brim_exec *exec)
-{
-  return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
-                                            : metrics_of(exec);
-}
-
 brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  return start_program(exec, program, step, proof_of(exec));
-}
-
-brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
-                            const brim_tensor *tensor, double *values)
-{
-  brim_copy copy[3] = {{metrics, metrics_of(exec), count * sizeof *metrics}, {proof, proof_of(exec), sizeof *proof}};
-  if (tensor) copy[2] = (brim_copy){values, brim_exec_pointer(exec, program, tensor), tensor->bytes};
-  exec->fetch_ticket[exec->fetched++ % BRIM_FETCHES] = exec->reduction.ticket;
-  return exec->backend->fetch(exec->self, copy, tensor ? 3 : 2);
-}
-
-brim_status brim_exec_collect(brim_exec *exec)
-{
-  BRIM_TRY(brim_reduction_finish_to(&exec->reduction, exec->fetch_ticket[exec->collected++ % BRIM_FETCHES]));
-  return exec->backend->collect(exec->self);
+  return start_program(exec, program, step, brim_exec_proof_at(exec));
 }
 
 /* Nodes from..to-1, with what the ranks do together in between. `last`: the sums of a step's gradients too. */
@@ -362,8 +299,8 @@ static brim_status run_half(brim_exec *exec, const brim_program *program, size_t
   size_t from, to;
   brim_reduction_walk walk = {.program = program};
   if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL, last);
-  range_of(program, half, &from, &to);
-  return end_walk(exec, &walk, run_nodes(exec, program, step, from, to, &walk, last));
+  brim_exec_range(program, half, &from, &to);
+  return brim_exec_end_walk(exec, &walk, run_nodes(exec, program, step, from, to, &walk, last));
 }
 
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
@@ -372,75 +309,14 @@ brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const br
   return BRIM_OK;
 }
 
-/* ---- sums over the ranks ---- */
+brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  return run_half(exec, program, 0, step, false);
+}
 
 brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
   return run_half(exec, program, 0, step, true);
-}
-
-/* What it would add is zero, and what others add to this rank's parts arrives. */
-static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
-{
-  const brim_graph *g = walk->program->graph;
-  for (size_t i = 0; i < g->node_count; i++) {
-    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
-    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
-  }
-  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
-}
-
-brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  brim_reduction_walk walk = {.program = program};
-  return exec->reduction.dist ? end_walk(exec, &walk, run_needed(exec, step, &walk)) : BRIM_OK;
-}
-
-brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program)
-{
-  brim_reduction_walk walk = {.program = program};
-  return brim_reduction_before(&exec->reduction, &walk, program->graph->node_count);
-}
-
-brim_status brim_exec_reduce(brim_exec *exec, bool failed)
-{
-  const double none = NAN;
-  brim_status status = BRIM_OK;
-  if (!exec->reduction.dist) return BRIM_OK;
-  if (failed) BRIM_TRY(brim_reduction_settle(&exec->reduction));
-  if (failed) status = exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none);
-  BRIM_TRY(brim_reduction_rest(&exec->reduction)); /* whatever came of it, as the others wait for these */
-  BRIM_TRY(brim_reduction_metrics(&exec->reduction, 2));
-  BRIM_TRY(brim_reduction_order(&exec->reduction));
-  return status;
-}
-
-brim_status brim_exec_finish_sums(brim_exec *exec)
-{
-  return brim_reduction_finish(&exec->reduction);
-}
-
-brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
-{
-  if (count * sizeof *out > exec->plan->metrics_bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the programs make", count);
-  BRIM_TRY(wait_for_device(exec));
-  BRIM_TRY(brim_reduction_metrics(&exec->reduction, count));
-  BRIM_TRY(brim_reduction_finish(&exec->reduction));
-  return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
-}
-
-brim_status brim_exec_broadcast(brim_exec *exec)
-{
-  const brim_plan *plan = exec->plan;
-  BRIM_TRY(wait_for_device(exec));
-  BRIM_TRY(brim_reduction_broadcast(&exec->reduction, plan->parameter_offset, plan->class_bytes[BRIM_ROLE_PARAMETER]));
-  return brim_reduction_finish(&exec->reduction);
-}
-
-brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  return run_half(exec, program, 0, step, false);
 }
 
 brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step)
@@ -450,12 +326,7 @@ brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program,
 
 brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  return start_half(exec, program, 1, step, metrics_of(exec), false);
-}
-
-brim_status brim_exec_wait(brim_exec *exec)
-{
-  return wait_for_device(exec);
+  return start_half(exec, program, 1, step, brim_exec_metrics_at(exec), false);
 }
 
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
@@ -472,81 +343,4 @@ brim_status brim_exec_zero_gradients(brim_exec *exec)
 brim_status brim_exec_zero_metrics(brim_exec *exec)
 {
   return exec->backend->zero(exec->self, exec->base + exec->plan->metrics_offset, exec->plan->metrics_bytes);
-}
-
-brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
-{
-  if (count * sizeof *out > program->graph->metrics->bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
-  BRIM_TRY(wait_for_device(exec)); /* which has errors of the data, such as labels out of range */
-  return exec->backend->download(exec->self, out, metrics_of(exec), count * sizeof *out);
-}
-
-static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
-{
-  const float *f = values;
-  const double *d = values;
-  const uint16_t *b = values;
-  for (uint64_t i = 0; i < count; i++) {
-    if (dtype == BRIM_DTYPE_F32 && !isfinite(f[i])) return false;
-    if (dtype == BRIM_DTYPE_F64 && !isfinite(d[i])) return false;
-    if (dtype == BRIM_DTYPE_BF16 && (b[i] & 0x7F80) == 0x7F80) return false; /* all ones in the exponent */
-    if (dtype == BRIM_DTYPE_F16 && (b[i] & 0x7C00) == 0x7C00) return false;
-  }
-  return true;
-}
-
-brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
-{
-  const uint32_t element = brim_dtype_bytes(t->dtype);
-  void *host = brim_try_malloc(t->bytes);
-  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to look at '%s'", t->name);
-  const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
-  *finite = status != BRIM_OK || all_finite(host, t->dtype, t->bytes / element);
-  free(host);
-  return status;
-}
-
-brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
-                                     const brim_node **out)
-{
-  size_t from, to;
-  *out = NULL;
-  range_of(program, 0, &from, &to);
-  for (size_t i = from; i < to; i++) {
-    const brim_node *n = program->graph->node[i];
-    BRIM_TRY(brim_exec_run_node(exec, program, i, step));
-    for (uint32_t k = 0; k < n->out_count; k++) {
-      bool finite = true;
-      BRIM_TRY(brim_exec_is_finite(exec, program, n->out[k], &finite));
-      if (finite) continue;
-      *out = n;
-      return BRIM_OK;
-    }
-  }
-  return BRIM_OK;
-}
-
-brim_status brim_exec_proof(brim_exec *exec, double *out)
-{
-  BRIM_TRY(wait_for_device(exec));
-  return exec->backend->download(exec->self, out, proof_of(exec), sizeof *out);
-}
-
-brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
-{
-  const void *state = brim_offload_pointer(&exec->offload, program, tensor);
-  BRIM_TRY(wait_for_device(exec));
-  if (!state) return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
-  memcpy(host, state, tensor->bytes);
-  return BRIM_OK;
-}
-
-brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
-{
-  void *state = brim_offload_pointer(&exec->offload, program, tensor);
-  if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
-  BRIM_TRY(wait_for_device(exec)); /* copies of it may be under way */
-  memcpy(state, host, tensor->bytes);
-  return BRIM_OK;
 }

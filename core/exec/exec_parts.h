@@ -1,0 +1,45 @@
+/* What an exec is made of. Internal to core/exec. */
+#ifndef BRIM_EXEC_EXEC_PARTS_H
+#define BRIM_EXEC_EXEC_PARTS_H
+#include "exec/exec.h"
+#include "exec/offload.h"
+#include "exec/reduce.h"
+
+#define BRIM_FEEDS 2 /* micro-batches that a backend takes before it waits for its device */
+
+/* Nodes that a backend runs as one. */
+typedef struct brim_exec_piece {
+  size_t from, to;
+  brim_offload_piece offload;
+  void *record; /* the backend's */
+} brim_exec_piece;
+
+typedef struct brim_placed_program {
+  brim_launch *launch; /* per node */
+  brim_exec_piece *piece;
+  size_t piece_count;
+} brim_placed_program;
+
+struct brim_exec {
+  const brim_plan *plan;
+  const brim_backend_ops *backend;
+  void *self;
+  uint8_t *base; /* the arena, on the device */
+  brim_offload offload;
+  brim_reduction reduction;
+  /* Collectives that the device has before what was fetched last, and fed last: of as many as are under way. */
+  uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
+  uint64_t fetched, collected, fed;
+  brim_arena host;
+  brim_placed_program program[BRIM_PROGRAMS_MAX + 2];
+};
+
+/* Nodes from..to-1 of a half of a program. */
+void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
+/* Whatever became of the nodes, all ranks make the same collectives. */
+brim_status brim_exec_end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status);
+/* Where the metrics lie on the device. */
+const double *brim_exec_metrics_at(const brim_exec *exec);
+/* The number there that is not finite if an update must not be made. */
+const double *brim_exec_proof_at(const brim_exec *exec);
+#endif
