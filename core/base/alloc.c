@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/align.h"
 #include "base/fault.h"
 
 #define RESERVE_BYTES ((size_t)1024 * 1024)
@@ -39,7 +40,7 @@ void *brim_try_realloc(void *old, size_t bytes)
 void *brim_try_aligned(size_t alignment, size_t bytes)
 {
   if (bytes > SIZE_MAX - alignment) return NULL;
-  return fails() ? NULL : aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return fails() ? NULL : aligned_alloc(alignment, brim_round_up(bytes, alignment));
 }
 
 /* ---- what must not fail ---- */

@@ -2,10 +2,7 @@
 
 #include <string.h>
 
-static uint64_t round_up(uint64_t bytes, uint64_t alignment)
-{
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+#include "base/align.h"
 
 static const brim_graph *training_graph(const brim_plan *plan)
 {
@@ -45,7 +42,7 @@ void brim_buckets_make(brim_plan *plan)
   for (size_t i = g->tensor_count; i-- > 0;) {
     const brim_tensor *t = g->tensor[i];
     if (t->role != BRIM_ROLE_GRADIENT || brim_graph_is_brief(g, t)) continue;
-    from -= round_up(t->bytes, r->backend->alignment);
+    from -= brim_round_up(t->bytes, r->backend->alignment);
     if (end - from < r->bucket_bytes && from > 0) continue;
     add_bucket(plan, from / element, (end - from) / element, BRIM_ALL_REDUCE);
     end = from;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/align.h"
 #include "graph/offload.h"
 
 /* Work for making a placement better: pairs of buffers looked at, about. */
@@ -28,7 +29,7 @@ static bool is_persistent(const brim_graph *g, const brim_tensor *t)
 static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, uint32_t role, int32_t first)
 {
   brim_buffer *b = &p->buffer[p->buffer_count];
-  *b = (brim_buffer){(bytes + alignment - 1) / alignment * alignment, 0, role, first, first};
+  *b = (brim_buffer){brim_round_up(bytes, alignment), 0, role, first, first};
   return (int32_t)p->buffer_count++;
 }
 

@@ -1,13 +1,15 @@
 /* See offload.h. */
 #include "graph/offload.h"
 
+#include "base/align.h"
+
 /* ---- groups ---- */
 
 static uint64_t states_of(const brim_graph *g, const brim_node *n, uint64_t alignment)
 {
   uint64_t bytes = 0;
   for (uint32_t k = 0; k < n->out_count; k++)
-    if (brim_graph_offloaded(g, n->out[k]) >= 0) bytes += (n->out[k]->bytes + alignment - 1) / alignment * alignment;
+    if (brim_graph_offloaded(g, n->out[k]) >= 0) bytes += brim_round_up(n->out[k]->bytes, alignment);
   return bytes;
 }
 

@@ -1,10 +1,7 @@
 /* Where everything of a plan lies in the arena. See place.h. */
 #include "graph/place.h"
 
-static uint64_t round_up(uint64_t bytes, uint64_t alignment)
-{
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+#include "base/align.h"
 
 /* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
 static void reserve(brim_plan *plan)
@@ -13,8 +10,8 @@ static void reserve(brim_plan *plan)
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_graph *g = plan->program[i].graph;
     uint64_t bytes = 0;
-    if (g->input) bytes += round_up(g->input->bytes, backend->alignment);
-    if (g->label) bytes += round_up(g->label->bytes, backend->alignment);
+    if (g->input) bytes += brim_round_up(g->input->bytes, backend->alignment);
+    if (g->label) bytes += brim_round_up(g->label->bytes, backend->alignment);
     if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
   }
   if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
@@ -29,7 +26,7 @@ static void place_in_host(brim_plan *plan, const brim_graph *update)
   plan->host_offset = BRIM_ARENA_NEW(&plan->arena, uint64_t, update->state_count);
   for (size_t i = 0; i < update->state_count; i++) {
     plan->host_offset[i] = plan->host_bytes;
-    plan->host_bytes += round_up(update->state[i].tensor->bytes, a);
+    plan->host_bytes += brim_round_up(update->state[i].tensor->bytes, a);
   }
 }
 
@@ -39,7 +36,7 @@ static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
   uint64_t bytes = 0;
   if (plan->shards) return plan->shards->value_count * brim_dtype_bytes(g->real);
   for (size_t i = 0; i < g->parameter_count; i++)
-    bytes += round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
+    bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
   return bytes;
 }
 
@@ -49,7 +46,7 @@ static uint64_t gradient_bytes(const brim_plan *plan, const brim_graph *train)
   if (plan->shards) return plan->shards->gradient_count * brim_dtype_bytes(train->real);
   for (size_t i = 0; train && i < train->tensor_count; i++)
     if (train->tensor[i]->role == BRIM_ROLE_GRADIENT && !brim_graph_is_brief(train, train->tensor[i]))
-      bytes += round_up(train->tensor[i]->bytes, plan->request.backend->alignment);
+      bytes += brim_round_up(train->tensor[i]->bytes, plan->request.backend->alignment);
   return bytes;
 }
 
@@ -58,7 +55,7 @@ static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
 {
   uint64_t bytes = 0;
   for (size_t i = update->first_average; i < update->node_count; i++)
-    bytes += round_up(update->node[i]->out[0]->bytes, plan->request.backend->alignment);
+    bytes += brim_round_up(update->node[i]->out[0]->bytes, plan->request.backend->alignment);
   return bytes;
 }
 
@@ -75,19 +72,19 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
   plan->class_bytes[BRIM_ROLE_GRADIENT] = plan->gradient_bytes;
   for (size_t i = 0; update && i < update->tensor_count; i++)
     if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER && brim_graph_offloaded(update, update->tensor[i]) < 0)
-      at += round_up(update->tensor[i]->bytes, a);
+      at += brim_round_up(update->tensor[i]->bytes, a);
   plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
   plan->evaluated_offset = plan->parameter_offset;
   if (update && plan->request.update.ema_decay > 0) plan->evaluated_offset = at - average_bytes(plan, update);
   plan->metrics_offset = at;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_tensor *m = plan->program[i].graph->metrics;
-    if (m && round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = round_up(m->bytes, a);
+    if (m && brim_round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = brim_round_up(m->bytes, a);
   }
   plan->class_weight_offset = at += plan->metrics_bytes;
-  if (any->class_weight) at += round_up(any->class_weight->bytes, a);
+  if (any->class_weight) at += brim_round_up(any->class_weight->bytes, a);
   plan->proof_offset = at;
-  if (update && plan->request.update.checked) at += round_up(sizeof(double), a);
+  if (update && plan->request.update.checked) at += brim_round_up(sizeof(double), a);
   plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
   plan->persistent_bytes = at;
   if (update) place_in_host(plan, update);
@@ -151,7 +148,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
       p->tensor_offset[i] = p->buffer[buffer].offset + (brim_graph_within(g, t) ? g->within[i].at : 0);
     else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
       p->tensor_offset[i] = at[t->role];
-      at[t->role] += round_up(t->bytes, a);
+      at[t->role] += brim_round_up(t->bytes, a);
     }
   }
   if (plan->shards) resolve_shards(plan, p);

@@ -1,14 +1,11 @@
 /* Which parameters lie where, and what of them is whose. See shard.h. */
 #include "graph/shard.h"
 
-static uint64_t rounded(uint64_t elements)
-{
-  return (elements + BRIM_SHARD_ELEMENTS - 1) / BRIM_SHARD_ELEMENTS * BRIM_SHARD_ELEMENTS;
-}
+#include "base/align.h"
 
 static uint64_t elements_of(const brim_tensor *t)
 {
-  return rounded((uint64_t)brim_shape_count(&t->shape));
+  return brim_round_up((uint64_t)brim_shape_count(&t->shape), BRIM_SHARD_ELEMENTS);
 }
 
 /* Ends the bucket that has `elements` of parameters. */
@@ -17,7 +14,7 @@ static void close_bucket(brim_shards *s, uint64_t elements)
   brim_shard_bucket *b = &s->bucket[s->bucket_count++];
   const uint64_t ranks = (uint64_t)s->world.ranks;
   b->first = s->value_count;
-  b->part = rounded((elements + ranks - 1) / ranks);
+  b->part = brim_round_up((elements + ranks - 1) / ranks, BRIM_SHARD_ELEMENTS);
   b->own = s->gradients ? s->gradient_count : b->first + (uint64_t)s->world.rank * b->part;
   s->value_count += b->part * ranks;
   s->gradient_count += s->gradients ? b->part : b->part * ranks;

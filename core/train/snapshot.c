@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/align.h"
 #include "base/alloc.h"
 #include "graph/update.h"
 
@@ -90,17 +91,12 @@ static size_t count_of(const brim_checkpoint_tensors *t)
   return t->model_count + t->optimizer_count;
 }
 
-static uint64_t rounded(uint64_t bytes)
-{
-  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
 {
   uint64_t bytes = 0, at = 0;
   *s = (brim_snapshot){.arena = {0}};
   list(s, plan);
-  for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += rounded(bytes_at(s, k));
+  for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += brim_round_up(bytes_at(s, k), ALIGNMENT);
   s->values = brim_try_aligned(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
   if (!s->values) {
     brim_snapshot_release(s);
@@ -109,7 +105,7 @@ brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
   }
   for (size_t k = 0; k < count_of(&s->tensors); k++) {
     item_at(&s->tensors, k)->data = (char *)s->values + at;
-    at += rounded(bytes_at(s, k));
+    at += brim_round_up(bytes_at(s, k), ALIGNMENT);
   }
   return BRIM_OK;
 }
