@@ -47,6 +47,17 @@ class Job:
                 pass
         return found
 
+    def lines(self):
+        """What these are, for messages."""
+        found = []
+        for process in self.processes():
+            try:
+                line = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(f"{process}: {line}")
+            except OSError:
+                pass
+        return found
+
     def kill(self):
         for process in self.processes():
             try:
@@ -86,6 +97,4 @@ class Case(unittest.TestCase):
         deadline = time.monotonic() + within
         while job.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
-        left = [pathlib.Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ")
-                for process in job.processes()]
-        self.assertEqual(left, [])
+        self.assertEqual(job.lines(), [])

@@ -45,7 +45,7 @@ class TwoHosts(Case):
         cut = time.monotonic()
         while job.processes() and time.monotonic() < cut + END:
             time.sleep(0.1)
-        self.assertEqual(job.processes(), [])
+        self.assertEqual(job.lines(), [])
         status, _, err, _ = job.finish()
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"rank 0 after [0-9.]+ s: .*; late: [23]\n")

@@ -70,7 +70,7 @@ class TwoHosts(Case):
         start = time.monotonic()
         while job.processes() and time.monotonic() < start + END:
             time.sleep(0.1)
-        self.assertEqual(job.processes(), [])
+        self.assertEqual(job.lines(), [])
         return job.finish()
 
     def test_the_results_of_one_host_whatever_is_shared_out(self):

@@ -152,7 +152,9 @@ static void end_starter_too(void)
   const int process = (int)syscall(SYS_pidfd_open, parent, 0);
   const starter *kind = find_starter(parent);
   if (process < 0) return; /* Linux before 5.3 */
-  if (kind && fork() == 0) see_to(process, kind);
+  const pid_t child = kind ? fork() : -1;
+  if (child == 0) see_to(process, kind);
+  if (child > 0) setpgid(child, child); /* before MPI ends the group of this process */
   close(process);
 }
 
