@@ -25,9 +25,10 @@ int32_t brim_cli_planned_ranks(const brim_settings *settings)
 
 /* ---- groups: first of ranks that have the same to do, so that they are planned once ---- */
 
-static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, int32_t all)
+/* Where they share tensors out each has parts of its own. */
+static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool shares, int32_t all)
 {
-  for (size_t i = 0; i < ranks->count; i++) {
+  for (size_t i = 0; i < ranks->count && !shares; i++) {
     const brim_load *l = &ranks->group[i].load;
     if (l->share == load->share && l->last_share == load->last_share && l->validation == load->validation &&
         l->test == load->test)
@@ -101,7 +102,7 @@ brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, cons
   if (s->world.ranks == 1) return BRIM_OK;
   for (int32_t r = 0; r < s->world.ranks; r++) {
     const brim_load load = brim_session_load(s, r);
-    brim_rank_group *g = group_of(out, &load, s->world.ranks);
+    brim_rank_group *g = group_of(out, &load, s->settings->dist.shard != BRIM_SHARD_NONE, s->world.ranks);
     g->rank[g->count++] = r;
   }
   describe(s, plan, &out->group[0]);

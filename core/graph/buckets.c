@@ -29,6 +29,17 @@ static void make_sharded(brim_plan *plan)
     add_bucket(plan, s->replicated_at, s->gradient_count - s->replicated_at, BRIM_ALL_REDUCE);
 }
 
+#define BUCKETS 4
+#define SIZE_LEAST 65536u /* bytes */
+
+uint64_t brim_buckets_size(const brim_graph *g, uint64_t most)
+{
+  uint64_t all = 0;
+  for (size_t i = 0; i < g->parameter_count; i++) all += g->parameter[i].value->bytes;
+  const uint64_t size = all / BUCKETS > SIZE_LEAST ? all / BUCKETS : SIZE_LEAST;
+  return most < size ? most : size;
+}
+
 /* Gradients lie in the order of their tensors; a bucket takes them from the end. */
 void brim_buckets_make(brim_plan *plan)
 {
@@ -38,12 +49,13 @@ void brim_buckets_make(brim_plan *plan)
   uint64_t end = plan->gradient_bytes, from = end;
   if (plan->shards) make_sharded(plan);
   if (r->world.ranks <= 1 || !g || plan->gradient_bytes == 0 || plan->shards) return;
+  const uint64_t size = brim_buckets_size(g, r->bucket_bytes);
   plan->bucket = BRIM_ARENA_NEW(&plan->arena, brim_gradient_bucket, g->tensor_count);
   for (size_t i = g->tensor_count; i-- > 0;) {
     const brim_tensor *t = g->tensor[i];
     if (t->role != BRIM_ROLE_GRADIENT || brim_graph_is_brief(g, t)) continue;
     from -= brim_round_up(t->bytes, r->backend->alignment);
-    if (end - from < r->bucket_bytes && from > 0) continue;
+    if (end - from < size && from > 0) continue;
     add_bucket(plan, from / element, (end - from) / element, BRIM_ALL_REDUCE);
     end = from;
   }

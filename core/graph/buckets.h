@@ -8,9 +8,12 @@
 
 /* What of a request's gradients is a bucket: `plan` has its persistent part. Nothing for a world of one rank. */
 void brim_buckets_make(brim_plan *plan);
+/* How large buckets should be for the gradients of a graph of training: `most`, but so that there are about four and
+ * sums begin while the backward pass goes on; not so small that messages cost more than what is in them. */
+uint64_t brim_buckets_size(const brim_graph *g, uint64_t most);
 /* Where each is complete in a program of training, whose nodes are final. */
 void brim_buckets_find_ready(const brim_plan *plan, brim_program *program);
-/* For a backend that runs programs whole: cuts them in pieces where something is added up over the ranks, or waited for.
- * After everything else has cut them. */
+/* For a backend that runs programs whole: cuts them in pieces where something is added up over the ranks, or waited
+ * for. After everything else has cut them. */
 void brim_buckets_cut(brim_plan *plan);
 #endif
