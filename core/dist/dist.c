@@ -17,7 +17,6 @@
 #include "dist/line.h"
 #include "dist/processors.h"
 #include "dist/started.h"
-#include "train/builtin.h"
 
 /* Of dist.timeout_seconds: what ranks wait for another before they say so, and what a roll call takes beyond that.
  * Ranks that wait for the one that says so wait longer, and all of it is to be over in time. */

@@ -6,9 +6,13 @@
 #include <stdbool.h>
 
 #include "brim/comm.h"
+#include "brim/plugin.h"
 
 typedef struct brim_config brim_config; /* config/config.h */
 typedef struct brim_dist brim_dist;
+
+/* What the group `comm` holds where nobody chooses: mpi, and between GPUs nccl. */
+extern const brim_plugin brim_comm_auto;
 
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks
  * says another number than whoever started it, or ranks have other configurations; ECOMM, ELOAD. */

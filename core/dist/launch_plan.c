@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "brim/comm.h"
+#include "dist/dist.h"
 #include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
 #include "memory/board.h"
-#include "train/builtin.h"
 
 static bool is_on_device(const brim_config *config)
 {

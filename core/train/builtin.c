@@ -1,6 +1,7 @@
 /* The list of the core's own plugins. */
 #include "train/builtin.h"
 
+#include "dist/dist.h"
 #include "plugin/registry.h"
 
 const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,

@@ -42,6 +42,5 @@ extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimiz
     brim_optimizer_adafactor, brim_optimizer_adamw8bit;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
-extern const brim_plugin brim_comm_auto; /* dist/dist.c */
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
 #endif
