@@ -18,10 +18,10 @@
 #include "dist/processors.h"
 #include "dist/started.h"
 
-/* Of dist.timeout_seconds: what ranks wait for another before they say so, and what a roll call takes beyond that.
- * Ranks that wait for the one that says so wait longer, and all of it is to be over in time. */
+/* Of dist.timeout_seconds: what a rank waits for sums before it calls the roll, and for what others say. Whoever waits
+ * for sums says that it is there before those who have theirs ask for it; all of it is to be over in time. */
+#define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
-#define ROLL_CALL 0.2
 #define ASLEEP_SECONDS 0.5 /* without a look at the others: this process was stopped itself */
 #define SPEAK_SECONDS 3    /* in which a rank that knows more says so, and ends the job */
 #define WATCH_SECONDS 1e-3
@@ -332,13 +332,14 @@ void brim_dist_disconnect(brim_dist *d)
   d->started = d->done = 0;
 }
 
-/* Sums do not come: whoever does not answer now is missing. */
+/* Sums do not come: whoever does not answer now is missing. Others may be at their next vote already. */
 static brim_status call_the_roll(brim_dist *d)
 {
-  const char here = 1;
-  BRIM_TRY(exchange(d, &here, sizeof here, d->all, ROLL_CALL * d->seconds));
-  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within dist.timeout_seconds=%g", d->seconds);
-  return lose(d, BRIM_ECOMM, -1);
+  const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
+  BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->seconds));
+  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within a quarter of dist.timeout_seconds=%g",
+                  d->seconds);
+  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are there, so one says it */
 }
 
 /* Others may have the processor, one that works for the same sums perhaps; after a while most of the time. */
@@ -362,7 +363,7 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
     waited += now - last < ASLEEP_SECONDS ? now - last : 0;
     last = now;
     if (d->done < ticket) give_way(waited);
-    if (waited > PATIENCE * d->seconds) return call_the_roll(d);
+    if (waited > SUMS_PATIENCE * d->seconds) return call_the_roll(d);
   }
   return BRIM_OK;
 }

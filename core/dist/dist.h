@@ -41,7 +41,8 @@ enum brim_meeting {
   BRIM_MEET_CHECKPOINT,
   BRIM_MEET_CHECK, /* of the weights */
   BRIM_MEET_AGAIN, /* after something failed, all are ready to do it again */
-  BRIM_MEET_END
+  BRIM_MEET_END,
+  BRIM_MEET_ROLL /* sums do not come: who is there? */
 };
 #define BRIM_BALLOT_SUMS 4
 typedef struct brim_ballot {

@@ -38,6 +38,12 @@ void brim_report_init(brim_report *r)
 }
 
 /* The first step pays for what is made once; rates leave it out. */
+void brim_report_release(brim_report *r)
+{
+  free(r->confusion);
+  r->confusion = NULL;
+}
+
 void brim_report_step(brim_report *r, int64_t samples, double seconds, double since_start)
 {
   if (isnan(r->first_step_seconds)) {

@@ -52,6 +52,8 @@ void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures 
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session,
                                      const brim_plan *plan);
+/* Of a report of which no summary is written. */
+void brim_report_release(brim_report *report);
 /* Frees what the report holds. `error`: "" unless the run failed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,
                                       int64_t steps, double wall_seconds);

@@ -277,6 +277,7 @@ static brim_status close_run(brim_running *r, brim_status status)
 {
   brim_progress_finish(&r->progress);
   const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
+  if (!opened) brim_report_release(&r->report);
   if (opened) {
     char error[4096];
     snprintf(error, sizeof error, "%s", status == BRIM_OK ? "" : brim_error_text());

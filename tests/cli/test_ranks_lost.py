@@ -96,7 +96,7 @@ class Drift(Jobs):
             for line in maps:
                 area, rights = line.split()[:2]
                 first, last = (int(word, 16) for word in area.split("-"))
-                if not rights.startswith("rw") or "[v" in line:
+                if not rights.startswith("rw") or "[v" in line or last - first > 1 << 30:  # a sanitizer's shadow
                     continue
                 try:
                     memory.seek(first)
