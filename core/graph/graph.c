@@ -183,6 +183,14 @@ void brim_graph_append(brim_graph *g, brim_node *n)
   g->node[g->node_count++] = n;
 }
 
+void brim_graph_cut_backward(brim_graph *g)
+{
+  for (size_t i = g->forward_count; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->node[i]->out_count; k++)
+      if (g->node[i]->out[k]->producer >= (int32_t)g->forward_count) g->node[i]->out[k]->producer = -1;
+  g->node_count = g->forward_count;
+}
+
 /* Names are keys of checkpoints and stand in messages. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name)
 {

@@ -226,6 +226,9 @@ brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
 brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x);
 /* Puts a node behind the others; for passes that go through the nodes again. */
 void brim_graph_append(brim_graph *g, brim_node *node);
+/* Takes the nodes of the backward pass out, for passes that append them again, from a copy of the list that they have
+ * made, with others in between. What these nodes make has no producer until then. */
+void brim_graph_cut_backward(brim_graph *g);
 /* The one output of brim_graph_node; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);

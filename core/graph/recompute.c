@@ -254,10 +254,7 @@ brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_
   to.w.visit = visit_rewriting;
   to.clone = BRIM_ARENA_NEW(&scratch, brim_tensor *, to.w.tensors);
   memcpy(to.w.dropped, r->dropped[level], to.w.g->forward_count * sizeof *to.w.dropped);
-  for (size_t i = before.forward_count; i < before.node_count; i++)
-    for (uint32_t k = 0; k < before.node[i]->out_count; k++)
-      if (before.node[i]->out[k]->producer >= (int32_t)before.forward_count) before.node[i]->out[k]->producer = -1;
-  g->node_count = g->forward_count;
+  brim_graph_cut_backward(g);
   brim_walk_backward(&to.w);
   brim_arena_release(&scratch);
   return g->status;

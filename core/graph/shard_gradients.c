@@ -124,10 +124,7 @@ static void rewrite(rewriting *r)
   const size_t nodes = g->node_count;
   brim_node **node = BRIM_ARENA_NEW(&r->scratch, brim_node *, nodes);
   memcpy(node, g->node, nodes * sizeof *node);
-  for (size_t i = g->forward_count; i < nodes; i++)
-    for (uint32_t k = 0; k < node[i]->out_count; k++)
-      if (node[i]->out[k]->producer >= (int32_t)g->forward_count) node[i]->out[k]->producer = -1;
-  g->node_count = g->forward_count;
+  brim_graph_cut_backward(g);
   for (size_t i = g->forward_count; i < nodes; i++) {
     for (uint32_t k = 0; k < node[i]->out_count; k++) begin_gradient(r, node[i]->out[k]);
     brim_graph_append(g, node[i]);
