@@ -48,7 +48,7 @@ struct brim_dist {
   party collectives; /* its own, or another one's; ops NULL: not connected */
   double seconds;    /* to wait for other ranks */
   uint64_t started, done;
-  char *all;         /* of a vote: what every rank says */
+  brim_ballot *all;  /* of a vote: what every rank says */
   bool is_connected; /* the collectives */
   bool is_lost;      /* the ranks cannot reach each other any more: `loss` says why, */
   bool is_told;      /* and another rank has said it already */
@@ -161,7 +161,7 @@ static brim_status join(brim_dist *d)
   if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
   brim_log_set_rank(d->world.rank);
   brim_fault_set_rank(d->world.rank);
-  d->all = brim_xcalloc((size_t)d->world.ranks, sizeof(brim_ballot));
+  d->all = brim_xcalloc((size_t)d->world.ranks, sizeof *d->all);
   BRIM_TRY(compare_configurations(d));
   BRIM_TRY(check_ranks(d));
   return brim_processors_share(d);
@@ -271,18 +271,28 @@ static void count_ballot(const brim_ballot *b, int32_t rank, brim_verdict *out)
   for (int i = 0; i < BRIM_BALLOT_SUMS; i++) out->sum[i] += b->sum[i];
 }
 
-brim_status brim_dist_vote(brim_dist *d, const brim_ballot *own, brim_verdict *out)
+static brim_status count_all(brim_dist *d, const brim_ballot *own, brim_verdict *out)
 {
   brim_ballot alone;
-  const brim_ballot *all = d ? (const brim_ballot *)(void *)d->all : &alone;
-  *out = (brim_verdict){.failed = -1};
-  BRIM_TRY(brim_dist_exchange(d, own, sizeof *own, d ? (void *)d->all : &alone));
-  for (int32_t r = 0; r < brim_dist_world(d).ranks; r++) count_ballot(&all[r], r, out);
-  for (int32_t r = 1; r < brim_dist_world(d).ranks && out->failed < 0; r++)
+  brim_ballot *all = d ? d->all : &alone;
+  const int32_t ranks = brim_dist_world(d).ranks;
+  BRIM_TRY(brim_dist_exchange(d, own, sizeof *own, all));
+  for (int32_t r = 0; r < ranks; r++) count_ballot(&all[r], r, out);
+  for (int32_t r = 1; r < ranks && out->failed < 0; r++)
     if (all[r].meeting != all[0].meeting || all[r].step != all[0].step)
       return brim_fail(BRIM_EINTERNAL, "rank %d is at meeting %u of step %lld, rank 0 at %u of %lld", (int)r,
                        all[r].meeting, (long long)all[r].step, all[0].meeting, (long long)all[0].step);
   return BRIM_OK;
+}
+
+brim_status brim_dist_vote(brim_dist *d, const brim_ballot *own, brim_verdict *out)
+{
+  char error[4096] = "";
+  if (own->status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
+  *out = (brim_verdict){.failed = -1};
+  const brim_status status = count_all(d, own, out);
+  if (status != BRIM_OK) *out = (brim_verdict){.failed = -1, .is_over = true};
+  return own->status != BRIM_OK ? brim_fail(own->status, "%s", error) : status;
 }
 
 /* ---- collectives ---- */

@@ -67,8 +67,9 @@ typedef struct brim_verdict {
   bool is_torn, is_over;        /* anybody is */
   double sum[BRIM_BALLOT_SUMS]; /* over all ranks, in their order */
 } brim_verdict;
-/* [step] All ranks come together. OK although one has failed: *out says so, to all the same. A rank that has failed in
- * what comes before a meeting meets there all the same, with its status. ECOMM, EINTERNAL: the job is over. */
+/* [step] All ranks come together. A rank that has failed in what comes before a meeting meets there all the same, with
+ * its status; that is what it gets back then, with the thread's error text. Else OK although another has failed: *out
+ * says so, to all the same. ECOMM, EINTERNAL: nobody knows of anybody any more, and *out says that all is over. */
 brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict *out);
 
 /* ---- collectives ---- */

@@ -19,14 +19,13 @@ bool brim_running_speaks(const brim_running *r)
 
 /* ---- beginning and end ---- */
 
+/* Of no step. A rank that only knows of another's failure has none of its own to tell. */
 static brim_status meet(brim_dist *d, enum brim_meeting meeting, brim_status status, brim_verdict *verdict)
 {
-  char error[4096] = "";
-  if (status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
   const bool failed = status != BRIM_OK && status != BRIM_EPEER;
   const brim_ballot own = {.meeting = meeting, .status = failed ? status : BRIM_OK, .is_over = failed};
-  const brim_status met = brim_dist_vote(d, &own, verdict);
-  return failed || (status != BRIM_OK && met == BRIM_OK) ? brim_fail(status, "%s", error) : met;
+  BRIM_TRY(brim_dist_vote(d, &own, verdict));
+  return status;
 }
 
 brim_status brim_running_begin_together(brim_running *r, brim_status status)

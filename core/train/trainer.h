@@ -94,7 +94,7 @@ brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, 
 /* Was the last failure of a function of the trainer told to the other ranks? */
 bool brim_trainer_has_told(const brim_trainer *trainer);
 /* What failed last is left as it is, by all ranks: it is no failure any more. */
-void brim_trainer_make_light(brim_trainer *trainer);
+void brim_trainer_forgive(brim_trainer *trainer);
 /* What was said at the last meeting, the same to all. */
 const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
 /* [step] What this rank wishes at the meetings from now on: of enum brim_wish. */

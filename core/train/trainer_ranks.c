@@ -1,5 +1,4 @@
 /* What a trainer does together with the other ranks of its job. See trainer.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +15,7 @@ static void lose_values(brim_trainer *t)
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum)
 {
-  char error[4096] = "";
   if (status == BRIM_ECOMM) return status; /* there is nobody to tell */
-  if (status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
   const brim_ballot own = {.meeting = meeting,
                            .status = status,
                            .step = step,
@@ -30,10 +27,8 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   t->is_told = true;
   const brim_status met = brim_dist_vote(t->session->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
-  if (met != BRIM_OK) t->verdict.is_over = true; /* nobody knows of anybody any more */
-  if (met == BRIM_OK && t->verdict.is_torn) lose_values(t);
-  if (status != BRIM_OK) return brim_fail(status, "%s", error);
-  if (met != BRIM_OK) return met;
+  if (t->verdict.is_torn) lose_values(t);
+  BRIM_TRY(met);
   if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);
   t->is_told = t->verdict.failed >= 0;
   if (!t->is_told) return BRIM_OK;
@@ -45,7 +40,7 @@ brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_s
   return brim_trainer_meet_for(t, meeting, t->state.step, status, NULL);
 }
 
-void brim_trainer_make_light(brim_trainer *t)
+void brim_trainer_forgive(brim_trainer *t)
 {
   t->is_told = false;
 }
