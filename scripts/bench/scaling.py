@@ -101,7 +101,7 @@ def main():
     p.add_argument("--launcher", default="", help="what starts the ranks in brim's place: 'mpirun -n {ranks}'")
     p.add_argument("--only", choices=("speed", "memory"))
     p.add_argument("overrides", nargs="*")
-    o = p.parse_args()
+    o = p.parse_intermixed_args()  # overrides may stand behind options
     o.brim = str(pathlib.Path(o.brim).resolve())
     with tempfile.TemporaryDirectory(prefix="brim-scaling-") as folder:
         if o.only != "memory":
