@@ -8,7 +8,7 @@ import signal
 import struct
 import time
 
-from ranks import Ranks
+from ranks import Ranks, ranks_among
 from support import FAILED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
@@ -17,19 +17,15 @@ RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "
 
 
 def processes(folder):
-    """Of brim, in this folder: {rank: process}."""
-    found = {}
+    """Ranks of brim in this folder: {rank: process}."""
+    here = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            here = os.readlink(path / "cwd") == str(folder)
-            environment = (path / "environ").read_bytes().split(b"\0")
+            if os.readlink(path / "cwd") == str(folder):
+                here.append(int(path.name))
         except OSError:
             continue
-        rank = [int(word.split(b"=")[1]) for word in environment if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
-        if here and rank and words[0].endswith(b"/brim"):
-            found[rank[0]] = int(path.name)
-    return found
+    return ranks_among(here)
 
 
 class Jobs(Ranks):

@@ -7,8 +7,10 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
+import unittest
 
-from jobs import MPIRUN, Job
+from jobs import MPIRUN, SKIPPED, Case, Job
 
 ADDRESSES = ("192.0.2.1", "192.0.2.2")  # RFC 5737; nobody outside sees them
 INTERFACE = "eth0"
@@ -102,3 +104,26 @@ class Hosts:
 
     def close(self):
         _delete(self.names)
+
+
+class TwoHosts(Case):
+    """A test with hosts of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = Hosts(self.folder)
+        self.addCleanup(self.hosts.close)
+
+    def over(self, counts, *words, env=None):
+        job = self.hosts.job(counts, *words, env=env)
+        self.addCleanup(job.kill)
+        return job
+
+
+def main():
+    """Runs a file's tests, where the machine permits them."""
+    reason = problem()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

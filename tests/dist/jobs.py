@@ -25,6 +25,21 @@ ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_bi
                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
+def ranks_among(processes):
+    """Those of them that are ranks of brim, as Open MPI has numbered them: {rank: process}."""
+    found = {}
+    for process in processes:
+        try:
+            name = pathlib.Path(f"/proc/{process}/comm").read_bytes().strip()
+            environment = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        rank = [int(word.split(b"=")[1]) for word in environment if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        if rank and name == b"brim":
+            found[rank[0]] = process
+    return found
+
+
 class Job:
     """A job under way. What it starts has a mark in its environment, by which it is found."""
 

@@ -1,26 +1,19 @@
 """comm/mpi over two hosts, and what becomes of a job whose network is cut."""
 
-import sys
 import time
-import unittest
 
-from hosts import Hosts, problem
-from jobs import RANKS, SKIPPED, Case
+from hosts import TwoHosts, main
+from jobs import RANKS
 
 SECONDS = 4 # to wait for other ranks
 END = 25    # after which nothing may be left: for others, for MPI's end, for what started the ranks; see job.c
 
 
-class TwoHosts(Case):
-    def setUp(self):
-        super().setUp()
-        self.hosts = Hosts(self.folder)
-        self.addCleanup(self.hosts.close)
+class Ranks(TwoHosts):
+    """Of the program dist_ranks."""
 
     def over(self, counts, *words, env=None):
-        job = self.hosts.job(counts, RANKS, "mpi", *words, env=env)
-        self.addCleanup(job.kill)
-        return job
+        return super().over(counts, RANKS, "mpi", *words, env=env)
 
     def test_exchanges_and_sums_have_the_same_bits_as_on_one_host(self):
         self.assertEqual(self.over((1, 2), "talk", 1000).finish()[0], 0)
@@ -52,8 +45,4 @@ class TwoHosts(Case):
 
 
 if __name__ == "__main__":
-    reason = problem()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    main()

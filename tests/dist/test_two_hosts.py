@@ -3,12 +3,10 @@
 import json
 import os
 import signal
-import sys
 import time
-import unittest
 
-from hosts import Hosts, problem
-from jobs import SKIPPED, Case
+from hosts import TwoHosts, main
+from jobs import ranks_among
 
 BINARY = os.environ["BRIM_BINARY"]
 STEPS = 3000
@@ -21,16 +19,10 @@ RUN = ["train", "model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.
        "dist.check_every_steps=50", f"dist.timeout_seconds={SECONDS}", "backend=cpu", "backend.threads=1"]
 
 
-class TwoHosts(Case):
-    def setUp(self):
-        super().setUp()
-        self.hosts = Hosts(self.folder)
-        self.addCleanup(self.hosts.close)
-
-    def over(self, counts, *words):
-        job = self.hosts.job(counts, BINARY, *words, env={"BRIM_CLAIMS_DIR": str(self.folder / "claims")})
-        self.addCleanup(job.kill)
-        return job
+class Training(TwoHosts):
+    def over(self, counts, *words, env=None):
+        settings = {"BRIM_CLAIMS_DIR": str(self.folder / "claims"), **(env or {})}
+        return super().over(counts, BINARY, *words, env=settings)
 
     def done(self, job):
         status, out, err, _ = job.finish(200)
@@ -40,20 +32,6 @@ class TwoHosts(Case):
     def steps(self, run):
         folder = self.folder / run / "checkpoints"
         return sorted(path.name for path in folder.glob("step-*")) if folder.exists() else []
-
-    def ranks_of(self, job):
-        """The processes of brim among a job's: {rank: process}."""
-        found = {}
-        for process in job.processes():
-            try:
-                with open(f"/proc/{process}/environ", "rb") as environment, open(f"/proc/{process}/comm", "rb") as name:
-                    rank = [int(word.split(b"=")[1]) for word in environment.read().split(b"\0")
-                            if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
-                    if rank and name.read().strip() == b"brim":
-                        found[rank[0]] = process
-            except OSError:
-                pass
-        return found
 
     def begin(self, run, *words):
         """A job of four that goes on for a while, once it has a checkpoint."""
@@ -104,7 +82,7 @@ class TwoHosts(Case):
         for rank in (0, 3):
             with self.subTest(rank):
                 job = self.begin(f"run{rank}")
-                os.kill(self.ranks_of(job)[rank], signal.SIGKILL)
+                os.kill(ranks_among(job.processes())[rank], signal.SIGKILL)
                 status, _, err, _ = self.wait_for_end(job)
                 self.assertNotEqual(status, 0, err)
                 self.assertIn(f"rank {rank} ", err)
@@ -113,8 +91,4 @@ class TwoHosts(Case):
 
 
 if __name__ == "__main__":
-    reason = problem()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    main()

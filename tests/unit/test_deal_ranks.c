@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "scratch.h"
 #include "train/deal.h"
 #include "train/session.h"
 
@@ -184,16 +185,8 @@ static void ranks_of_different_kinds_are_weighed(void **unused)
 static void a_run_that_goes_on_deals_as_before(void **unused)
 {
   (void)unused;
-  char folder[] = "/tmp/brim-deal-XXXXXX", path[64];
-  assert_non_null(mkdtemp(folder));
-  snprintf(path, sizeof path, "%s/plan.json", folder);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs("{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n", file);
-  fclose(file);
-  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, folder, -1, true});
-  unlink(path);
-  rmdir(folder);
+  scratch_put("run/plan.json", "{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n");
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
 }
 
 static void who_has_no_session_is_known_to_all(void **unused)
@@ -207,5 +200,5 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
       cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_session_is_known_to_all)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
