@@ -2,8 +2,8 @@
  *
  * Rank 0 waits for `seconds`, then it tells the others who is missing. They wait longer, so that one rank speaks and
  * names the right one; and as one of them may have come much earlier than rank 0, rank 0 says that it is there once it
- * has to wait, from when on they wait anew. If they hear nothing, it is rank 0 that is missing; rank 1 notices first.
- */
+ * has to wait, from when on they wait anew. If they hear nothing, it is rank 0 that is missing; rank 1 notices first,
+ * and tells the others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ brim_status mpi_talk_open(mpi_talk *t, MPI_Comm comm, const brim_world *world)
   if (!t->all || !t->requests || !t->notes)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory to talk with %d ranks", t->ranks);
   for (size_t i = 0; i < ranks; i++) t->notes[i] = MPI_REQUEST_NULL;
-  if (t->rank > 0) MPI_TRY(MPI_Irecv(&t->noted, 1, MPI_INT32_T, 0, TAG_NOTE, comm, &t->note), "MPI takes no message");
+  if (t->rank > 0)
+    MPI_TRY(MPI_Irecv(&t->noted, 1, MPI_INT32_T, MPI_ANY_SOURCE, TAG_NOTE, comm, &t->note), "MPI takes no message");
   return BRIM_OK;
 }
 
@@ -49,13 +50,13 @@ void mpi_talk_close(mpi_talk *t)
   *t = (mpi_talk){0};
 }
 
-/* ---- rank 0 ---- */
+/* ---- who is missing ---- */
 
-/* To all others. Does not wait for them to take it. */
+/* To all others but rank 0. Does not wait for them to take it. */
 static brim_status tell(mpi_talk *t, int32_t late)
 {
   t->noting = late;
-  for (int r = 1; r < t->ranks; r++)
+  for (int r = t->rank + 1; r < t->ranks; r++)
     MPI_TRY(MPI_Isend(&t->noting, 1, MPI_INT32_T, r, TAG_NOTE, t->comm, &t->notes[r]), "no message to another rank");
   return BRIM_OK;
 }
@@ -67,6 +68,19 @@ static bool is_told(mpi_talk *t)
   return t->ranks == 1 || MPI_Testall(t->ranks - 1, t->notes + 1, &is_done, MPI_STATUSES_IGNORE) || is_done;
 }
 
+/* As far as they take it: this rank speaks, and they need not. */
+static void tell_missing(mpi_talk *t, int32_t late)
+{
+  mpi_wait wait = mpi_wait_begin();
+  while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
+  }
+  if (tell(t, late) != BRIM_OK) return;
+  while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
+  }
+}
+
+/* ---- rank 0 ---- */
+
 /* The first of the requests that is not done, which are those of the ranks from `first` on. */
 static int first_open(const mpi_talk *t, int first, int count)
 {
@@ -74,18 +88,6 @@ static int first_open(const mpi_talk *t, int first, int count)
   while (at < count && MPI_Request_get_status(t->requests[at], &is_done, MPI_STATUS_IGNORE) == MPI_SUCCESS && is_done)
     at++;
   return first + at;
-}
-
-static brim_status miss(mpi_talk *t, double seconds, int32_t *late)
-{
-  mpi_wait wait = mpi_wait_begin();
-  *late = first_open(t, 1, t->ranks - 1);
-  while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
-  }
-  if (tell(t, *late) == BRIM_OK)
-    while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
-    }
-  return brim_fail(BRIM_ECOMM, "other ranks have been waited for, for %g seconds", seconds);
 }
 
 static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
@@ -101,7 +103,10 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
     MPI_TRY(MPI_Testall(t->ranks - 1, t->requests, &is_done, MPI_STATUSES_IGNORE), "no message from another rank");
     if (is_done) return BRIM_OK;
     const double waited = mpi_wait_turn(&wait);
-    if (waited > seconds) return miss(t, seconds, late);
+    if (waited > seconds) {
+      tell_missing(t, *late = first_open(t, 1, t->ranks - 1));
+      return brim_fail(BRIM_ECOMM, "other ranks have been waited for, for %g seconds", seconds);
+    }
     if (!is_noted && waited > note_at && is_told(t)) {
       BRIM_TRY(tell(t, HERE));
       is_noted = true;
@@ -111,19 +116,19 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
 
 /* ---- the others ---- */
 
-/* *extended: rank 0 is there. EPEER: it has said who is missing. */
+/* *extended: rank 0 is there. EPEER: it, or rank 1, has said who is missing. */
 static brim_status heed(mpi_talk *t, bool *extended, int32_t *late)
 {
   int is_done = 0;
   *extended = false;
-  MPI_TRY(MPI_Test(&t->note, &is_done, MPI_STATUS_IGNORE), "no message from rank 0");
+  MPI_TRY(MPI_Test(&t->note, &is_done, MPI_STATUS_IGNORE), "no message from another rank");
   if (!is_done) return BRIM_OK;
   if (t->noted != HERE) {
     *late = t->noted;
-    return brim_fail(BRIM_EPEER, "rank 0 has waited for other ranks");
+    return brim_fail(BRIM_EPEER, "another rank has waited for rank %d", (int)*late);
   }
   *extended = true;
-  MPI_TRY(MPI_Irecv(&t->noted, 1, MPI_INT32_T, 0, TAG_NOTE, t->comm, &t->note), "MPI takes no message");
+  MPI_TRY(MPI_Irecv(&t->noted, 1, MPI_INT32_T, MPI_ANY_SOURCE, TAG_NOTE, t->comm, &t->note), "MPI takes no message");
   return BRIM_OK;
 }
 
@@ -148,6 +153,7 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
     if (extended) wait.start = mpi_now() - NOTICED_SECONDS;
     if (waited > patience) {
       *late = 0;
+      if (t->rank == 1) tell_missing(t, *late);
       return brim_fail(BRIM_ECOMM, "rank 0 has been waited for, for %g seconds", patience);
     }
   }

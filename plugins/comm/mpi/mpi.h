@@ -51,10 +51,10 @@ typedef struct mpi_talk {
   int rank, ranks;
   char *all;             /* what every rank gives, in their order; behind it the own */
   MPI_Request *requests; /* as many as ranks, + 2 */
-  MPI_Request *notes;    /* likewise: of rank 0's notes to the others */
-  MPI_Request note;      /* the next note of rank 0, which any other rank waits for all the time */
+  MPI_Request *notes;    /* likewise: of this rank's notes to the others, if it is rank 0 or 1 */
+  MPI_Request note;      /* the next note, which any rank but 0 waits for all the time */
   int32_t noted;         /* what it says: a rank that is missing; -1: rank 0 is there and waits too */
-  int32_t noting;        /* what rank 0 says */
+  int32_t noting;        /* what this rank says */
   double seconds;        /* of the last exchange */
   bool is_over;          /* one has failed: messages are lost */
 } mpi_talk;
@@ -63,7 +63,7 @@ typedef struct mpi_talk {
 brim_status mpi_talk_open(mpi_talk *talk, MPI_Comm comm, const brim_world *world);
 /* [init] Also of one that is all zeros. Waits for nobody. */
 void mpi_talk_close(mpi_talk *talk);
-/* [step] See brim_comm_ops. EPEER in place of ECOMM: rank 0 has told who is missing, and ends the job. */
+/* [step] See brim_comm_ops. EPEER in place of ECOMM: another rank has told who is missing, and ends the job. */
 brim_status mpi_exchange(mpi_talk *talk, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
 
 /* ---- collective.c ---- */
