@@ -14,6 +14,7 @@
 #include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
+#include "train/checkpoint.h"
 #include "train/run.h"
 #include "train/rundir.h"
 
@@ -140,6 +141,14 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
   return status;
 }
 
+/* Ranks that are lost cannot say where to go on. */
+static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
+{
+  const brim_status status = brim_launch_run(launch, word, &ending->told);
+  if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
+  return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);
+}
+
 /* [init] Rank 0 speaks for all. */
 static brim_status begin_rank(void)
 {
@@ -192,7 +201,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
     status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
     if (status == BRIM_OK) status = train_once(cli, &o, file, &operands, &launch, &ending);
     if (status == BRIM_OK && launch.ranks > 1)
-      status = brim_launch_run(&launch, words_again(cli, argc, argv, &operands.arena), &ending.told);
+      status = start_ranks(&launch, words_again(cli, argc, argv, &operands.arena), &ending);
   }
   return end(status, &ending, &operands);
 }

@@ -150,20 +150,6 @@ static void read_signals(launcher *l)
 
 /* ---- judging ---- */
 
-static const char *folder_of(const launcher *l)
-{
-  return l->seats.folder[0] ? l->seats.folder : l->launch->folder;
-}
-
-/* Where to go on, if there is a checkpoint. */
-static void add_way_on(const launcher *l)
-{
-  char path[BRIM_EXCHANGE_BYTES + 32];
-  snprintf(path, sizeof path, "%s/checkpoints/last", folder_of(l));
-  if (folder_of(l)[0] && access(path, F_OK) == 0)
-    brim_fail_add(BRIM_ECOMM, "go on with: brim train --resume %s", folder_of(l));
-}
-
 BRIM_PRINTF(2, 3)
 static void fail(launcher *l, const char *format, ...)
 {
@@ -173,7 +159,6 @@ static void fail(launcher *l, const char *format, ...)
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
   brim_fail(BRIM_ECOMM, "%s", text);
-  add_way_on(l);
   l->has_failed = true;
   end_job(l, -1);
 }
@@ -296,7 +281,6 @@ static brim_status tell_lost(const launcher *l, int32_t rank)
     brim_fail(BRIM_ECOMM, "rank %d (process %d) ended with exit status %d without saying why, so the job was ended",
               (int)rank, (int)seat->pid, WEXITSTATUS(status));
   if (number == 0) add_said(l);
-  add_way_on(l);
   return BRIM_ECOMM;
 }
 
@@ -329,7 +313,6 @@ static brim_status sum_up(const launcher *l, int *exit_status)
               l->launch->mpirun[0] ? "mpirun" : "a rank", WEXITSTATUS(l->mpirun_status), (int)brim_seats_came(s),
               (int)s->count, (int)brim_seats_left(s));
   add_said(l);
-  add_way_on(l);
   return BRIM_ECOMM;
 }
 
@@ -348,7 +331,7 @@ static void release(launcher *l)
   brim_seats_close(&l->seats);
 }
 
-brim_status brim_launch_run(const brim_rank_launch *launch, const char *const *word, int *exit_status)
+brim_status brim_launch_run(brim_rank_launch *launch, const char *const *word, int *exit_status)
 {
   launcher l = {.launch = launch, .signals = -1, .listener = -1, .output = -1, .lost = -1};
   signals before;
@@ -360,6 +343,7 @@ brim_status brim_launch_run(const brim_rank_launch *launch, const char *const *w
   l.has_failed = status != BRIM_OK;
   wait_for_all(&l);
   if (l.said_bytes > 0) brim_log(BRIM_LOG_DEBUG, "mpirun says: %s", l.said);
+  if (l.seats.folder[0]) snprintf(launch->folder, sizeof launch->folder, "%s", l.seats.folder);
   const brim_status failed = sum_up(&l, exit_status);
   if (status == BRIM_OK) status = failed;
   const int number = ends_by_signal(&l) ? l.stop_signal : 0;

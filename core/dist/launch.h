@@ -10,7 +10,7 @@
 typedef struct brim_rank_launch {
   int32_t ranks;      /* 1: nothing is to be started, this process trains */
   char mpirun[4096];  /* its file; empty: brim starts the ranks */
-  char folder[4096];  /* of the run that is gone on with; empty: a new one, the ranks will tell */
+  char folder[4096];  /* of the run; empty: a new one, of which nothing is known until the ranks tell */
   double end_seconds; /* that ranks may take to end when the first has ended */
 } brim_rank_launch;
 
@@ -18,6 +18,7 @@ typedef struct brim_rank_launch {
 brim_status brim_launch_plan(const brim_config *config, const char *resume, brim_rank_launch *out);
 /* [init] Starts the program again, so many times, with these words (word[0] is its name; ending in NULL), and waits. OK
  * if the ranks ended in good order: *exit_status is theirs, of which they have said why. ECOMM, EIO: they could not be
- * started, or one was lost. A second signal, or one before they began, ends this process by itself. */
-brim_status brim_launch_run(const brim_rank_launch *launch, const char *const *word, int *exit_status);
+ * started, or one was lost. The run's folder is in `launch` then, if they have told it. A second signal, or one before
+ * they began, ends this process by itself. */
+brim_status brim_launch_run(brim_rank_launch *launch, const char *const *word, int *exit_status);
 #endif

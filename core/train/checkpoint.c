@@ -340,3 +340,13 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   free(all.item);
   return status;
 }
+
+bool brim_checkpoint_exists(const char *run_dir)
+{
+  char folder[BRIM_PATH_MAX];
+  steps all = {0};
+  const bool exists =
+      brim_path_join(folder, run_dir, FOLDER_NAME) == BRIM_OK && list_steps(folder, &all) == BRIM_OK && all.count > 0;
+  free(all.item);
+  return exists;
+}

@@ -69,6 +69,8 @@ void brim_checkpoint_drop_cached(const char *run_dir);
  * are passed over with a warning each. Cleans up after attempts that died (left-over folders, links), so the
  * caller holds the run's lock. *found = false if there is none; ELOAD if there are some and all are damaged. */
 brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found);
+/* [any] Is there one, whole or not? Of a run that is under way too. */
+bool brim_checkpoint_exists(const char *run_dir);
 /* Reads state.json and checks it. ELOAD with file and reason. */
 brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state);
 /* Checks the files against their hashes and reads the tensors into the given buffers, which have the expected

@@ -76,7 +76,7 @@ static int be_rank(const char *how)
 /* The error's text, or "" with the status; in seconds, and with no child left. */
 static const char *run(const char *how, int *exit_status)
 {
-  static const brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
+  brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
   const char *const word[] = {"test_hub", how, NULL};
   const double start = brim_now();
   const brim_status status = brim_launch_run(&launch, word, exit_status);
