@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What further ranks bring on this machine's processors: `cnn` trained by one rank and by several, each rank with as
-many threads, in turn. Samples per second are of all ranks together; the medians of the rounds are compared. Then, for
-each dist.shard, what was planned for every rank and what it has of its device in the run.
+many threads, in turn; and by as many jobs at the same time that know nothing of each other, each of a rank's share of
+the batch and on a rank's processors, which is what the machine allows. Samples per second are of all ranks or jobs
+together; the medians of the rounds are compared. Then, for each dist.shard, what was planned for every rank and what it
+has of its device in the run.
 
     scripts/bench/scaling.py build/release/bin/brim                   one rank with 1 thread, two with 1 thread each
     scripts/bench/scaling.py build/release/bin/brim --ranks 1 2 4 --threads 2 --rounds 7
@@ -12,6 +14,7 @@ Samples are decoded by the thread that trains (--workers 0), so that a rank take
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -37,9 +40,9 @@ def brim(o, folder, *words, launcher=()):
     return result.stdout
 
 
-def train(o, folder, name, ranks, *words):
+def train(o, folder, name, ranks, *words, launcher=()):
     """The run's folder."""
-    launcher = o.launcher.replace("{ranks}", str(ranks)).split() if ranks > 1 else []
+    launcher = launcher or (o.launcher.replace("{ranks}", str(ranks)).split() if ranks > 1 else [])
     brim(o, folder, "train", "--quiet", *CNN, f"training.steps={o.steps}", f"backend.threads={o.threads}",
          f"training.num_workers={o.workers}", *o.overrides, f"dist.ranks={ranks}", f"run.dir={name}", *words,
          launcher=launcher)
@@ -50,19 +53,39 @@ def train(o, folder, name, ranks, *words):
     return run
 
 
+def speed(run):
+    return json.loads((run / "summary.json").read_text())["samples_per_second"]
+
+
+def train_apart(o, folder, name, jobs):
+    """Samples per second of all of them."""
+    processors = sorted(os.sched_getaffinity(0))
+    share = len(processors) // jobs
+    batch = next(int(word.split("=")[1]) for word in reversed(CNN + o.overrides) if word.startswith("training.batch_size="))
+    def one(job):
+        own = processors[job * share:(job + 1) * share] or processors
+        return speed(train(o, folder, f"{name}-{job}", 1, f"training.batch_size={batch // jobs}",
+                           launcher=("taskset", "-c", ",".join(map(str, own)))))
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return sum(pool.map(one, range(jobs)))
+
+
 def measure_speed(o, folder):
-    rates = {ranks: [] for ranks in o.ranks}
+    """Of each number of ranks, and of as many jobs."""
+    kinds = [(ranks, "ranks") for ranks in o.ranks] + [(ranks, "jobs apart") for ranks in o.ranks if ranks > 1]
+    rates = {kind: [] for kind in kinds}
     for turn in range(-1, o.rounds):  # the first one warms up
-        for ranks in o.ranks if turn % 2 == 0 else reversed(o.ranks):
-            run = train(o, folder, f"speed-{turn}-{ranks}", ranks)
+        for count, kind in kinds if turn % 2 == 0 else reversed(kinds):
+            name = f"speed-{turn}-{count}"
+            rate = speed(train(o, folder, name, count)) if kind == "ranks" else train_apart(o, folder, name, count)
             if turn >= 0:
-                rates[ranks].append(json.loads((run / "summary.json").read_text())["samples_per_second"])
-    print("| ranks | threads each | samples/s, median | lowest | highest | times one rank's |")
+                rates[count, kind].append(rate)
+    print("| ranks or jobs | threads each | samples/s, median | lowest | highest | times one rank's |")
     print("|---:|---:|---:|---:|---:|---:|")
-    base = statistics.median(rates[o.ranks[0]]) / o.ranks[0]
-    for ranks, all_rates in rates.items():
+    base = statistics.median(rates[kinds[0]]) / o.ranks[0]
+    for (count, kind), all_rates in rates.items():
         median = statistics.median(all_rates)
-        print(f"| {ranks} | {o.threads} | {median:.0f} | {min(all_rates):.0f} | {max(all_rates):.0f} | "
+        print(f"| {count} {kind} | {o.threads} | {median:.0f} | {min(all_rates):.0f} | {max(all_rates):.0f} | "
               f"{median / base:.3f} |")
 
 
