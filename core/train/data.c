@@ -30,6 +30,8 @@ static brim_status check_info(const brim_data *data, const char *split, const br
   char shape[96];
   if (info->count < 1)
     return brim_fail(BRIM_ELOAD, "the %s split of dataset '%s' is empty: it has 0 samples", split, id);
+  if (info->task != BRIM_TASK_CLASS)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d; only classes can be learnt", id, (int)info->task);
   if (info->classes < 2)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " class%s; at least 2 are needed", id, info->classes,
                      info->classes == 1 ? "" : "es");

@@ -105,13 +105,13 @@ static brim_status describe(const void *self, const char *split, brim_dataset_in
   out->count = 0;
   return BRIM_OK;
 }
-static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, int32_t *label)
+static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   (void)self;
   (void)split;
   (void)index;
   (void)values;
-  *label = 0;
+  *(int32_t *)label = 0;
   return BRIM_OK;
 }
 static const brim_dataset_ops dataset_ops = {sizeof(brim_dataset_ops), open_split, describe, READ};

@@ -91,7 +91,7 @@ static brim_status describe_split(const void *self, const char *split, brim_data
   (void)self, (void)split, (void)out;
   return BRIM_ENOTSUP;
 }
-static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, int32_t *label)
+static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   (void)self, (void)split, (void)index, (void)values, (void)label;
   return BRIM_ENOTSUP;

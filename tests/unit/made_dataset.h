@@ -42,7 +42,7 @@ static inline brim_status made_describe(const void *self, const char *split, bri
   return BRIM_OK;
 }
 
-static inline brim_status made_read(const void *self, const char *split, int64_t index, void *values, int32_t *label)
+static inline brim_status made_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const made *m = self;
   const brim_dataset_info *info = strcmp(split, "test") == 0 ? &m->test : &m->train;
@@ -55,7 +55,7 @@ static inline brim_status made_read(const void *self, const char *split, int64_t
     else
       ((float *)values)[k] = (float)made_value(index, k) - 100;
   }
-  *label = (int32_t)(index == m->bad_label ? info->classes : index % info->classes);
+  *(int32_t *)label = (int32_t)(index == m->bad_label ? info->classes : index % info->classes);
   return BRIM_OK;
 }
 

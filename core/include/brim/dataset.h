@@ -6,13 +6,25 @@
 extern "C" {
 #endif
 
+/* What a sample is to be answered with. */
+enum brim_task {
+  BRIM_TASK_CLASS,  /* the class that the whole sample is of */
+  BRIM_TASK_TOKENS, /* the token at every place: language modelling */
+  BRIM_TASK_VALUES  /* real numbers: regression */
+};
+
 typedef struct brim_dataset_info {
   int64_t count;     /* samples in the split; 0 is an error that the core reports */
-  brim_shape sample; /* one sample: [C, H, W] or [F], without N */
-  uint32_t dtype;    /* of what read() writes: BRIM_DTYPE_U8 (0..255, the core scales to 0..1) or BRIM_DTYPE_F32 */
-  int64_t classes;   /* labels are 0 .. classes-1 */
+  brim_shape sample; /* one sample: [C, H, W], [F], [T, F] (a sequence) or, of tokens, [T]; without N */
+  uint32_t dtype;    /* of what read() writes: BRIM_DTYPE_U8 (0..255, the core scales to 0..1), BRIM_DTYPE_F32, or, of
+                        tokens, BRIM_DTYPE_I32 */
+  int64_t classes;   /* labels are 0 .. classes-1; of tokens: the vocabulary. Of BRIM_TASK_VALUES: 0 */
   const char *const *class_names; /* `classes` names, or NULL */
+  int32_t task;                   /* enum brim_task */
+  int64_t targets;                /* of BRIM_TASK_VALUES: numbers to be answered, at least 1; else 0 */
 } brim_dataset_info;
+
+#define BRIM_NO_TOKEN (-100) /* as PyTorch's ignore_index. Since ABI 1.5, as tasks are */
 
 typedef struct brim_dataset_ops {
   uint32_t size;
@@ -24,9 +36,10 @@ typedef struct brim_dataset_ops {
    * header, so that `brim plan` need not open it; or EINVAL if that is not possible. ENOTSUP if there is no
    * such split. Strings live until destroy. */
   brim_status (*describe)(const void *self, const char *split, brim_dataset_info *out);
-  /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values` and
-   * its label. Must not allocate. */
-  brim_status (*read)(const void *self, const char *split, int64_t index, void *values, int32_t *label);
+  /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values`, and to `label` one
+   * int32_t; for BRIM_TASK_TOKENS one for each token, of which BRIM_NO_TOKEN counts for nothing; for BRIM_TASK_VALUES
+   * `targets` floats. Must not allocate. */
+  brim_status (*read)(const void *self, const char *split, int64_t index, void *values, void *label);
   /* [init] Opens a file of samples without labels, of the kind that the dataset's own files are, as the split `split`,
    * a name of the core's choice; from then on describe() and read() know it, and read() gives it the label -1. Checks
    * the file whole. ELOAD. It stays open until destroy. NULL: the dataset has no files of samples. */

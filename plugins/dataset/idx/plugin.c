@@ -269,7 +269,7 @@ static brim_status idx_host_bytes(const void *self, const char *split, uint64_t 
   return BRIM_OK;
 }
 
-static brim_status idx_read(const void *self, const char *split, int64_t index, void *values, int32_t *label)
+static brim_status idx_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const idx_dataset *d = self;
   const int which = split_of(d, split);
@@ -278,7 +278,7 @@ static brim_status idx_read(const void *self, const char *split, int64_t index, 
   if (index < 0 || index >= s->images.dim[0])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, s->images.dim[0]);
   memcpy(values, s->images.values + (size_t)index * s->sample_bytes, s->sample_bytes);
-  *label = s->name ? -1 : s->labels.values[index];
+  *(int32_t *)label = s->name ? -1 : s->labels.values[index];
   return BRIM_OK;
 }
 

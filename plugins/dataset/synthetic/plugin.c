@@ -126,7 +126,7 @@ static void add_noise(const synthetic *d, uint32_t stream, int64_t index, int64_
   }
 }
 
-static brim_status synthetic_read(const void *self, const char *split, int64_t index, void *values, int32_t *label)
+static brim_status synthetic_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const synthetic *d = self;
   brim_dataset_info info;
@@ -135,7 +135,7 @@ static brim_status synthetic_read(const void *self, const char *split, int64_t i
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, info.count);
   write_pattern(d, &info.sample, index % d->classes, values);
   if (d->noise > 0) add_noise(d, stream_of(d, split), index, brim_shape_count(&info.sample), values);
-  *label = (int32_t)(index % d->classes);
+  *(int32_t *)label = (int32_t)(index % d->classes);
   return BRIM_OK;
 }
 
