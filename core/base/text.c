@@ -1,6 +1,7 @@
 /* Growing strings, and small helpers on strings. */
 #include "base/text.h"
 
+#include <fnmatch.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -64,6 +65,22 @@ void brim_text_printf(brim_text *text, const char *format, ...)
 const char *brim_text_str(const brim_text *text)
 {
   return text->s ? text->s : "";
+}
+
+bool brim_matches_any(const char *patterns, const char *name)
+{
+  static const char parts[] = ", \t\n";
+  for (const char *at = patterns + strspn(patterns, parts); *at; at += strspn(at, parts)) {
+    const size_t length = strcspn(at, parts);
+    char *pattern = brim_xmalloc(length + 1);
+    memcpy(pattern, at, length);
+    pattern[length] = '\0';
+    const bool matches = fnmatch(pattern, name, 0) == 0;
+    free(pattern);
+    if (matches) return true;
+    at += length;
+  }
+  return false;
 }
 
 bool brim_starts_with(const char *s, const char *prefix)

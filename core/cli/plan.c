@@ -14,6 +14,7 @@
 #include "train/placement.h"
 #include "train/rundir.h"
 #include "train/session.h"
+#include "train/session_weights.h"
 
 #define TABLE_ROWS_MAX 24
 
@@ -73,7 +74,7 @@ static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
 
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
                               const row *table, size_t count, const brim_fits *fits, const step_speed *speed,
-                              const brim_ranks *ranks)
+                              const brim_ranks *ranks, const brim_weights *weights)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -87,6 +88,7 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
+  if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   return brim_cli_print_json(out);
 }
 
@@ -160,6 +162,16 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   print_table(s, table, count);
 }
 
+/* Only names and shapes were looked at. */
+static void print_weights(const brim_weights *weights)
+{
+  brim_text text = {0};
+  if (!weights) return;
+  brim_weights_tell(weights, &text);
+  printf("\nweights: %s; names and shapes are the model's\n", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
 /* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
  * host. */
 static void print_places(const brim_session *s, const brim_fits *fits, const brim_frontier *frontier,
@@ -218,6 +230,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_footprint host = {0};
   brim_fits fits = {0};
   brim_ranks ranks = {0};
+  brim_session_weights weights = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   step_speed speed = {.extra = 0};
@@ -228,14 +241,18 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
+  if (status == BRIM_OK) status = brim_session_weights_open(s, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
-  if (status == BRIM_OK && wish->json) status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks);
+  if (status == BRIM_OK && wish->json)
+    status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights);
   if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
+  if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
   if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_session_weights_close(&weights);
   brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
   brim_plan_free(plan);

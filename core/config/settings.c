@@ -68,6 +68,19 @@ static const brim_param training_table[] = {
 };
 #undef T
 
+#define T brim_model_settings
+static const brim_param model_table[] = {
+    BRIM_PARAM(PATH, T, weights, "", NULL,
+               "weights to begin with: a safetensors file, an index of several, a folder with either, or a run; empty: "
+               "none"),
+    BRIM_PARAM(STR, T, weights_map, "auto", NULL,
+               "how their names become the model's: auto, none, a map of configs/weights, or the path of a .yaml"),
+    BRIM_PARAM(STR, T, weights_except, "", NULL,
+               "parameters that keep their first values, as patterns of the shell: 'head.*'"),
+    BRIM_PARAMS_END,
+};
+#undef T
+
 #define T brim_dataset_settings
 static const brim_param dataset_table[] = {
     BRIM_PARAM(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
@@ -175,6 +188,7 @@ const brim_section brim_settings_sections[] = {
     {"", top_table, 0, sizeof(brim_settings)},
     SECTION("run", run_table, run),
     SECTION("training", training_table, training),
+    SECTION("model", model_table, model),
     SECTION("dataset", dataset_table, dataset),
     SECTION("augment", augment_table, augment),
     SECTION("graph", graph_table, graph),

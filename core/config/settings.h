@@ -17,6 +17,9 @@ typedef struct brim_training_settings {
       keep_checkpoints, patience, clear_cache_every_n_rounds;
   double clip_norm, ema_decay;
 } brim_training_settings;
+typedef struct brim_model_settings {
+  const char *weights, *weights_map, *weights_except; /* see train/weights.h; weights "": none */
+} brim_model_settings;
 typedef struct brim_dataset_settings {
   double validation_fraction;
   brim_list mean, std;
@@ -93,6 +96,7 @@ typedef struct brim_settings {
   int32_t precision; /* enum brim_precision; auto: see precision of brim_session */
   brim_run_settings run;
   brim_training_settings training;
+  brim_model_settings model;
   brim_dataset_settings dataset;
   brim_optimizer_settings optimizer;
   brim_augment_settings augment;

@@ -1,10 +1,10 @@
 /* A checkpoint's tensors into a run's buffers: everything is compared before anything is written, and all
  * that does not fit is told at once. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "train/checkpoint_state.h"
+#include "train/convert.h"
 #include "train/file.h"
 
 #define LINES_MAX 24 /* of differences in one message; the rest is counted */
@@ -19,23 +19,9 @@ static void add_line(report *to, const char *part, const char *line)
   if (to->lines++ < LINES_MAX) brim_text_printf(&to->text, "\n%s: %s", part, line);
 }
 
-/* "F32 [32, 1, 3, 3]" */
-static void add_form(brim_text *to, const brim_safetensor *tensor)
-{
-  brim_text_printf(to, "%s [", brim_dtype_name(tensor->dtype));
-  for (int32_t i = 0; i < tensor->shape.rank; i++)
-    brim_text_printf(to, "%s%" PRId64, i ? ", " : "", tensor->shape.dim[i]);
-  brim_text_add(to, "]");
-}
-
-static bool is_real(uint32_t dtype)
-{
-  return dtype == BRIM_DTYPE_F32 || dtype == BRIM_DTYPE_F64;
-}
-
 static bool fits(const brim_safetensor *have, const brim_safetensor *want)
 {
-  if (have->dtype != want->dtype && !(is_real(have->dtype) && is_real(want->dtype))) return false;
+  if (have->dtype != want->dtype && !(brim_dtype_is_real(have->dtype) && brim_dtype_is_real(want->dtype))) return false;
   if (have->shape.rank != want->shape.rank) return false;
   for (int32_t i = 0; i < want->shape.rank; i++)
     if (have->shape.dim[i] != want->shape.dim[i]) return false;
@@ -53,12 +39,12 @@ static size_t compare_wanted(const brim_safetensors *file, const brim_safetensor
     brim_text_clear(&line);
     if (!have) {
       brim_text_printf(&line, "'%s' is missing; the model needs ", want[i].name);
-      add_form(&line, &want[i]);
+      brim_safetensor_format(&want[i], &line);
     } else if (!fits(have, &want[i])) {
       brim_text_printf(&line, "'%s' is ", want[i].name);
-      add_form(&line, have);
+      brim_safetensor_format(have, &line);
       brim_text_add(&line, "; the model needs ");
-      add_form(&line, &want[i]);
+      brim_safetensor_format(&want[i], &line);
     }
     there += have != NULL;
     if (line.length > 0) add_line(problems, part, brim_text_str(&line));
@@ -83,7 +69,7 @@ static void list_unexpected(const brim_safetensors *file, const brim_safetensor 
     if (is_wanted(have->name, want, count)) continue;
     brim_text_clear(&line);
     brim_text_printf(&line, "'%.200s' ", have->name);
-    add_form(&line, have);
+    brim_safetensor_format(have, &line);
     brim_text_add(&line, " is not in the model");
     add_line(problems, part, brim_text_str(&line));
   }
@@ -97,27 +83,12 @@ static void compare(const brim_safetensors *file, const brim_safetensor *want, s
   if (there < brim_safetensors_count(file)) list_unexpected(file, want, count, part, problems);
 }
 
-/* The file's data may be unaligned, hence memcpy. */
 static void convert(const brim_safetensor *have, const brim_safetensor *want)
 {
-  const int64_t count = want->is_slice ? (int64_t)want->count : brim_shape_count(&want->shape);
-  const char *from = (const char *)have->data + want->first * brim_dtype_bytes(have->dtype);
+  const size_t count = want->is_slice ? want->count : (size_t)brim_shape_count(&want->shape);
   void *to = (void *)(uintptr_t)want->data; /* the caller's buffer: const in the struct for writers' sake */
-  float narrow;
-  double wide;
-  if (have->dtype == want->dtype) {
-    if (count > 0) memcpy(to, from, (size_t)count * brim_dtype_bytes(want->dtype));
-  } else if (want->dtype == BRIM_DTYPE_F32) {
-    for (int64_t i = 0; i < count; i++) {
-      memcpy(&wide, from + (size_t)i * sizeof wide, sizeof wide);
-      ((float *)to)[i] = (float)wide;
-    }
-  } else {
-    for (int64_t i = 0; i < count; i++) {
-      memcpy(&narrow, from + (size_t)i * sizeof narrow, sizeof narrow);
-      ((double *)to)[i] = narrow;
-    }
-  }
+  brim_convert(want->dtype, to, have->dtype, (const char *)have->data + want->first * brim_dtype_bytes(have->dtype),
+               count);
 }
 
 /* Checks a part's bytes against state.json and opens it. */

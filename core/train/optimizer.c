@@ -1,29 +1,12 @@
 /* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "brim/code8.h"
 #include "train/builtin.h"
-
-/* Does the name match one of the patterns of the shell, which spaces or commas part? */
-static bool matches_any(const char *patterns, const char *name)
-{
-  static const char parts[] = ", \t\n";
-  for (const char *at = patterns + strspn(patterns, parts); *at; at += strspn(at, parts)) {
-    const size_t length = strcspn(at, parts);
-    char *pattern = brim_xmalloc(length + 1);
-    memcpy(pattern, at, length);
-    pattern[length] = '\0';
-    const bool matches = fnmatch(pattern, name, 0) == 0;
-    free(pattern);
-    if (matches) return true;
-    at += length;
-  }
-  return false;
-}
 
 #define NO_DECAY_HELP "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"
 
@@ -59,7 +42,7 @@ static void fill_adam(const void *params, double factor, brim_step *step)
 static void attr_adam(const void *params, const brim_tensor *parameter, brim_update_attr *out)
 {
   const adam *p = params;
-  out->no_decay = matches_any(p->no_decay, parameter->name);
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
 
 typedef struct sgd {
@@ -87,7 +70,7 @@ static void fill_sgd(const void *params, double factor, brim_step *step)
 static void attr_sgd(const void *params, const brim_tensor *parameter, brim_update_attr *out)
 {
   const sgd *p = params;
-  out->no_decay = matches_any(p->no_decay, parameter->name);
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
   out->nesterov = p->nesterov;
 }
 
@@ -119,7 +102,7 @@ static void fill_lion(const void *params, double factor, brim_step *step)
 static void attr_lion(const void *params, const brim_tensor *parameter, brim_update_attr *out)
 {
   const lion *p = params;
-  out->no_decay = matches_any(p->no_decay, parameter->name);
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
 
 /* ---- adafactor ---- */
@@ -155,7 +138,7 @@ static void fill_adafactor(const void *params, double factor, brim_step *step)
 static void attr_adafactor(const void *params, const brim_tensor *parameter, brim_update_attr *out)
 {
   const adafactor *p = params;
-  out->no_decay = matches_any(p->no_decay, parameter->name);
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
   out->averages = p->beta1 > 0;
   out->clip = p->d;
   out->least = p->eps2;

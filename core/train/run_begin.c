@@ -11,6 +11,7 @@
 #include "train/run_parts.h"
 #include "train/rundir.h"
 #include "train/scores.h"
+#include "train/weights.h"
 
 /* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
 static uint64_t hash_profile(const brim_running *r)
@@ -21,7 +22,7 @@ static uint64_t hash_profile(const brim_running *r)
   return access(path, F_OK) == 0 && brim_file_hash(path, &bytes, &hash) == BRIM_OK ? hash : 0;
 }
 
-static brim_status make_folder(brim_running *r)
+static brim_status make_folder(brim_running *r, json_t *weights)
 {
   brim_config *c = r->config;
   char name[256];
@@ -33,12 +34,24 @@ static brim_status make_folder(brim_running *r)
   brim_line_tell_folder(r->dir);
   BRIM_TRY(brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
-  return BRIM_OK;
+  return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
+}
+
+/* Every rank reads the weights, as averages of parameters are not broadcast; the first hashes them. What is wrong with
+ * them is told before there is a folder. */
+static brim_status load_and_make_folder(brim_running *r)
+{
+  json_t *weights = NULL;
+  const bool speaks = brim_running_speaks(r);
+  brim_status status = brim_trainer_load_weights(r->trainer, speaks ? &weights : NULL);
+  if (status == BRIM_OK && speaks) status = make_folder(r, weights);
+  json_decref(weights);
+  return status;
 }
 
 static brim_status open_new(brim_running *r)
 {
-  BRIM_TRY(brim_running_begin_together(r, brim_running_speaks(r) ? make_folder(r) : BRIM_OK));
+  BRIM_TRY(brim_running_begin_together(r, load_and_make_folder(r)));
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }
 
@@ -57,6 +70,16 @@ static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
   return brim_dist_share_text(r->options->dist, path, room);
 }
 
+/* Those that the run began with, when it was begun for the first time. */
+static brim_status load_same_weights(brim_running *r)
+{
+  json_t *weights = NULL;
+  BRIM_TRY(brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL));
+  const brim_status status = weights ? brim_weights_record_check(r->dir, weights) : BRIM_OK;
+  json_decref(weights);
+  return status;
+}
+
 static brim_status open_resumed(brim_running *r)
 {
   char checkpoint[4096];
@@ -65,7 +88,7 @@ static brim_status open_resumed(brim_running *r)
   if (!checkpoint[0]) {
     brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
-    return BRIM_OK;
+    return brim_running_begin_together(r, load_same_weights(r));
   }
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))

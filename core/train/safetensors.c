@@ -28,6 +28,7 @@ struct brim_safetensors {
   void *map; /* NULL: the bytes are the caller's */
   size_t map_bytes;
   brim_arena arena;
+  const char **metadata;           /* key, value, ..., NULL; NULL: none */
   brim_safetensor *tensor;         /* in the order of the data */
   const brim_safetensor **by_name; /* sorted */
   size_t count;
@@ -39,16 +40,60 @@ struct brim_safetensors {
 /* A name for a message: it may come from a broken file, so only its start. */
 #define NAME "tensor '%.200s'"
 
-static brim_status parse_dtype(const char *path, const char *name, const json_t *value, uint32_t *dtype)
+/* The format's types. */
+static const struct {
+  const char *name;
+  uint32_t bytes, dtype; /* 0: brim has none like it */
+} types[] = {
+    {"F64", 8, BRIM_DTYPE_F64},
+    {"F32", 4, BRIM_DTYPE_F32},
+    {"BF16", 2, BRIM_DTYPE_BF16},
+    {"F16", 2, BRIM_DTYPE_F16},
+    {"I32", 4, BRIM_DTYPE_I32},
+    {"U8", 1, BRIM_DTYPE_U8},
+    {"I64", 8, 0},
+    {"U64", 8, 0},
+    {"U32", 4, 0},
+    {"I16", 2, 0},
+    {"U16", 2, 0},
+    {"I8", 1, 0},
+    {"BOOL", 1, 0},
+    {"F8_E4M3", 1, 0},
+    {"F8_E5M2", 1, 0},
+};
+#define TYPES (sizeof types / sizeof types[0])
+
+uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor)
+{
+  for (size_t i = 0; i < TYPES && tensor->dtype == 0; i++)
+    if (strcmp(tensor->type, types[i].name) == 0) return types[i].bytes;
+  return brim_dtype_bytes(tensor->dtype);
+}
+
+uint64_t brim_safetensor_bytes(const brim_safetensor *tensor)
+{
+  return (uint64_t)brim_shape_count(&tensor->shape) * brim_safetensor_element_bytes(tensor);
+}
+
+void brim_safetensor_format(const brim_safetensor *tensor, brim_text *out)
+{
+  brim_text_printf(out, "%s [", tensor->type ? tensor->type : brim_dtype_name(tensor->dtype));
+  for (int32_t i = 0; i < tensor->shape.rank; i++)
+    brim_text_printf(out, "%s%lld", i ? ", " : "", (long long)tensor->shape.dim[i]);
+  brim_text_add(out, "]");
+}
+
+static brim_status parse_dtype(const char *path, const char *name, const json_t *value, brim_safetensor *tensor)
 {
   const char *text = json_string_value(value);
   if (!text) return BAD(NAME " has no dtype", path, name);
-  for (uint32_t i = BRIM_DTYPE_F32; i <= BRIM_DTYPE_U8; i++) {
-    if (strcmp(text, brim_dtype_name(i)) != 0) continue;
-    *dtype = i;
+  for (size_t i = 0; i < TYPES; i++) {
+    if (strcmp(text, types[i].name) != 0) continue;
+    tensor->dtype = types[i].dtype;
+    tensor->type = types[i].name;
     return BRIM_OK;
   }
-  return BAD(NAME " has dtype %.20s; brim reads F32, F64, I32 and U8", path, name, text);
+  return BAD(NAME " has dtype %.20s, which is none of the format's", path, name, text);
 }
 
 /* Also the bytes that the shape asks for, which a hostile file makes overflow. */
@@ -60,7 +105,7 @@ static brim_status parse_shape(const char *path, const char *name, const json_t 
   if (rank > BRIM_DIMS_MAX)
     return BAD(NAME " has %zu dimensions; brim reads up to %d", path, name, rank, BRIM_DIMS_MAX);
   tensor->shape.rank = (int32_t)rank;
-  int64_t total = brim_dtype_bytes(tensor->dtype);
+  int64_t total = brim_safetensor_element_bytes(tensor);
   for (size_t i = 0; i < rank; i++) {
     const json_t *dim = json_array_get(value, i);
     tensor->shape.dim[i] = json_integer_value(dim);
@@ -88,7 +133,7 @@ static brim_status parse_entry(const char *path, const char *name, const json_t 
 {
   uint64_t bytes = 0;
   if (!json_is_object(value)) return BAD(NAME " is not described by an object", path, name);
-  BRIM_TRY(parse_dtype(path, name, json_object_get(value, "dtype"), &out->tensor.dtype));
+  BRIM_TRY(parse_dtype(path, name, json_object_get(value, "dtype"), &out->tensor));
   BRIM_TRY(parse_shape(path, name, json_object_get(value, "shape"), &out->tensor, &bytes));
   BRIM_TRY(parse_offsets(path, name, json_object_get(value, "data_offsets"), out));
   if (out->end - out->begin != bytes)
@@ -97,15 +142,19 @@ static brim_status parse_entry(const char *path, const char *name, const json_t 
   return BRIM_OK;
 }
 
-static brim_status check_metadata(const char *path, json_t *map)
+static brim_status read_metadata(const char *path, json_t *map, brim_safetensors *file)
 {
+  size_t count = 0;
   const char *key;
   json_t *value;
   if (json_is_null(map)) return BRIM_OK; /* the library takes it for none */
   if (!json_is_object(map)) return BAD(BRIM_SAFETENSORS_METADATA " is not an object", path);
+  file->metadata = BRIM_ARENA_NEW(&file->arena, const char *, 2 * json_object_size(map) + 1);
   json_object_foreach(map, key, value)
   {
     if (!json_is_string(value)) return BAD(BRIM_SAFETENSORS_METADATA " '%.200s' is not a string", path, key);
+    file->metadata[count++] = brim_arena_string(&file->arena, key);
+    file->metadata[count++] = brim_arena_string(&file->arena, json_string_value(value));
   }
   return BRIM_OK;
 }
@@ -134,19 +183,19 @@ static brim_status check_cover(const char *path, const entry *entries, size_t co
              (unsigned long long)data_bytes, data_bytes < expected ? "the file is cut short" : "bytes are left over");
 }
 
-static brim_status read_entries(const char *path, json_t *header, brim_arena *arena, entry *entries, size_t *count)
+static brim_status read_entries(const char *path, json_t *header, brim_safetensors *file, entry *entries, size_t *count)
 {
   const char *name;
   json_t *value;
   json_object_foreach(header, name, value)
   {
     if (strcmp(name, BRIM_SAFETENSORS_METADATA) == 0) {
-      BRIM_TRY(check_metadata(path, value));
+      BRIM_TRY(read_metadata(path, value, file));
       continue;
     }
     entry *e = &entries[*count];
     BRIM_TRY(parse_entry(path, name, value, e));
-    e->tensor.name = brim_arena_string(arena, name);
+    e->tensor.name = brim_arena_string(&file->arena, name);
     e->order = (*count)++;
   }
   return BRIM_OK;
@@ -195,7 +244,7 @@ static brim_status load_header(const char *path, json_t *header, const unsigned 
 {
   entry *entries = brim_xcalloc(json_object_size(header) + 1, sizeof *entries);
   size_t count = 0;
-  brim_status status = read_entries(path, header, &file->arena, entries, &count);
+  brim_status status = read_entries(path, header, file, entries, &count);
   if (status == BRIM_OK) {
     if (count > 1) qsort(entries, count, sizeof *entries, compare_entries);
     status = check_cover(path, entries, count, data_bytes);
@@ -289,4 +338,19 @@ const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const
       high = middle;
   }
   return NULL;
+}
+
+const char *brim_safetensors_metadata(const brim_safetensors *file, const char *key)
+{
+  for (const char **pair = file->metadata; pair && pair[0]; pair += 2)
+    if (strcmp(pair[0], key) == 0) return pair[1];
+  return NULL;
+}
+
+void brim_safetensors_forget(const brim_safetensors *file, const void *data, size_t bytes)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
+  const char *from = file->map;
+  if (!from || (const char *)data < from || (const char *)data >= from + file->map_bytes || bytes == 0) return;
+  (void)madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
 }

@@ -5,17 +5,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
 #include "brim/tensor.h"
 
 typedef struct brim_safetensor {
   const char *name;
-  uint32_t dtype;
+  uint32_t dtype;   /* 0: one that brim has not; only in a file that was read */
   brim_shape shape;
   const void *data; /* plain, row-major; count(shape) elements. In a file that was read: perhaps unaligned */
   /* Of a tensor that ranks share out, data has only elements [first, first + count), perhaps none. `shape` is that of
    * all of it. */
   bool is_slice;
   uint64_t first, count;
+  const char *type; /* as a file that was read calls its dtype: "BF16", "I64"; NULL: dtype says it */
 } brim_safetensor;
 
 /* What was written: the length of the file and brim_hash of its bytes. */
@@ -37,7 +39,7 @@ brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *te
 brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,
                                          const char *const *metadata, int32_t rank, int32_t ranks);
 /* Maps and checks a file: header length, JSON, dtypes, shapes, offsets that cover the data without gap
- * or overlap. ELOAD naming what is wrong, also for dtypes and ranks that brim does not have. */
+ * or overlap. ELOAD naming what is wrong, also for dtypes that the format has not and ranks that brim has not. */
 typedef struct brim_safetensors brim_safetensors;
 brim_status brim_safetensors_open(const char *path, brim_safetensors **out);
 /* The same for bytes in memory, which must outlive *out; `path` is for messages. */
@@ -46,4 +48,14 @@ void brim_safetensors_close(brim_safetensors *file); /* NULL is a no-op */
 size_t brim_safetensors_count(const brim_safetensors *file);
 const brim_safetensor *brim_safetensors_at(const brim_safetensors *file, size_t i); /* in the order of the data */
 const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const char *name); /* NULL if absent */
+/* What the file says of itself under a key ("format"); NULL: nothing. */
+const char *brim_safetensors_metadata(const brim_safetensors *file, const char *key);
+/* Bytes of a tensor's data in the file; and of one element, also of types that brim has not. */
+uint64_t brim_safetensor_bytes(const brim_safetensor *tensor);
+uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor);
+/* These bytes of a mapped file, in a tensor's data, are not needed any more: the process has them no longer, and they
+ * are read again if they are looked at again. */
+void brim_safetensors_forget(const brim_safetensors *file, const void *data, size_t bytes);
+/* "F32 [32, 1, 3, 3]", added to `out`. */
+void brim_safetensor_format(const brim_safetensor *tensor, brim_text *out);
 #endif

@@ -38,7 +38,7 @@ static json_t *describe(const brim_safetensor *tensor, uint64_t begin)
 }
 
 /* Wider elements first: then every tensor is aligned to its elements without any padding. */
-static const uint32_t width_order[] = {8, 4, 1};
+static const uint32_t width_order[] = {8, 4, 2, 1};
 #define WIDTHS (sizeof width_order / sizeof width_order[0])
 
 static brim_status build_header(const char *path, const brim_safetensor *tensor, size_t count,

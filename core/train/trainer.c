@@ -316,7 +316,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
   unplace(t);
   brim_status status = place_again(t);
   if (status == BRIM_OK) status = begin_training(t);
-  if (status == BRIM_OK && checkpoint) status = brim_trainer_resume(t, checkpoint);
+  if (status == BRIM_OK) status = checkpoint ? brim_trainer_resume(t, checkpoint) : brim_trainer_load_weights(t, NULL);
   if (status != BRIM_OK) {
     unplace(t);
     return status;

@@ -2,6 +2,8 @@
  * and only then commits: the update of the parameters, the state, the cursor. Until then nothing durable changes. */
 #ifndef BRIM_TRAIN_TRAINER_H
 #define BRIM_TRAIN_TRAINER_H
+#include <jansson.h>
+
 #include "exec/exec.h"
 #include "train/checkpoint.h"
 #include "train/footprint.h"
@@ -43,6 +45,10 @@ brim_train_state *brim_trainer_state(brim_trainer *trainer);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
 
+/* [init] Fills the parameters from the weights that the configuration names (model.weights); without any, nothing.
+ * Before the first step, not after brim_trainer_resume. *record, unless NULL, gets what the run's folder is to keep of
+ * it, with hashes of the files; NULL: there are no weights. ELOAD, ECONFIG, ENOMEM_HOST. */
+brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
 /* [init] Takes parameters, optimizer state and counters from a checkpoint. ELOAD if it is of another model,
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);

@@ -1,0 +1,39 @@
+/* See session_weights.h. */
+#include "train/session_weights.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+static brim_weights_request request_of(const brim_session *s)
+{
+  const brim_model_settings *m = &s->settings->model;
+  return (brim_weights_request){.path = m->weights,
+                                .map = m->weights_map,
+                                .except = m->weights_except,
+                                .search = {s->config->request.search, s->config->request.search_count}};
+}
+
+brim_status brim_session_weights_open(const brim_session *s, const brim_graph *g, brim_session_weights *out)
+{
+  *out = (brim_session_weights){0};
+  if (!s->settings->model.weights[0]) return BRIM_OK;
+  const brim_weights_request request = request_of(s);
+  out->parameter = brim_xcalloc(g->parameter_count + 1, sizeof *out->parameter);
+  out->index = brim_xcalloc(g->parameter_count + 1, sizeof *out->index);
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    out->parameter[out->count] = g->parameter[i].value;
+    out->index[out->count++] = i;
+  }
+  const brim_status status = brim_weights_open(&request, out->parameter, out->count, &out->weights);
+  if (status != BRIM_OK) brim_session_weights_close(out);
+  return status;
+}
+
+void brim_session_weights_close(brim_session_weights *w)
+{
+  brim_weights_close(w->weights);
+  free(w->parameter);
+  free(w->index);
+  *w = (brim_session_weights){0};
+}

@@ -1,0 +1,19 @@
+/* The weights that a configuration names, for the parameters of its model. */
+#ifndef BRIM_TRAIN_SESSION_WEIGHTS_H
+#define BRIM_TRAIN_SESSION_WEIGHTS_H
+#include "train/session.h"
+#include "train/weights.h"
+
+typedef struct brim_session_weights {
+  brim_weights *weights; /* NULL: there are none */
+  /* The parameters that they are for, and the place of each among all parameters of the graph. */
+  const brim_tensor **parameter;
+  size_t *index;
+  size_t count;
+} brim_session_weights;
+
+/* [plan] Names and shapes are compared, values are not read. As brim_weights_open. On failure there is nothing to
+ * close. */
+brim_status brim_session_weights_open(const brim_session *session, const brim_graph *graph, brim_session_weights *out);
+void brim_session_weights_close(brim_session_weights *weights);
+#endif
