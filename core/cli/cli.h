@@ -34,6 +34,7 @@ extern const brim_command brim_commands[]; /* ends with name == NULL */
 int brim_command_train(brim_cli *cli, int argc, char **argv);
 int brim_command_eval(brim_cli *cli, int argc, char **argv);
 int brim_command_predict(brim_cli *cli, int argc, char **argv);
+int brim_command_export(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
 int brim_command_start(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);

@@ -28,20 +28,30 @@ static const char *split(const char *path, char *folder)
   return slash + 1;
 }
 
-brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes)
+brim_status brim_path_aside(const char *path, char *folder, char *aside)
 {
-  char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
   const char *name = split(path, folder);
-  const int length = snprintf(aside, sizeof aside, "%s/.%s.tmp", folder, name);
-  if (length < 0 || (size_t)length >= sizeof aside)
-    return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %d bytes", path, BRIM_PATH_MAX - 8);
-  BRIM_TRY(brim_file_write(aside, text, bytes));
+  const int length = snprintf(aside, BRIM_PATH_MAX, "%s/.%s.tmp", folder, name);
+  if (length >= 0 && length < BRIM_PATH_MAX) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %d bytes", path, BRIM_PATH_MAX - 8);
+}
+
+brim_status brim_file_publish(const char *aside, const char *path, const char *folder)
+{
   if (rename(aside, path) != 0) {
     const brim_status status = brim_fail(BRIM_EIO, "cannot replace '%s': %s", path, strerror(errno));
     unlink(aside);
     return status;
   }
   return brim_folder_sync(folder);
+}
+
+brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes)
+{
+  char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_aside(path, folder, aside));
+  BRIM_TRY(brim_file_write(aside, text, bytes));
+  return brim_file_publish(aside, path, folder);
 }
 
 static brim_status make_folder(const char *path)

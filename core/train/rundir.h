@@ -8,10 +8,16 @@
 
 #include "brim/status.h"
 #include "observe/jsonl.h" /* what a run appends to */
+#include "train/file.h"
 
 /* Writes a whole file aside (".<name>.tmp" beside it), syncs it, and renames it into place: at `path` are the
  * old bytes or the new ones, never a part. One writer at a time. EIO with the reason. */
 brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes);
+/* Its two halves, for files that are written otherwise. The name aside, and the folder; both hold BRIM_PATH_MAX bytes.
+ */
+brim_status brim_path_aside(const char *path, char *folder, char *aside);
+/* Renames what is whole and synced into place; on failure it is removed. */
+brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
 /* Makes a folder and its parents. An existing one is fine. EIO naming the part that could not be made. */
 brim_status brim_make_folders(const char *path);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), whose parent is there, and writes its path. */

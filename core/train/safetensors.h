@@ -10,7 +10,7 @@
 
 typedef struct brim_safetensor {
   const char *name;
-  uint32_t dtype;   /* 0: one that brim has not; only in a file that was read */
+  uint32_t dtype; /* 0: one that brim has not; only in a file that was read */
   brim_shape shape;
   const void *data; /* plain, row-major; count(shape) elements. In a file that was read: perhaps unaligned */
   /* Of a tensor that ranks share out, data has only elements [first, first + count), perhaps none. `shape` is that of
@@ -31,6 +31,14 @@ typedef struct brim_file_digest {
  * reason; EINVAL for names given twice. None of the tensors is a slice. */
 brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
                                    const char *const *metadata, brim_file_digest *digest);
+/* The same, of tensors whose values are made one after the other, as they are written. */
+typedef struct brim_safetensors_source {
+  /* *out: the values of tensor `i`, until the next call. */
+  brim_status (*values)(void *context, size_t i, const void **out);
+  void *context;
+} brim_safetensors_source;
+brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
+                                        const char *const *metadata, const brim_safetensors_source *source);
 /* The same file, by several ranks: one lays it out, with its header and its length. When it is there each writes its
  * share, synced: its slices, which together are the whole tensors, and of tensors that all have a part each. All have
  * the same list but for their slices. A file that is not whole is left to whoever laid it out. EIO, EINVAL. */

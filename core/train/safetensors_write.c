@@ -93,12 +93,17 @@ static brim_status make_header(const char *path, const brim_safetensor *tensor, 
   return status;
 }
 
-static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count)
+/* `source` NULL: the tensors have their values. */
+static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count,
+                            const brim_safetensors_source *source)
 {
   for (size_t w = 0; w < WIDTHS; w++)
-    for (size_t i = 0; i < count; i++)
-      if (brim_dtype_bytes(tensor[i].dtype) == width_order[w])
-        BRIM_TRY(sink_put(to, tensor[i].data, tensor_bytes(&tensor[i])));
+    for (size_t i = 0; i < count; i++) {
+      const void *values = tensor[i].data;
+      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
+      if (source) BRIM_TRY(source->values(source->context, i, &values));
+      BRIM_TRY(sink_put(to, values, tensor_bytes(&tensor[i])));
+    }
   return BRIM_OK;
 }
 
@@ -109,8 +114,9 @@ static brim_status finish(brim_status status, int fd, const char *path)
   return status;
 }
 
-brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
-                                   const char *const *metadata, brim_file_digest *digest)
+static brim_status write_file(const char *path, const brim_safetensor *tensor, size_t count,
+                              const char *const *metadata, const brim_safetensors_source *source,
+                              brim_file_digest *digest)
 {
   sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
   char *header = NULL;
@@ -119,13 +125,25 @@ brim_status brim_safetensors_write(const char *path, const brim_safetensor *tens
   brim_status status = brim_file_create(path, &to.fd);
   if (status == BRIM_OK) {
     status = sink_put(&to, header, bytes);
-    if (status == BRIM_OK) status = put_data(&to, tensor, count);
+    if (status == BRIM_OK) status = put_data(&to, tensor, count, source);
     status = finish(status, to.fd, path);
     if (status != BRIM_OK) brim_file_discard(path);
   }
   free(header);
   if (status == BRIM_OK && digest) *digest = to.digest;
   return status;
+}
+
+brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
+                                   const char *const *metadata, brim_file_digest *digest)
+{
+  return write_file(path, tensor, count, metadata, NULL, digest);
+}
+
+brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
+                                        const char *const *metadata, const brim_safetensors_source *source)
+{
+  return write_file(path, tensor, count, metadata, source, NULL);
 }
 
 /* ---- by several ranks ---- */

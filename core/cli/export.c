@@ -1,0 +1,84 @@
+/* brim export: the parameters of a run as a file that other programs read. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/run_folder.h"
+#include "train/export.h"
+
+#define DEFAULT_OUTPUT "model.safetensors"
+
+typedef struct export_wishes {
+  const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
+  bool force;
+} export_wishes;
+
+static brim_status parse_dtype(const char *word, uint32_t *out)
+{
+  static const struct {
+    const char *name;
+    uint32_t dtype;
+  } types[] = {{"fp32", BRIM_DTYPE_F32}, {"bf16", BRIM_DTYPE_BF16}, {"fp16", BRIM_DTYPE_F16}};
+  *out = 0;
+  if (!word) return BRIM_OK;
+  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    if (strcmp(word, types[i].name) == 0) *out = types[i].dtype;
+  return *out ? BRIM_OK : brim_fail(BRIM_ECONFIG, "--dtype is fp32, bf16 or fp16, not '%s'", word);
+}
+
+static brim_status check_output(const export_wishes *w)
+{
+  if (!brim_ends_with(w->output, ".safetensors"))
+    return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
+  if (w->force || access(w->output, F_OK) != 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it",
+                   w->output);
+}
+
+static brim_status write_parameters(const brim_cli *cli, const export_wishes *w, uint32_t dtype, brim_arena *arena,
+                                    const brim_parameters *p)
+{
+  brim_cli_search search;
+  const brim_weights_map *map;
+  brim_cli_search_path(cli, &search);
+  const brim_weights_search where = {search.folder, search.count};
+  BRIM_TRY(brim_export_choose(arena, &where, w->format, p, &map));
+  BRIM_TRY(brim_export_write(p, map, dtype, w->output));
+  brim_log(BRIM_LOG_INFO, "%zu tensors in %s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
+           map ? map->name : "");
+  return BRIM_OK;
+}
+
+static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_arena *arena)
+{
+  char checkpoint[4096];
+  uint32_t dtype;
+  brim_parameters parameters;
+  BRIM_TRY(parse_dtype(w->dtype, &dtype));
+  BRIM_TRY(check_output(w));
+  BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
+  BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));
+  const brim_status status = write_parameters(cli, w, dtype, arena, &parameters);
+  brim_parameters_close(&parameters);
+  return status;
+}
+
+int brim_command_export(brim_cli *cli, int argc, char **argv)
+{
+  export_wishes w = {.output = DEFAULT_OUTPUT, .format = "brim"};
+  const brim_option option[] = {
+      {"--checkpoint", BRIM_OPTION_STRING, &w.which}, {"--format", BRIM_OPTION_STRING, &w.format},
+      {"--dtype", BRIM_OPTION_STRING, &w.dtype},      {"--output", BRIM_OPTION_STRING, &w.output},
+      {"-o", BRIM_OPTION_STRING, &w.output},          {"--force", BRIM_OPTION_FLAG, &w.force}};
+  brim_operands o;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  if (status == BRIM_OK && o.count == 0)
+    status = brim_fail(BRIM_ECONFIG, "brim export needs the folder of a run: brim export RUN");
+  if (status == BRIM_OK) status = brim_cli_at_most(&o, 1, "brim export takes one run");
+  if (status == BRIM_OK) w.run = o.word[0];
+  if (status == BRIM_OK) status = export_run(cli, &w, &o.arena);
+  return brim_cli_end(status, &o);
+}
