@@ -79,7 +79,8 @@ const brim_command brim_commands[] = {
      "  brim export runs/a --dtype bf16 --force        half the size; a file that is there is replaced\n"
      "\n"
      "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
-     "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml.\n"},
+     "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
+     "in Hugging Face's format there is its config.json.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--no-timing] [--json]\n"
      "\n"
