@@ -15,7 +15,7 @@ static const char light[] =
     ":root{color-scheme:light dark;--ground:#fff;--card:#f5f6f8;--ink:#1b2025;--faint:#65707b;--line:#dde1e6;"
     "--good:#00734f;--bad:#b3261e;--right:0,114,178;--wrong:213,94,0}";
 static const char dark[] = ":root{--ground:#14171a;--card:#1e2328;--ink:#e4e8eb;--faint:#97a2ac;--line:#343b43;"
-                           "--good:#2cc79c;--bad:#ff8a80;--right:74,168,224;--wrong:255,138,61}";
+                           "--good:#2cc79c;--bad:#ff8a80;--right:36,124,184;--wrong:235,120,50}";
 static const char rules[] =
     "*{box-sizing:border-box}"
     "body{margin:0 auto;max-width:76rem;padding:1.5rem;background:var(--ground);color:var(--ink);"
@@ -28,12 +28,12 @@ static const char rules[] =
     "font-size:.8rem;font-weight:500;color:var(--good)}.failed{color:var(--bad)}"
     "pre{margin:.5rem 0;padding:.8rem;overflow-x:auto;border-radius:.4rem;background:var(--card);"
     "font:13px/1.45 ui-monospace,'DejaVu Sans Mono',monospace}.error{color:var(--bad);white-space:pre-wrap}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.6rem,1fr));gap:.7rem}"
-    ".card{padding:.7rem .9rem;border-radius:.5rem;background:var(--card)}"
+    ".cards{display:flex;flex-wrap:wrap;gap:.7rem}.card{min-width:8.7rem;padding:.7rem "
+    ".9rem;border-radius:.5rem;background:var(--card)}"
     ".card b{display:block;font-size:1.25rem;font-variant-numeric:tabular-nums;white-space:nowrap}"
     ".card span{color:var(--faint);font-size:.85rem}"
-    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem}"
-    ".chart{display:block;width:100%;height:auto;max-width:36rem;font-size:12px}"
+    ".charts{display:flex;flex-wrap:wrap;gap:1rem}"
+    ".chart{flex:1 1 20rem;min-width:0;max-width:24.6rem;height:auto;font-size:12px}"
     ".chart text,.map text{fill:var(--ink)}.grid{stroke:var(--line)}.axis{stroke:var(--faint);fill:none}"
     ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;margin:.4rem 0 .8rem}"
     ".sample{width:28px;height:8px;margin-right:.45rem;vertical-align:middle}"
@@ -43,7 +43,8 @@ static const char rules[] =
     ".wide{overflow-x:auto}.tall{max-height:34rem;overflow-y:auto}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:bottom}"
-    "th{font-weight:600}thead th{position:sticky;top:0;background:var(--ground)}.number{text-align:right}"
+    "th{font-weight:600}thead "
+    "th{position:sticky;top:0;background:var(--ground)}.number{text-align:right}td.number{white-space:nowrap}"
     ".confusion th,.confusion td{padding:.15rem .3rem;border:1px solid var(--line);text-align:center;"
     "font-size:.85rem}.confusion th{border:0;font-weight:400}.confusion th[scope=row]{text-align:right}"
     ".confusion th[scope=col] span{writing-mode:vertical-rl;transform:rotate(180deg)}"

@@ -1,5 +1,5 @@
-/* Fuzzes a run's folder as brim report reads it: whatever its files hold, a page comes of it, in which nothing of them is
- * markup. The first byte says which file the rest is; the others are as a small run leaves them. */
+/* Fuzzes a run's folder as brim report reads it: whatever its files hold, a page comes of it, in which nothing of them
+ * is markup. The first byte says which file the rest is; the others are as a small run leaves them. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

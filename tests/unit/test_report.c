@@ -1,4 +1,5 @@
-/* What a report says of a run: epochs put together from records, how figures are written, and text that is no markup. */
+/* What a report says of a run: epochs put together from records, how figures are written, and text that is no markup.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +52,8 @@ static void what_is_no_record_is_left_out(void **state)
 {
   (void)state;
   epochs_of("\n[]\n7\n{\"split\":\"train\"}\n{\"step\":\"1\",\"split\":\"train\"}\n{\"step\":1,\"split\":\"other\"}\n"
-            "{\"step\":1,\"split\":5}\n\xff\n{\"step\":3,\"split\":\"train\",\"loss\":1}\n{\"step\":4,\"split\":\"train\",\"lo");
+            "{\"step\":1,\"split\":5}\n\xff\n{\"step\":3,\"split\":\"train\",\"loss\":1}\n{\"step\":4,\"split\":"
+            "\"train\",\"lo");
   assert_int_equal(metrics.split[BRIM_SPLIT_TRAIN].count, 1);
   assert_near(metrics.split[BRIM_SPLIT_TRAIN].step[0], 3);
 }
@@ -77,7 +79,8 @@ static void an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time(void *
 {
   (void)state;
   const size_t count = epochs_of(
-      "{\"step\":2,\"epoch\":0.6666666666666666,\"split\":\"train\",\"loss\":1,\"accuracy\":0.5,\"samples\":20,\"seconds\":2}\n"
+      "{\"step\":2,\"epoch\":0.6666666666666666,\"split\":\"train\",\"loss\":1,\"accuracy\":0.5,\"samples\":20,"
+      "\"seconds\":2}\n"
       "{\"step\":3,\"epoch\":1,\"split\":\"train\",\"loss\":4,\"accuracy\":0.2,\"samples\":10,\"seconds\":1}\n"
       "{\"step\":3,\"epoch\":1,\"split\":\"validation\",\"loss\":3,\"samples\":5,\"seconds\":0.25}\n"
       "{\"step\":5,\"epoch\":1.6666666666666667,\"split\":\"train\",\"loss\":1,\"samples\":20,\"seconds\":4}\n"
