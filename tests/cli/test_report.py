@@ -214,7 +214,7 @@ class OfFoldersAsTheyAre(Reports):
                 for _ in range(chance.randrange(1, 30)):
                     at, length = chance.randrange(len(data)), chance.randrange(8)
                     data[at:at + chance.choice((0, length))] = chance.choice(
-                        (bytes(chance.randrange(256) for _ in range(length)), b"<x>", b"1e999", b"-1", b"\0", b"[[", b""))
+                        (bytes(chance.randrange(256) for _ in range(length)), b"<x>", b"1e999", b"-1", b"\0", b"[["))
                 path.write_bytes(data)
                 self.report("run")
             path.write_bytes(whole)
@@ -260,7 +260,8 @@ class OfFoldersAsTheyAre(Reports):
         self.set_classes(200)
         section = self.section(self.report("run"), "Confusion matrix")
         squares = {path.get("class"): path.get("d") for path in section.find(".//svg").iter("path")}
-        self.assertEqual({name: d.count("M") for name, d in squares.items()}, {"ground": 1, "right8": 200, "wrong3": 200})
+        self.assertEqual({name: d.count("M") for name, d in squares.items()},
+                         {"ground": 1, "right8": 200, "wrong3": 200})
         self.assertIn("M199 199h1v1h-1z", squares["right8"])
         self.assertIn("M0 199h1v1h-1z", squares["wrong3"])
         self.assertEqual([text.text for text in section.iter("text")][2], "class <1>")
@@ -291,7 +292,8 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual(charts, ["loss", "perplexity", "tokens/s"])
         rows = {row[""]: row for row in self.table(self.section(page, "Results"))}
         self.assertEqual(rows["perplexity"]["validation"], "7.5")
-        self.assertEqual([row["validation perplexity"] for row in self.table(self.section(page, "Epochs"))], ["7.5"] * 3)
+        epochs = self.table(self.section(page, "Epochs"))
+        self.assertEqual([row["validation perplexity"] for row in epochs], ["7.5"] * 3)
         self.assertIsNone(self.section(page, "Confusion matrix"))
 
     def test_a_report_that_cannot_be_written_is_no_failure(self):
