@@ -101,6 +101,17 @@ const brim_command brim_commands[] = {
      "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
      "  brim compare multirun/20250101-120000          the runs of a sweep\n"
      "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too\n"},
+    {"report", "runs as a page for a browser", brim_command_report,
+     "usage: brim report RUN... [-o FILE.html]\n"
+     "\n"
+     "  brim report runs/a                             report.html here: figures, curves, epochs, confusion matrix,\n"
+     "                                                 memory, events, configuration\n"
+     "  brim report runs/a runs/b -o both.html         several: figures side by side, curves, differing keys\n"
+     "  brim report multirun/20250101-120000           the runs of a sweep\n"
+     "\n"
+     "One HTML file that needs nothing else. A run writes the same into its folder when it ends (observe.report); "
+     "this\n"
+     "is for runs that go on or were killed, too.\n"},
     {"config", "show the configuration that a run would have", brim_command_config,
      "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
      "\n"
