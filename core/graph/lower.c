@@ -60,7 +60,7 @@ static brim_tensor *wide_output(const pass *p)
 {
   brim_graph *g = p->g;
   brim_tensor **copy = &p->copy[g->output->id];
-  if (*copy || g->output->dtype == g->real) return *copy ? *copy : g->output;
+  if (*copy || g->output->role != BRIM_ROLE_ACTIVATION) return *copy ? *copy : g->output;
   brim_tensor *y = brim_graph_apply(g, "cast", "output", &g->output, 1, &(brim_attr){0});
   if (!y) return NULL;
   y->dtype = g->real;
