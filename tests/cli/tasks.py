@@ -34,6 +34,7 @@ def words_of(name, command):
         words += ["model=token_lstm", f"model.dim={case['dim']}", "model.tied=true"]
         words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing") if key in case]
         return ["--plugin-path", f"{MODELS}/token_lstm.so", *words]
-    words += ["model=temperature_lstm", f"model.hidden={case['hidden']}", "dataset.shape=" + str(case['shape']).replace(' ', ''),
+    shape = ",".join(map(str, case["shape"]))
+    words += ["model=temperature_lstm", f"model.hidden={case['hidden']}", f"dataset.shape=[{shape}]",
               f"loss={case['loss']}"]
     return words + [f"loss.delta={case['delta']}"] if "delta" in case else words

@@ -1,11 +1,11 @@
-"""Language modelling and regression: PyTorch's numbers, the same results however a step is cut, and what a run tells."""
+"""Language modelling and regression: PyTorch's numbers, the same results however a step is cut, what a run tells."""
 
 import json
 import pathlib
 import unittest
 
 from ranks import Ranks
-from support import LOAD, SANITIZED, USAGE, Case, main
+from support import SANITIZED, TIMED, USAGE, Case, main
 from tasks import GOLDEN, MODELS, STEPS, words_of
 
 PYTORCH = json.loads((pathlib.Path(__file__).resolve().parents[1] / "golden" / "tasks.json").read_text("utf-8"))
@@ -25,7 +25,7 @@ class Tasks(Case):
 
     def figures(self, run):
         """Records without what a clock made."""
-        return [{key: value for key, value in r.items() if not key.endswith("per_second")} for r in self.records(run)]
+        return [{key: value for key, value in r.items() if key not in TIMED} for r in self.records(run)]
 
     def assert_close(self, run, other):
         """All figures, to 1e-9."""
@@ -97,6 +97,11 @@ class SameResults(Tasks):
             plan = self.json(f"fused-{tied}", "plan.json")
             self.assertLess(plan["peak_bytes"], self.json(f"plain-{tied}", "plan.json")["peak_bytes"])
 
+    def test_with_updates_in_the_backward_pass(self):
+        for update in ("step", "fused_backward"):
+            self.train_tokens(update, "training.epochs=2", "backend=reference", f"optimizer.update={update}")
+        self.assert_close("step", "fused_backward")
+
     def test_resumed(self):
         for name, train in (("tokens", self.train_tokens), ("values", lambda *w: self.train(w[0], *VALUES, *w[1:]))):
             steps = ["training.epochs=4", "observe.log_every_steps=2"]
@@ -134,6 +139,8 @@ class SameResultsOfRanks(Ranks, Tasks):
             self.ranks(ranks, f"values{ranks}", *VALUES, *cut)
             self.assert_close("tokens1", f"tokens{ranks}")
             self.assert_close("values1", f"values{ranks}")
+        self.finish(self.start_ranks(2, *PLUGIN, "train", "run.dir=shared", *TOKENS, *cut, "dist.shard=gradients"), 0)
+        self.assert_close("tokens1", "shared")
 
 
 class WhatIsTold(Tasks):
@@ -148,7 +155,7 @@ class WhatIsTold(Tasks):
         self.assertAlmostEqual(summary["tokens_per_second"], 12 * summary["samples_per_second"])
         record = self.records("run")[-1]
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "perplexity", "accuracy", "accuracy_top5",
-                                       "lr", "samples_per_second", "tokens_per_second"})
+                                       "lr", "samples", "seconds", "samples_per_second", "tokens_per_second"})
         told = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "perplexity", "accuracy"):
             self.assertAlmostEqual(told[key], summary[f"test_{key}"], places=6)
@@ -205,8 +212,8 @@ class WhatIsRefused(Tasks):
     def test_losses_that_do_not_go_with_the_task(self):
         for loss in ("cross_entropy", "bce"):
             self.assert_error(self.train("run", *VALUES, f"loss={loss}", status=USAGE),
-                              f"loss={loss} does not go with dataset 'synthetic', whose samples are to be answered with "
-                              "real numbers", "take loss=mse, mae or huber")
+                              f"loss={loss} does not go with dataset 'synthetic', whose samples are to be answered "
+                              "with real numbers", "take loss=mse, mae or huber")
         self.assert_error(self.train("run", *VALUES, "loss.label_smoothing=0.1", status=USAGE), "take loss=mse")
         self.assert_error(self.train_tokens("run", "loss=mse", status=USAGE), "take loss=cross_entropy")
 
@@ -216,7 +223,8 @@ class WhatIsRefused(Tasks):
         self.assert_error(self.train("run", *VALUES, "model=mlp", "dataset.task=tokens", status=None), "I32")
 
     def test_normalisation_of_tokens(self):
-        self.assert_error(self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE), "'dataset.mean' is for real numbers")
+        result = self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE)
+        self.assert_error(result, "'dataset.mean' is for real numbers")
 
     def test_flips_that_somebody_asked_for(self):
         self.assert_error(self.train_tokens("run", "augment.flip=true", status=USAGE), "'augment.flip' needs images")
