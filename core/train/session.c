@@ -215,8 +215,9 @@ static bool is_untouched(const brim_yaml *value)
 {
   char own[BRIM_PATH_MAX];
   const char *file = value->origin.file;
-  return strcmp(file, "default") == 0 ||
-         (brim_install_dir(own, sizeof own, BRIM_INSTALL_CONFIGS) && brim_starts_with(file, own));
+  if (strcmp(file, "default") == 0) return true;
+  return brim_install_dir(own, sizeof own, BRIM_INSTALL_CONFIGS) && brim_starts_with(file, own) &&
+         file[strlen(own)] == '/';
 }
 
 static bool is_loss_chosen(const brim_session *s)

@@ -4,8 +4,8 @@ import os
 import pathlib
 
 STEPS = 20
-MODELS = os.environ.get("BRIM_TASK_MODELS",
-                        str(pathlib.Path(os.environ["BRIM_BINARY"]).parents[1] / "tests" / "tasks" / "model"))
+_BUILD = pathlib.Path(os.environ["BRIM_BINARY"]).parents[1]
+PLUGINS = os.environ.get("BRIM_TASK_PLUGINS", str(_BUILD / "tests" / "tasks"))
 
 _TOKENS = {"task": "tokens", "vocabulary": 7, "length": 9, "train_count": 24, "test_count": 10, "ignored": 0.3,
            "dim": 5, "lr": 0.5}
@@ -33,7 +33,7 @@ def words_of(name, command):
     if case["task"] == "tokens":
         words += ["model=token_lstm", f"model.dim={case['dim']}", "model.tied=true"]
         words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing") if key in case]
-        return ["--plugin-path", f"{MODELS}/token_lstm.so", *words]
+        return ["--plugin-path", f"{PLUGINS}/model/token_lstm.so", *words]
     shape = ",".join(map(str, case["shape"]))
     words += ["model=temperature_lstm", f"model.hidden={case['hidden']}", f"dataset.shape=[{shape}]",
               f"loss={case['loss']}"]

@@ -1,16 +1,19 @@
 """Language modelling and regression: PyTorch's numbers, the same results however a step is cut, what a run tells."""
 
+import csv
+import io
 import json
 import pathlib
+import struct
 import unittest
 
 from ranks import Ranks
 from support import SANITIZED, TIMED, USAGE, Case, main
-from tasks import GOLDEN, MODELS, STEPS, words_of
+from tasks import GOLDEN, PLUGINS, STEPS, words_of
 
 PYTORCH = json.loads((pathlib.Path(__file__).resolve().parents[1] / "golden" / "tasks.json").read_text("utf-8"))
 
-PLUGIN = ["--plugin-path", f"{MODELS}/token_lstm.so"]
+PLUGIN = ["--plugin-path", f"{PLUGINS}/model/token_lstm.so"]
 TOKENS = ["model=token_lstm", "dataset=synthetic", "dataset.task=tokens", "dataset.vocabulary=11", "dataset.length=12",
           "dataset.ignored=0.25", "dataset.train_count=144", "dataset.test_count=37", "training.batch_size=48",
           "memory.timing=false", "optimizer.lr=0.02"]
@@ -179,7 +182,7 @@ class WhatIsTold(Tasks):
         self.assertEqual(self.json("run", "plugins.json")["loss"]["id"], "mse")
         record = self.records("run")[-1]
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "mae", "mape", "rmse", "r2", "lr",
-                                       "samples_per_second"})
+                                       "samples", "seconds", "samples_per_second"})
         self.assertAlmostEqual(record["loss"], record["rmse"] ** 2, places=6)
         told = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "mae", "mape", "rmse", "r2"):
@@ -200,6 +203,22 @@ class WhatIsTold(Tasks):
             values, label = (12 * 4, 12 * 4) if name == "tokens" else (8 * 3 * 4, 2 * 4)
             self.assertGreaterEqual(loader, 4 * 48 * (values + label))
             self.assertLess(loader, 4 * 48 * (values + label) + 64 * 1024)
+
+    def test_what_is_predicted_of_files(self):
+        numbers = ["--plugin-path", f"{PLUGINS}/dataset/numbers.so"]
+        self.brim(*numbers, "train", "run.dir=run", "model=mlp", "model.hidden=[32]", "model.dropout=0",
+                  "dataset=numbers", "training.epochs=60", "training.batch_size=32", "optimizer.lr=0.01")
+        self.assertGreater(self.summary("run")["test_r2"], 0.99)
+        samples = [(0.5, 0.25), (-0.5, 0.5), (0.125, -0.75)]
+        (self.folder / "a.bin").write_bytes(b"".join(struct.pack("<2f", *sample) for sample in samples))
+        rows = list(csv.DictReader(io.StringIO(self.brim(*numbers, "predict", "run", "a.bin").out)))
+        self.assertEqual(list(rows[0]), ["file", "index", "value0", "value1"])
+        self.assertEqual(len(rows), len(samples))
+        told = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
+        for (x, y), row, one in zip(samples, rows, told):
+            self.assertAlmostEqual(float(row["value0"]), x + y, delta=0.1)
+            self.assertAlmostEqual(float(row["value1"]), x - y, delta=0.1)
+            self.assertEqual([f"{value:.9g}" for value in one["values"]], [row["value0"], row["value1"]])
 
     def test_of_a_sweep(self):
         self.brim(*PLUGIN, "train", "-m", *TOKENS, "training.epochs=1", "optimizer.lr=0.01,0.02", "run.dir=sweep")
