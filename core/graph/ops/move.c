@@ -178,7 +178,8 @@ static brim_tensor *make(brim_graph *g, const char *op, brim_tensor *x, const br
 brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length)
 {
   if (!brim_graph_accepts(g, "slice", NULL, x)) return NULL;
-  const int32_t at = inner_axis(g, "slice", x, axis);
+  const bool has_samples = x->role != BRIM_ROLE_PARAMETER;
+  const int32_t at = has_samples ? inner_axis(g, "slice", x, axis) : brim_graph_axis(g, "slice", x, axis);
   if (at < 0) return NULL;
   brim_shape shape = x->shape;
   if (start < 0 || length < 1 || start > shape.dim[at] - length) {

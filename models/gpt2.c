@@ -1,0 +1,136 @@
+/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), named
+ * and initialised as Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has 124,439,808
+ * parameters. Weights of linear layers are [out, in], where Hugging Face's Conv1D has [in, out].
+ *
+ *     token embedding + position embedding   dropout
+ *     layers times:  x + c_proj(attention(c_attn(ln_1(x))))   x + c_proj(gelu(c_fc(ln_2(x))))
+ *     ln_f   logits by the token embedding (tied)
+ *
+ * The attention is causal, so the logits at a place are told from the tokens up to there. */
+#include <math.h>
+#include <stdio.h>
+
+#include "brim/model.h"
+#include "brim/plugin.h"
+
+#define NAME_MAX_BYTES 64
+#define EPS 1e-5
+#define STD 0.02 /* of weights at the start */
+
+typedef struct gpt2 {
+  int64_t layers, heads, width, context;
+  double dropout;
+} gpt2;
+
+static const brim_param params[] = {
+    BRIM_PARAM(I64, gpt2, layers, "12", "[1,1024]", "number of blocks"),
+    BRIM_PARAM(I64, gpt2, heads, "12", "[1,1024]", "of the attention; must divide width"),
+    BRIM_PARAM(I64, gpt2, width, "768", "[1,65536]", "values of a token"),
+    BRIM_PARAM(I64, gpt2, context, "1024", "[1,1048576]",
+               "places that have an embedding; samples have at most as many tokens"),
+    BRIM_PARAM(F64, gpt2, dropout, "0.1", "[0,1)",
+               "probability of dropping: of embeddings, attention and what is added to a token"),
+    BRIM_PARAMS_END,
+};
+
+/* What is wrong with the parameters for samples of this shape. */
+static brim_status check(const gpt2 *m, const brim_tensor *tokens)
+{
+  if (tokens->dtype != BRIM_DTYPE_I32 || tokens->shape.rank != 2)
+    return brim_fail(BRIM_ECONFIG, "gpt2: samples must be tokens, as those of dataset=text and dataset=tokens are");
+  if (tokens->shape.dim[1] > m->context)
+    return brim_fail(BRIM_ECONFIG,
+                     "gpt2: samples have %lld tokens, but only %lld places have an embedding\n"
+                     "set model.context to at least dataset.context",
+                     (long long)tokens->shape.dim[1], (long long)m->context);
+  if (m->width % m->heads != 0)
+    return brim_fail(BRIM_ECONFIG, "gpt2: model.heads must divide model.width %lld, which %lld does not",
+                     (long long)m->width, (long long)m->heads);
+  return BRIM_OK;
+}
+
+/* A layer's full name: "transformer.h.11.attn.c_attn". Valid until the next call. */
+typedef struct block {
+  int64_t number;
+  char name[NAME_MAX_BYTES];
+} block;
+
+static const char *in(block *b, const char *layer)
+{
+  snprintf(b->name, sizeof b->name, "transformer.h.%lld.%s", (long long)b->number, layer);
+  return b->name;
+}
+
+static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out, double std)
+{
+  char full[NAME_MAX_BYTES + 8];
+  const brim_shape s = brim_shape_of(x);
+  if (s.rank == 0) return NULL; /* a call before failed */
+  snprintf(full, sizeof full, "%s.weight", name);
+  brim_tensor *weight =
+      brim_parameter_new(g, full, 2, ((int64_t[]){out, s.dim[s.rank - 1]}), ((brim_init){BRIM_INIT_NORMAL, std}));
+  snprintf(full, sizeof full, "%s.bias", name);
+  brim_tensor *bias = brim_parameter_new(g, full, 1, &out, ((brim_init){BRIM_INIT_CONSTANT, 0}));
+  return brim_linear_with(g, name, x, weight, bias);
+}
+
+/* A layer whose result is added to the tokens, twice in each block: it starts smaller the more there are. */
+static brim_tensor *projection(brim_graph *g, const gpt2 *m, const char *name, brim_tensor *x)
+{
+  x = linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));
+  return brim_dropout(g, x, m->dropout);
+}
+
+static brim_tensor *attention(brim_graph *g, const gpt2 *m, block *b, brim_tensor *x)
+{
+  const brim_attention_options options = {.heads = m->heads, .causal = 1, .dropout = m->dropout};
+  brim_tensor *qkv[3] = {NULL};
+  brim_split(g, linear(g, in(b, "attn.c_attn"), x, 3 * m->width, STD), 2, 3, qkv);
+  return projection(g, m, in(b, "attn.c_proj"), brim_attention(g, qkv[0], qkv[1], qkv[2], options));
+}
+
+static brim_tensor *mlp(brim_graph *g, const gpt2 *m, block *b, brim_tensor *x)
+{
+  x = brim_gelu(g, linear(g, in(b, "mlp.c_fc"), x, 4 * m->width, STD), BRIM_GELU_TANH);
+  return projection(g, m, in(b, "mlp.c_proj"), x);
+}
+
+/* Of places 0, 1, ... as many as a sample has tokens. */
+static brim_tensor *positions(brim_graph *g, const gpt2 *m, int64_t count)
+{
+  brim_tensor *all = brim_parameter_new(g, "transformer.wpe.weight", 2, ((int64_t[]){m->context, m->width}),
+                                        ((brim_init){BRIM_INIT_NORMAL, STD}));
+  return count < m->context ? brim_slice(g, all, 0, 0, count) : all;
+}
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  const gpt2 *m = self;
+  brim_tensor *tokens = brim_input(g);
+  BRIM_TRY(check(m, tokens));
+  brim_tensor *wte = brim_parameter_new(g, "transformer.wte.weight", 2, ((int64_t[]){brim_classes(g), m->width}),
+                                        ((brim_init){BRIM_INIT_NORMAL, STD}));
+  brim_tensor *x = brim_embedding_with(g, tokens, wte);
+  x = brim_dropout(g, brim_add(g, x, positions(g, m, brim_shape_of(tokens).dim[1])), m->dropout);
+  for (int64_t i = 0; i < m->layers; i++) {
+    block b = {.number = i};
+    x = brim_add(g, x, attention(g, m, &b, brim_layer_norm(g, in(&b, "ln_1"), x, EPS)));
+    x = brim_add(g, x, mlp(g, m, &b, brim_layer_norm(g, in(&b, "ln_2"), x, EPS)));
+  }
+  x = brim_layer_norm(g, "transformer.ln_f", x, EPS);
+  brim_output(g, brim_linear_with(g, "lm_head", x, wte, NULL));
+  return BRIM_OK;
+}
+
+static const brim_model_ops ops = {.size = sizeof ops, .build = build};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_MODEL,
+    .id = "gpt2",
+    .help = "language model: causal blocks of attention and MLP, logits by the tied token embedding",
+    .params_size = sizeof(gpt2),
+    .params = params,
+    .ops = &ops,
+};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-gpt2", "0.1", plugins)

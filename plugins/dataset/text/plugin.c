@@ -1,0 +1,243 @@
+/* Plain text for language models: files of UTF-8, taken as bytes or as tokens of GPT-2's byte-pair encoding.
+ *
+ * The last part of the text is the test split, unless that has files of its own. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../tokens/windows.h"
+#include "brim/brim.h"
+#include "text_tokens.h"
+
+#define BYTES_VOCABULARY 256
+
+typedef struct text_params {
+  const char *path, *files, *validation, *test, *tokenizer, *cache;
+  int64_t context, stride;
+  double test_fraction;
+  int32_t tokens;
+} text_params;
+
+enum { TOKENS_BYTES, TOKENS_GPT2 };
+
+static const brim_param table[] = {
+    BRIM_PARAM(PATH, text_params, path, NULL, NULL, "the text: a file, or a folder of files"),
+    BRIM_PARAM(STR, text_params, files, "*.txt", NULL, "which files of a folder, by a pattern of their names"),
+    BRIM_PARAM(PATH, text_params, validation, "", NULL,
+               "text for validation: a file or folder; empty: there is no such split"),
+    BRIM_PARAM(PATH, text_params, test, "", NULL, "text for the test: a file or folder; empty: the end of the text"),
+    BRIM_PARAM(F64, text_params, test_fraction, "0.1", "[0,1)",
+               "how much of the text is its end, if the test has no text of its own; 0: there is no test split"),
+    BRIM_PARAM(ENUM, text_params, tokens, "bytes", "bytes|gpt2",
+               "what tokens are: bytes, 256 of them, or GPT-2's byte-pair encoding"),
+    BRIM_PARAM(
+        PATH, text_params, tokenizer, "", NULL,
+        "for tokens=gpt2: folder with vocab.json and merges.txt, or encoder.json and vocab.bpe, or tokenizer.json"),
+    BRIM_PARAM(PATH, text_params, cache, "", NULL, "folder that keeps the tokens of tokens=gpt2; empty: ~/.cache/brim"),
+    BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens of a sample"),
+    BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
+               "tokens from one sample's first to the next one's; 0: context, so that none is read twice"),
+    BRIM_PARAMS_END};
+
+enum { TRAIN, VALIDATION, TEST, SPLITS };
+static const char *const split_names[SPLITS] = {"train", "validation", "test"};
+static const char *const split_options[SPLITS] = {"dataset.path", "dataset.validation", "dataset.test"};
+static const char *const split_whats[SPLITS] = {"the training tokens", "the validation tokens", "the test tokens"};
+
+typedef struct text_dataset {
+  const text_params *params;
+  bpe *vocabulary;       /* NULL: bytes are tokens */
+  windows split[SPLITS]; /* part_count 0: not opened */
+  char byte[BYTES_VOCABULARY];
+} text_dataset;
+
+/* Is the split the end of the text? */
+static bool is_end(const text_params *p, int split)
+{
+  return split == TEST && !p->test[0];
+}
+
+static const char *path_of(const text_params *p, int split)
+{
+  if (split == VALIDATION) return p->validation;
+  return split == TRAIN || is_end(p, split) ? p->path : p->test;
+}
+
+static brim_status split_find(const text_params *p, const char *name, int *out)
+{
+  *out = 0;
+  while (*out < SPLITS && strcmp(split_names[*out], name) != 0) ++*out;
+  if (*out < SPLITS && path_of(p, *out)[0] && !(is_end(p, *out) && p->test_fraction == 0)) return BRIM_OK;
+  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", name);
+}
+
+/* Of the text's tokens those that the split has: [*first, *end). */
+static void cut(const text_params *p, int split, int64_t count, int64_t *first, int64_t *end)
+{
+  const bool shared = !p->test[0] && split != VALIDATION;
+  const int64_t test = shared ? llround((double)count * p->test_fraction) : 0;
+  *first = is_end(p, split) ? count - test : 0;
+  *end = split == TRAIN ? count - test : count;
+}
+
+static windows empty_windows(const text_dataset *d)
+{
+  const text_params *p = d->params;
+  return (windows){.context = p->context,
+                   .stride = p->stride ? p->stride : p->context,
+                   .vocabulary = d->vocabulary ? bpe_vocabulary(d->vocabulary) : BYTES_VOCABULARY};
+}
+
+static text_source source_of(const text_dataset *d, const text_files *files)
+{
+  return (text_source){files, d->vocabulary, d->params->cache};
+}
+
+static brim_status check_windows(const text_dataset *d, int split, const windows *w)
+{
+  const brim_status status = windows_check(w, split_whats[split]);
+  if (status == BRIM_OK || !is_end(d->params, split)) return status;
+  return brim_fail_add(status, "they are the end of the text: dataset.test_fraction is %g, and 0 is no test split",
+                       d->params->test_fraction);
+}
+
+static brim_status open_windows(const text_dataset *d, int split, windows *w)
+{
+  text_files files;
+  token_file tokens;
+  int64_t first, end;
+  BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
+  const text_source source = source_of(d, &files);
+  brim_status status = text_tokens_open(&source, &tokens);
+  if (status == BRIM_OK) {
+    cut(d->params, split, tokens.count, &first, &end);
+    tokens.tokens += first * tokens.width;
+    tokens.count = end - first;
+    *w = empty_windows(d);
+    status = windows_add(w, &tokens, files.name[0]);
+    if (status == BRIM_OK) status = check_windows(d, split, w);
+    if (status != BRIM_OK) windows_free(w);
+  }
+  text_files_free(&files);
+  return status;
+}
+
+/* ---- the plugin ---- */
+
+static brim_status open_vocabulary(text_dataset *d)
+{
+  if (d->params->tokens == TOKENS_BYTES) return BRIM_OK;
+  if (d->params->tokenizer[0]) return bpe_open(d->params->tokenizer, &d->vocabulary);
+  return brim_fail(BRIM_ECONFIG,
+                   "dataset.tokens=gpt2 needs dataset.tokenizer: the folder of GPT-2's vocab.json and merges.txt\n"
+                   "they are at https://huggingface.co/openai-community/gpt2");
+}
+
+static void text_destroy(void *self)
+{
+  text_dataset *d = self;
+  if (!d) return;
+  for (int i = 0; i < SPLITS; i++) windows_free(&d->split[i]);
+  bpe_free(d->vocabulary);
+  free(d);
+}
+
+static brim_status text_create(const void *params, void **self)
+{
+  text_dataset *d = brim_try_calloc(1, sizeof *d);
+  if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
+  d->params = params;
+  for (int i = 0; i < BYTES_VOCABULARY; i++) d->byte[i] = (char)i;
+  const brim_status status = open_vocabulary(d);
+  if (status == BRIM_OK)
+    *self = d;
+  else
+    text_destroy(d);
+  return status;
+}
+
+static brim_status text_open(void *self, const char *split)
+{
+  text_dataset *d = self;
+  windows w;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  if (d->split[which].part_count > 0) return BRIM_OK;
+  BRIM_TRY(open_windows(d, which, &w));
+  d->split[which] = w;
+  return BRIM_OK;
+}
+
+/* Tokens of a split that is not open; EINVAL if the text must be read for that. */
+static brim_status count_tokens(const text_dataset *d, int split, int64_t *out)
+{
+  text_files files;
+  int64_t count = 0, first = 0, end = 0;
+  BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
+  const text_source source = source_of(d, &files);
+  const bool known = text_tokens_count(&source, &count);
+  if (known) cut(d->params, split, count, &first, &end);
+  *out = end - first;
+  text_files_free(&files);
+  return known ? BRIM_OK : brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
+}
+
+static brim_status text_describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  const text_dataset *d = self;
+  const windows empty = empty_windows(d);
+  int which = 0;
+  int64_t tokens = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  *out = (brim_dataset_info){.sample = {1, {d->params->context}},
+                             .dtype = BRIM_DTYPE_I32,
+                             .classes = empty.vocabulary,
+                             .task = BRIM_TASK_TOKENS,
+                             .count = d->split[which].count};
+  if (d->split[which].part_count > 0) return BRIM_OK;
+  BRIM_TRY(count_tokens(d, which, &tokens));
+  out->count = windows_in(&empty, tokens);
+  return BRIM_OK;
+}
+
+/* What is mapped or made. A part of a text keeps all of it. */
+static brim_status text_host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  const text_dataset *d = self;
+  int which = 0;
+  int64_t tokens = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  *out = d->split[which].bytes;
+  if (d->split[which].part_count > 0) return BRIM_OK;
+  BRIM_TRY(count_tokens(d, which, &tokens));
+  *out = (uint64_t)tokens * (d->vocabulary ? 2 : 1);
+  return BRIM_OK;
+}
+
+static brim_status text_read(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const text_dataset *d = self;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  if (d->split[which].part_count == 0) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
+  return windows_read(&d->split[which], index, values, label);
+}
+
+static const brim_dataset_ops ops = {
+    .size = sizeof ops, .open = text_open, .describe = text_describe, .read = text_read, .host_bytes = text_host_bytes};
+
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_DATASET,
+    .id = "text",
+    .help = "plain text for language models, as bytes or by GPT-2's byte-pair encoding",
+    .params_size = sizeof(text_params),
+    .params = table,
+    .create = text_create,
+    .destroy = text_destroy,
+    .ops = &ops,
+};
+
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-text", "0.1", plugins)

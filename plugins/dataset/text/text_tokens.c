@@ -1,0 +1,194 @@
+/* Making tokens of a text, once. See text_tokens.h. */
+#include "text_tokens.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bpe_parts.h"
+#include "brim/host.h"
+
+#define NAME_ROOM 4096
+#define CACHE_VERSION "tokens 1" /* another one when the same text and vocabulary give other tokens */
+
+/* ---- the cache ---- */
+
+static bool cache_name(const text_source *s, char *out, size_t room)
+{
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  uint64_t hash = bpe_hash_add(s->files->hash, CACHE_VERSION, sizeof CACHE_VERSION);
+  const uint64_t vocabulary = bpe_hash(s->vocabulary);
+  hash = bpe_hash_add(hash, &vocabulary, sizeof vocabulary);
+  int length;
+  if (s->cache_folder[0])
+    length = snprintf(out, room, "%s/tokens-%016" PRIx64 ".bin", s->cache_folder, hash);
+  else if (cache && cache[0] == '/')
+    length = snprintf(out, room, "%s/brim/tokens-%016" PRIx64 ".bin", cache, hash);
+  else if (home && home[0] == '/')
+    length = snprintf(out, room, "%s/.cache/brim/tokens-%016" PRIx64 ".bin", home, hash);
+  else
+    return false;
+  return length > 0 && (size_t)length < room;
+}
+
+/* The folders in front of a file's name, as far as they are not there. */
+static void make_folders(const char *name)
+{
+  char folder[NAME_ROOM];
+  snprintf(folder, sizeof folder, "%s", name);
+  for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(folder, 0777);
+    *slash = '/';
+  }
+}
+
+static bool write_tokens(FILE *file, const token_file *t)
+{
+  unsigned char header[TOKEN_HEADER_BYTES];
+  token_file_header(header, t->count, t->width);
+  const size_t bytes = (size_t)t->count * (size_t)t->width;
+  return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(t->tokens, 1, bytes, file) == bytes &&
+         fflush(file) == 0 && fsync(fileno(file)) == 0;
+}
+
+/* Writes the tokens aside, and renames. False: it was not possible, and errno says why. */
+static bool cache_write(const char *name, const token_file *t)
+{
+  char aside[NAME_ROOM + 32];
+  make_folders(name);
+  snprintf(aside, sizeof aside, "%s.%ld", name, (long)getpid());
+  FILE *file = fopen(aside, "wxe");
+  if (!file) return false;
+  const bool written = write_tokens(file, t);
+  const int reason = errno;
+  const bool closed = fclose(file) == 0;
+  if (written && closed && rename(aside, name) == 0) return true;
+  unlink(aside);
+  if (!written) errno = reason;
+  return false;
+}
+
+/* ---- making tokens ---- */
+
+/* What tokens are put into: address space for as many as there are bytes, of which pages are used as tokens come. */
+typedef struct sink {
+  unsigned char *to;
+  size_t room; /* tokens */
+  token_file out;
+} sink;
+
+static brim_status sink_open(sink *s, size_t room, int32_t width)
+{
+  const size_t bytes = (room ? room : 1) * (size_t)width;
+  void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
+                ? MAP_FAILED
+                : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the tokens of %zu bytes of text", room);
+  *s = (sink){p, room, {.map = p, .map_bytes = bytes, .tokens = p, .width = width}};
+  return BRIM_OK;
+}
+
+static brim_status take(void *context, const int32_t *tokens, size_t count)
+{
+  sink *s = context;
+  if (count > s->room - (size_t)s->out.count) return brim_fail(BRIM_ELOAD, "the text became longer while it was read");
+  for (size_t i = 0; i < count; i++) {
+    unsigned char *to = s->to + (size_t)s->out.count++ * (size_t)s->out.width;
+    for (int32_t b = 0; b < s->out.width; b++) to[b] = (unsigned char)((uint32_t)tokens[i] >> 8 * b);
+  }
+  return BRIM_OK;
+}
+
+static brim_status take_bytes(sink *s, const token_file *text)
+{
+  if ((size_t)text->count > s->room - (size_t)s->out.count)
+    return brim_fail(BRIM_ELOAD, "the text became longer while it was read");
+  memcpy(s->to + s->out.count, text->tokens, (size_t)text->count);
+  s->out.count += text->count;
+  return BRIM_OK;
+}
+
+static brim_status add_text(const text_source *s, const char *name, sink *to)
+{
+  token_file text;
+  BRIM_TRY(token_file_open(name, TOKEN_FORMAT_BYTES, &text));
+  const brim_status status =
+      s->vocabulary ? bpe_encode(s->vocabulary, name, (const char *)text.tokens, (size_t)text.count, take, to)
+                    : take_bytes(to, &text);
+  token_file_close(&text);
+  return status;
+}
+
+static brim_status make(const text_source *s, token_file *out)
+{
+  const int32_t end = s->vocabulary ? bpe_end_of_text(s->vocabulary) : -1;
+  const int32_t width = !s->vocabulary ? 1 : bpe_vocabulary(s->vocabulary) <= UINT16_MAX + 1 ? 2 : 4;
+  sink to = {0};
+  BRIM_TRY(sink_open(&to, s->files->bytes + s->files->count, width));
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < s->files->count && status == BRIM_OK; i++) {
+    if (i > 0 && end >= 0) status = take(&to, &end, 1);
+    if (status == BRIM_OK) status = add_text(s, s->files->name[i], &to);
+  }
+  *out = to.out;
+  if (status != BRIM_OK) token_file_close(out);
+  return status;
+}
+
+/* Makes the tokens and leaves them in the cache, where they are mapped from then on. */
+static brim_status make_and_keep(const text_source *s, const char *name, token_file *out)
+{
+  brim_log(BRIM_LOG_INFO, "making tokens of '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
+  BRIM_TRY(make(s, out));
+  if (!name || out->count > TOKEN_COUNT_MAX) return BRIM_OK;
+  if (!cache_write(name, out)) {
+    brim_log(BRIM_LOG_WARN,
+             "the tokens cannot be kept in '%s': %s; they will be made again\ndataset.cache is another folder", name,
+             strerror(errno));
+    return BRIM_OK;
+  }
+  token_file kept;
+  if (token_file_open(name, TOKEN_FORMAT_AUTO, &kept) != BRIM_OK) return BRIM_OK;
+  token_file_close(out);
+  *out = kept;
+  return BRIM_OK;
+}
+
+/* What the cache has; a file that is damaged is made again. */
+static bool cache_open(const text_source *s, const char *name, token_file *out)
+{
+  if (access(name, R_OK) != 0 || token_file_open(name, TOKEN_FORMAT_AUTO, out) != BRIM_OK) return false;
+  if (token_file_find_beyond(out, bpe_vocabulary(s->vocabulary)) < 0) return true;
+  token_file_close(out);
+  return false;
+}
+
+bool text_tokens_count(const text_source *s, int64_t *count)
+{
+  char name[NAME_ROOM];
+  token_file file;
+  *count = (int64_t)s->files->bytes;
+  if (!s->vocabulary) return true;
+  if (!cache_name(s, name, sizeof name) || access(name, R_OK) != 0) return false;
+  if (token_file_open(name, TOKEN_FORMAT_AUTO, &file) != BRIM_OK) return false;
+  *count = file.count;
+  token_file_close(&file);
+  return true;
+}
+
+brim_status text_tokens_open(const text_source *s, token_file *out)
+{
+  char name[NAME_ROOM];
+  if (!s->vocabulary && s->files->count == 1) return token_file_open(s->files->name[0], TOKEN_FORMAT_BYTES, out);
+  if (!s->vocabulary) return make(s, out);
+  if (!cache_name(s, name, sizeof name)) return make_and_keep(s, NULL, out);
+  return cache_open(s, name, out) ? BRIM_OK : make_and_keep(s, name, out);
+}

@@ -1,0 +1,239 @@
+/* Text that was made into tokens before: files of token ids, mapped into memory, in windows.
+ *
+ * llm.c (dev/data/NAME.py) and nanoGPT (data/NAME/prepare.py) write such files. Ids are checked once against the
+ * vocabulary if there are not too many, and otherwise as they are read. */
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brim/brim.h"
+#include "windows.h"
+
+#define NAME_ROOM 4096
+#define SCAN_BYTES ((uint64_t)256 << 20) /* of a split whose ids are all checked when it is opened */
+
+typedef struct tokens_params {
+  const char *path, *train, *validation, *test;
+  int64_t vocabulary, context, stride;
+  int32_t format;
+} tokens_params;
+
+static const brim_param table[] = {
+    BRIM_PARAM(PATH, tokens_params, path, NULL, NULL,
+               "folder that holds the files, as llm.c's dev/data and nanoGPT's prepare.py make them"),
+    BRIM_PARAM(STR, tokens_params, train, "*train*.bin", NULL, "files to train on: a name or pattern"),
+    BRIM_PARAM(STR, tokens_params, validation, "auto", NULL,
+               "files for validation; auto: *val*.bin, if there are any; empty: there is no such split"),
+    BRIM_PARAM(STR, tokens_params, test, "", NULL, "files for the test; empty: there is no test split"),
+    BRIM_PARAM(I64, tokens_params, vocabulary, "50257", "[2,2147483647]",
+               "number of tokens that there are; ids are 0 to vocabulary-1"),
+    BRIM_PARAM(I64, tokens_params, context, "1024", "[1,16777216]", "tokens of a sample"),
+    BRIM_PARAM(I64, tokens_params, stride, "0", "[0,16777216]",
+               "tokens from one sample's first to the next one's; 0: context, so that none is read twice"),
+    BRIM_PARAM(ENUM, tokens_params, format, "auto", "auto|uint16|uint32",
+               "of a token; auto: what a header of llm.c says, uint16 without one"),
+    BRIM_PARAMS_END};
+
+enum { TRAIN, VALIDATION, TEST, SPLITS };
+static const char *const split_names[SPLITS] = {"train", "validation", "test"};
+static const char *const split_whats[SPLITS] = {"the training tokens", "the validation tokens", "the test tokens"};
+
+typedef struct tokens_dataset {
+  const tokens_params *params;
+  windows split[SPLITS]; /* part_count 0: not opened */
+} tokens_dataset;
+
+/* ---- which files ---- */
+
+static brim_status fail_no_split(const char *split)
+{
+  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
+}
+
+static bool is_auto(const tokens_params *p, int split)
+{
+  return split == VALIDATION && strcmp(p->validation, "auto") == 0;
+}
+
+static const char *pattern_of(const tokens_params *p, int split)
+{
+  if (split == TRAIN) return p->train;
+  if (split == TEST) return p->test;
+  return is_auto(p, split) ? "*val*.bin" : p->validation;
+}
+
+static brim_status split_find(const tokens_params *p, const char *name, int *out)
+{
+  *out = 0;
+  while (*out < SPLITS && strcmp(split_names[*out], name) != 0) ++*out;
+  return *out < SPLITS && pattern_of(p, *out)[0] ? BRIM_OK : fail_no_split(name);
+}
+
+/* The folder and the pattern of names in it; a pattern may have folders in front. */
+static brim_status folder_of(const tokens_params *p, const char *pattern, char *folder, const char **name)
+{
+  const char *slash = strrchr(pattern, '/');
+  int length;
+  if (!slash)
+    length = snprintf(folder, NAME_ROOM, "%s", p->path);
+  else if (pattern[0] == '/')
+    length = snprintf(folder, NAME_ROOM, "%.*s", (int)(slash == pattern ? 1 : slash - pattern), pattern);
+  else
+    length = snprintf(folder, NAME_ROOM, "%s/%.*s", p->path, (int)(slash - pattern), pattern);
+  if (length < 0 || length >= NAME_ROOM) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", folder);
+  *name = slash ? slash + 1 : pattern;
+  return BRIM_OK;
+}
+
+static brim_status add_file(const tokens_params *p, const char *folder, const char *name, windows *w)
+{
+  char path[NAME_ROOM];
+  token_file file;
+  const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  if (length < 0 || (size_t)length >= sizeof path) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", path);
+  BRIM_TRY(token_file_open(path, (enum token_format)p->format, &file));
+  return windows_add(w, &file, path);
+}
+
+/* All files of a folder whose names match, in the order of their names. */
+static brim_status add_files(const tokens_params *p, const char *folder, const char *pattern, windows *w)
+{
+  struct dirent **entry = NULL;
+  brim_status status = BRIM_OK;
+  const int count = scandir(folder, &entry, NULL, alphasort);
+  if (count < 0)
+    return brim_fail(BRIM_ELOAD, "cannot look into the dataset's folder '%s': %s\ndataset.path names it", folder,
+                     strerror(errno));
+  for (int i = 0; i < count; i++) {
+    if (status == BRIM_OK && fnmatch(pattern, entry[i]->d_name, FNM_PERIOD) == 0)
+      status = add_file(p, folder, entry[i]->d_name, w);
+    free(entry[i]);
+  }
+  free(entry);
+  return status;
+}
+
+static brim_status check_files(const tokens_params *p, int split, const char *folder, const char *name,
+                               const windows *w)
+{
+  if (w->part_count > 0) return windows_check(w, split_whats[split]);
+  if (is_auto(p, split)) return fail_no_split(split_names[split]);
+  return brim_fail(BRIM_ELOAD,
+                   "no file '%s' in '%s'\ndataset.%s names files in the folder dataset.path; llm.c "
+                   "(dev/data/tinyshakespeare.py) and nanoGPT (data/openwebtext/prepare.py) make such files",
+                   name, folder, split_names[split]);
+}
+
+/* Maps a split's files and reads their headers. ENOTSUP: there is none such. On failure *w is empty. */
+static brim_status map_files(const tokens_params *p, int split, windows *w)
+{
+  char folder[NAME_ROOM];
+  const char *name = NULL;
+  *w = (windows){.context = p->context, .stride = p->stride ? p->stride : p->context, .vocabulary = p->vocabulary};
+  BRIM_TRY(folder_of(p, pattern_of(p, split), folder, &name));
+  brim_status status = add_files(p, folder, name, w);
+  if (status == BRIM_OK) status = check_files(p, split, folder, name, w);
+  if (status != BRIM_OK) windows_free(w);
+  return status;
+}
+
+/* ---- the plugin ---- */
+
+static brim_status tokens_create(const void *params, void **self)
+{
+  tokens_dataset *d = brim_try_calloc(1, sizeof *d);
+  if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
+  d->params = params;
+  *self = d;
+  return BRIM_OK;
+}
+
+static void tokens_destroy(void *self)
+{
+  tokens_dataset *d = self;
+  for (int i = 0; d && i < SPLITS; i++) windows_free(&d->split[i]);
+  free(d);
+}
+
+static brim_status tokens_open(void *self, const char *split)
+{
+  tokens_dataset *d = self;
+  windows w;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  if (d->split[which].part_count > 0) return BRIM_OK;
+  BRIM_TRY(map_files(d->params, which, &w));
+  const brim_status status = w.bytes <= SCAN_BYTES ? windows_scan(&w) : BRIM_OK;
+  if (status == BRIM_OK)
+    d->split[which] = w;
+  else
+    windows_free(&w);
+  return status;
+}
+
+/* How many windows and bytes there are, of the files' headers if the split is not open. */
+static brim_status measure(const tokens_dataset *d, const char *split, int64_t *count, uint64_t *bytes)
+{
+  windows w;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  const bool opened = d->split[which].part_count > 0;
+  if (!opened) BRIM_TRY(map_files(d->params, which, &w));
+  const windows *from = opened ? &d->split[which] : &w;
+  *count = from->count;
+  *bytes = from->bytes;
+  if (!opened) windows_free(&w);
+  return BRIM_OK;
+}
+
+static brim_status tokens_describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  const tokens_dataset *d = self;
+  uint64_t bytes = 0;
+  *out = (brim_dataset_info){.sample = {1, {d->params->context}},
+                             .dtype = BRIM_DTYPE_I32,
+                             .classes = d->params->vocabulary,
+                             .task = BRIM_TASK_TOKENS};
+  return measure(d, split, &out->count, &bytes);
+}
+
+/* What is mapped: pages that were read stay until the system wants them back. */
+static brim_status tokens_host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  int64_t count = 0;
+  return measure(self, split, &count, out);
+}
+
+static brim_status tokens_read(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const tokens_dataset *d = self;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  if (d->split[which].part_count == 0) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
+  return windows_read(&d->split[which], index, values, label);
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops,
+                                     .open = tokens_open,
+                                     .describe = tokens_describe,
+                                     .read = tokens_read,
+                                     .host_bytes = tokens_host_bytes};
+
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_DATASET,
+    .id = "tokens",
+    .help = "files of token ids, as llm.c and nanoGPT write them, for language models",
+    .params_size = sizeof(tokens_params),
+    .params = table,
+    .create = tokens_create,
+    .destroy = tokens_destroy,
+    .ops = &ops,
+};
+
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-tokens", "0.1", plugins)

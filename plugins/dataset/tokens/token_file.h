@@ -1,0 +1,48 @@
+/* A file of token ids, mapped into memory: as llm.c and nanoGPT write them (github.com/karpathy).
+ *
+ *     llm.c      a header of 256 little-endian int32: 20240520, version 1, number of tokens; then uint16
+ *                of Llama 3's tokens: 20240801, version 7, number of tokens; then uint32
+ *     raw        nothing but tokens, uint16 or uint32, little-endian, as numpy's tofile writes them
+ *
+ * Nothing here trusts the header: its number must agree with the file's size. */
+#ifndef TOKEN_FILE_H
+#define TOKEN_FILE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+enum token_format { TOKEN_FORMAT_AUTO, TOKEN_FORMAT_U16, TOKEN_FORMAT_U32, TOKEN_FORMAT_BYTES };
+
+#define TOKEN_HEADER_BYTES 1024
+#define TOKEN_COUNT_MAX INT32_MAX /* that a header can say */
+
+typedef struct token_file {
+  const void *map; /* the whole file; NULL: empty, or not opened */
+  size_t map_bytes;
+  const unsigned char *tokens; /* in the map, little-endian */
+  int64_t count;
+  int32_t width; /* bytes of a token: 1, 2 or 4 */
+} token_file;
+
+/* Maps a file. `format`: how raw tokens are told: auto takes them for uint16, unless there is a header; bytes are
+ * never anything else. ELOAD says what is wrong with the file. On failure *out is empty. */
+brim_status token_file_open(const char *path, enum token_format format, token_file *out);
+void token_file_close(token_file *file); /* one that is empty: a no-op */
+/* The same of an open regular file, whose name stands in messages; the caller closes it. */
+brim_status token_file_map(int fd, const char *name, enum token_format format, token_file *out);
+/* The header of a file of `count` tokens, at most TOKEN_COUNT_MAX, of width 2 or 4. */
+void token_file_header(unsigned char out[TOKEN_HEADER_BYTES], int64_t count, int32_t width);
+
+/* Token `i` of a file, in [0, count). */
+static inline uint32_t token_file_at(const token_file *f, int64_t i)
+{
+  const unsigned char *t = f->tokens + i * f->width;
+  if (f->width == 1) return t[0];
+  if (f->width == 2) return (uint32_t)t[0] | (uint32_t)t[1] << 8;
+  return (uint32_t)t[0] | (uint32_t)t[1] << 8 | (uint32_t)t[2] << 16 | (uint32_t)t[3] << 24;
+}
+
+/* The first token that is not below `vocabulary`, or -1. */
+int64_t token_file_find_beyond(const token_file *file, int64_t vocabulary);
+#endif
