@@ -150,6 +150,18 @@ static brim_tensor *make_slice(bench *b)
 }
 BENCH_ROW(slice) = {"slice", make_slice, .by_sample = true, .skips = true};
 
+/* The first rows of a table for as many places, as positions have. */
+static brim_tensor *make_parameter_slice(bench *b)
+{
+  const int64_t rows = bench_pick_extent(b, 1), f = bench_pick_channels(b), more = bench_pick(b, 0, 3);
+  const int64_t start = bench_pick(b, 0, more);
+  brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, rows, f}}, "x");
+  brim_tensor *table =
+      brim_parameter_new(b->g, "table", 2, (int64_t[]){rows + more, f}, (brim_init){BRIM_INIT_NORMAL, 1});
+  return brim_add(b->g, x, brim_slice(b->g, table, 0, start, rows));
+}
+BENCH_ROW(parameter_slice) = {"slice of a parameter", make_parameter_slice, .composite = true, .skips = true};
+
 /* Parts of which one is not used: its gradient is 0. */
 static brim_tensor *make_split(bench *b)
 {
