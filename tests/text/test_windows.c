@@ -64,7 +64,7 @@ static void expect_file_error(const char *path, enum token_format format, const 
 static void wrong_files_are_refused(void **state)
 {
   (void)state;
-  const unsigned char odd[] = {1, 2, 3}, start[] = {0x08, 0xd8, 0x34, 0x01, 1, 0, 0, 0};
+  const unsigned char odd[] = {1, 2, 3}, start[] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0};
   unsigned char head[TOKEN_HEADER_BYTES + 4];
   expect_file_error(scratch("nowhere"), TOKEN_FORMAT_AUTO, "cannot open");
   expect_file_error(scratch_root, TOKEN_FORMAT_AUTO, "is not a regular file");
