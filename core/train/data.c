@@ -23,6 +23,12 @@
 
 static const char *const train_split = "train", *const test_split = "test";
 
+/* NULL: the dataset never has one. */
+static const char *validation_split(const brim_dataset_ops *ops)
+{
+  return BRIM_HAS(brim_dataset_ops, ops, validation_split) ? ops->validation_split : NULL;
+}
+
 /* ---- Opening and checking ---- */
 
 /* What samples are to be answered with. */
@@ -96,28 +102,39 @@ static const char *describe_answer(char *out, size_t room, const brim_dataset_in
   return out;
 }
 
-static brim_status check_same(const brim_data *data)
+static brim_status check_same(const brim_data *data, const char *split, const brim_dataset_info *b)
 {
-  const brim_dataset_info *a = &data->train, *b = &data->test;
-  char train[96], test[96];
+  const brim_dataset_info *a = &data->train;
+  char train[96], other[96];
   bool same = a->sample.rank == b->sample.rank;
   for (int32_t i = 0; same && i < a->sample.rank; i++) same = a->sample.dim[i] == b->sample.dim[i];
   if (!same)
     return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: training samples are %s, test samples %s",
-                     data->plugin->id, brim_shape_format(train, sizeof train, &a->sample),
-                     brim_shape_format(test, sizeof test, &b->sample));
+                     "the splits of dataset '%s' do not fit together: training samples are %s, %s samples %s",
+                     data->plugin->id, brim_shape_format(train, sizeof train, &a->sample), split,
+                     brim_shape_format(other, sizeof other, &b->sample));
   if (a->task != b->task || a->targets != b->targets)
     return brim_fail(BRIM_ELOAD,
                      "the splits of dataset '%s' do not fit together: training samples are to be answered with %s, "
-                     "test samples with %s",
-                     data->plugin->id, describe_answer(train, sizeof train, a), describe_answer(test, sizeof test, b));
+                     "%s samples with %s",
+                     data->plugin->id, describe_answer(train, sizeof train, a), split,
+                     describe_answer(other, sizeof other, b));
   if (a->dtype != b->dtype || a->classes != b->classes)
     return brim_fail(BRIM_ELOAD,
                      "the splits of dataset '%s' do not fit together: training has %" PRId64
-                     " classes and %s values, test %" PRId64 " and %s",
-                     data->plugin->id, a->classes, brim_dtype_name(a->dtype), b->classes, brim_dtype_name(b->dtype));
+                     " classes and %s values, %s %" PRId64 " and %s",
+                     data->plugin->id, a->classes, brim_dtype_name(a->dtype), split, b->classes,
+                     brim_dtype_name(b->dtype));
   return BRIM_OK;
+}
+
+/* A split that a dataset may lack: then *info is zero. */
+static brim_status describe_further(const brim_data *data, const char *split, brim_dataset_info *info)
+{
+  const brim_status status = split ? describe_split(data, split, info) : BRIM_ENOTSUP;
+  if (status == BRIM_OK) return check_same(data, split, info);
+  *info = (brim_dataset_info){0};
+  return status == BRIM_ENOTSUP ? BRIM_OK : status;
 }
 
 static brim_status check_list(const brim_data *data, const char *key, const brim_list *list)
@@ -167,6 +184,11 @@ static brim_status set_parts(brim_data *data)
   const int64_t total = data->train.count, want = data->settings->training.num_train_samples;
   const double fraction = data->settings->dataset.validation_fraction;
   const int64_t validation = llround((double)total * fraction);
+  if (fraction > 0 && data->validation.count > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "'dataset.validation_fraction' is %g, but dataset '%s' has validation data of its own\n"
+                     "leave the one or the other out",
+                     fraction, data->plugin->id);
   if (fraction > 0 && validation == 0)
     return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which of %" PRId64 " samples is none",
                      fraction, total);
@@ -179,7 +201,7 @@ static brim_status set_parts(brim_data *data)
                      "'training.num_train_samples' is %" PRId64 ", but there are %" PRId64 " to train on (0 takes all)",
                      want, total - validation);
   data->count[BRIM_PART_TRAIN] = want > 0 ? want : total - validation;
-  data->count[BRIM_PART_VALIDATION] = validation;
+  data->count[BRIM_PART_VALIDATION] = data->validation.count > 0 ? data->validation.count : validation;
   data->count[BRIM_PART_TEST] = data->test.count;
   brim_permutation_init(&data->split, data->seed, BRIM_STREAM_SPLIT, 0, (uint64_t)total);
   return BRIM_OK;
@@ -209,13 +231,8 @@ static void set_shape(brim_data *data)
 static brim_status describe(brim_data *data)
 {
   BRIM_TRY(describe_split(data, train_split, &data->train));
-  brim_status status = describe_split(data, test_split, &data->test);
-  if (status == BRIM_ENOTSUP)
-    data->test = (brim_dataset_info){0};
-  else
-    BRIM_TRY(status);
-  if (status == BRIM_OK) BRIM_TRY(check_same(data));
-
+  BRIM_TRY(describe_further(data, validation_split(data->ops), &data->validation));
+  BRIM_TRY(describe_further(data, test_split, &data->test));
   set_shape(data);
   BRIM_TRY(set_normalisation(data));
   BRIM_TRY(check_augment(data));
@@ -224,9 +241,13 @@ static brim_status describe(brim_data *data)
 
 static brim_status open_splits(const brim_dataset_ops *ops, void *self)
 {
+  const char *const further[] = {test_split, validation_split(ops)};
   BRIM_TRY(ops->open(self, train_split));
-  const brim_status status = ops->open(self, test_split);
-  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+  for (size_t i = 0; i < 2 && further[i]; i++) {
+    const brim_status status = ops->open(self, further[i]);
+    if (status != BRIM_ENOTSUP) BRIM_TRY(status);
+  }
+  return BRIM_OK;
 }
 
 static void start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
@@ -311,8 +332,9 @@ brim_status brim_data_open_finish(brim_data *data)
   BRIM_TRY(describe(data));
   data->opened = true;
   if (before.train.count != data->train.count || before.test.count != data->test.count ||
-      before.elements != data->elements || before.train.task != data->train.task ||
-      before.train.classes != data->train.classes || before.train.targets != data->train.targets)
+      before.validation.count != data->validation.count || before.elements != data->elements ||
+      before.train.task != data->train.task || before.train.classes != data->train.classes ||
+      before.train.targets != data->train.targets)
     return brim_fail(BRIM_ELOAD, "dataset '%s' changed while it was being opened", data->plugin->id);
   return BRIM_OK;
 }
@@ -321,10 +343,11 @@ brim_status brim_data_open_finish(brim_data *data)
 
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out)
 {
-  const char *const splits[] = {train_split, data->test.count > 0 ? test_split : NULL};
+  const char *const splits[] = {train_split, data->validation.count > 0 ? validation_split(data->ops) : NULL,
+                                data->test.count > 0 ? test_split : NULL};
   *out = 0;
   if (!BRIM_HAS(brim_dataset_ops, data->ops, host_bytes)) return BRIM_OK;
-  for (size_t i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
     uint64_t bytes = 0;
     if (splits[i]) BRIM_TRY(data->ops->host_bytes(data->self, splits[i], &bytes));
     *out += bytes;
@@ -430,9 +453,16 @@ static void widen(void *values, int64_t n)
   }
 }
 
+/* The split that a part is of. */
+static const char *split_of_part(const brim_data *data, enum brim_part part)
+{
+  if (part == BRIM_PART_VALIDATION && data->validation.count > 0) return validation_split(data->ops);
+  return part == BRIM_PART_TEST ? test_split : train_split;
+}
+
 static int64_t dataset_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
 {
-  if (part == BRIM_PART_TEST) return i;
+  if (split_of_part(data, part) != train_split) return i;
   if (part == BRIM_PART_VALIDATION) {
     const int64_t first = data->train.count - data->count[BRIM_PART_VALIDATION];
     return (int64_t)brim_permutation_at(&data->split, (uint64_t)(first + i));
@@ -551,7 +581,7 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
   const int64_t index = dataset_index(data, part, epoch, i);
-  const char *split = part == BRIM_PART_TEST ? test_split : train_split;
+  const char *split = split_of_part(data, part);
   const brim_status status = data->ops->read(data->self, split, index, scratch, label);
   if (status != BRIM_OK)
     return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", index, split,

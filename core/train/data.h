@@ -22,15 +22,15 @@ enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
 
 #define BRIM_DATA_CHANNELS_MAX 64 /* with a mean and deviation of their own */
 
-/* An opened dataset and its parts. Validation samples are the last round(count * fraction) of the
- * training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0); training samples are the first
- * num_train_samples of the others, or all of them. */
+/* An opened dataset and its parts. Validation samples are those of the validation split, or if there is none the last
+ * round(count * fraction) of the training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0); training
+ * samples are the first num_train_samples of the others, or all of them. */
 typedef struct brim_data {
   const brim_plugin *plugin;
   const brim_dataset_ops *ops;
   void *self;
-  brim_dataset_info train, test; /* of the splits; test.count = 0 if there is no test split */
-  int64_t count[3];              /* samples of each part */
+  brim_dataset_info train, validation, test; /* of the splits; count = 0: there is none such */
+  int64_t count[3];                          /* samples of each part */
   brim_permutation split;
   uint64_t seed;
   int64_t elements;                /* values of one sample */

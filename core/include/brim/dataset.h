@@ -48,6 +48,9 @@ typedef struct brim_dataset_ops {
    * open yet, from what can be had at once, as in describe(). For `brim plan`, which says what the process will take.
    * NULL: nothing worth telling. */
   brim_status (*host_bytes)(const void *self, const char *split, uint64_t *out);
+  /* "validation" if there may be such a split too, which is then asked for as "test" is; NULL: never, and validation
+   * data can only be a share of the training split. Since ABI 1.5. */
+  const char *validation_split;
 } brim_dataset_ops;
 
 #ifdef __cplusplus

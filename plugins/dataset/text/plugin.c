@@ -224,8 +224,12 @@ static brim_status text_read(const void *self, const char *split, int64_t index,
   return windows_read(&d->split[which], index, values, label);
 }
 
-static const brim_dataset_ops ops = {
-    .size = sizeof ops, .open = text_open, .describe = text_describe, .read = text_read, .host_bytes = text_host_bytes};
+static const brim_dataset_ops ops = {.size = sizeof ops,
+                                     .open = text_open,
+                                     .describe = text_describe,
+                                     .read = text_read,
+                                     .host_bytes = text_host_bytes,
+                                     .validation_split = "validation"};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

@@ -221,7 +221,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open = tokens_open,
                                      .describe = tokens_describe,
                                      .read = tokens_read,
-                                     .host_bytes = tokens_host_bytes};
+                                     .host_bytes = tokens_host_bytes,
+                                     .validation_split = "validation"};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,
