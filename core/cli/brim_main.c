@@ -86,6 +86,19 @@ const brim_command brim_commands[] = {
      "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
      "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
      "in Hugging Face's format there is its config.json.\n"},
+    {"generate", "go on with a text, by a run's language model", brim_command_generate,
+     "usage: brim generate RUN [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
+     "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] "
+     "[--json]\n"
+     "\n"
+     "  brim generate runs/a --prompt 'Once upon'      200 tokens more, drawn by their probabilities\n"
+     "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable one\n"
+     "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, of probable tokens\n"
+     "  brim generate runs/a --seed 2 --json           other ones, as JSON with the tokens' numbers\n"
+     "\n"
+     "The text appears as it is made. The same seed gives the same text. The model sees as many of the last tokens as\n"
+     "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
+     "tokens, prompt and output are their numbers.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--no-timing] [--json]\n"
      "\n"

@@ -35,6 +35,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv);
 int brim_command_eval(brim_cli *cli, int argc, char **argv);
 int brim_command_predict(brim_cli *cli, int argc, char **argv);
 int brim_command_export(brim_cli *cli, int argc, char **argv);
+int brim_command_generate(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
 int brim_command_start(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);

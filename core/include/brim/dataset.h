@@ -51,6 +51,16 @@ typedef struct brim_dataset_ops {
   /* "validation" if there may be such a split too, which is then asked for as "test" is; NULL: never, and validation
    * data can only be a share of the training split. Since ABI 1.5. */
   const char *validation_split;
+  /* Text of tokens, for `brim generate`: all three, or NULL. Nothing need be open. ENOTSUP: the tokens of this instance
+   * have no text here, so people read and write their numbers. Since ABI 1.5.
+   *
+   * [init] The tokens of a text, at most one for each of its bytes: `tokens` has room for so many. ELOAD if it cannot
+   * be one, as what is not UTF-8. */
+  brim_status (*encode)(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count);
+  /* [init] The bytes of a token, which may be part of a character; valid until destroy. */
+  brim_status (*decode)(const void *self, int32_t token, const char **text, size_t *bytes);
+  /* [init] The token that stands between two texts, or -1. */
+  brim_status (*end_of_text)(const void *self, int32_t *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

@@ -224,12 +224,60 @@ static brim_status text_read(const void *self, const char *split, int64_t index,
   return windows_read(&d->split[which], index, values, label);
 }
 
+/* ---- text of tokens ---- */
+
+typedef struct taken {
+  int32_t *tokens;
+  size_t count;
+} taken;
+
+static brim_status take(void *context, const int32_t *tokens, size_t count)
+{
+  taken *t = context;
+  memcpy(t->tokens + t->count, tokens, count * sizeof *tokens);
+  t->count += count;
+  return BRIM_OK;
+}
+
+static brim_status text_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
+{
+  const text_dataset *d = self;
+  taken t = {tokens, 0};
+  if (d->vocabulary) BRIM_TRY(bpe_encode(d->vocabulary, "the text", text, bytes, take, &t));
+  for (size_t i = 0; i < bytes && !d->vocabulary; i++) tokens[t.count++] = (unsigned char)text[i];
+  *count = t.count;
+  return BRIM_OK;
+}
+
+static brim_status text_decode(const void *self, int32_t token, const char **text, size_t *bytes)
+{
+  const text_dataset *d = self;
+  if (d->vocabulary) {
+    *text = bpe_text(d->vocabulary, token, bytes);
+    return BRIM_OK;
+  }
+  if (token < 0 || token >= BYTES_VOCABULARY) return brim_fail(BRIM_EINVAL, "token %d is no byte", (int)token);
+  *text = &d->byte[token];
+  *bytes = 1;
+  return BRIM_OK;
+}
+
+static brim_status text_end_of_text(const void *self, int32_t *out)
+{
+  const text_dataset *d = self;
+  *out = d->vocabulary ? bpe_end_of_text(d->vocabulary) : -1;
+  return BRIM_OK;
+}
+
 static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open = text_open,
                                      .describe = text_describe,
                                      .read = text_read,
                                      .host_bytes = text_host_bytes,
-                                     .validation_split = "validation"};
+                                     .validation_split = "validation",
+                                     .encode = text_encode,
+                                     .decode = text_decode,
+                                     .end_of_text = text_end_of_text};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

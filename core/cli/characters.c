@@ -1,0 +1,39 @@
+/* See characters.h. */
+#include "cli/characters.h"
+
+#include <string.h>
+
+#include "config/utf8.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* Is it the beginning of a character whose end is not there yet? A second byte that the first does not allow is found
+ * when the character is whole. */
+static bool may_go_on(const char *s, const char *end)
+{
+  const unsigned char first = (unsigned char)s[0];
+  const int length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (end - s >= length) return false;
+  for (const char *p = s + 1; p < end; p++)
+    if (((unsigned char)*p & 0xc0) != 0x80) return false;
+  return true;
+}
+
+void brim_characters_take(brim_text *bytes, bool last, brim_text *out)
+{
+  const char *s = bytes->s, *end = bytes->s + bytes->length;
+  if (bytes->length == 0) return;
+  while (s < end && (last || !may_go_on(s, end))) {
+    const char *from = s;
+    if (brim_utf8_next(&s, end) >= 0) {
+      brim_text_add_n(out, from, (size_t)(s - from));
+    } else {
+      brim_text_add(out, REPLACEMENT);
+      s++;
+    }
+  }
+  brim_text rest = {0};
+  brim_text_add_n(&rest, s, (size_t)(end - s));
+  brim_text_release(bytes);
+  *bytes = rest;
+}

@@ -1,0 +1,283 @@
+/* brim generate: goes on with a text, token by token, by a run's language model. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cli/characters.h"
+#include "cli/cli.h"
+#include "cli/run_folder.h"
+#include "train/generate.h"
+
+#define PROMPT_BYTES_MAX ((size_t)64 << 20)
+#define BETWEEN "---\n" /* between several texts */
+
+typedef struct generate {
+  const char *run, *which; /* as typed; which may be NULL */
+  const char *prompt, *prompt_file;
+  const char *tokens, *temperature, *top_k, *top_p, *seed, *samples; /* numbers, as typed; NULL: the default */
+  bool json;
+  char checkpoint[4096];
+  brim_generate_options how;
+  int64_t sample_count;
+  brim_session *session;
+  bool has_text; /* tokens have text; else they are numbers */
+  brim_text prompt_text;
+  int32_t *prompt_tokens;
+  int64_t prompt_count;
+  brim_text bytes, shown; /* of the new tokens: not whole characters yet; whole ones */
+  json_t *numbers;        /* with json: of the text that is being made */
+} generate;
+
+/* ---- words ---- */
+
+static brim_status whole_number(const char *option, const char *text, int64_t least, int64_t most, int64_t *out)
+{
+  char *end = NULL;
+  if (!text) return BRIM_OK;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  if (end == text || *end || errno || value < least || value > most)
+    return brim_fail(BRIM_ECONFIG, "%s must be a whole number in [%" PRId64 ",%" PRId64 "], got '%s'", option, least,
+                     most, text);
+  *out = value;
+  return BRIM_OK;
+}
+
+static brim_status number(const char *option, const char *text, double least, double most, double *out)
+{
+  char *end = NULL;
+  if (!text) return BRIM_OK;
+  const double value = strtod(text, &end);
+  if (end == text || *end || !(value >= least && value <= most))
+    return brim_fail(BRIM_ECONFIG, "%s must be a number in [%g,%g], got '%s'", option, least, most, text);
+  *out = value;
+  return BRIM_OK;
+}
+
+static brim_status take_numbers(generate *g)
+{
+  int64_t seed = 0;
+  g->how = (brim_generate_options){.sampling = {.temperature = 1, .top_p = 1}, .tokens = 200, .stop = -1};
+  g->sample_count = 1;
+  BRIM_TRY(whole_number("--tokens", g->tokens, 1, INT32_MAX, &g->how.tokens));
+  BRIM_TRY(whole_number("--num-samples", g->samples, 1, 1 << 24, &g->sample_count));
+  BRIM_TRY(whole_number("--top-k", g->top_k, 0, INT32_MAX, &g->how.sampling.top_k));
+  BRIM_TRY(whole_number("--seed", g->seed, 0, INT64_MAX, &seed));
+  BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &g->how.sampling.temperature));
+  BRIM_TRY(number("--top-p", g->top_p, 0, 1, &g->how.sampling.top_p));
+  if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
+  if (g->prompt && g->prompt_file)
+    return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file are two prompts; one is needed");
+  g->how.seed = (uint64_t)seed;
+  return BRIM_OK;
+}
+
+/* ---- the prompt ---- */
+
+static brim_status read_prompt_file(generate *g)
+{
+  char part[4096];
+  FILE *file = fopen(g->prompt_file, "re");
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", g->prompt_file, strerror(errno));
+  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && g->prompt_text.length <= PROMPT_BYTES_MAX;)
+    brim_text_add_n(&g->prompt_text, part, got);
+  const bool failed = ferror(file) != 0;
+  const int reason = errno;
+  fclose(file);
+  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", g->prompt_file, strerror(reason));
+  if (g->prompt_text.length > PROMPT_BYTES_MAX)
+    return brim_fail(BRIM_ELOAD, "'%s' is too long for a prompt", g->prompt_file);
+  return BRIM_OK;
+}
+
+/* "464 1917 318" */
+static brim_status read_token_numbers(generate *g)
+{
+  const char *s = brim_text_str(&g->prompt_text);
+  for (;;) {
+    char *end = NULL;
+    s += strspn(s, " \t\r\n,");
+    if (!*s) break;
+    errno = 0;
+    const long long value = strtoll(s, &end, 10);
+    if (end == s || errno || value < 0 || value > INT32_MAX || !(*end == '\0' || strchr(" \t\r\n,", *end)))
+      return brim_fail(BRIM_ECONFIG,
+                       "the tokens of this run's dataset are numbers here, so the prompt must be numbers too, and "
+                       "'%.20s' is none",
+                       s);
+    g->prompt_tokens[g->prompt_count++] = (int32_t)value;
+    s = end;
+  }
+  if (g->prompt_count > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "the tokens of this run's dataset are numbers here: give the first as --prompt "
+                                 "\"464 1917\"");
+}
+
+/* Where there is no prompt, a text begins: behind the token between two texts, or at a new line. */
+static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
+{
+  size_t count = 0;
+  g->prompt_count = 1;
+  if (g->how.stop >= 0) {
+    g->prompt_tokens[0] = g->how.stop;
+    return BRIM_OK;
+  }
+  return ops->encode(g->session->data.self, "\n", 1, g->prompt_tokens, &count);
+}
+
+static brim_status make_tokens(generate *g)
+{
+  const brim_data *data = &g->session->data;
+  const brim_dataset_ops *ops = data->ops;
+  size_t count = 0;
+  brim_status status =
+      BRIM_HAS(brim_dataset_ops, ops, encode) ? ops->end_of_text(data->self, &g->how.stop) : BRIM_ENOTSUP;
+  g->has_text = status == BRIM_OK;
+  if (status != BRIM_OK && status != BRIM_ENOTSUP) return status;
+  if (!g->has_text) g->how.stop = -1;
+  g->prompt_tokens = brim_try_calloc(g->prompt_text.length + 1, sizeof *g->prompt_tokens);
+  if (!g->prompt_tokens) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the prompt's tokens");
+  if (!g->has_text) return read_token_numbers(g);
+  if (g->prompt_text.length == 0) return start_of_text(g, ops);
+  status = ops->encode(data->self, brim_text_str(&g->prompt_text), g->prompt_text.length, g->prompt_tokens, &count);
+  g->prompt_count = (int64_t)count;
+  return status;
+}
+
+/* ---- output ---- */
+
+/* What was shown before is gone: a terminal or a pipe has it. */
+static brim_status show(generate *g, bool last)
+{
+  brim_characters_take(&g->bytes, last, &g->shown);
+  if (g->json) return BRIM_OK;
+  const bool failed =
+      fwrite(brim_text_str(&g->shown), 1, g->shown.length, stdout) != g->shown.length || fflush(stdout) != 0;
+  brim_text_clear(&g->shown);
+  return failed ? brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)) : BRIM_OK;
+}
+
+static brim_status add_token(generate *g, int32_t token, bool first)
+{
+  const char *text = NULL;
+  size_t bytes = 0;
+  if (!g->has_text) {
+    brim_text_printf(&g->bytes, first ? "%" PRId32 : " %" PRId32, token);
+    return BRIM_OK;
+  }
+  BRIM_TRY(g->session->data.ops->decode(g->session->data.self, token, &text, &bytes));
+  brim_text_add_n(&g->bytes, text, bytes);
+  return BRIM_OK;
+}
+
+static brim_status take(void *context, int32_t token)
+{
+  generate *g = context;
+  BRIM_TRY(add_token(g, token, g->json && json_array_size(g->numbers) == 0));
+  if (g->json) json_array_append_new(g->numbers, json_integer(token));
+  return show(g, false);
+}
+
+static brim_status show_prompt(generate *g)
+{
+  if (g->json) return BRIM_OK;
+  if (g->has_text) {
+    brim_text_add_n(&g->bytes, brim_text_str(&g->prompt_text), g->prompt_text.length);
+  } else {
+    for (int64_t i = 0; i < g->prompt_count; i++) BRIM_TRY(add_token(g, g->prompt_tokens[i], i == 0));
+  }
+  return show(g, false);
+}
+
+static brim_status make_text(generate *g, brim_generator *generator, json_t *texts)
+{
+  if (g->how.number > 0) brim_text_add(&g->shown, g->json ? "" : BETWEEN);
+  g->numbers = json_array();
+  brim_status status = show_prompt(g);
+  if (status == BRIM_OK) status = brim_generator_run(generator, g->prompt_tokens, g->prompt_count, &g->how);
+  if (status == BRIM_OK && !g->json) brim_text_add(&g->bytes, "\n");
+  if (status == BRIM_OK) status = show(g, true);
+  json_array_append_new(
+      texts, json_pack("{s:s%, s:O}", "text", brim_text_str(&g->shown), g->shown.length, "tokens", g->numbers));
+  json_decref(g->numbers);
+  brim_text_clear(&g->shown);
+  return status;
+}
+
+static brim_status print_json(const generate *g, json_t *texts)
+{
+  json_t *prompt = json_array();
+  for (int64_t i = 0; i < g->prompt_count; i++) json_array_append_new(prompt, json_integer(g->prompt_tokens[i]));
+  return brim_cli_print_json(json_pack("{s:s, s:s, s:I, s:o, s:O}", "run", g->run, "checkpoint", g->checkpoint, "seed",
+                                       (json_int_t)g->how.seed, "prompt_tokens", prompt, "samples", texts));
+}
+
+/* ---- the work ---- */
+
+static brim_status make_texts(generate *g, brim_generator *generator)
+{
+  json_t *texts = json_array();
+  brim_status status = BRIM_OK;
+  g->how.take = take;
+  g->how.context = g;
+  for (int64_t i = 0; i < g->sample_count && status == BRIM_OK; i++) {
+    g->how.number = (uint32_t)i;
+    status = make_text(g, generator, texts);
+  }
+  if (status == BRIM_OK && g->json) status = print_json(g, texts);
+  json_decref(texts);
+  return status;
+}
+
+static brim_status run(generate *g, const brim_config *config)
+{
+  brim_generator *generator = NULL;
+  if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
+  if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
+  BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &g->session));
+  brim_status status = brim_generator_open(g->session, g->checkpoint, &generator);
+  if (status == BRIM_OK) status = make_tokens(g);
+  if (status == BRIM_OK) status = make_texts(g, generator);
+  brim_generator_close(generator);
+  return status;
+}
+
+static void release(generate *g)
+{
+  brim_session_close(g->session);
+  brim_text_release(&g->prompt_text);
+  brim_text_release(&g->bytes);
+  brim_text_release(&g->shown);
+  free(g->prompt_tokens);
+}
+
+int brim_command_generate(brim_cli *cli, int argc, char **argv)
+{
+  generate g = {0};
+  const brim_option option[] = {
+      {"--prompt", BRIM_OPTION_STRING, &g.prompt},    {"--prompt-file", BRIM_OPTION_STRING, &g.prompt_file},
+      {"--tokens", BRIM_OPTION_STRING, &g.tokens},    {"--temperature", BRIM_OPTION_STRING, &g.temperature},
+      {"--top-k", BRIM_OPTION_STRING, &g.top_k},      {"--top-p", BRIM_OPTION_STRING, &g.top_p},
+      {"--seed", BRIM_OPTION_STRING, &g.seed},        {"--num-samples", BRIM_OPTION_STRING, &g.samples},
+      {"--checkpoint", BRIM_OPTION_STRING, &g.which}, {"--json", BRIM_OPTION_FLAG, &g.json}};
+  brim_operands o;
+  char file[4096];
+  brim_config *config = NULL;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  if (status == BRIM_OK && o.count == 0)
+    status = brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run: brim generate RUN --prompt TEXT");
+  if (o.count > 0) g.run = o.word[0];
+  if (status == BRIM_OK) status = take_numbers(&g);
+  if (status == BRIM_OK) status = brim_cli_run_config(g.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_checkpoint(g.run, g.which, g.checkpoint, sizeof g.checkpoint);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
+  if (status == BRIM_OK) status = run(&g, config);
+  release(&g);
+  brim_config_free(config);
+  return brim_cli_end(status, &o);
+}

@@ -1,0 +1,125 @@
+/* A program for one sample, run once for each token. The tokens lie at the sample's beginning and what is behind them
+ * is zero: a causal model's answer at a place does not depend on that. When the sample is full the oldest token goes.
+ */
+#include "train/generate.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "brim/random.h"
+#include "train/logits.h"
+#include "train/trainer.h"
+
+struct brim_generator {
+  brim_arena arena;
+  brim_session *session;
+  brim_trainer *trainer;
+  const brim_program *program;
+  int64_t length, vocabulary; /* tokens of a sample; of all there are */
+  int32_t *tokens;            /* [length] */
+  void *labels;               /* all 0: the program has a loss, which nobody asks for */
+  void *output;               /* [1, length, vocabulary] of the output's type */
+  double *logits;             /* [vocabulary] */
+  brim_sampling_choice *choices;
+  int64_t used;
+};
+
+static brim_status reserve(brim_generator *g)
+{
+  const brim_graph *graph = g->program->graph;
+  g->tokens = brim_arena_try(&g->arena, graph->input->bytes);
+  g->labels = brim_arena_try(&g->arena, graph->label->bytes);
+  g->output = brim_arena_try(&g->arena, graph->kept->bytes);
+  g->logits = brim_arena_try(&g->arena, sizeof *g->logits * (size_t)g->vocabulary);
+  g->choices = brim_arena_try(&g->arena, sizeof *g->choices * (size_t)g->vocabulary);
+  if (g->tokens && g->labels && g->output && g->logits && g->choices) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what the model says of %" PRId64 " tokens", g->length);
+}
+
+static brim_status open(brim_generator *g, const char *checkpoint)
+{
+  const brim_dataset_info *info = &g->session->data.train;
+  if (info->task != BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG, "the model of this run answers whole samples: it does not go on with a text\n"
+                                   "brim predict has its answers");
+  g->length = info->sample.dim[0];
+  g->vocabulary = info->classes;
+  BRIM_TRY(brim_trainer_open_evaluation(g->session, 1, 1, true, checkpoint, &g->trainer));
+  g->program = brim_plan_program(brim_trainer_plan(g->trainer), BRIM_PROGRAM_EVALUATE, 1);
+  return reserve(g);
+}
+
+brim_status brim_generator_open(brim_session *session, const char *checkpoint, brim_generator **out)
+{
+  brim_generator *g = brim_xcalloc(1, sizeof *g);
+  g->session = session;
+  const brim_status status = open(g, checkpoint);
+  if (status == BRIM_OK)
+    *out = g;
+  else
+    brim_generator_close(g);
+  return status;
+}
+
+void brim_generator_close(brim_generator *g)
+{
+  if (!g) return;
+  brim_trainer_close(g->trainer);
+  brim_arena_release(&g->arena);
+  free(g);
+}
+
+static void append(brim_generator *g, int32_t token)
+{
+  if (g->used == g->length) memmove(g->tokens, g->tokens + 1, (size_t)--g->used * sizeof *g->tokens);
+  g->tokens[g->used++] = token;
+}
+
+static brim_status start(brim_generator *g, const int32_t *prompt, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++)
+    if (prompt[i] < 0 || prompt[i] >= g->vocabulary)
+      return brim_fail(BRIM_ECONFIG, "the prompt's token %" PRId64 " is %" PRId32 "; tokens are 0 to %" PRId64, i + 1,
+                       prompt[i], g->vocabulary - 1);
+  const int64_t first = count > g->length ? count - g->length : 0;
+  g->used = 0;
+  memset(g->tokens, 0, (size_t)g->length * sizeof *g->tokens);
+  for (int64_t i = first; i < count; i++) append(g, prompt[i]);
+  return BRIM_OK;
+}
+
+/* What the model says comes behind the tokens there are. */
+static brim_status ask(brim_generator *g)
+{
+  const brim_tensor *kept = g->program->graph->kept;
+  const brim_step step = {.loss_scale = 1};
+  brim_exec *exec = brim_trainer_exec(g->trainer);
+  BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
+  BRIM_TRY(brim_exec_run(exec, g->program, &step));
+  BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
+  const int64_t first = (g->used - 1) * g->vocabulary;
+  for (int64_t i = 0; i < g->vocabulary; i++) g->logits[i] = brim_logit_at(kept->dtype, g->output, first + i);
+  return BRIM_OK;
+}
+
+/* In [0, 1), of 53 bits: a vocabulary may have many tokens that are hardly probable. */
+static double draw(const brim_generate_options *o, int64_t place)
+{
+  const brim_philox r = brim_random4(o->seed, BRIM_STREAM_SAMPLE, o->number, (uint64_t)place, 0);
+  return (double)((uint64_t)r.v[0] << 21 | r.v[1] >> 11) / 9007199254740992.0;
+}
+
+brim_status brim_generator_run(brim_generator *g, const int32_t *prompt, int64_t count, const brim_generate_options *o)
+{
+  BRIM_TRY(start(g, prompt, count));
+  for (int64_t i = 0; i < o->tokens; i++) {
+    BRIM_TRY(ask(g));
+    const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, i), g->choices);
+    if (token < 0) return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", i + 1);
+    if (token == o->stop) return BRIM_OK;
+    BRIM_TRY(o->take(o->context, token));
+    append(g, token);
+  }
+  return BRIM_OK;
+}

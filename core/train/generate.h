@@ -1,0 +1,31 @@
+/* Going on with a text: token by token, each drawn by what a checkpoint's model says of those before. */
+#ifndef BRIM_TRAIN_GENERATE_H
+#define BRIM_TRAIN_GENERATE_H
+#include <stdbool.h>
+
+#include "train/sampling.h"
+#include "train/session.h"
+
+typedef struct brim_generator brim_generator;
+
+typedef struct brim_generate_options {
+  brim_sampling sampling;
+  uint64_t seed;
+  uint32_t number; /* of the text, among those that are made with one seed */
+  int64_t tokens;  /* at most so many new ones */
+  int32_t stop;    /* this one ends the text; -1: none does */
+  /* Is given each new token as it is drawn, but not `stop`. */
+  brim_status (*take)(void *context, int32_t token);
+  void *context;
+} brim_generate_options;
+
+/* [init] Places the model for one sample of the data's length and reads the parameters. The session needs no data but
+ * its description. ECONFIG if its data are not tokens; ELOAD, EBUDGET, ENOMEM_DEVICE. */
+brim_status brim_generator_open(brim_session *session, const char *checkpoint, brim_generator **out);
+void brim_generator_close(brim_generator *generator); /* NULL: a no-op */
+/* Goes on behind `count` tokens, at least 1. The model sees as many of the last tokens as a sample of its data has.
+ * What is drawn depends on seed, number, place and these tokens alone. ECONFIG for a token that is not in the
+ * vocabulary; ENUMERIC if the model's output is not finite; what `take` says. */
+brim_status brim_generator_run(brim_generator *generator, const int32_t *prompt, int64_t count,
+                               const brim_generate_options *options);
+#endif
