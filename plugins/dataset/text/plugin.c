@@ -94,10 +94,13 @@ static text_source source_of(const text_dataset *d, const text_files *files)
   return (text_source){files, d->vocabulary, d->params->cache};
 }
 
-static brim_status check_windows(const text_dataset *d, int split, const windows *w)
+/* ELOAD if so many tokens are not enough for a sample. */
+static brim_status check_count(const text_dataset *d, int split, const text_files *files, int64_t tokens)
 {
-  const brim_status status = windows_check(w, split_whats[split]);
-  if (status == BRIM_OK || !is_end(d->params, split)) return status;
+  const windows w = empty_windows(d);
+  if (windows_in(&w, tokens) > 0) return BRIM_OK;
+  const brim_status status = windows_fail_few(&w, split_whats[split], files->name[0], files->count > 1, tokens);
+  if (!is_end(d->params, split)) return status;
   return brim_fail_add(status, "they are the end of the text: dataset.test_fraction is %g, and 0 is no test split",
                        d->params->test_fraction);
 }
@@ -115,9 +118,9 @@ static brim_status open_windows(const text_dataset *d, int split, windows *w)
     tokens.tokens += first * tokens.width;
     tokens.count = end - first;
     *w = empty_windows(d);
-    status = windows_add(w, &tokens, files.name[0]);
-    if (status == BRIM_OK) status = check_windows(d, split, w);
-    if (status != BRIM_OK) windows_free(w);
+    status = check_count(d, split, &files, tokens.count);
+    if (status == BRIM_OK) status = windows_add(w, &tokens, files.name[0]);
+    if (status != BRIM_OK) token_file_close(&tokens);
   }
   text_files_free(&files);
   return status;
@@ -179,8 +182,10 @@ static brim_status count_tokens(const text_dataset *d, int split, int64_t *out)
   const bool known = text_tokens_count(&source, &count);
   if (known) cut(d->params, split, count, &first, &end);
   *out = end - first;
+  const brim_status status =
+      known ? check_count(d, split, &files, *out) : brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
   text_files_free(&files);
-  return known ? BRIM_OK : brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
+  return status;
 }
 
 static brim_status text_describe(const void *self, const char *split, brim_dataset_info *out)

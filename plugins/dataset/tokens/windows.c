@@ -29,13 +29,17 @@ brim_status windows_add(windows *w, token_file *file, const char *name)
   return BRIM_OK;
 }
 
-brim_status windows_check(const windows *w, const char *what)
+brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens)
 {
-  if (w->count > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "%s, '%s'%s, are too few: a sample takes %" PRId64 " in a row, dataset.context and one more, and "
                    "there are %" PRId64,
-                   what, w->part[0].name, w->part_count > 1 ? " and others" : "", w->context + 1, w->tokens);
+                   what, name, more ? " and others" : "", w->context + 1, tokens);
+}
+
+brim_status windows_check(const windows *w, const char *what)
+{
+  return w->count > 0 ? BRIM_OK : windows_fail_few(w, what, w->part[0].name, w->part_count > 1, w->tokens);
 }
 
 static brim_status fail_beyond(const windows *w, const windows_part *p, int64_t at)

@@ -24,7 +24,10 @@ int64_t windows_in(const windows *w, int64_t tokens);
 /* Takes over a file, which is closed with the windows, behind those there are. `name` is copied. context, stride and
  * vocabulary are set, all at least 1. ENOMEM_HOST; then the file is closed. */
 brim_status windows_add(windows *w, token_file *file, const char *name);
-/* ELOAD if there is no window at all; `what` names the files, "the training tokens". */
+/* ELOAD: of a file, or of `more` than that, `tokens` tokens are too few for a window. `what` names them, "the training
+ * tokens". */
+brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens);
+/* The same if there is no window at all. */
 brim_status windows_check(const windows *w, const char *what);
 /* ELOAD naming the first token that is not in the vocabulary. Reads all tokens. */
 brim_status windows_scan(const windows *w);

@@ -1,0 +1,212 @@
+"""Language models of text: training, evaluation, generation and resuming, of bytes, of GPT-2's tokens and of files of
+tokens."""
+
+import json
+import pathlib
+import shutil
+import struct
+
+from support import LOAD, USAGE, Case, main
+
+BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
+TEXT = "the memory of a step is known before that step begins. " * 60  # of an odd length, so that windows begin anywhere
+MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
+         "dataset.context=16", "training.batch_size=8", "optimizer.lr=1e-2", "backend.threads=1", "memory.timing=false"]
+BYTES = ["dataset=text", "dataset.path=a.txt", *MODEL]
+GPT2 = [*BYTES, "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}"]
+
+
+def token_file(tokens, header=True):
+    """As llm.c writes it, or as numpy does."""
+    head = struct.pack("<3i", 20240520, 1, len(tokens)) + bytes(1012) if header else b""
+    return head + struct.pack(f"<{len(tokens)}H", *tokens)
+
+
+class Text(Case):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "a.txt").write_text(TEXT, encoding="utf-8")
+
+    def generate(self, run, *words):
+        return json.loads(self.brim("generate", run, "--json", *words).out)
+
+
+class Bytes(Text):
+    def test_it_is_learnt_evaluated_and_gone_on_with(self):
+        self.train("run", *BYTES, "model.layers=2", "training.epochs=40", "dataset.validation_fraction=0.1")
+        self.assertLess(self.summary("run")["test_loss"], 0.1)
+        self.assertIn("perplexity", self.brim("eval", "run", "--split", "validation").out)
+        result = self.generate("run", "--prompt", "the memory of a ", "--tokens", "20", "--temperature", "0")
+        self.assertEqual(result["prompt_tokens"], list(b"the memory of a "))
+        self.assertEqual(result["samples"][0]["text"], "step is known before")
+        self.assertEqual(result["samples"][0]["tokens"], list(b"step is known before"))
+        plain = self.brim("generate", "run", "--prompt", "the memory of a ", "--tokens", "4", "--temperature", "0")
+        self.assertEqual(plain.out, "the memory of a step\n")
+
+    def test_the_seed_decides_what_is_drawn(self):
+        self.train("run", *BYTES, "training.steps=5")
+        def drawn(*words):
+            return [s["text"] for s in self.generate("run", "--tokens", "30", *words)["samples"]]
+        first = drawn("--seed", "3", "--num-samples", "3")
+        self.assertEqual(len(set(first)), 3)
+        self.assertEqual(drawn("--seed", "3", "--num-samples", "2"), first[:2])
+        self.assertNotEqual(drawn("--seed", "4"), first[:1])
+        greedy = drawn("--temperature", "0")
+        self.assertEqual(drawn("--top-k", "1"), greedy)
+        self.assertEqual(drawn("--top-p", "1e-9"), greedy)
+
+    def test_several_texts_are_set_apart_and_a_prompt_may_be_a_file(self):
+        self.train("run", *BYTES, "training.steps=2")
+        (self.folder / "prompt").write_text("é\n", encoding="utf-8")
+        out = self.brim("generate", "run", "--prompt-file", "prompt", "--tokens", "3", "--num-samples", "2").out
+        first, second = out.split("---\n")
+        self.assertTrue(first.startswith("é\n") and second.startswith("é\n"), out)
+
+    def test_a_resumed_run_ends_as_one_that_went_through(self):
+        busy = [*BYTES, "training.steps=8", "training.checkpoint_every_steps=4", "model.dropout=0.1"]
+        self.train("whole", *busy)
+        shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
+        shutil.rmtree(self.checkpoint("part", 8))
+        (self.folder / "part/summary.json").unlink()
+        (self.folder / "part/checkpoints/last").unlink()
+        (self.folder / "part/checkpoints/last").symlink_to("step-00000004")
+        self.brim("train", "--resume", "part")
+        self.assert_same_checkpoint("whole", "part", 8)
+
+    def test_validation_and_test_may_have_texts_of_their_own(self):
+        (self.folder / "val").mkdir()
+        for name, words in (("1.txt", TEXT[:700]), ("2.txt", TEXT[:300]), ("3.md", TEXT)):
+            (self.folder / "val" / name).write_text(words, encoding="utf-8")
+        (self.folder / "b.txt").write_text(TEXT[:500], encoding="utf-8")
+        own = ["dataset.validation=val", "dataset.test=b.txt"]
+        self.train("run", *BYTES, "training.steps=3", *own)
+        for split, count in (("validation", 999 // 16), ("test", 499 // 16)):
+            result = json.loads(self.brim("eval", "run", "--split", split, "--json").out)
+            self.assertEqual(result["samples"], count)
+        self.assertIsNotNone(self.summary("run").get("validation_loss"))
+        result = self.train("both", *BYTES, *own, "dataset.validation_fraction=0.1", status=USAGE)
+        self.assert_error(result, "'dataset.validation_fraction' is 0.1, but dataset 'text' has validation data")
+
+    def test_what_is_wrong_is_told(self):
+        cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
+                 (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
+                 (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
+                 (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 places have an embedding"),
+                 (["model.heads=3"], USAGE, "model.heads must divide model.width 16"),
+                 (["dataset.test_fraction=0.001"], LOAD, "dataset.test_fraction is 0.001"),
+                 (["dataset.tokens=gpt2"], USAGE, "needs dataset.tokenizer")]
+        for words, status, text in cases:
+            with self.subTest(text):
+                self.assert_error(self.train("run", *BYTES, *words, status=status), text)
+
+
+class Generate(Text):
+    def test_wrong_options_are_told(self):
+        self.train("run", *BYTES, "training.steps=1")
+        for words, text in ((["--tokens", "0"], "--tokens must be a whole number in [1,"),
+                            (["--tokens", "x"], "got 'x'"), (["--temperature", "-1"], "--temperature must be a number"),
+                            (["--top-p", "0"], "--top-p must be greater than 0"),
+                            (["--prompt", "a", "--prompt-file", "b"], "are two prompts")):
+            with self.subTest(text):
+                self.assert_error(self.brim("generate", "run", *words, status=USAGE), text)
+        self.assert_error(self.brim("generate", status=USAGE), "brim generate RUN --prompt TEXT")
+        self.assert_error(self.brim("generate", "run", "--prompt-file", "no", status=LOAD), "cannot open 'no'")
+
+    def test_other_models_do_not_go_on_with_texts(self):
+        self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
+                   "training.steps=1", "memory.timing=false")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
+
+
+class Gpt2(Text):
+    def test_tokens_are_made_once(self):
+        first = self.train("run", *GPT2, "training.steps=3")
+        self.assertIn("making tokens of 'a.txt'", first.err)
+        kept = list((self.folder / "cache" / "brim").glob("tokens-*.bin"))
+        self.assertEqual(len(kept), 1)
+        again = self.train("again", *GPT2, "training.steps=3")
+        self.assertNotIn("making tokens", again.err)
+        self.assert_same_checkpoint("run", "again", 3)
+        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: made again
+        self.assertIn("making tokens", self.train("third", *GPT2, "training.steps=3").err)
+        self.assert_same_checkpoint("run", "third", 3)
+        (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
+        self.assertIn("making tokens", self.train("other", *GPT2, "training.steps=3").err)
+
+    def test_without_a_cache_it_goes_too(self):
+        (self.folder / "file").write_text("")
+        result = self.train("run", *GPT2, "training.steps=2", "dataset.cache=file/in/a/file")
+        self.assertIn("the tokens cannot be kept", result.err)
+
+    def test_the_kept_tokens_are_files_of_tokens(self):
+        self.train("text", *GPT2, "training.steps=3", "dataset.cache=kept", "dataset.test_fraction=0")
+        name = next((self.folder / "kept").glob("tokens-*.bin")).name
+        vocabulary = len(json.loads((BPE / "vocab.json").read_text()))
+        self.train("tokens", "dataset=tokens", "dataset.path=kept", f"dataset.train={name}", *MODEL, "training.steps=3",
+                   f"dataset.vocabulary={vocabulary}")
+        self.assert_same_checkpoint("text", "tokens", 3, files=["model.safetensors"])
+
+    def test_a_text_goes_on_until_it_ends(self):
+        self.train("run", *GPT2, "training.epochs=30")
+        result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
+        self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
+        self.generate("run", "--tokens", "3")  # a text begins behind the end of another
+
+    def test_what_is_wrong_is_told(self):
+        (self.folder / "latin1.txt").write_bytes("Größe ".encode("latin-1") * 200)
+        cases = [(["dataset.path=latin1.txt"], "'latin1.txt' is not UTF-8 at byte 2"),
+                 (["dataset.tokenizer=."], "no vocabulary in '.'"),
+                 (["dataset.tokenizer=nowhere"], "https://huggingface.co/")]
+        for words, text in cases:
+            with self.subTest(text):
+                self.assert_error(self.train("run", *GPT2, *words, status=LOAD), text)
+
+
+class Tokens(Text):
+    WORDS = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=50", *MODEL]
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "data").mkdir()
+        self.put("x_train_000001.bin", 400)
+        self.put("x_train_000000.bin", 300)
+
+    def put(self, name, count, header=True, first=0):
+        (self.folder / "data" / name).write_bytes(token_file([(first + 7 * i) % 50 for i in range(count)], header))
+
+    def test_shards_are_learnt_and_gone_on_with_in_numbers(self):
+        self.put("x_val_000000.bin", 200)
+        self.train("run", *self.WORDS, "training.epochs=25")
+        self.assertLess(self.summary("run")["validation_loss"], 0.5)
+        result = self.brim("generate", "run", "--prompt", "0 7 14 21 28", "--tokens", "5", "--temperature", "0")
+        self.assertEqual(result.out, "0 7 14 21 28 35 42 49 6 13\n")
+        self.assertEqual(self.generate("run", "--prompt", "43,0", "--tokens", "1")["prompt_tokens"], [43, 0])
+        for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
+            self.assert_error(self.brim("generate", "run", "--prompt", prompt, status=USAGE), text)
+        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
+
+    def test_raw_files_are_read_too(self):
+        for name in ("x_train_000000.bin", "x_train_000001.bin"):
+            path = self.folder / "data" / name
+            path.with_name("raw_" + name).write_bytes(path.read_bytes()[1024:])
+        self.train("header", *self.WORDS, "training.steps=3", "dataset.train=x_train*")
+        self.train("raw", *self.WORDS, "training.steps=3", "dataset.train=raw_*")
+        self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
+
+    def test_what_is_wrong_is_told(self):
+        self.put("high.bin", 100, first=1)
+        (self.folder / "data/high.bin").write_bytes(token_file([*range(40), 60, *range(40)]))
+        (self.folder / "data/cut.bin").write_bytes(token_file(list(range(40)))[:-1])
+        cases = [(["dataset.path=nowhere"], "cannot look into the dataset's folder 'nowhere'"),
+                 (["dataset.train=none*.bin"], "no file 'none*.bin' in 'data'"),
+                 (["dataset.validation=none.bin"], "no file 'none.bin' in 'data'"),
+                 (["dataset.train=high.bin"], "token 40 is 60, but the vocabulary has 50 tokens"),
+                 (["dataset.train=cut.bin"], "is shorter than its header says"),
+                 (["dataset.format=uint32"], "has a header that says uint16, but dataset.format is uint32")]
+        for words, text in cases:
+            with self.subTest(text):
+                self.assert_error(self.train("run", *self.WORDS, *words, status=LOAD), text)
+
+
+if __name__ == "__main__":
+    main()
