@@ -8,12 +8,9 @@
  *
  * The attention is causal, so the logits at a place are told from the tokens up to there. */
 #include <math.h>
-#include <stdio.h>
 
-#include "brim/model.h"
-#include "brim/plugin.h"
+#include "transformer.h"
 
-#define NAME_MAX_BYTES 64
 #define EPS 1e-5
 #define STD 0.02 /* of weights at the start */
 
@@ -49,49 +46,24 @@ static brim_status check(const gpt2 *m, const brim_tensor *tokens)
   return BRIM_OK;
 }
 
-/* A layer's full name: "transformer.h.11.attn.c_attn". Valid until the next call. */
-typedef struct block {
-  int64_t number;
-  char name[NAME_MAX_BYTES];
-} block;
-
-static const char *in(block *b, const char *layer)
-{
-  snprintf(b->name, sizeof b->name, "transformer.h.%lld.%s", (long long)b->number, layer);
-  return b->name;
-}
-
-static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out, double std)
-{
-  char full[NAME_MAX_BYTES + 8];
-  const brim_shape s = brim_shape_of(x);
-  if (s.rank == 0) return NULL; /* a call before failed */
-  snprintf(full, sizeof full, "%s.weight", name);
-  brim_tensor *weight =
-      brim_parameter_new(g, full, 2, ((int64_t[]){out, s.dim[s.rank - 1]}), ((brim_init){BRIM_INIT_NORMAL, std}));
-  snprintf(full, sizeof full, "%s.bias", name);
-  brim_tensor *bias = brim_parameter_new(g, full, 1, &out, ((brim_init){BRIM_INIT_CONSTANT, 0}));
-  return brim_linear_with(g, name, x, weight, bias);
-}
-
 /* A layer whose result is added to the tokens, twice in each block: it starts smaller the more there are. */
 static brim_tensor *projection(brim_graph *g, const gpt2 *m, const char *name, brim_tensor *x)
 {
-  x = linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));
+  x = normal_linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));
   return brim_dropout(g, x, m->dropout);
 }
 
-static brim_tensor *attention(brim_graph *g, const gpt2 *m, block *b, brim_tensor *x)
+static brim_tensor *attention(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
 {
   const brim_attention_options options = {.heads = m->heads, .causal = 1, .dropout = m->dropout};
   brim_tensor *qkv[3] = {NULL};
-  brim_split(g, linear(g, in(b, "attn.c_attn"), x, 3 * m->width, STD), 2, 3, qkv);
+  brim_split(g, normal_linear(g, in(b, "attn.c_attn"), x, 3 * m->width, STD), 2, 3, qkv);
   return projection(g, m, in(b, "attn.c_proj"), brim_attention(g, qkv[0], qkv[1], qkv[2], options));
 }
 
-static brim_tensor *mlp(brim_graph *g, const gpt2 *m, block *b, brim_tensor *x)
+static brim_tensor *mlp(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
 {
-  x = brim_gelu(g, linear(g, in(b, "mlp.c_fc"), x, 4 * m->width, STD), BRIM_GELU_TANH);
+  x = brim_gelu(g, normal_linear(g, in(b, "mlp.c_fc"), x, 4 * m->width, STD), BRIM_GELU_TANH);
   return projection(g, m, in(b, "mlp.c_proj"), x);
 }
 
@@ -113,7 +85,8 @@ static brim_status build(const void *self, brim_graph *g)
   brim_tensor *x = brim_embedding_with(g, tokens, wte);
   x = brim_dropout(g, brim_add(g, x, positions(g, m, brim_shape_of(tokens).dim[1])), m->dropout);
   for (int64_t i = 0; i < m->layers; i++) {
-    block b = {.number = i};
+    scope b;
+    snprintf(b.prefix, sizeof b.prefix, "transformer.h.%lld", (long long)i);
     x = brim_add(g, x, attention(g, m, &b, brim_layer_norm(g, in(&b, "ln_1"), x, EPS)));
     x = brim_add(g, x, mlp(g, m, &b, brim_layer_norm(g, in(&b, "ln_2"), x, EPS)));
   }
