@@ -40,6 +40,56 @@ static int32_t label_at(const brim_data *data, enum brim_part part, int64_t epoc
 
 /* ---- Parts and order ---- */
 
+/* The same with validation data of its own: the samples of the test split, but twice as many. */
+static brim_status own_describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  const bool validation = strcmp(split, "validation") == 0;
+  BRIM_TRY(made_describe(self, validation ? "test" : split, out));
+  if (validation) out->count *= 2;
+  return BRIM_OK;
+}
+
+static brim_status own_read(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const bool validation = strcmp(split, "validation") == 0;
+  BRIM_TRY(made_read(self, validation ? "test" : split, index, values, label));
+  if (validation) *(int32_t *)label += COUNT / 2;
+  return BRIM_OK;
+}
+
+static void a_validation_split_takes_nothing_from_training(void **state)
+{
+  (void)state;
+  const brim_dataset_ops ops = {.size = sizeof ops,
+                                .open = made_open,
+                                .describe = own_describe,
+                                .read = own_read,
+                                .validation_split = "validation"};
+  brim_plugin plugin = made_plugin;
+  plugin.ops = &ops;
+  brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  m.test.count = 20;
+  brim_data data;
+  if (brim_data_open(&data, &plugin, &m, &settings) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(m.opened, 3);
+  assert_int_equal(data.count[BRIM_PART_TRAIN], COUNT);
+  assert_int_equal(data.count[BRIM_PART_VALIDATION], 40);
+  assert_int_equal(data.count[BRIM_PART_TEST], 20);
+  for (int64_t i = 0; i < 40; i++) assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 1, i), COUNT / 2 + i);
+  settings.dataset.validation_fraction = 0.1;
+  assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_ECONFIG);
+  assert_string_equal(brim_error_text(), "'dataset.validation_fraction' is 0.1, but dataset 'made' has validation data "
+                                         "of its own\nleave the one or the other out");
+  const brim_dataset_ops older = {.size = offsetof(brim_dataset_ops, validation_split),
+                                  .open = made_open,
+                                  .describe = own_describe,
+                                  .read = own_read};
+  plugin.ops = &older; /* never asked for it, whatever it would answer */
+  assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_OK);
+  assert_int_equal(data.count[BRIM_PART_VALIDATION], COUNT / 10);
+}
+
 static void an_epoch_has_every_training_sample_once_in_its_own_order(void **state)
 {
   (void)state;
@@ -585,6 +635,7 @@ static void dataset_that_changes_while_opened_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_validation_split_takes_nothing_from_training),
       cmocka_unit_test(an_epoch_has_every_training_sample_once_in_its_own_order),
       cmocka_unit_test(validation_is_kept_out_of_training_in_every_epoch),
       cmocka_unit_test(num_train_samples_takes_a_fixed_subset_and_leaves_validation),
