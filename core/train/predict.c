@@ -109,7 +109,7 @@ static brim_status open_files(predictor *p, brim_arena *arena, brim_predicted_fi
   int64_t most = 1;
   if (p->session->data.train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
-                                   "whole sample that could be predicted");
+                                   "whole sample that could be predicted\nbrim generate goes on with a text");
   for (size_t i = 0; i < count; i++) {
     BRIM_TRY(brim_data_open_file(&p->session->data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
