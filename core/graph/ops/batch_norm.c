@@ -103,7 +103,8 @@ brim_tensor *brim_batch_norm(brim_graph *g, const char *name, brim_tensor *x, do
   in[3] = brim_graph_buffer(g, brim_arena_printf(&g->arena, "%s.running_mean", name), &shape, zero, momentum);
   in[4] = brim_graph_buffer(g, brim_arena_printf(&g->arena, "%s.running_var", name), &shape, one, momentum);
   if (g->status != BRIM_OK) return NULL;
-  g->uses_norm_group = true;
-  if (g->training) return of_training(g, name, in, eps);
+  const bool trained = !g->freezing;
+  if (trained) g->uses_norm_group = true;
+  if (g->training && trained) return of_training(g, name, in, eps);
   return brim_graph_apply(g, "batch_norm_inference", name, in, 5, &(brim_attr){.norm = {.eps = eps}});
 }
