@@ -143,8 +143,11 @@ static void print_table(const brim_session *s, const row *table, size_t count)
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
-  char a[32], values[64], cut[BRIM_CUT_ROOM], rank[64];
-  snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
+  char a[32], values[96], cut[BRIM_CUT_ROOM], rank[64];
+  const uint64_t all = brim_plan_parameters(plan), trained = brim_plan_trained(plan);
+  const int length = snprintf(values, sizeof values, "   %" PRIu64 " values", all);
+  if (trained < all)
+    snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
   printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->plugin->id,
          brim_config_choice_of(s->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),

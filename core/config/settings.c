@@ -180,6 +180,12 @@ static const brim_param observe_table[] = {
     BRIM_PARAMS_END,
 };
 
+static const brim_param backbone_table[] = {
+    BRIM_PARAM(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
+               "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
+    BRIM_PARAMS_END,
+};
+
 #define SECTION(path, table, field)                                                                                    \
   {                                                                                                                    \
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
@@ -187,6 +193,7 @@ static const brim_param observe_table[] = {
 const brim_section brim_settings_sections[] = {
     {"", top_table, 0, sizeof(brim_settings)},
     SECTION("run", run_table, run),
+    SECTION("backbone", backbone_table, backbone),
     SECTION("training", training_table, training),
     SECTION("model", model_table, model),
     SECTION("dataset", dataset_table, dataset),
@@ -202,13 +209,9 @@ const brim_section brim_settings_sections[] = {
 };
 
 const brim_group brim_config_groups[] = {
-    {"model", BRIM_MODEL, NULL, NULL},
-    {"dataset", BRIM_DATASET, NULL, NULL},
-    {"optimizer", BRIM_OPTIMIZER, NULL, NULL},
-    {"schedule", BRIM_SCHEDULE, NULL, NULL},
-    {"loss", BRIM_LOSS, NULL, NULL},
-    {"backend", BRIM_BACKEND, NULL, NULL},
-    {"comm", BRIM_COMM, NULL, "auto"},
-    {"policy", BRIM_POLICY, "auto_plan", NULL},
-    {NULL, 0, NULL, NULL},
+    {"model", BRIM_MODEL, NULL, NULL, false},          {"backbone", BRIM_MODEL, NULL, NULL, true},
+    {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
+    {"schedule", BRIM_SCHEDULE, NULL, NULL, false},    {"loss", BRIM_LOSS, NULL, NULL, false},
+    {"backend", BRIM_BACKEND, NULL, NULL, false},      {"comm", BRIM_COMM, NULL, "auto", false},
+    {"policy", BRIM_POLICY, "auto_plan", NULL, false}, {NULL, 0, NULL, NULL, false},
 };

@@ -20,6 +20,11 @@ typedef struct brim_training_settings {
 typedef struct brim_model_settings {
   const char *weights, *weights_map, *weights_except; /* see train/weights.h; weights "": none */
 } brim_model_settings;
+/* The type that a wrapper's backbone is kept in. */
+enum brim_store { BRIM_STORE_AUTO, BRIM_STORE_FP32, BRIM_STORE_BF16 };
+typedef struct brim_backbone_settings {
+  int32_t store; /* enum brim_store */
+} brim_backbone_settings;
 typedef struct brim_dataset_settings {
   double validation_fraction;
   brim_list mean, std;
@@ -97,6 +102,7 @@ typedef struct brim_settings {
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;
+  brim_backbone_settings backbone;
   brim_dataset_settings dataset;
   brim_optimizer_settings optimizer;
   brim_augment_settings augment;
@@ -120,6 +126,7 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
   const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
+  bool wrapped;         /* it belongs to a model around another, and is empty without one */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

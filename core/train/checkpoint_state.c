@@ -68,6 +68,7 @@ static const field fields[] = {
     NEWER_FIELD(skipped_steps, INTEGER),
     NEWER_FIELD(skipped_in_a_row, INTEGER),
     NEWER_FIELD(profile_hash, HASH),
+    NEWER_FIELD(frozen_hash, HASH),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

@@ -270,6 +270,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
   BRIM_TRY(read_fraction(s));
   BRIM_TRY(open_data(s));
   BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
+  if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
   BRIM_TRY(open_loss(s));
   BRIM_TRY(check_patience(s));
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
@@ -377,6 +378,7 @@ void brim_session_close(brim_session *s)
   if (s->opening) abandon_data(s);
   brim_dist_disconnect(s->options.dist); /* while there is a device */
   brim_session_let_go(s);
+  if (s->backbone) drop_instance(s->config, "backbone", s->backbone);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);

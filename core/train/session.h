@@ -38,6 +38,7 @@ typedef struct brim_session {
   const brim_settings *settings;
   brim_policies *policies;
   void *model, *dataset, *backend; /* instances */
+  void *backbone;                  /* that the model is around; NULL: none */
   const brim_backend_ops *backend_ops;
   const brim_optimizer_ops *optimizer_ops;
   const brim_schedule_ops *schedule_ops;
