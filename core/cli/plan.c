@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "graph/plan_json.h"
 #include "graph/plan_svg.h"
+#include "train/features.h"
 #include "train/footprint.h"
 #include "train/placement.h"
 #include "train/rundir.h"
@@ -119,6 +120,18 @@ static void print_host(const brim_plan *plan)
          brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
 }
 
+/* What a probe computes before it is trained. */
+static void print_features(const brim_session *s)
+{
+  char bytes[32];
+  if (!s->features) return;
+  printf(
+      "features: computed once, before training, unless they are kept from another run; peak %s, exactly %llu bytes, "
+      "which are given back\n",
+      brim_format_bytes(bytes, sizeof bytes, brim_features_peak(s->features)),
+      (unsigned long long)brim_features_peak(s->features));
+}
+
 /* "rank 0 of 4, ", where there are several. */
 static const char *format_rank(const brim_session *s, char *out, size_t room)
 {
@@ -160,6 +173,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
+  print_features(s);
   print_recompute(plan, s->batch, speed);
   print_update(s);
   print_table(s, table, count);

@@ -142,6 +142,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   BRIM_TRY(brim_wrap_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
+  if (o->keep_features) g->kept = brim_wrap_features(g);
   g->offers = o->offers;
   g->offers_arg = o->offers_arg;
   BRIM_TRY(add_loss(g, o));

@@ -79,6 +79,11 @@ brim_tensor *brim_features(brim_graph *g, brim_tensor *x)
   return x;
 }
 
+brim_tensor *brim_wrap_features(const brim_graph *g)
+{
+  return g->wrap ? g->wrap->features : NULL;
+}
+
 /* What lies behind the features: the head, and what it would be trained with. */
 static void cut(brim_graph *g, const extent *end)
 {

@@ -374,7 +374,7 @@ static void widen(void *values, int64_t n)
   }
 }
 
-static int64_t dataset_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
+int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
 {
   if (part == BRIM_PART_TEST) return i;
   if (part == BRIM_PART_VALIDATION) {
@@ -400,7 +400,7 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
 {
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
-  const int64_t index = dataset_index(data, part, epoch, i);
+  const int64_t index = brim_data_index(data, part, epoch, i);
   const char *split = part == BRIM_PART_TEST ? test_split : train_split;
   const brim_status status = data->ops->read(data->self, split, index, scratch, label);
   if (status != BRIM_OK)

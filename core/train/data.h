@@ -66,6 +66,9 @@ brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, int32_t *label);
 
+/* [any thread] Which sample of its split that is. */
+int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
+
 /* [plan] Seconds that one thread takes to read and prepare a training sample. `data` need only be described: samples
  * are read from an instance of its own, made with `params`, which is closed again. ENOTSUP: it would take much memory;
  * what the dataset says. */

@@ -72,7 +72,7 @@ static bool may_time(const brim_session *s)
 static void time_sample(brim_session *s, const char *what)
 {
   double seconds = 0;
-  const void *params = brim_config_choice_of(s->config, "dataset")->params;
+  const void *params = s->features ? s->data.self : brim_config_choice_of(s->config, "dataset")->params;
   if (brim_data_sample_seconds(&s->data, params, s->backend_ops->real, &seconds) == BRIM_OK)
     brim_profile_add(s->profile, what, 1, seconds, 0);
   else

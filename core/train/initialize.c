@@ -72,7 +72,7 @@ static brim_status initialize(brim_exec *exec, const brim_program *program, cons
     }
     if (p->value->dtype == BRIM_DTYPE_BF16)
       for (size_t i = 0; i < count; i++) ((uint16_t *)values)[i] = round_to_bf16(values[i]);
-    status = brim_exec_write(exec, program, p->value, wide ? (void *)doubles : (void *)values);
+    if (exec) status = brim_exec_write(exec, program, p->value, wide ? (void *)doubles : (void *)values);
   }
   free(values);
   free(doubles);
@@ -87,9 +87,9 @@ brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *prog
   return BRIM_OK;
 }
 
-brim_status brim_initialize_frozen(brim_exec *exec, const brim_program *program, uint64_t seed, uint64_t *hash)
+brim_status brim_initialize_frozen(brim_exec *exec, const brim_program *program, const brim_graph *g, uint64_t seed,
+                                   uint64_t *hash)
 {
-  const brim_graph *g = program->graph;
   *hash = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!g->parameter[i].is_frozen) continue;

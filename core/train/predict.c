@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "train/trainer.h"
+#include "train/values.h"
 
 typedef struct predictor {
   const brim_session *session;
@@ -24,34 +25,9 @@ static const char *split_name(brim_arena *arena, size_t i)
   return brim_arena_printf(arena, "file %zu", i);
 }
 
-static double bf16_value(uint16_t half)
-{
-  const uint32_t bits = (uint32_t)half << 16; /* the upper half of a float */
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-static double f16_value(uint16_t half)
-{
-  const int exponent = half >> 10 & 31, digits = half & 1023;
-  double size = exponent ? ldexp(digits + 1024, exponent - 25) : ldexp(digits, -24);
-  if (exponent == 31) size = digits ? NAN : INFINITY;
-  return half & 0x8000 ? -size : size;
-}
-
 static double logit_at(const predictor *p, int64_t i)
 {
-  switch (p->program->graph->kept->dtype) {
-  case BRIM_DTYPE_BF16:
-    return bf16_value(((const uint16_t *)p->logits)[i]);
-  case BRIM_DTYPE_F16:
-    return f16_value(((const uint16_t *)p->logits)[i]);
-  case BRIM_DTYPE_F64:
-    return ((const double *)p->logits)[i];
-  default:
-    return (double)((const float *)p->logits)[i];
-  }
+  return brim_value_at(p->program->graph->kept->dtype, p->logits, i);
 }
 
 /* The largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if one is not finite. */

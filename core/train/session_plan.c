@@ -46,6 +46,8 @@ static void add_backbone(const brim_session *s, const brim_variant *v, brim_grap
   graph->backbone_self = s->backbone;
   graph->backbone_id = backbone->plugin->id;
   graph->frozen_type = frozen_type(s, v);
+  graph->given_features = s->features != NULL;
+  graph->keep_features = s->extracts;
 }
 
 static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
@@ -78,6 +80,15 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                          .budget_bytes = budget ? budget : room + (room == 0)};
   add_backbone(s, v, &r.graph);
   return r;
+}
+
+/* Of the model with its backbone, in evaluation. */
+brim_status brim_session_graph(const brim_session *s, int64_t batch, brim_graph **out)
+{
+  const brim_variant v = brim_session_variant(s, batch);
+  brim_plan_request r = make_request(s, &v);
+  r.graph.batch = batch;
+  return brim_graph_build(&r.graph, out);
 }
 
 /* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "train/features.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/placement.h"
@@ -77,8 +78,12 @@ static void unplace(brim_trainer *t)
 /* The frozen parameters, which no checkpoint has, in the arena that was just placed. */
 static brim_status write_frozen(brim_trainer *t)
 {
-  return brim_initialize_frozen(t->exec, &t->plan->program[0], (uint64_t)t->session->settings->seed,
-                                &t->state.frozen_hash);
+  if (t->session->features) {
+    t->state.frozen_hash = brim_features_weights(t->session->features);
+    return BRIM_OK;
+  }
+  const brim_program *p = &t->plan->program[0];
+  return brim_initialize_frozen(t->exec, p, p->graph, (uint64_t)t->session->settings->seed, &t->state.frozen_hash);
 }
 
 /* What was trained on other frozen parameters means nothing on these. */
