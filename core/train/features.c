@@ -23,7 +23,7 @@
 struct brim_feature_set {
   brim_feature_file file; /* not mapped where only plans are made */
   brim_dataset_info train, test;
-  brim_settings settings; /* the session's, without what prepares raw samples */
+  brim_settings settings; /* the session's, without augmentation; in the end also without what prepares raw samples */
   uint64_t weights, peak_bytes;
 };
 
@@ -100,7 +100,6 @@ static brim_status take_place(brim_session *s, brim_feature_set *set)
 {
   describe_as(&set->train, &s->data.train, set->file.shape.values);
   describe_as(&set->test, &s->data.test, set->file.shape.values);
-  set->settings = *s->settings;
   set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
   s->features = set;
   s->started = s->opening = false;
@@ -334,15 +333,17 @@ static brim_status make_or_find(brim_session *s, brim_feature_set *set)
 
 /* ---- the session ---- */
 
-static brim_status check(const brim_session *s)
+/* Features are of samples as they are: whatever else the configuration would do to them is left out, and said to be. */
+static void leave_out_augmentation(brim_session *s, brim_feature_set *set)
 {
-  const brim_augment_settings *a = &s->settings->augment;
-  if (!a->flip && a->crop_padding == 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG,
-                   "%s does not go with model=%s: features of each sample are computed once, as it is\n"
-                   "set augment.flip=false and augment.crop_padding=0, or take model=lora",
-                   a->flip ? "augment.flip" : "augment.crop_padding",
-                   brim_config_choice_of(s->config, "model")->plugin->id);
+  set->settings = *s->settings;
+  brim_augment_settings *a = &set->settings.augment;
+  if ((a->flip || a->crop_padding > 0) && s->options.read_data)
+    brim_log(BRIM_LOG_INFO,
+             "features are of samples as they are: augment means nothing to model=%s (model=lora has it)",
+             brim_config_choice_of(s->config, "model")->plugin->id);
+  *a = (brim_augment_settings){0};
+  s->data.settings = &set->settings;
 }
 
 /* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
@@ -393,10 +394,11 @@ brim_status brim_features_open(brim_session *s)
 {
   const brim_model_ops *ops = brim_config_choice_of(s->config, "model")->plugin->ops;
   if (!brim_config_backbone(s->config) || ops->wraps != BRIM_WRAPS_FEATURES || s->options.whole) return BRIM_OK;
-  BRIM_TRY(check(s));
   brim_feature_set *set = brim_xcalloc(1, sizeof *set);
+  leave_out_augmentation(s, set);
   const brim_status status = open_set(s, set);
   if (status == BRIM_OK) return take_place(s, set); /* the session's from here on */
+  s->data.settings = s->settings;
   brim_features_close(set);
   return status;
 }
