@@ -32,16 +32,29 @@ static void must(brim_status status)
   if (status != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-static void plan(trainer *t, const char *model, const char *settings, const char *backend, uint32_t frozen_type)
+/* Norm of make_lora.py. */
+static brim_status build_norm(const void *self, brim_graph *g)
 {
-  golden_read(&t->fixture, "lora.txt");
+  (void)self;
+  brim_tensor *x = brim_linear(g, "fc", brim_flatten(g, brim_input(g)), 5);
+  x = brim_relu(g, brim_batch_norm(g, "bn", x, 1e-5, 0.1));
+  brim_output(g, brim_linear(g, "head", brim_features(g, x), brim_classes(g)));
+  return BRIM_OK;
+}
+static const brim_model_ops norm = {.size = sizeof norm, .build = build_norm};
+
+/* own: the backbone; NULL: vit. */
+static void plan(trainer *t, const char *model, const char *settings, const brim_model_ops *own, const char *backend,
+                 uint32_t frozen_type)
+{
+  golden_read(&t->fixture, own ? "lora_norm.txt" : "lora.txt");
   assert_true(load_plugin(&t->model, "model", model, settings));
   assert_true(load_plugin(&t->backbone, "model", "vit", VIT));
   assert_true(load_plugin(&t->backend, "backend", backend, NULL));
   const brim_backend_ops *ops = t->backend.plugin->ops;
   const brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
                                          .model_self = t->model.self,
-                                         .backbone = t->backbone.plugin->ops,
+                                         .backbone = own ? own : t->backbone.plugin->ops,
                                          .backbone_self = t->backbone.self,
                                          .backbone_id = "vit",
                                          .frozen_type = frozen_type,
@@ -61,9 +74,9 @@ static void plan(trainer *t, const char *model, const char *settings, const char
   must(brim_plan_check(t->plan));
 }
 
-static void start(trainer *t, uint32_t frozen_type)
+static void start(trainer *t, const char *settings, const brim_model_ops *own, uint32_t frozen_type)
 {
-  plan(t, "lora", LORA, "reference", frozen_type);
+  plan(t, "lora", settings, own, "reference", frozen_type);
   const golden_tensor *label = golden_find(&t->fixture, "", "label");
   for (int n = 0; n < BATCH; n++) t->label[n] = (int32_t)label->value[n];
   must(brim_exec_open(t->plan, 0, &t->exec));
@@ -140,12 +153,11 @@ static void train(trainer *t, double loss[STEPS])
   }
 }
 
-static void changes_of_low_rank_are_what_pytorch_computes(void **state)
+static void check_all(const char *settings, const brim_model_ops *own)
 {
-  (void)state;
   trainer t = {0};
   double loss[STEPS];
-  start(&t, 0);
+  start(&t, settings, own, 0);
   run_batch(&t, BRIM_PROGRAM_EVALUATE, 0, BATCH);
   const brim_program *p = brim_plan_program(t.plan, BRIM_PROGRAM_EVALUATE, BATCH);
   golden_check(&t.fixture, "", "logits", &p->graph->output->shape, brim_exec_pointer(t.exec, p, p->graph->output));
@@ -162,13 +174,25 @@ static void changes_of_low_rank_are_what_pytorch_computes(void **state)
   stop(&t);
 }
 
+static void changes_of_low_rank_are_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_all(LORA, NULL);
+}
+
+static void frozen_batch_norm_hands_gradients_on_by_its_running_statistics(void **state)
+{
+  (void)state;
+  check_all("{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [fc]}", &norm);
+}
+
 /* Rounded weights give other results, but near ones, and are themselves not written. */
 static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 {
   (void)state;
   trainer t = {0};
   double loss[STEPS];
-  start(&t, BRIM_DTYPE_BF16);
+  start(&t, LORA, NULL, BRIM_DTYPE_BF16);
   train(&t, loss);
   const golden_tensor *expected = golden_find(&t.fixture, "adamw.", "loss");
   assert_true(loss[0] != expected->value[0]);
@@ -207,7 +231,7 @@ static void plans_have_no_gradient_and_no_state_for_what_is_frozen(void **state)
 {
   (void)state;
   trainer t = {0};
-  plan(&t, "lora", LORA, "reference", 0);
+  plan(&t, "lora", LORA, NULL, "reference", 0);
   const sums s = add_up(t.plan);
   assert_true(s.trained > 0 && s.frozen > s.trained);
   assert_int_equal(t.plan->parameter_offset - t.plan->frozen_offset, s.frozen);
@@ -223,7 +247,7 @@ static void nothing_flows_behind_the_first_change(void **state)
 {
   (void)state;
   trainer t = {0};
-  plan(&t, "lora", "{lora_targets: [blocks.1.attn.proj]}", "reference", 0);
+  plan(&t, "lora", "{lora_targets: [blocks.1.attn.proj]}", NULL, "reference", 0);
   const brim_graph *g = t.plan->program[0].graph;
   for (size_t i = g->forward_count; i < g->node_count; i++) {
     assert_null(strstr(g->node[i]->name, "blocks.0."));
@@ -236,7 +260,7 @@ static void a_probe_has_a_backward_pass_of_its_head_alone(void **state)
 {
   (void)state;
   trainer t = {0};
-  plan(&t, "linear_probe", NULL, "reference", 0);
+  plan(&t, "linear_probe", NULL, NULL, "reference", 0);
   const brim_graph *g = t.plan->program[0].graph;
   assert_int_equal(brim_plan_trained(t.plan), 28);
   assert_int_equal(g->node_count - g->forward_count, 2); /* of the loss, and of the weight */
@@ -247,8 +271,8 @@ static void bf16_halves_frozen_matrices(void **state)
 {
   (void)state;
   trainer wide = {0}, small = {0};
-  plan(&wide, "lora", LORA, "cpu", 0);
-  plan(&small, "lora", LORA, "cpu", BRIM_DTYPE_BF16);
+  plan(&wide, "lora", LORA, NULL, "cpu", 0);
+  plan(&small, "lora", LORA, NULL, "cpu", BRIM_DTYPE_BF16);
   assert_int_equal(2 * add_up(small.plan).matrices, add_up(wide.plan).matrices);
   assert_true(small.plan->persistent_bytes < wide.plan->persistent_bytes);
   /* copies in fp32 live only while they are read, in the backward pass too */
@@ -266,6 +290,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(changes_of_low_rank_are_what_pytorch_computes),
+      cmocka_unit_test(frozen_batch_norm_hands_gradients_on_by_its_running_statistics),
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),
       cmocka_unit_test(plans_have_no_gradient_and_no_state_for_what_is_frozen),
       cmocka_unit_test(nothing_flows_behind_the_first_change),

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes lora.txt: what PyTorch computes, in double precision, for low-rank changes to a small frozen vit.
+"""Makes lora.txt and lora_norm.txt: what PyTorch computes, in double precision, for low-rank changes to a small frozen
+vit, and to a layer in front of a frozen batch norm.
 
     python3 tests/golden/make_lora.py        # needs torch; writes beside itself
 
@@ -40,13 +41,35 @@ class Changed(nn.Module):
         return result + F.pad(change, (0, result.shape[-1] - self.out))
 
 
-def make(path, model, shape, classes, batch):
-    for parameter in model.parameters():
-        parameter.requires_grad = False
+class Norm(nn.Module):
+    """A layer, a batch norm that goes by its running statistics, and a head."""
+
+    def __init__(self, features, width, classes):
+        super().__init__()
+        self.fc, self.bn, self.head = nn.Linear(features, width), nn.BatchNorm1d(width), nn.Linear(width, classes)
+        for value in (self.bn.weight, self.bn.bias, self.bn.running_mean):
+            nn.init.normal_(value)
+        nn.init.uniform_(self.bn.running_var, 0.5, 2)
+
+    def forward(self, x):
+        return self.head(F.relu(self.bn.eval()(self.fc(x.flatten(1)))))
+
+
+def change_vit(model):
     for block in model.blocks:
         block.attn.qkv = Changed(block.attn.qkv, block.attn.qkv.in_features, "q")
         block.attn.proj = Changed(block.attn.proj, block.attn.proj.out_features)
         block.mlp.fc1 = Changed(block.mlp.fc1, block.mlp.fc1.out_features)
+
+
+def change_norm(model):
+    model.fc = Changed(model.fc, model.fc.out_features)
+
+
+def make(path, model, change, shape, classes, batch):
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    change(model)
     model.head.requires_grad_(True)
     trained = {key: value for key, value in model.named_parameters() if value.requires_grad}
     x, label = torch.randn(batch, *shape), torch.randint(classes, (batch,))
@@ -55,7 +78,8 @@ def make(path, model, shape, classes, batch):
         write(out, "input", x)
         write(out, "label", label)
         for key, value in start.items():
-            write(out, f"parameter.{key}", value)
+            if value.is_floating_point():  # batch norm counts batches too
+                write(out, f"parameter.{key}", value)
         logits = model(x)
         write(out, "logits", logits)
         write(out, "loss", F.cross_entropy(logits, label, reduction="none"))
@@ -70,7 +94,9 @@ def main():
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     torch.manual_seed(22)
-    make(pathlib.Path(__file__).resolve().parent / "lora.txt", Vit((2, 4, 6), 2, 2, 6, 2, 2, 4), (2, 4, 6), 4, 6)
+    folder = pathlib.Path(__file__).resolve().parent
+    make(folder / "lora.txt", Vit((2, 4, 6), 2, 2, 6, 2, 2, 4), change_vit, (2, 4, 6), 4, 6)
+    make(folder / "lora_norm.txt", Norm(48, 5, 4), change_norm, (2, 4, 6), 4, 6)
 
 
 if __name__ == "__main__":
