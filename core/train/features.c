@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "exec/exec.h"
 #include "train/feature_file.h"
-#include "train/initialize.h"
+#include "train/frozen.h"
 #include "train/placement.h"
 #include "train/session_parts.h"
 #include "train/values.h"
@@ -261,7 +261,7 @@ static brim_status compute_all(extraction *x)
   x->row = brim_try_calloc((size_t)x->writer.shape.values, sizeof *x->row);
   if (!x->values || !x->labels || !x->kept || !x->row)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
-  BRIM_TRY(brim_initialize_frozen(x->exec, x->program, g, (uint64_t)x->session->settings->seed, &hash));
+  BRIM_TRY(brim_frozen_write(x->session, x->exec, x->program, &hash));
   BRIM_TRY(brim_session_finish_data(x->session));
   for (int part = BRIM_PART_TRAIN; part <= BRIM_PART_TEST; part++)
     if (x->session->data.count[part] > 0) BRIM_TRY(compute_part(x, (enum brim_part)part));
@@ -362,8 +362,7 @@ static brim_status find_shape(const brim_session *s, brim_feature_set *set)
                   brim_shape_format(text, sizeof text, &features->shape));
   *shape = (brim_feature_shape){.values = features->shape.dim[features->shape.rank - 1],
                                 .count = {s->data.train.count, s->data.test.count}};
-  if (status == BRIM_OK && s->options.read_data)
-    status = brim_initialize_frozen(NULL, NULL, g, (uint64_t)s->settings->seed, &set->weights);
+  if (status == BRIM_OK && s->options.read_data) status = brim_frozen_read(s, g, NULL, &set->weights);
   brim_graph_free(g);
   shape->weights = set->weights;
   return status == BRIM_OK && s->options.read_data ? find_key(s, set->weights, &shape->key) : status;

@@ -30,7 +30,7 @@ static void make_values(const brim_init *init, brim_philox random, double out[4]
   }
 }
 
-static void fill(const brim_parameter *p, uint64_t seed, float *values, double *wide)
+void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
 {
   const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
   const int64_t count = brim_shape_count(&p->value->shape);
@@ -38,63 +38,25 @@ static void fill(const brim_parameter *p, uint64_t seed, float *values, double *
     double value[4];
     make_values(&p->init, brim_random4(seed, BRIM_STREAM_INIT, 0, item, (uint32_t)(i / 4)), value);
     for (int64_t k = i; k < i + 4 && k < count; k++) {
-      if (wide) wide[k] = value[k - i];
-      if (values) values[k] = (float)value[k - i];
+      if (dtype == BRIM_DTYPE_F64)
+        ((double *)values)[k] = value[k - i];
+      else
+        ((float *)values)[k] = (float)value[k - i];
     }
   }
-}
-
-/* The upper half of a float, rounded to the nearest, ties to even. Values of parameters are finite. */
-static uint16_t round_to_bf16(float value)
-{
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-/* Writes a parameter's first values. hash: goes on over them; NULL: nobody asks. */
-static brim_status initialize(brim_exec *exec, const brim_program *program, const brim_parameter *p, uint64_t seed,
-                              uint64_t *hash)
-{
-  const size_t count = (size_t)brim_shape_count(&p->value->shape);
-  const bool wide = p->value->dtype == BRIM_DTYPE_F64, narrow = hash || !wide;
-  float *values = narrow ? brim_try_malloc(count * sizeof *values) : NULL;
-  double *doubles = wide ? brim_try_malloc(count * sizeof *doubles) : NULL;
-  brim_status status = BRIM_OK;
-  if ((narrow && !values) || (wide && !doubles))
-    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
-  if (status == BRIM_OK) {
-    fill(p, seed, values, doubles);
-    if (hash) {
-      *hash = brim_hash(*hash, p->value->name, strlen(p->value->name) + 1);
-      *hash = brim_hash(*hash, p->value->shape.dim, (size_t)p->value->shape.rank * sizeof p->value->shape.dim[0]);
-      *hash = brim_hash(*hash, values, count * sizeof *values);
-    }
-    if (p->value->dtype == BRIM_DTYPE_BF16)
-      for (size_t i = 0; i < count; i++) ((uint16_t *)values)[i] = round_to_bf16(values[i]);
-    if (exec) status = brim_exec_write(exec, program, p->value, wide ? (void *)doubles : (void *)values);
-  }
-  free(values);
-  free(doubles);
-  return status;
 }
 
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed)
 {
-  const brim_graph *g = program->graph;
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (!g->parameter[i].is_frozen) BRIM_TRY(initialize(exec, program, &g->parameter[i], seed, NULL));
-  return BRIM_OK;
-}
-
-brim_status brim_initialize_frozen(brim_exec *exec, const brim_program *program, const brim_graph *g, uint64_t seed,
-                                   uint64_t *hash)
-{
-  *hash = 0;
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    if (!g->parameter[i].is_frozen) continue;
-    if (*hash == 0) *hash = BRIM_HASH_START;
-    BRIM_TRY(initialize(exec, program, &g->parameter[i], seed, hash));
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < program->graph->parameter_count && status == BRIM_OK; i++) {
+    const brim_parameter *p = &program->graph->parameter[i];
+    if (p->is_frozen) continue;
+    void *values = brim_try_malloc(p->value->bytes);
+    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
+    brim_first_values(p, seed, p->value->dtype, values);
+    status = brim_exec_write(exec, program, p->value, values);
+    free(values);
   }
-  return BRIM_OK;
+  return status;
 }

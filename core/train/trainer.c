@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "train/features.h"
+#include "train/frozen.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/placement.h"
@@ -82,8 +83,7 @@ static brim_status write_frozen(brim_trainer *t)
     t->state.frozen_hash = brim_features_weights(t->session->features);
     return BRIM_OK;
   }
-  const brim_program *p = &t->plan->program[0];
-  return brim_initialize_frozen(t->exec, p, p->graph, (uint64_t)t->session->settings->seed, &t->state.frozen_hash);
+  return brim_frozen_write(t->session, t->exec, &t->plan->program[0], &t->state.frozen_hash);
 }
 
 /* What was trained on other frozen parameters means nothing on these. */
