@@ -32,7 +32,9 @@ struct brim_wrap {
   brim_tensor *output;     /* its own, which nobody reads */
   extent end;              /* of what makes the features */
   brim_lora_options adapt; /* r 0: nothing is changed */
-  size_t adapted;
+  brim_wrap_change *change;
+  size_t adapted, change_room;
+  const char *head;               /* the first linear layer that works on the features */
   const char *layer[LAYERS_TOLD]; /* linear layers, with "*" for numbers */
   size_t layers;
 };
@@ -200,8 +202,20 @@ static char part_of(const char *target, const char *name)
   return third ? target[length - 1] : 'a';
 }
 
+static void note_change(brim_graph *g, brim_wrap_change change)
+{
+  brim_wrap *w = g->wrap;
+  if (w->adapted == w->change_room) {
+    const brim_wrap_change *before = w->change;
+    w->change_room = 2 * w->change_room + 16;
+    w->change = BRIM_ARENA_NEW(&g->arena, brim_wrap_change, w->change_room);
+    if (before) memcpy(w->change, before, w->adapted * sizeof *before);
+  }
+  w->change[w->adapted++] = change;
+}
+
 /* B A dropout(x) * alpha / r, with `out` results. NULL on error. */
-static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
+static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x, int64_t out, brim_wrap_change *change)
 {
   const brim_lora_options *o = &g->wrap->adapt;
   const int64_t in = x->shape.dim[x->shape.rank - 1];
@@ -212,15 +226,17 @@ static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x,
   brim_tensor *weight_b =
       brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.weight", b), &up, (brim_init){BRIM_INIT_CONSTANT, 0});
   if (!weight_a || !weight_b) return NULL;
+  *change = (brim_wrap_change){.down = weight_a, .up = weight_b, .scale = o->alpha / (double)o->r};
   brim_tensor *to_a[] = {brim_dropout(g, x, o->dropout), weight_a};
   brim_tensor *low = to_a[0] ? brim_graph_apply(g, "linear", a, to_a, 2, NULL) : NULL;
   brim_tensor *const to_b[] = {low, weight_b};
   brim_tensor *high = low ? brim_graph_apply(g, "linear", b, to_b, 2, NULL) : NULL;
-  return high ? brim_scale(g, high, o->alpha / (double)o->r) : NULL;
+  return high ? brim_scale(g, high, change->scale) : NULL;
 }
 
 /* The change of one third of a layer's results: zeros in the places of the others. */
-static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *y, char part)
+static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *y, char part,
+                               brim_wrap_change *noted)
 {
   const int32_t last = y->shape.rank - 1;
   const int64_t all = y->shape.dim[last], third = all / 3;
@@ -232,13 +248,31 @@ static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, 
   }
   before[last] = part == 'q' ? 0 : part == 'k' ? third : 2 * third;
   after[last] = all - third - before[last];
-  brim_tensor *change = make_change(g, brim_arena_printf(&g->arena, "%s.%c", name, part), x, third);
+  brim_tensor *change = make_change(g, brim_arena_printf(&g->arena, "%s.%c", name, part), x, third, noted);
+  noted->first_row = before[last];
   return change ? brim_pad(g, change, before, after, 0) : NULL;
 }
 
-brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *y)
+const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count)
+{
+  *count = g->wrap ? g->wrap->adapted : 0;
+  return g->wrap ? g->wrap->change : NULL;
+}
+
+const brim_lora_options *brim_wrap_lora(const brim_graph *g)
+{
+  return &g->wrap->adapt;
+}
+
+const char *brim_wrap_head(const brim_graph *g)
+{
+  return g->wrap ? g->wrap->head : NULL;
+}
+
+brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *weight, brim_tensor *y)
 {
   brim_wrap *w = g->wrap;
+  if (w && w->features && w->building && !w->head) w->head = brim_arena_string(&g->arena, name);
   if (!w || !w->building || w->features) return y;
   note_layer(g, name);
   const brim_names *targets = &w->adapt.targets;
@@ -250,10 +284,13 @@ brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, br
   }
   g->freezing = false;
   for (const char *part = parts; *part && y; part++) {
-    brim_tensor *change =
-        *part == 'a' ? make_change(g, name, x, y->shape.dim[y->shape.rank - 1]) : make_third(g, name, x, y, *part);
+    brim_wrap_change noted = {.layer = NULL};
+    brim_tensor *change = *part == 'a' ? make_change(g, name, x, y->shape.dim[y->shape.rank - 1], &noted)
+                                       : make_third(g, name, x, y, *part, &noted);
+    noted.layer = brim_arena_string(&g->arena, name);
+    noted.weight = weight;
     y = change ? brim_add(g, y, change) : NULL;
-    w->adapted++;
+    note_change(g, noted);
   }
   g->freezing = true;
   return y;

@@ -12,6 +12,20 @@ brim_status brim_wrap_check(brim_graph *g);
 brim_tensor **brim_wrap_output(brim_graph *g);
 /* The features of its backbone; NULL: there is none. */
 brim_tensor *brim_wrap_features(const brim_graph *g);
+/* What a layer of the backbone calls itself that works on the features: "head"; NULL: there is none. */
+const char *brim_wrap_head(const brim_graph *g);
+/* How its layers are changed; r 0: not. */
+const brim_lora_options *brim_wrap_lora(const brim_graph *g);
+/* A change of low rank: rows first_row.. of a weight count scale * up x down more. */
+typedef struct brim_wrap_change {
+  const char *layer; /* "blocks.0.attn.qkv" */
+  const brim_tensor *weight, *down, *up;
+  int64_t first_row;
+  double scale;
+} brim_wrap_change;
+/* Those of the graph, in the order of the layers. */
+const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count);
 /* y, what a linear layer makes of x; of a layer that is a target with its change added. NULL on error. */
-brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *y);
+brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *weight,
+                             brim_tensor *y);
 #endif

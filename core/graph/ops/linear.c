@@ -78,7 +78,7 @@ brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, b
   }
   brim_tensor *const in[] = {x, weight, bias};
   brim_tensor *y = brim_graph_apply(g, "linear", name, in, bias ? 3 : 2, NULL);
-  return y ? brim_wrap_adapt(g, name, x, y) : NULL;
+  return y ? brim_wrap_adapt(g, name, x, weight, y) : NULL;
 }
 
 static brim_tensor *make_layer(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features, bool with_bias)
