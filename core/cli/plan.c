@@ -89,6 +89,8 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
+  if (s->features)
+    json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)brim_features_peak(s->features)));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   return brim_cli_print_json(out);
 }

@@ -93,6 +93,24 @@ class Checkpoints(Case):
             self.brim("train", "--resume", f"{name}-cut")
             self.assert_same_checkpoint(f"{name}-whole", f"{name}-cut", 12)
 
+    def test_frozen_weights_are_there_again_after_another_plan(self):
+        for name, words in (("lora", [*LORA, "backbone.store=bf16"]), ("average", [*LORA, "training.ema_decay=0.9"])):
+            words = [*words, "training.steps=6"]
+            self.train(f"{name}-whole", *words)
+            faults = ",".join(f"step:2:begin:{n}" for n in range(1, 6))
+            self.train(f"{name}-again", *words, env={"BRIM_FAULT": faults})
+            self.assertEqual(self.summary(f"{name}-again")["retries"], 5)
+            self.assert_same_checkpoint(f"{name}-whole", f"{name}-again", 6)
+            self.assertEqual(json.loads(self.brim("eval", f"{name}-again", "--json").out)["loss"],
+                             self.summary(f"{name}-again")["test_loss"])
+
+    def test_updates_in_the_backward_pass_and_states_in_host_memory_give_the_same_numbers(self):
+        self.train("plain", *LORA, "training.steps=6")
+        self.train("fused", *LORA, "training.steps=6", "optimizer.update=fused_backward")
+        self.train("host", *LORA, "training.steps=6", "memory.offload=optimizer")
+        for run in ("fused", "host"):
+            self.assert_same_checkpoint("plain", run, 6)
+
     def test_dropout_knows_nothing_of_micro_batches(self):
         words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4", "observe.log_every_steps=1"]
         self.train("one", *words)
