@@ -100,7 +100,7 @@ static bool is_unset(const brim_yaml *id)
 /* The backbone's plugin; NULL without a problem where none is needed. */
 static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const brim_plugin *plugin)
 {
-  if (!has_wrapper(l) && !is_unset(id) && l->plugins.group[0])
+  if (!has_wrapper(l) && id->origin.text && l->plugins.group[0])
     brim_problem(&l->c.notes, BRIM_OK,
                  "backbone=%s is not used: model=%s is not around another (lora and linear_probe are)", id->scalar,
                  l->plugins.group[0]->id);
