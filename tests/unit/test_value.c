@@ -19,8 +19,10 @@ typedef struct all {
   double seconds, minutes;
   const char *text, *path;
   int32_t choice;
-  brim_list list;
-  brim_names names;
+  union {
+    brim_list list;
+    brim_names names;
+  };
   brim_shares shares;
 } all;
 
