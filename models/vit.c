@@ -4,12 +4,8 @@
  *     patches by a convolution   class token in front   + positions   dropout
  *     depth times:  x + attention(layer norm(x))   x + fc2(gelu(fc1(layer norm(x))))
  *     layer norm   class token, or the mean of all tokens   head */
-#include <stdio.h>
+#include "transformer.h"
 
-#include "brim/model.h"
-#include "brim/plugin.h"
-
-#define NAME_MAX_BYTES 64
 #define EPS 1e-6 /* of the norms; timm's, not PyTorch's 1e-5 */
 #define STD 0.02 /* of weights at the start */
 #define CLS_STD 1e-6
@@ -36,76 +32,19 @@ static const brim_param params[] = {
     BRIM_PARAMS_END,
 };
 
-/* What is wrong with the parameters for images of this shape. */
-static brim_status check(const vit *m, const brim_shape *image)
-{
-  if (image->rank != 4) return brim_fail(BRIM_ECONFIG, "vit: samples must be images, [channels,rows,columns]");
-  if (image->dim[2] % m->patch != 0 || image->dim[3] % m->patch != 0)
-    return brim_fail(BRIM_ECONFIG, "vit: model.patch must divide images of %lldx%lld, which %lld does not",
-                     (long long)image->dim[2], (long long)image->dim[3], (long long)m->patch);
-  if (m->width % m->heads != 0)
-    return brim_fail(BRIM_ECONFIG, "vit: model.heads must divide model.width %lld, which %lld does not",
-                     (long long)m->width, (long long)m->heads);
-  if (m->mlp_ratio * (double)m->width < 1)
-    return brim_fail(BRIM_ECONFIG, "vit: model.mlp_ratio %g leaves no values between the MLP's layers", m->mlp_ratio);
-  return BRIM_OK;
-}
-
-/* A linear layer that starts as timm's: normal weights, no bias yet. (timm cuts the normal distribution at 2, which is
- * a hundred standard deviations.) */
-static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
-{
-  char full[NAME_MAX_BYTES + 8];
-  const brim_shape s = brim_shape_of(x);
-  if (s.rank == 0) return NULL; /* a call before failed */
-  snprintf(full, sizeof full, "%s.weight", name);
-  brim_tensor *weight =
-      brim_parameter_new(g, full, 2, ((int64_t[]){out, s.dim[s.rank - 1]}), ((brim_init){BRIM_INIT_NORMAL, STD}));
-  snprintf(full, sizeof full, "%s.bias", name);
-  brim_tensor *bias = brim_parameter_new(g, full, 1, &out, ((brim_init){BRIM_INIT_CONSTANT, 0}));
-  return brim_linear_with(g, name, x, weight, bias);
-}
-
-/* [N, C, H, W] -> [N, tokens, width], one token a patch, row by row. */
-static brim_tensor *patches(brim_graph *g, const vit *m, brim_tensor *image)
-{
-  const brim_conv2d_options conv = {.kernel = {m->patch, m->patch}, .stride = {m->patch, m->patch}};
-  brim_tensor *x = brim_conv2d(g, "patch_embed.proj", image, m->width, conv);
-  x = brim_reshape(g, x, 3, ((int64_t[]){brim_shape_of(image).dim[0], m->width, -1}));
-  return brim_transpose(g, x, 1, 2);
-}
-
-/* The class token in front of each sample's tokens. It is the same for all samples: added to N zeros, which are made of
- * each image's first pixel. */
-static brim_tensor *with_token(brim_graph *g, const vit *m, brim_tensor *image, brim_tensor *x)
-{
-  const int64_t n = brim_shape_of(image).dim[0];
-  brim_tensor *zero = brim_flatten(g, image);
-  zero = brim_reshape(g, brim_scale(g, brim_slice(g, zero, 1, 0, 1), 0), 3, ((int64_t[]){n, 1, 1}));
-  brim_tensor *token =
-      brim_parameter_new(g, "cls_token", 3, ((int64_t[]){1, 1, m->width}), ((brim_init){BRIM_INIT_NORMAL, CLS_STD}));
-  return brim_concat(g, 2, ((brim_tensor *[]){brim_add(g, zero, token), x}), 1);
-}
-
 static brim_tensor *positions(brim_graph *g, const vit *m, brim_tensor *x)
 {
   const int64_t dim[] = {1, brim_shape_of(x).dim[1], m->width};
   return brim_add(g, x, brim_parameter_new(g, "pos_embed", 3, dim, ((brim_init){BRIM_INIT_NORMAL, STD})));
 }
 
-/* A layer's full name: "blocks.11.attn.qkv". Valid until the next call. */
-typedef struct block {
-  int64_t number;
-  char name[NAME_MAX_BYTES];
-} block;
-
-static const char *in(block *b, const char *layer)
+/* (timm cuts the normal distribution at 2, which is a hundred standard deviations.) */
+static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
 {
-  snprintf(b->name, sizeof b->name, "blocks.%lld.%s", (long long)b->number, layer);
-  return b->name;
+  return normal_linear(g, name, x, out, STD);
 }
 
-static brim_tensor *attention(brim_graph *g, const vit *m, block *b, brim_tensor *x)
+static brim_tensor *attention(brim_graph *g, const vit *m, scope *b, brim_tensor *x)
 {
   brim_tensor *qkv[3] = {NULL};
   brim_split(g, linear(g, in(b, "attn.qkv"), x, 3 * m->width), 2, 3, qkv);
@@ -113,7 +52,7 @@ static brim_tensor *attention(brim_graph *g, const vit *m, block *b, brim_tensor
   return brim_dropout(g, linear(g, in(b, "attn.proj"), x, m->width), m->dropout);
 }
 
-static brim_tensor *mlp(brim_graph *g, const vit *m, block *b, brim_tensor *x)
+static brim_tensor *mlp(brim_graph *g, const vit *m, scope *b, brim_tensor *x)
 {
   x = brim_gelu(g, linear(g, in(b, "mlp.fc1"), x, (int64_t)(m->mlp_ratio * (double)m->width)), BRIM_GELU_EXACT);
   return brim_dropout(g, linear(g, in(b, "mlp.fc2"), brim_dropout(g, x, m->dropout), m->width), m->dropout);
@@ -124,17 +63,21 @@ static brim_status build(const void *self, brim_graph *g)
   const vit *m = self;
   brim_tensor *image = brim_input(g);
   const brim_shape shape = brim_shape_of(image);
-  BRIM_TRY(check(m, &shape));
-  brim_tensor *x = patches(g, m, image);
-  if (m->pool == POOL_TOKEN) x = with_token(g, m, image, x);
+  BRIM_TRY(check_tokens("vit", &shape, m->patch, m->width, m->heads, m->mlp_ratio));
+  brim_tensor *x = patch_tokens(g, "patch_embed.proj", image, m->patch, m->width, 0);
+  if (m->pool == POOL_TOKEN) {
+    const brim_init init = {BRIM_INIT_NORMAL, CLS_STD};
+    x = with_class_token(g, image, brim_parameter_new(g, "cls_token", 3, ((int64_t[]){1, 1, m->width}), init), x);
+  }
   x = brim_dropout(g, positions(g, m, x), m->dropout);
   for (int64_t i = 0; i < m->depth; i++) {
-    block b = {.number = i};
+    scope b;
+    snprintf(b.prefix, sizeof b.prefix, "blocks.%lld", (long long)i);
     x = brim_add(g, x, attention(g, m, &b, brim_layer_norm(g, in(&b, "norm1"), x, EPS)));
     x = brim_add(g, x, mlp(g, m, &b, brim_layer_norm(g, in(&b, "norm2"), x, EPS)));
   }
   x = brim_layer_norm(g, "norm", x, EPS);
-  x = m->pool == POOL_TOKEN ? brim_flatten(g, brim_slice(g, x, 1, 0, 1)) : brim_mean(g, x, 1, (int32_t[]){1}, 0);
+  x = m->pool == POOL_TOKEN ? class_token(g, x) : brim_mean(g, x, 1, (int32_t[]){1}, 0);
   brim_output(g, linear(g, "head", brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }

@@ -45,15 +45,10 @@ static bool is_number(const char *s)
   return end != s;
 }
 
-typedef struct column {
-  size_t width;
-  bool right, empty;
-} column;
-
-static column measure(const brim_table *table, size_t c)
+brim_table_column brim_table_measure(const brim_table *table, size_t column)
 {
-  column out = {width_of(table->cell[c]), true, true};
-  for (size_t i = c + table->columns; i < table->count; i += table->columns) {
+  brim_table_column out = {width_of(table->cell[column]), true, true};
+  for (size_t i = column + table->columns; i < table->count; i += table->columns) {
     const size_t width = width_of(table->cell[i]);
     if (width > out.width) out.width = width;
     if (is_absent(table->cell[i])) continue;
@@ -70,8 +65,8 @@ static void pad(brim_text *out, size_t count)
 
 void brim_table_print(const brim_table *table, brim_text *out)
 {
-  column *columns = brim_xcalloc(table->columns, sizeof *columns);
-  for (size_t c = 0; c < table->columns && c < table->count; c++) columns[c] = measure(table, c);
+  brim_table_column *columns = brim_xcalloc(table->columns, sizeof *columns);
+  for (size_t c = 0; c < table->columns && c < table->count; c++) columns[c] = brim_table_measure(table, c);
   for (size_t i = 0; i < table->count; i += table->columns) {
     size_t owed = 0; /* spaces that are written only if something follows */
     for (size_t c = 0; c < table->columns && i + c < table->count; c++) {

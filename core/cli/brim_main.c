@@ -82,7 +82,8 @@ const brim_command brim_commands[] = {
      "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
      "\n"
      "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
-     "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml.\n"},
+     "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
+     "in Hugging Face's format there is its config.json.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
      "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--no-timing] [--json]\n"
      "\n"
@@ -103,6 +104,17 @@ const brim_command brim_commands[] = {
      "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
      "  brim compare multirun/20250101-120000          the runs of a sweep\n"
      "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too\n"},
+    {"report", "runs as a page for a browser", brim_command_report,
+     "usage: brim report RUN... [-o FILE.html]\n"
+     "\n"
+     "  brim report runs/a                             report.html here: figures, curves, epochs, confusion matrix,\n"
+     "                                                 memory, events, configuration\n"
+     "  brim report runs/a runs/b -o both.html         several: figures side by side, curves, differing keys\n"
+     "  brim report multirun/20250101-120000           the runs of a sweep\n"
+     "\n"
+     "One HTML file that needs nothing else. A run writes the same into its folder when it ends (observe.report); "
+     "this\n"
+     "is for runs that go on or were killed, too.\n"},
     {"config", "show the configuration that a run would have", brim_command_config,
      "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
      "\n"

@@ -38,6 +38,7 @@ int brim_command_export(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
 int brim_command_start(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);
+int brim_command_report(brim_cli *cli, int argc, char **argv);
 int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);

@@ -1,76 +1,25 @@
 /* brim compare: runs side by side, as a table or JSON, and their curves as SVG. */
-#include "cli/compare.h"
-
 #include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/table.h"
 #include "cli/cli.h"
 #include "observe/svg.h"
+#include "report/runs.h"
 #include "train/rundir.h"
 
-#define CURVES_A_RUN 2 /* train, and what it is judged by */
-#define LEGEND_BYTES_MAX 64
+#define CURVES_A_RUN 2    /* train, and what it is judged by */
 #define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
 
 /* ---- tables ---- */
 
-static void add_figures(brim_comparison *c, brim_table *table, const brim_compared *run)
-{
-  const brim_summary *s = &run->summary;
-  char bytes[32] = "-", time[32] = "-";
-  if (s->device_peak_bytes > 0) brim_format_bytes(bytes, sizeof bytes, (uint64_t)s->device_peak_bytes);
-  if (s->wall_seconds >= 60) brim_format_seconds(time, sizeof time, s->wall_seconds);
-  if (s->wall_seconds < 60) snprintf(time, sizeof time, "%.1f s", s->wall_seconds);
-  brim_table_add(table, run->name);
-  brim_table_add(table, s->status);
-  brim_table_add(table, brim_compare_value(c, run, "model.id"));
-  brim_table_add(table, brim_compare_value(c, run, "dataset.id"));
-  brim_table_number(table, s->steps, 0);
-  brim_table_number(table, s->train_loss, 4);
-  brim_table_number(table, 100 * s->train_accuracy, 2);
-  brim_table_number(table, s->validation_loss, 4);
-  brim_table_number(table, 100 * s->validation_accuracy, 2);
-  brim_table_number(table, s->test_loss, 4);
-  brim_table_number(table, 100 * s->test_accuracy, 2);
-  brim_table_number(table, s->samples_per_second, 0);
-  brim_table_add(table, bytes);
-  brim_table_add(table, time);
-}
-
-static void print_figures(brim_comparison *c, brim_text *out)
-{
-  static const char *const head[] = {"run",       "status", "model",     "dataset", "steps",     "train loss", "acc. %",
-                                     "val. loss", "acc. %", "test loss", "acc. %",  "samples/s", "memory",     "time"};
-  brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
-  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
-  for (size_t i = 0; i < c->count; i++) add_figures(c, &table, &c->run[i]);
-  brim_table_print(&table, out);
-}
-
-/* A row for each differing key, a column for each run; with many runs the other way round. */
-static void print_keys(brim_comparison *c, brim_text *out)
-{
-  const bool by_run = c->count > c->key_count;
-  brim_table table = {.arena = &c->arena, .columns = 1 + (by_run ? c->key_count : c->count)};
-  if (c->key_count == 0) return;
-  brim_text_add(out, "\n");
-  brim_table_add(&table, by_run ? "run" : "key");
-  for (size_t i = 0; i < table.columns - 1; i++) brim_table_add(&table, by_run ? c->key[i] : c->run[i].name);
-  for (size_t row = 0; row < (by_run ? c->count : c->key_count); row++) {
-    brim_table_add(&table, by_run ? c->run[row].name : c->key[row]);
-    for (size_t i = 0; i < table.columns - 1; i++)
-      brim_table_add(&table, brim_compare_value(c, &c->run[by_run ? row : i], c->key[by_run ? i : row]));
-  }
-  brim_table_print(&table, out);
-}
-
 static void print_tables(brim_comparison *c)
 {
   brim_text out = {0};
-  print_figures(c, &out);
-  print_keys(c, &out);
+  const brim_table figures = brim_compare_figures(c), keys = brim_compare_keys(c);
+  brim_table_print(&figures, &out);
+  if (keys.count > 0) brim_text_add(&out, "\n");
+  brim_table_print(&keys, &out);
   fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);
 }
@@ -103,6 +52,7 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   set_number(out, "samples_per_second", s->samples_per_second);
   set_number(out, "device_peak_bytes", s->device_peak_bytes);
   set_number(out, "rss_peak_bytes", s->rss_peak_bytes);
+  set_number(out, "epoch_seconds", brim_epochs_mean_seconds(run->epoch, run->epoch_count));
   set_number(out, "wall_seconds", s->wall_seconds);
   json_object_set_new(out, "differing", config);
   return out;
@@ -117,34 +67,15 @@ static brim_status print_json(brim_comparison *c)
 
 /* ---- curves ---- */
 
-/* What a run is judged by: validation data if it has some, else test data. */
-static const brim_series *judged_by(const brim_compared *run)
+static void set_curves(brim_curve *curve, size_t name, const brim_compared *run, const char *figure)
 {
-  const brim_series *split = run->metrics.split;
-  return &split[split[BRIM_SPLIT_VALIDATION].count ? BRIM_SPLIT_VALIDATION : BRIM_SPLIT_TEST];
-}
-
-static void set_curves(brim_curve *curve, size_t name, const brim_compared *run, bool accuracy)
-{
-  const brim_series *series[CURVES_A_RUN] = {&run->metrics.split[BRIM_SPLIT_TRAIN], judged_by(run)};
-  for (int i = 0; i < CURVES_A_RUN; i++)
-    curve[i] = (brim_curve){.name = name,
-                            .faint = i == 0,
-                            .x = series[i]->step,
-                            .y = accuracy ? series[i]->accuracy : series[i]->loss,
-                            .count = series[i]->count};
-}
-
-/* A run's name, and what is special about it if that is short. */
-static const char *legend_of(brim_comparison *c, const brim_compared *run)
-{
-  brim_text text = {0};
-  brim_text_add(&text, run->name);
-  for (size_t i = 0; i < c->key_count; i++)
-    brim_text_printf(&text, "%s%s=%s", i ? " " : ": ", c->key[i], brim_compare_value(c, run, c->key[i]));
-  const char *out = text.length <= LEGEND_BYTES_MAX ? brim_arena_string(&c->arena, text.s) : run->name;
-  brim_text_release(&text);
-  return out;
+  const enum brim_split split[CURVES_A_RUN] = {BRIM_SPLIT_TRAIN, brim_compare_judged(&run->metrics)};
+  for (int i = 0; i < CURVES_A_RUN; i++) {
+    const brim_series *series = &run->metrics.split[split[i]];
+    const double *value = brim_series_values(series, figure);
+    curve[i] =
+        (brim_curve){.name = name, .faint = i == 0, .x = series->step, .y = value, .count = value ? series->count : 0};
+  }
 }
 
 static brim_status write_curves(brim_comparison *c, const char *path)
@@ -156,9 +87,9 @@ static brim_status write_curves(brim_comparison *c, const char *path)
   brim_curve *accuracy = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
   const char **name = BRIM_ARENA_NEW(&c->arena, const char *, c->count);
   for (size_t i = 0; i < c->count; i++) {
-    set_curves(loss + CURVES_A_RUN * i, i, &c->run[i], false);
-    set_curves(accuracy + CURVES_A_RUN * i, i, &c->run[i], true);
-    name[i] = legend_of(c, &c->run[i]);
+    set_curves(loss + CURVES_A_RUN * i, i, &c->run[i], "loss");
+    set_curves(accuracy + CURVES_A_RUN * i, i, &c->run[i], "accuracy");
+    name[i] = brim_compare_legend(c, &c->run[i]);
   }
   const brim_chart chart[] = {{"Loss", "step", loss, curves}, {"Accuracy", "step", accuracy, curves}};
   brim_text text = {0};

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "train/export_config.h"
 #include "train/merge.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
@@ -36,6 +37,12 @@ static bool is_peft(const export_wishes *w)
   return strcmp(w->format, PEFT) == 0;
 }
 
+static brim_status check_absent(const export_wishes *w, const char *path)
+{
+  if (w->force || access(path, F_OK) != 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+}
+
 static brim_status check_output(const export_wishes *w)
 {
   if (is_peft(w) && (w->merge || w->dtype))
@@ -43,9 +50,27 @@ static brim_status check_output(const export_wishes *w)
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
-  if (w->force || access(w->output, F_OK) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it",
-                   w->output);
+  return check_absent(w, w->output);
+}
+
+/* Beside the file. */
+static brim_status config_path(const export_wishes *w, char *path, size_t room)
+{
+  const char *slash = strrchr(w->output, '/');
+  const int length = snprintf(path, room, "%.*sconfig.json", slash ? (int)(slash - w->output) + 1 : 0, w->output);
+  if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", w->output);
+  return check_absent(w, path);
+}
+
+static brim_status write_config(const export_wishes *w, const char *path, brim_arena *arena, const brim_parameters *p,
+                                const brim_weights_map *map)
+{
+  char file[4096];
+  brim_yaml *run;
+  BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
+  BRIM_TRY(brim_yaml_parse_file(arena, file, &run));
+  if (w->merge) brim_yaml_set(arena, run, "model", brim_yaml_get(run, "backbone"));
+  return brim_export_write_config(map, run, p, path);
 }
 
 static brim_status write_parameters(const brim_cli *cli, const export_wishes *w, uint32_t dtype, brim_arena *arena,
@@ -55,10 +80,14 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
   const brim_weights_map *map;
   brim_cli_search_path(cli, &search);
   const brim_weights_search where = {search.folder, search.count};
+  char config[4096];
   BRIM_TRY(brim_export_choose(arena, &where, w->format, p, &map));
+  const bool has_config = map && map->config;
+  if (has_config) BRIM_TRY(config_path(w, config, sizeof config));
+  if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
   BRIM_TRY(brim_export_write(p, map, dtype, w->output));
-  brim_log(BRIM_LOG_INFO, "%zu tensors in %s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
-           map ? map->name : "");
+  brim_log(BRIM_LOG_INFO, "%zu tensors in %s%s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
+           map ? map->name : "", has_config ? "; config.json beside it" : "");
   return BRIM_OK;
 }
 

@@ -177,6 +177,10 @@ static const brim_param observe_table[] = {
     BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
     BRIM_PARAM(I64, brim_observe_settings, top_k, "5", "[0,1000]",
                "evaluations count a label among so many best answers too, if there are more classes; 0: off"),
+    BRIM_PARAM(BOOL, brim_observe_settings, report, "true", NULL,
+               "write report.html into the run's folder at its end: figures, curves, confusion matrix"),
+    BRIM_PARAM(BOOL, brim_observe_settings, tensorboard, "false", NULL,
+               "write what metrics.jsonl tells into the run's folder as TensorBoard events too"),
     BRIM_PARAMS_END,
 };
 

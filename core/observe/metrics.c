@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const brim_split_names[BRIM_SPLIT_COUNT] = {"train", "validation", "test"};
+
 static double *grown(brim_arena *arena, const double *old, size_t count, size_t room)
 {
   double *out = BRIM_ARENA_NEW(arena, double, room);
@@ -15,34 +17,56 @@ static double *grown(brim_arena *arena, const double *old, size_t count, size_t 
   return out;
 }
 
-static double number(const json_t *record, const char *key)
+static void grow(brim_arena *arena, brim_series *s)
 {
-  const json_t *value = json_object_get(record, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
+  const size_t room = s->room ? s->room * 2 : 64;
+  s->step = grown(arena, s->step, s->count, room);
+  for (size_t i = 0; i < s->columns; i++) s->column[i].value = grown(arena, s->column[i].value, s->count, room);
+  s->room = room;
 }
 
-static void add(brim_arena *arena, brim_series *s, const json_t *record)
+/* The place of a column; `columns` if there is none. */
+static size_t find(const brim_series *s, const char *name)
 {
-  if (s->count == s->room) {
-    const size_t room = s->room ? s->room * 2 : 64;
-    s->step = grown(arena, s->step, s->count, room);
-    s->loss = grown(arena, s->loss, s->count, room);
-    s->accuracy = grown(arena, s->accuracy, s->count, room);
-    s->room = room;
+  size_t i = 0;
+  while (i < s->columns && strcmp(s->column[i].name, name) != 0) i++;
+  return i;
+}
+
+/* Of the newest record. The records before a new column have no such number. */
+static void set(brim_arena *arena, brim_series *s, const char *name, double value)
+{
+  const size_t c = find(s, name);
+  if (c == BRIM_SERIES_COLUMNS_MAX) return;
+  if (c == s->columns) {
+    s->column[s->columns++] = (brim_column){brim_arena_string(arena, name), BRIM_ARENA_NEW(arena, double, s->room)};
+    for (size_t i = 0; i < s->count; i++) s->column[c].value[i] = NAN;
   }
-  s->step[s->count] = number(record, "step");
-  s->loss[s->count] = number(record, "loss");
-  s->accuracy[s->count] = number(record, "accuracy");
-  if (isfinite(s->step[s->count])) s->count++;
+  s->column[c].value[s->count] = value;
+}
+
+static void add(brim_arena *arena, brim_series *s, json_t *record)
+{
+  const char *key;
+  json_t *value;
+  const json_t *step = json_object_get(record, "step");
+  if (!json_is_number(step)) return;
+  if (s->count == s->room) grow(arena, s);
+  s->step[s->count] = json_number_value(step);
+  for (size_t i = 0; i < s->columns; i++) s->column[i].value[s->count] = NAN;
+  json_object_foreach(record, key, value)
+  {
+    if (value != step && json_is_number(value)) set(arena, s, key, json_number_value(value));
+  }
+  s->count++;
 }
 
 static void take_line(brim_arena *arena, const char *line, size_t length, brim_metrics *out)
 {
-  static const char *const names[BRIM_SPLIT_COUNT] = {"train", "validation", "test"};
   json_t *record = json_loadb(line, length, 0, NULL);
   const char *split = json_string_value(json_object_get(record, "split"));
   for (int i = 0; split && i < BRIM_SPLIT_COUNT; i++)
-    if (strcmp(split, names[i]) == 0) add(arena, &out->split[i], record);
+    if (strcmp(split, brim_split_names[i]) == 0) add(arena, &out->split[i], record);
   json_decref(record);
 }
 
@@ -58,4 +82,16 @@ brim_status brim_metrics_read(brim_arena *arena, const char *path, brim_metrics 
   free(line);
   fclose(file);
   return failed ? brim_fail(BRIM_ELOAD, "cannot read '%s' to its end", path) : BRIM_OK;
+}
+
+const double *brim_series_values(const brim_series *series, const char *name)
+{
+  const size_t c = find(series, name);
+  return c < series->columns ? series->column[c].value : NULL;
+}
+
+double brim_series_last(const brim_series *series, const char *name)
+{
+  const double *value = brim_series_values(series, name);
+  return value ? value[series->count - 1] : NAN;
 }

@@ -6,10 +6,21 @@
 #include "base/arena.h"
 
 enum brim_split { BRIM_SPLIT_TRAIN, BRIM_SPLIT_VALIDATION, BRIM_SPLIT_TEST, BRIM_SPLIT_COUNT };
+extern const char *const brim_split_names[BRIM_SPLIT_COUNT]; /* "train", ... */
 
+#define BRIM_SERIES_COLUMNS_MAX 64 /* numbers that records are known by; what a file has more of is left out */
+
+/* A number of the records, such as "loss". */
+typedef struct brim_column {
+  const char *name;
+  double *value; /* of each record; NAN where there is no number */
+} brim_column;
+
+/* The records of a split, in the file's order. */
 typedef struct brim_series {
-  double *step, *loss, *accuracy; /* `count` each, in the file's order; NAN where there is no number */
-  size_t count, room;
+  double *step;                                /* `count` */
+  brim_column column[BRIM_SERIES_COLUMNS_MAX]; /* all but the step, in the order in which they are met */
+  size_t columns, count, room;
 } brim_series;
 
 typedef struct brim_metrics {
@@ -19,4 +30,8 @@ typedef struct brim_metrics {
 /* Everything lives in `arena`. Lines that are not records (the last one of a run that was killed) are left out. ELOAD
  * if the file cannot be read. */
 brim_status brim_metrics_read(brim_arena *arena, const char *path, brim_metrics *out);
+/* The values of a column; NULL if no record has such a number. */
+const double *brim_series_values(const brim_series *series, const char *name);
+/* The newest record's; NAN: none. */
+double brim_series_last(const brim_series *series, const char *name);
 #endif

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/utf8.h"
+
 /* pixels */
 #define PANEL_WIDTH 460
 #define PANEL_HEIGHT 300
@@ -21,9 +23,12 @@
 #define TICKS 5          /* about so many */
 #define PIECES_MAX 400   /* of a curve; two points each */
 
-/* Okabe and Ito's colours, which colour-blind people can tell apart; beyond them, dashes. */
-static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                     "#e69f00", "#56b4e9", "#7f3c8d", "#444444"};
+/* Okabe and Ito's colours, which colour-blind people can tell apart; beyond them, dashes. Brighter ones for a dark
+ * ground. */
+static const struct {
+  const char *light, *dark;
+} colors[] = {{"#0072b2", "#4aa8e0"}, {"#d55e00", "#ff8a3d"}, {"#009e73", "#2cc79c"}, {"#cc79a7", "#e59bc6"},
+              {"#e69f00", "#f0b93a"}, {"#56b4e9", "#8fd0f5"}, {"#7f3c8d", "#bd85c9"}, {"#444444", "#b8b8b8"}};
 #define COLORS (sizeof colors / sizeof colors[0])
 static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\"",
                                      " stroke-dasharray=\"9 3 2 3\""};
@@ -40,7 +45,7 @@ static double place(const axis *a, double value)
   return a->from + (value - a->low) / (a->high - a->low) * (a->to - a->from);
 }
 
-/* Ends at round numbers around the values. */
+/* Ends at round numbers around the values; one that counts something ends with them. */
 static axis make_axis(double low, double high, bool whole, double from, double to)
 {
   if (!(low <= high)) low = 0, high = 1; /* no value at all */
@@ -54,17 +59,29 @@ static axis make_axis(double low, double high, bool whole, double from, double t
   const double digit = rough / power;
   double tick = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
   if (whole && tick < 1) tick = 1;
-  return (axis){floor(low / tick + 1e-9) * tick, ceil(high / tick - 1e-9) * tick, tick, from, to};
+  const double end = whole ? high : ceil(high / tick - 1e-9) * tick;
+  return (axis){floor(low / tick + 1e-9) * tick, end, tick, from, to};
 }
 
 void brim_svg_escape(brim_text *out, const char *s)
 {
-  for (; *s; s++) {
+  brim_svg_escape_n(out, s, strlen(s));
+}
+
+void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
+{
+  const char *end = s + bytes;
+  while (s < end) {
+    const char *from = s;
     const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
+    const int32_t c = brim_utf8_next(&s, end);
+    if (c < 0) s++; /* a byte that is no text */
     if (entity)
       brim_text_add(out, entity);
-    else if ((unsigned char)*s >= 0x20)
-      brim_text_add_n(out, s, 1);
+    else if (c < 0 || c == 0xfffe || c == 0xffff)
+      brim_text_add(out, "\xef\xbf\xbd");
+    else if (c >= 0x20 && c != 0x7f)
+      brim_text_add_n(out, from, (size_t)(s - from));
     else
       brim_text_add(out, " "); /* XML has no control characters */
   }
@@ -89,10 +106,10 @@ static const char *format_tick(char *out, size_t room, double value, double tick
   return out;
 }
 
-/* Number of ticks; the values are low, low + tick, ... high. */
+/* Number of ticks; the values are low, low + tick, ... up to high. */
 static int tick_count(const axis *a)
 {
-  return (int)lround((a->high - a->low) / a->tick) + 1;
+  return (int)floor((a->high - a->low) / a->tick + 1e-6) + 1;
 }
 
 static void draw_axes(brim_text *out, const brim_chart *chart, const axis *x, const axis *y)
@@ -130,8 +147,8 @@ static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const
 {
   const size_t piece = c->count > 2 * PIECES_MAX ? (c->count + PIECES_MAX - 1) / PIECES_MAX : 1;
   bool pen_down = false;
-  brim_text_printf(out, "<path class=\"%s\" stroke=\"%s\"%s d=\"", c->faint ? "faint" : "curve",
-                   colors[c->name % COLORS], dashes[c->name / COLORS % DASHES]);
+  brim_text_printf(out, "<path class=\"%s color%zu\"%s d=\"", c->faint ? "faint" : "curve", c->name % COLORS,
+                   dashes[c->name / COLORS % DASHES]);
   for (size_t start = 0; start < c->count; start += piece) {
     const size_t end = start + piece < c->count ? start + piece : c->count;
     size_t low = end, high = end;
@@ -151,8 +168,8 @@ static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const
   const bool dots = !c->faint && c->count <= 60; /* few points are seen better as such, and a single one only so */
   for (size_t i = 0; dots && i < c->count; i++)
     if (is_point(c, i))
-      brim_text_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", place(x, c->x[i]),
-                       place(y, c->y[i]), colors[c->name % COLORS]);
+      brim_text_printf(out, "<circle class=\"color%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>\n", c->name % COLORS,
+                       place(x, c->x[i]), place(y, c->y[i]));
 }
 
 static void draw_chart(brim_text *out, const brim_chart *chart, double left)
@@ -184,15 +201,48 @@ static size_t legend_columns(const char *const *legend, size_t count, double wid
   return columns == 0 ? 1 : columns < count ? columns : count ? count : 1;
 }
 
+/* The line of a curve's name. */
+static void add_sample(brim_text *out, size_t name, double x, double y, double to)
+{
+  brim_text_printf(out, "<path class=\"curve color%zu\"%s d=\"M%.1f %.1fH%.1f\"/>\n", name % COLORS,
+                   dashes[name / COLORS % DASHES], x, y, to);
+}
+
 static void draw_legend(brim_text *out, const char *const *legend, size_t count, size_t columns, double width)
 {
   for (size_t i = 0; i < count; i++) {
     const double x = MARGIN_LEFT + (double)(i % columns) * width / (double)columns;
     const double y = PANEL_HEIGHT + LEGEND_ROW * (double)(i / columns) + 8;
-    brim_text_printf(out, "<path class=\"curve\" stroke=\"%s\"%s d=\"M%.1f %.1fH%.1f\"/>\n", colors[i % COLORS],
-                     dashes[i / COLORS % DASHES], x, y, x + 28);
+    add_sample(out, i, x, y, x + 28);
     add_label(out, x + 36, y + 4, "", legend[i]);
   }
+}
+
+void brim_svg_style(brim_text *out, bool dark)
+{
+  for (size_t i = 0; i < COLORS; i++)
+    brim_text_printf(out, ".color%zu{color:%s}", i, dark ? colors[i].dark : colors[i].light);
+  if (dark) return;
+  brim_text_add(out, ".title{font-size:14px;font-weight:600}"
+                     ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
+                     ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle{fill:currentColor}");
+}
+
+void brim_svg_chart(const brim_chart *chart, brim_text *out)
+{
+  brim_text_printf(out, "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", PANEL_WIDTH,
+                   PANEL_HEIGHT);
+  brim_svg_escape(out, chart->title);
+  brim_text_add(out, "\">\n");
+  draw_chart(out, chart, 0);
+  brim_text_add(out, "</svg>\n");
+}
+
+void brim_svg_sample(size_t name, brim_text *out)
+{
+  brim_text_add(out, "<svg class=\"sample\" viewBox=\"0 0 28 8\">");
+  add_sample(out, name, 0, 4, 28);
+  brim_text_add(out, "</svg>");
 }
 
 void brim_svg_charts(const brim_chart *chart, size_t charts, const char *const *legend, size_t legend_count,
@@ -205,11 +255,10 @@ void brim_svg_charts(const brim_chart *chart, size_t charts, const char *const *
   brim_text_printf(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
                    "font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n"
-                   "<style>.grid{stroke:#e4e4e4}.axis{stroke:#555;fill:none}.title{font-size:14px;font-weight:600}"
-                   ".curve{fill:none;stroke-width:2;stroke-linejoin:round}"
-                   ".faint{fill:none;stroke-width:1;opacity:.45}.note{fill:#777;font-size:11px}</style>\n"
-                   "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-                   width, height, width, height, width, height);
+                   "<style>.grid{stroke:#e4e4e4}.axis{stroke:#555;fill:none}.note{fill:#777;font-size:11px}",
+                   width, height, width, height);
+  brim_svg_style(out, false);
+  brim_text_printf(out, "</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
   for (size_t i = 0; i < charts; i++) draw_chart(out, &chart[i], PANEL_WIDTH * (double)i);
   draw_legend(out, legend, legend_count, columns, width - MARGIN_LEFT);
   add_label(out, MARGIN_LEFT, height - 10, " class=\"note\"", note);

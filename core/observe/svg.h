@@ -1,4 +1,4 @@
-/* Line charts as SVG: charts side by side, and one legend below. */
+/* Line charts as SVG: a document of charts side by side and one legend below, or the parts of an HTML page. */
 #ifndef BRIM_OBSERVE_SVG_H
 #define BRIM_OBSERVE_SVG_H
 #include <stdbool.h>
@@ -18,9 +18,16 @@ typedef struct brim_chart {
   size_t count;
 } brim_chart;
 
-/* Adds text that is no markup. */
+/* Adds text that is no markup, for XML and HTML: what is no UTF-8 becomes U+FFFD. */
 void brim_svg_escape(brim_text *out, const char *s);
+void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes);
 /* A whole document. `note`: a line below the legend. */
 void brim_svg_charts(const brim_chart *chart, size_t charts, const char *const *legend, size_t legend_count,
                      const char *note, brim_text *out);
+/* For an HTML page: rules of style for all its charts (those of a dark ground: only the colours, to follow the others),
+ * a chart as an <svg> of class "chart", whose page says what .grid and .axis look like, and the line of the legend's
+ * entry `name`, as an <svg> of class "sample". */
+void brim_svg_style(brim_text *out, bool dark);
+void brim_svg_chart(const brim_chart *chart, brim_text *out);
+void brim_svg_sample(size_t name, brim_text *out);
 #endif

@@ -89,6 +89,7 @@ void brim_report_memory(brim_report *r, const brim_trainer *t)
   if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
   r->device_taken_bytes = s->device_info.taken_bytes;
   snprintf(r->device, sizeof r->device, "%s:%d", brim_config_choice_of(s->config, "backend")->plugin->id, s->device);
+  snprintf(r->device_name, sizeof r->device_name, "%s", s->device_info.name);
 }
 
 double brim_report_rate(const brim_report *r)
@@ -374,6 +375,8 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_top(s, "validation", r->top_k, r->validation_accuracy_top);
   set_top(s, "test", r->top_k, r->test_accuracy_top);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
+  json_object_set_new(s, "device", json_string(r->device));
+  json_object_set_new(s, "device_name", json_string(r->device_name));
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
   set_bytes(s, "device_bytes", r->device_bytes);
   set_bytes(s, "device_reserved_bytes", r->device_bytes + r->device_taken_bytes);

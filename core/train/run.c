@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "report/page.h"
 #include "train/run_parts.h"
 
 static volatile sig_atomic_t stop_signal;
@@ -58,6 +59,7 @@ static brim_status one_step(brim_running *r)
   if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
   const double now = brim_now();
   r->window_seconds += now - start;
+  r->window_timed += r->state->samples - samples;
   r->steps_seconds += now - start;
   r->waited_seconds += brim_trainer_waited(r->trainer) - waited;
   brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
@@ -185,9 +187,12 @@ static brim_status forget_what_came_behind(brim_running *r)
   r->checkpoint_step = r->round_step = s->step > 0 ? s->step : -1;
   r->told_step = -1;
   r->window_seconds = 0;
+  r->window_timed = 0;
   r->report.train_loss = s->train_loss;
   r->report.train_accuracy = s->train_accuracy;
   if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
+  brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK
+                                                         : brim_tensorboard_rewind(&r->tensorboard, s->step + 1));
   snprintf(path, sizeof path, "%s", r->metrics.path);
   brim_jsonl_close(&r->metrics);
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
@@ -273,8 +278,19 @@ static brim_status loop(brim_running *r)
 
 /* ---- the end ---- */
 
+/* For people; a run without it is as good, so what goes wrong is a warning. The error text stays. */
+static void write_page(const brim_running *r, brim_status status)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_page_write(r->dir) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "no %s of the run: %s", BRIM_REPORT_NAME, brim_error_text());
+  if (status != BRIM_OK) brim_fail(status, "%s", error);
+}
+
 static brim_status close_run(brim_running *r, brim_status status)
 {
+  const bool has_page = r->options->config->settings.observe.report;
   brim_progress_finish(&r->progress);
   const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
   if (!opened) brim_report_release(&r->report);
@@ -293,9 +309,11 @@ static brim_status close_run(brim_running *r, brim_status status)
   }
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
+  brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
   brim_session_close(r->session);
+  if (opened && has_page) write_page(r, status);
   if (r->lock >= 0) close(r->lock);
   brim_out_of_memory_advice(NULL);
   brim_reserve_give();
@@ -310,7 +328,7 @@ brim_status brim_run(const brim_run_options *options)
   r->settings = &options->config->settings;
   r->stop = &stop_signal;
   r->lock = -1;
-  r->metrics.fd = r->events.fd = -1;
+  r->metrics.fd = r->events.fd = r->tensorboard.fd = -1;
   r->checkpoint_step = r->round_step = r->told_step = -1;
   brim_report_init(&r->report);
   catch_signals();

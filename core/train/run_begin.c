@@ -116,6 +116,9 @@ static brim_status open_logs(brim_running *r)
   BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
   snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->events, path, BRIM_JSONL_ALL));
+  if (r->settings->observe.tensorboard)
+    brim_running_heed_tensorboard(
+        r, brim_tensorboard_open(&r->tensorboard, r->dir, r->options->resume ? r->state->step + 1 : -1));
   brim_running_event(r, r->options->resume ? "resumed" : "started", NULL);
   brim_policies_listen(r->session->policies, on_decision, r);
   return BRIM_OK;

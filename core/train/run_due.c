@@ -14,7 +14,16 @@ void brim_running_event(brim_running *r, const char *what, const char *detail)
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
-static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, double samples_per_second)
+void brim_running_heed_tensorboard(brim_running *r, brim_status status)
+{
+  if (status == BRIM_OK) return;
+  brim_log(BRIM_LOG_WARN, "the run goes on without TensorBoard's events: %s", brim_error_text());
+  brim_tensorboard_close(&r->tensorboard);
+}
+
+/* `seconds`: that `samples` took. */
+static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
+                          double seconds)
 {
   char top[32];
   brim_jsonl *m = &r->metrics;
@@ -36,9 +45,13 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
     brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
   }
-  brim_jsonl_number(m, "samples_per_second", samples_per_second);
+  brim_jsonl_int(m, "samples", samples);
+  brim_jsonl_number(m, "samples_per_second", seconds > 0 ? (double)samples / seconds : NAN);
+  brim_jsonl_number(m, "seconds", seconds);
   const brim_status status = brim_jsonl_end(m);
   r->state->metrics_records -= status != BRIM_OK;
+  if (status == BRIM_OK && r->tensorboard.fd >= 0)
+    brim_running_heed_tensorboard(r, brim_tensorboard_add(&r->tensorboard, m->line, m->length));
   return status;
 }
 
@@ -59,7 +72,8 @@ void brim_running_show_progress(brim_running *r)
   brim_progress_update(&r->progress, &state);
 }
 
-/* A training record covers the steps since the one before it. */
+/* A training record covers the steps since the one before it. Where a resumed run has made only the last of them, the
+ * others took as long as these, as far as it knows. */
 brim_status brim_running_close_window(brim_running *r)
 {
   brim_train_state *s = r->state;
@@ -67,12 +81,12 @@ brim_status brim_running_close_window(brim_running *r)
   if (s->window_samples == 0) return BRIM_OK;
   s->train_loss = r->report.train_loss = s->window_loss / s->window_weight;
   s->train_accuracy = r->report.train_accuracy = s->window_correct / n;
-  const double rate = r->window_seconds > 0 ? n / r->window_seconds : NAN;
+  const double seconds = r->window_seconds > 0 ? r->window_seconds * n / (double)r->window_timed : NAN;
   s->window_loss = s->window_correct = s->window_weight = 0;
-  s->window_samples = 0;
+  s->window_samples = r->window_timed = 0;
   r->window_seconds = 0;
   const brim_evaluation e = {.loss = r->report.train_loss, .accuracy = r->report.train_accuracy};
-  return record(r, BRIM_PART_TRAIN, &e, rate);
+  return record(r, BRIM_PART_TRAIN, &e, (int64_t)n, seconds);
 }
 
 /* ---- what is due after a commit ---- */
@@ -112,7 +126,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                      r->state->loss_scale > 0 ? "an activation leaves the range of fp16, or the parameters are no good"
                                               : "the parameters are no good");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
-  if (!recorded) BRIM_TRY(record(r, part, out, (double)out->samples / seconds));
+  if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
   const brim_order *o = &r->session->order;
   brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,

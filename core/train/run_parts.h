@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "observe/progress.h"
+#include "observe/tensorboard.h"
 #include "train/recover.h"
 #include "train/relief.h"
 #include "train/report.h"
@@ -21,6 +22,7 @@ typedef struct brim_running {
   char dir[4096];
   int lock;
   brim_jsonl metrics, events;
+  brim_tensorboard tensorboard; /* not open: not wanted, or it could not be written */
   brim_progress progress;
   brim_report report;
   brim_pressure *pressure; /* NULL: nobody looks */
@@ -35,7 +37,8 @@ typedef struct brim_running {
   int64_t checkpoint_step;           /* of the newest checkpoint; -1: none */
   int64_t round_step;                /* at which a round ended last; -1: none */
   int64_t told_step;                 /* that was skipped, and told; -1: none */
-  double window_seconds;             /* spent in the steps of the window */
+  double window_seconds;             /* spent in the steps of the window that this process has made */
+  int64_t window_timed;              /* their samples */
   double steps_seconds;              /* in all steps since what ranks take was told last */
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* that asks for something to be done, */
@@ -76,6 +79,8 @@ brim_status brim_running_report_ranks(brim_running *r);
 /* ---- run_due.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);
+/* What came of writing TensorBoard's file: a failure is a warning, and there is no more of it. */
+void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 void brim_running_show_progress(brim_running *r);
 /* The training record of the steps since the one before it. */
 brim_status brim_running_close_window(brim_running *r);

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "brim/status.h"
+#include "config/yaml.h"
 
 #define BRIM_WEIGHTS_RULES_MAX 1000
 #define BRIM_WEIGHTS_WILDCARDS_MAX 6     /* in a pattern */
@@ -37,6 +37,7 @@ typedef struct brim_weights_map {
   const char **recognise;
   const brim_weights_rule *rule;
   size_t recognise_count, rule_count;
+  const brim_yaml *config; /* a map of scalars and lists of them; NULL: none */
 } brim_weights_map;
 
 /* [any thread] Everything lives in `arena`. ECONFIG with every mistake and its position. `name` of the map. */

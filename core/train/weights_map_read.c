@@ -153,17 +153,35 @@ static void read_rules(reader *r, const brim_yaml *node, brim_weights_map *out)
   out->rule_count = node->count;
 }
 
+static void read_config(reader *r, const brim_yaml *node, brim_weights_map *out)
+{
+  bool flat = node->kind == BRIM_YAML_MAP;
+  for (size_t i = 0; flat && i < node->count; i++) {
+    const brim_yaml *value = node->item[i];
+    flat = value->kind != BRIM_YAML_MAP;
+    for (size_t k = 0; flat && value->kind == BRIM_YAML_LIST && k < value->count; k++)
+      flat = value->item[k]->kind == BRIM_YAML_SCALAR;
+  }
+  if (flat)
+    out->config = node;
+  else
+    brim_problem_at(&r->problems, &node->origin, "'config' must be a map of values, and of lists of values");
+}
+
 static void read_map(reader *r, const brim_yaml *root, brim_weights_map *out)
 {
-  static const char *const keys[] = {"about", "layout", "recognise", "rules", NULL};
+  static const char *const keys[] = {"about", "layout", "recognise", "config", "rules", NULL};
   if (root->kind != BRIM_YAML_MAP) {
-    brim_problem_at(&r->problems, &root->origin, "a map of weights has the keys about, layout, recognise and rules");
+    brim_problem_at(&r->problems, &root->origin,
+                    "a map of weights has the keys about, layout, recognise, config and rules");
     return;
   }
   check_keys(r, root, keys);
   out->about = text_of(r, root, "about");
   out->layout = text_of(r, root, "layout");
   const brim_yaml *recognise = brim_yaml_get(root, "recognise"), *rules = brim_yaml_get(root, "rules");
+  const brim_yaml *config = brim_yaml_get(root, "config");
+  if (config) read_config(r, config, out);
   if (recognise) read_recognise(r, recognise, out);
   if (rules)
     read_rules(r, rules, out);

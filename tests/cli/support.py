@@ -36,6 +36,9 @@ SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "
                 "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds",
                 "retries"]
 
+# What a clock makes of records of metrics.jsonl.
+TIMED = ["samples_per_second", "seconds"]
+
 
 class Result:
     """How a run of brim ended."""
@@ -148,7 +151,7 @@ class Case(unittest.TestCase):
     def assert_same_records(self, run, other):
         """metrics.jsonl says the same, but for what a clock made."""
         def timeless(records):
-            return [{key: value for key, value in r.items() if key != "samples_per_second"} for r in records]
+            return [{key: value for key, value in r.items() if key not in TIMED} for r in records]
         self.assertEqual(timeless(self.records(run)), timeless(self.records(other)))
 
     # ---- errors ----

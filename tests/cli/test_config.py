@@ -40,8 +40,9 @@ class Messages(Case):
         for name in ("lightcnn", "resnet18", "vit"):
             (self.folder / f"configs/model/{name}.yaml").write_text("id: cnn\n")
         plugins = json.loads(self.brim("plugins", "model", "--json").out)["plugins"]
-        options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | {plugin["id"] for plugin in plugins}))
-        self.assertRegex(options, r"^cnn .*lightcnn .*mlp .*resnet18 .*vit$")
+        files = {path.stem for path in (CONFIGS / "model").glob("*.yaml")}
+        options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | files | {plugin["id"] for plugin in plugins}))
+        self.assertRegex(options, r"\bcnn .*lightcnn .*mlp .*resnet18 .*vit\b")
         self.assertEqual(self.told("--config-path", "./configs", "train", "model=resnet19"),
                          "error: no option 'resnet19' in group 'model'\n"
                          f"  available: {options}   searched: ./configs {CONFIGS}\n")

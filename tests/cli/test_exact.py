@@ -69,6 +69,16 @@ class Exact(Case):
             with self.subTest(" ".join(words)):
                 self.check(f"run{i}", words)
 
+    def test_backbones_of_real_sizes_take_what_their_plans_say(self):
+        if SANITIZED:
+            self.skipTest("minutes, and other memory")
+        for model, side, batch in (("resnet18", 224, 16), ("resnet50", 64, 16), ("vit_tiny", 224, 3),
+                                   ("clip_vit_b32 model.depth=3", 224, 3)):
+            with self.subTest(model):
+                self.check(model.split()[0], [*f"model={model}".split(), "dataset=synthetic", "dataset.classes=102",
+                                              f"dataset.shape=[3,{side},{side}]", "dataset.train_count=16",
+                                              "dataset.test_count=4", f"training.batch_size={batch}"])
+
     def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
         """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults it
         was chance whether one could take the place of the other: half of such runs took 54 MiB more."""

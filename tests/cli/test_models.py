@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import statistics
+from array import array
 
 from support import Case, main
 
@@ -17,7 +19,19 @@ SIZES = [
     ("mental_state", "[1,14,64]", 4,
      64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
     ("vit", "[1,28,28]", 10, 5353738),
-    ("vit model.patch=16", "[3,224,224]", 1000, 5717416),  # timm's vit_tiny_patch16_224
+    ("vit_tiny", "[3,224,224]", 1000, 5717416),  # as timm's vit_tiny_patch16_224 and so on
+    ("vit_small", "[3,224,224]", 1000, 22050664),
+    ("vit_base", "[3,224,224]", 1000, 86567656),
+    ("vit_large", "[3,224,224]", 1000, 304326632),
+    ("resnet18", "[3,224,224]", 1000, 11689512),  # torchvision's
+    ("resnet50", "[3,224,224]", 1000, 25557032),
+    ("resnet18", "[3,32,32]", 10, 11173962),  # with a stem of 3x3
+    ("resnet50", "[3,32,32]", 10, 23520842),
+    # Hugging Face's CLIPVisionModelWithProjection: its vision tower, the projection; the head
+    ("clip_vit_b32", "[3,224,224]", 10, 87456000 + 768 * 512 + 513 * 10),
+    ("clip_vit_b16", "[3,224,224]", 10, 85799424 + 768 * 512 + 513 * 10),
+    ("clip_vit_l14", "[3,224,224]", 10, 303179776 + 1024 * 768 + 769 * 10),
+    ("clip_vit_l14 model.features=pooled", "[3,224,224]", 10, 303179776 + 1025 * 10),
 ]
 
 TINY = {
@@ -31,6 +45,11 @@ TINY = {
             "dataset.shape=[1,9,12]"],
     "vit-mean": ["model=vit", "model.depth=1", "model.width=8", "model.heads=1", "model.pool=mean",
                  "dataset.shape=[3,12,8]"],
+    "resnet18": ["model=resnet18", "model.width=3", "dataset.shape=[1,12,10]"],
+    "resnet18-large": ["model=resnet18", "model.width=2", "model.stem=imagenet", "model.zero_init_residual=true",
+                       "dataset.shape=[3,20,20]"],
+    "clip_vit": ["model=clip_vit", "model.depth=2", "model.width=12", "model.heads=2", "model.patch=3",
+                 "model.projection=7", "dataset.shape=[1,9,12]"],
 }
 COMMON = ["dataset=synthetic", "dataset.train_count=104", "dataset.test_count=32", "training.epochs=2",
           "observe.log_every_steps=1"]
@@ -82,11 +101,37 @@ class Models(Case):
             elif entry != self.checkpoint(run, step):
                 shutil.rmtree(entry)
 
+    def tensors_of(self, run):
+        """Shape and values of each tensor in the checkpoint after one step."""
+        content = (self.checkpoint(run, 1) / "model.safetensors").read_bytes()
+        start = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:start])
+        return {name: (entry["shape"], array("f", content[start:][slice(*entry["data_offsets"])]))
+                for name, entry in header.items() if name != "__metadata__"}
+
+    def test_residual_networks_start_as_torchvisions(self):
+        words = [*COMMON, "model=resnet18", "model.width=8", "dataset.shape=[3,20,20]", "training.steps=1",
+                 "optimizer=sgd", "optimizer.lr=1e-30", "optimizer.weight_decay=0"]
+        for zero in ("false", "true"):
+            self.train(zero, *words, f"model.zero_init_residual={zero}")
+            tensors = self.tensors_of(zero)
+            self.assertEqual(set(tensors["layer1.0.bn1.weight"][1]), {1})
+            self.assertEqual(set(tensors["layer2.0.downsample.1.weight"][1]), {1})
+            start = 0 if zero == "true" else 1
+            self.assertLess(max(abs(value - start) for value in tensors["layer4.1.bn2.weight"][1]), 1e-20)
+            shape, values = tensors["layer4.0.conv1.weight"]
+            self.assertEqual(shape, [64, 32, 3, 3])
+            # for the gradient's variance: that of the outputs' count, not of the inputs' as in torch.nn.Conv2d
+            self.assertAlmostEqual(statistics.pstdev(values) / (2 / (64 * 9)) ** 0.5, 1, delta=0.02)
+            self.assertLess(max(abs(value) for value in tensors["fc.weight"][1]), 64 ** -0.5)
+
+    def test_a_residual_network_refuses_what_is_no_image(self):
+        result = self.brim("plan", *COMMON, "model=resnet50", "augment.flip=false", "dataset.shape=[108]", status=2)
+        self.assert_error(result, "resnet50: samples must be images, [channels,rows,columns]")
+
     def test_a_vision_transformer_has_the_tensors_that_timm_names(self):
         self.train("run", *COMMON, *TINY["vit"], "training.steps=1")
-        header = (self.checkpoint("run", 1) / "model.safetensors").read_bytes()
-        header = json.loads(header[8:8 + int.from_bytes(header[:8], "little")])
-        shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+        shapes = {name: shape for name, (shape, _) in self.tensors_of("run").items()}
         expected = {"cls_token": [1, 1, 12], "pos_embed": [1, 13, 12], "patch_embed.proj.weight": [12, 1, 3, 3],
                     "patch_embed.proj.bias": [12], "norm.weight": [12], "norm.bias": [12], "head.weight": [10, 12],
                     "head.bias": [10]}

@@ -51,6 +51,10 @@ class SameNumbers(Ranks):
         self.check(*DROPOUT, "loss.class_weights=[1,2,0.5,1,1,1,3,1,1,0]", "training.clip_norm=0.5",
                    "training.ema_decay=0.9")
 
+    def test_weights_of_before(self):
+        self.train("first", *DROPOUT, "seed=5")
+        self.check(*DROPOUT, "training.steps=20", "training.ema_decay=0.9", "model.weights=first", ranks=(3,))
+
     def test_ranks_with_micro_batches_of_their_own(self):
         self.check(*DROPOUT, "training.batch_size=8", "training.gradient_accumulation_steps=10", ranks=(3,))
 

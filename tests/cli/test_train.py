@@ -84,7 +84,7 @@ class Folder(Case):
     def test_metrics_are_objects_with_the_promised_keys(self):
         records = self.records("run")
         for record in records:
-            keys = {"step", "epoch", "split", "loss", "accuracy", "lr", "samples_per_second"}
+            keys = {"step", "epoch", "split", "loss", "accuracy", "lr", "samples", "samples_per_second", "seconds"}
             evaluated = {"accuracy_top5", "f1"} if record["split"] != "train" else set()
             self.assertEqual(set(record), keys | evaluated)
         train = [record for record in records if record["split"] == "train"]

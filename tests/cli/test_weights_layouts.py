@@ -49,7 +49,7 @@ class Layouts(Case):
         return tensors.read(self.folder / run / "checkpoints/last/model.safetensors")[0]
 
     def exported(self, run, layout):
-        self.brim("export", run, "--format", layout, "-o", f"{run}.safetensors")
+        self.brim("export", run, "--format", layout, "-o", f"{run}.safetensors", "--force")
         return tensors.read(self.folder / f"{run}.safetensors")[0]
 
     def test_torchvisions_resnet(self):
@@ -64,7 +64,7 @@ class Layouts(Case):
         self.assertIn("by map torchvision_resnet, recognised by its names, without 20 that", result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
-            if "running" not in name: # averages move in a step
+            if "running" not in name:  # averages move in a step
                 self.assertEqual(again[name], values)
 
     def test_clip_of_hugging_face_with_its_text_tower(self):
@@ -108,6 +108,10 @@ class Layouts(Case):
                 self.assertEqual(out["transformer." + name][1], value[1])
                 self.assertEqual(list(out["transformer." + name][2]), list(value[2]), name)
             self.assertEqual(len(out), 28)
+            config = self.json("config.json")
+            self.assertEqual((config["n_layer"], config["n_head"], config["n_embd"], config["n_positions"]), (2, 2, 8, 16))
+            self.assertEqual((config["vocab_size"], config["architectures"]), (256, ["GPT2LMHeadModel"]))
+            self.assertEqual(config["layer_norm_epsilon"], 1e-5)
         self.assertEqual(self.summary("run0")["test_loss"], self.summary("run1")["test_loss"])
 
     def test_an_untied_last_layer_is_refused(self):

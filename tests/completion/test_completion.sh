@@ -88,8 +88,8 @@ exactly "plan training.gradient_acc" training.gradient_accumulation_steps=
 exactly "train augment.flip=" true false
 exactly "train augment.flip=f" false
 exactly "train optimizer.lr="
-exactly "train -m model=mlp,c" mlp,cnn
-exactly "train model=mlp,c"
+exactly "train -m model=mlp,cn" mlp,cnn
+exactly "train model=mlp,cn"
 exactly "plugins model/m" model/mental_state model/mlp
 
 # whatever the schema has is offered

@@ -5,12 +5,12 @@
 #include "brim/tensor.h"
 
 typedef struct golden_tensor {
-  char name[64];
+  char name[96];
   brim_shape shape;
   double *value;
 } golden_tensor;
 
-#define GOLDEN_TENSORS_MAX 192
+#define GOLDEN_TENSORS_MAX 1280
 typedef struct golden {
   golden_tensor tensor[GOLDEN_TENSORS_MAX + 1]; /* one more, into which the end of the file is read */
   size_t count;
@@ -22,4 +22,7 @@ void golden_read(golden *g, const char *name);
 const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name);
 /* ||got - expected|| <= 1e-9 ||expected||, and the same shape. */
 void golden_check(const golden *g, const char *prefix, const char *name, const brim_shape *shape, const double *got);
+/* The same where ||expected|| is less than `least`, with that in its place: of what is 0 but for rounding. */
+void golden_check_least(const golden *g, const char *prefix, const char *name, const brim_shape *shape,
+                        const double *got, double least);
 #endif

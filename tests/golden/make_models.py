@@ -95,16 +95,21 @@ class Vit(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def write(out, name, tensor):
+def write(out, name, tensor, digits=17):
     tensor = tensor.detach()
     out.write(f"{name} {tensor.dim()} {' '.join(str(d) for d in tensor.shape)}\n")
-    values = [repr(v) for v in tensor.double().flatten().tolist()]
+    values = [repr(v) if digits == 17 else f"{v:.{digits}g}" for v in tensor.double().flatten().tolist()]
     for i in range(0, len(values), 6):
         out.write(" ".join(values[i : i + 6]) + "\n")
 
 
-def train(out, name, model, start, optimizer, x, label):
-    model.load_state_dict(start)
+def values_of(model):
+    """Parameters and moving averages; not how many batches a norm has seen, which is a whole number."""
+    return {key: value for key, value in model.state_dict().items() if value.is_floating_point()}
+
+
+def train(out, name, model, start, optimizer, x, label, digits):
+    model.load_state_dict(start, strict=False)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -112,29 +117,33 @@ def train(out, name, model, start, optimizer, x, label):
         losses.append(loss.detach())
         loss.backward()
         optimizer.step()
-    write(out, f"{name}.loss", torch.stack(losses))
-    for key, value in model.named_parameters():
-        write(out, f"{name}.{key}", value)
+    write(out, f"{name}.loss", torch.stack(losses), digits)
+    for key, value in values_of(model).items():
+        write(out, f"{name}.{key}", value, digits)
 
 
-def make(path, model, shape, classes, batch):
-    x, label = torch.randn(batch, *shape), torch.randint(classes, (batch,))
-    start = {key: value.clone() for key, value in model.state_dict().items()}
+def batch_of(shape, classes, batch):
+    return torch.randn(batch, *shape), torch.randint(classes, (batch,))
+
+
+def make(path, model, x, label, digits=17):
+    """Logits and losses are those of evaluation, the rest is of training."""
+    start = {key: value.clone() for key, value in values_of(model).items()}
     with open(path, "w") as out:
         write(out, "input", x)
         write(out, "label", label)
         for key, value in start.items():
             write(out, f"parameter.{key}", value)
-        logits = model(x)
+        logits = model.eval()(x)
         write(out, "logits", logits)
         write(out, "loss", F.cross_entropy(logits, label, reduction="none"))
-        F.cross_entropy(logits, label).backward()
+        F.cross_entropy(model.train()(x), label).backward()
         for key, value in model.named_parameters():
-            write(out, f"gradient.{key}", value.grad)
+            write(out, f"gradient.{key}", value.grad, digits)
         adamw = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
-        train(out, "adamw", model, start, adamw, x, label)
+        train(out, "adamw", model, start, adamw, x, label, digits)
         sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
-        train(out, "sgd", model, start, sgd, x, label)
+        train(out, "sgd", model, start, sgd, x, label, digits)
 
 
 def main():
@@ -142,9 +151,9 @@ def main():
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     torch.manual_seed(20)
-    make(folder / "mlp.txt", Mlp(12, [10, 7], 5), (1, 4, 3), 5, 6)
-    make(folder / "cnn.txt", Cnn((2, 11, 9), 3, 4), (2, 11, 9), 4, 6)
-    make(folder / "vit.txt", Vit((2, 4, 6), 2, 2, 6, 2, 2, 4), (2, 4, 6), 4, 6)
+    make(folder / "mlp.txt", Mlp(12, [10, 7], 5), *batch_of((1, 4, 3), 5, 6))
+    make(folder / "cnn.txt", Cnn((2, 11, 9), 3, 4), *batch_of((2, 11, 9), 4, 6))
+    make(folder / "vit.txt", Vit((2, 4, 6), 2, 2, 6, 2, 2, 4), *batch_of((2, 4, 6), 4, 6))
 
 
 if __name__ == "__main__":

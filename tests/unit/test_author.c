@@ -60,6 +60,29 @@ static void test_whatever_has_parameters_needs_a_name(void **state)
   }
 }
 
+static void test_a_layers_parameter_can_start_otherwise(void **state)
+{
+  (void)state;
+  const brim_init zero = {BRIM_INIT_CONSTANT, 0}, wide = {BRIM_INIT_NORMAL, 3};
+  brim_graph *g = graph(2);
+  brim_batch_norm(g, "bn", brim_linear(g, "fc", input(g, 2), 3), 1e-5, 0.1);
+  brim_set_init(g, "fc.bias", wide);
+  brim_set_init(g, "bn.weight", zero);
+  assert_int_equal(g->status, BRIM_OK);
+  assert_string_equal(g->parameter[0].value->name, "fc.weight");
+  assert_int_equal(g->parameter[0].init.kind, BRIM_INIT_UNIFORM);
+  assert_int_equal(g->parameter[1].init.kind, BRIM_INIT_NORMAL);
+  assert_true(g->parameter[1].init.value == 3);
+  assert_int_equal(g->parameter[2].init.kind, BRIM_INIT_CONSTANT);
+  assert_true(g->parameter[2].init.value == 0);
+  brim_set_init(g, "fc", zero);
+  assert_failed(g, NULL, "parameter 'fc': there is no parameter of this name yet that could start otherwise");
+  g = graph(2);
+  brim_linear(g, "fc", input(g, 2), 3);
+  brim_set_init(g, "fc.weight", (brim_init){BRIM_INIT_NORMAL, -1});
+  assert_failed(g, NULL, "parameter 'fc.weight': it must start as BRIM_INIT_CONSTANT with a finite value");
+}
+
 static void test_names_that_files_cannot_hold_are_refused(void **state)
 {
   (void)state;
@@ -166,6 +189,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_whatever_has_parameters_needs_a_name),
+      cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
       cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),
       cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),

@@ -1,9 +1,24 @@
 /* Parameters of a model's own, for the functions that take one. */
 #include <math.h>
+#include <string.h>
 
+#include "base/text.h"
 #include "graph/graph.h"
 
 #undef brim_parameter_new
+#undef brim_set_init
+
+/* If not, the graph has the error. */
+static bool is_good_start(brim_graph *g, const char *name, brim_init init)
+{
+  const bool known = init.kind >= BRIM_INIT_CONSTANT && init.kind <= BRIM_INIT_NORMAL;
+  if (known && isfinite(init.value) && (init.kind == BRIM_INIT_CONSTANT || init.value >= 0)) return true;
+  brim_graph_fail(g, "parameter", name,
+                  "it must start as BRIM_INIT_CONSTANT with a finite value, or BRIM_INIT_UNIFORM or "
+                  "BRIM_INIT_NORMAL with one of at least 0; got kind %d and value %g",
+                  init.kind, init.value);
+  return false;
+}
 
 brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim, brim_init init)
 {
@@ -24,13 +39,19 @@ brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, c
                     brim_shape_format(text, sizeof text, &shape));
     return NULL;
   }
-  if (init.kind < BRIM_INIT_CONSTANT || init.kind > BRIM_INIT_NORMAL || !isfinite(init.value) ||
-      (init.kind != BRIM_INIT_CONSTANT && init.value < 0)) {
-    brim_graph_fail(g, "parameter", name,
-                    "it must start as BRIM_INIT_CONSTANT with a finite value, or BRIM_INIT_UNIFORM or "
-                    "BRIM_INIT_NORMAL with one of at least 0; got kind %d and value %g",
-                    init.kind, init.value);
-    return NULL;
-  }
+  if (!is_good_start(g, name, init)) return NULL;
   return brim_graph_parameter(g, name, &shape, init);
+}
+
+void brim_set_init(brim_graph *g, const char *name, brim_init init)
+{
+  if (!brim_graph_named(g, "parameter", name) || !is_good_start(g, name, init)) return;
+  const uint64_t hash = brim_hash(BRIM_HASH_START, name, strlen(name));
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_parameter *p = &g->parameter[i];
+    if (p->name_hash != hash || strcmp(p->value->name, name) != 0) continue;
+    p->init = init;
+    return;
+  }
+  brim_graph_fail(g, "parameter", name, "there is no parameter of this name yet that could start otherwise");
 }

@@ -94,6 +94,10 @@ typedef struct brim_init {
  * depends on the micro-batch. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
+/* Has a layer's parameter start otherwise than PyTorch's modules do; `name` is the parameter's, of a layer that is
+ * there: x = brim_conv2d(g, "conv1", ...); brim_set_init(g, "conv1.weight", (brim_init){BRIM_INIT_NORMAL, 0.1}); Since
+ * ABI 1.5. */
+BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
 
 /* ---- products ---- */
 
@@ -238,6 +242,7 @@ BRIM_EXPORT brim_tensor *brim_lstm(brim_graph *g, const char *name, brim_tensor 
 /* Remembers where in the author's file the next operation stands; the macros below call it. */
 BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_parameter_new(g, ...) brim_parameter_new(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_set_init(g, ...) brim_set_init(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_linear(g, ...) brim_linear(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_linear_no_bias(g, ...) brim_linear_no_bias(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_linear_with(g, ...) brim_linear_with(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)

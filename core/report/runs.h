@@ -1,8 +1,10 @@
-/* brim compare: what several runs were, and how they went. */
-#ifndef BRIM_CLI_COMPARE_H
-#define BRIM_CLI_COMPARE_H
+/* What runs were, and how they went, read from their folders: for brim compare and brim report. */
+#ifndef BRIM_REPORT_RUNS_H
+#define BRIM_REPORT_RUNS_H
+#include "base/table.h"
 #include "config/yaml.h"
 #include "observe/metrics.h"
+#include "report/epochs.h"
 #include "train/summary.h"
 
 #define BRIM_COMPARE_RUNS_MAX 10000
@@ -13,6 +15,8 @@ typedef struct brim_compared {
   const brim_yaml *config; /* resolved */
   brim_summary summary;    /* a run without one: what its records say */
   brim_metrics metrics;
+  brim_epoch *epoch;
+  size_t epoch_count;
 } brim_compared;
 
 typedef struct brim_comparison {
@@ -30,4 +34,15 @@ void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
 /* A key's value as text; "-" if the run has no such key. Lives in the comparison's arena. */
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key);
+/* What a run is judged by: validation data if it has some, else test data. */
+enum brim_split brim_compare_judged(const brim_metrics *metrics);
+/* A name for a legend: the run's, and what is special about it if that is short. */
+const char *brim_compare_legend(brim_comparison *c, const brim_compared *run);
+
+/* ---- tables.c ---- */
+
+/* A row a run: how it ended, and its figures. */
+brim_table brim_compare_figures(brim_comparison *c);
+/* A row for each differing key, a column for each run; with many runs the other way round. No rows: nothing differs. */
+brim_table brim_compare_keys(brim_comparison *c);
 #endif

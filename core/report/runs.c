@@ -1,11 +1,13 @@
-/* Reading runs for brim compare, and finding what is different between them. */
+/* Reading runs' folders, and finding what is different between them. */
+#include "report/runs.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "report/epochs.h"
 #include "train/file.h"
 
 #define KEY_DEPTH_MAX 16 /* of a configuration: deeper maps are compared as a whole */
@@ -24,24 +26,19 @@ static void add_run(brim_comparison *c, brim_compared run)
   c->run[c->count++] = run;
 }
 
-static double last_of(const double *value, size_t count)
-{
-  return count ? value[count - 1] : NAN;
-}
-
 /* A run that goes on, or was killed, has no summary; its last records tell how far it got. */
 static void summarize_records(brim_compared *run)
 {
-  const brim_series *split = run->metrics.split;
+  const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
   brim_summary *s = &run->summary;
   snprintf(s->status, sizeof s->status, "unfinished");
-  s->steps = last_of(split[BRIM_SPLIT_TRAIN].step, split[BRIM_SPLIT_TRAIN].count);
-  s->train_loss = last_of(split[BRIM_SPLIT_TRAIN].loss, split[BRIM_SPLIT_TRAIN].count);
-  s->train_accuracy = last_of(split[BRIM_SPLIT_TRAIN].accuracy, split[BRIM_SPLIT_TRAIN].count);
-  s->validation_loss = last_of(split[BRIM_SPLIT_VALIDATION].loss, split[BRIM_SPLIT_VALIDATION].count);
-  s->validation_accuracy = last_of(split[BRIM_SPLIT_VALIDATION].accuracy, split[BRIM_SPLIT_VALIDATION].count);
-  s->test_loss = last_of(split[BRIM_SPLIT_TEST].loss, split[BRIM_SPLIT_TEST].count);
-  s->test_accuracy = last_of(split[BRIM_SPLIT_TEST].accuracy, split[BRIM_SPLIT_TEST].count);
+  s->steps = train->count ? train->step[train->count - 1] : NAN;
+  s->train_loss = brim_series_last(train, "loss");
+  s->train_accuracy = brim_series_last(train, "accuracy");
+  s->validation_loss = brim_series_last(&split[BRIM_SPLIT_VALIDATION], "loss");
+  s->validation_accuracy = brim_series_last(&split[BRIM_SPLIT_VALIDATION], "accuracy");
+  s->test_loss = brim_series_last(&split[BRIM_SPLIT_TEST], "loss");
+  s->test_accuracy = brim_series_last(&split[BRIM_SPLIT_TEST], "accuracy");
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -60,6 +57,7 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   BRIM_TRY(brim_path_join(path, dir, "metrics.jsonl"));
   if (has_file(dir, "metrics.jsonl")) BRIM_TRY(brim_metrics_read(&c->arena, path, &run.metrics));
   if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
+  run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "more than %d runs cannot be compared", BRIM_COMPARE_RUNS_MAX);
   add_run(c, run);
@@ -151,6 +149,11 @@ static void add_value(const brim_yaml *node, brim_text *out)
     add_value(node->item[i], out);
   }
   brim_text_add(out, map ? "}" : "]");
+}
+
+enum brim_split brim_compare_judged(const brim_metrics *metrics)
+{
+  return metrics->split[BRIM_SPLIT_VALIDATION].count ? BRIM_SPLIT_VALIDATION : BRIM_SPLIT_TEST;
 }
 
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key)

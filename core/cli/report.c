@@ -1,0 +1,34 @@
+/* brim report: a run as a page to look at, or several runs side by side. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "report/page.h"
+#include "train/rundir.h"
+
+static brim_status report(brim_comparison *c, const char *const *dir, size_t count, const char *path)
+{
+  brim_text text = {0};
+  if (count == 0) return brim_fail(BRIM_ECONFIG, "no run to report on: write brim report RUN...");
+  for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
+  if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
+  brim_compare_finish(c);
+  brim_page_print(c, &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "report in %s", path);
+  return status;
+}
+
+int brim_command_report(brim_cli *cli, int argc, char **argv)
+{
+  (void)cli;
+  const char *path = BRIM_REPORT_NAME;
+  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path}};
+  brim_comparison c = {0};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK) status = report(&c, operands.word, operands.count, path);
+  brim_compare_release(&c);
+  return brim_cli_end(status, &operands);
+}

@@ -1,0 +1,152 @@
+/* The page as a whole: its head with all style, and its sections. See page.h. */
+#include "report/page.h"
+
+#include <stdio.h>
+
+#include "report/page_parts.h"
+#include "train/file.h"
+#include "train/rundir.h"
+
+#define SHADES 10 /* of the confusion matrix, as page_confusion.c has them */
+
+/* ---- style ---- */
+
+static const char light[] =
+    ":root{color-scheme:light dark;--ground:#fff;--card:#f5f6f8;--ink:#1b2025;--faint:#65707b;--line:#dde1e6;"
+    "--good:#00734f;--bad:#b3261e;--right:0,114,178;--wrong:213,94,0}";
+static const char dark[] = ":root{--ground:#14171a;--card:#1e2328;--ink:#e4e8eb;--faint:#97a2ac;--line:#343b43;"
+                           "--good:#2cc79c;--bad:#ff8a80;--right:36,124,184;--wrong:235,120,50}";
+static const char rules[] =
+    "*{box-sizing:border-box}"
+    "body{margin:0 auto;max-width:76rem;padding:1.5rem;background:var(--ground);color:var(--ink);"
+    "font:15px/1.5 system-ui,'Segoe UI','DejaVu Sans',sans-serif;print-color-adjust:exact;"
+    "-webkit-print-color-adjust:exact}"
+    "h1{margin:0;font-size:1.7rem;overflow-wrap:anywhere}h2{margin:0 0 .6rem;font-size:1.2rem}"
+    "h3{margin:1.2rem 0 .4rem;font-size:1rem}section{margin:2.2rem 0 0}"
+    ".what{margin:.2rem 0 1rem;color:var(--faint)}"
+    ".status{vertical-align:middle;padding:.1rem .55rem;border:1px solid currentColor;border-radius:1rem;"
+    "font-size:.8rem;font-weight:500;color:var(--good)}.failed{color:var(--bad)}"
+    "pre{margin:.5rem 0;padding:.8rem;overflow-x:auto;border-radius:.4rem;background:var(--card);"
+    "font:13px/1.45 ui-monospace,'DejaVu Sans Mono',monospace}.error{color:var(--bad);white-space:pre-wrap}"
+    ".cards{display:flex;flex-wrap:wrap;gap:.7rem}.card{min-width:8.7rem;padding:.7rem "
+    ".9rem;border-radius:.5rem;background:var(--card)}"
+    ".card b{display:block;font-size:1.25rem;font-variant-numeric:tabular-nums;white-space:nowrap}"
+    ".card span{color:var(--faint);font-size:.85rem}"
+    ".charts{display:flex;flex-wrap:wrap;gap:1rem}"
+    ".chart{flex:1 1 20rem;min-width:0;max-width:24.6rem;height:auto;font-size:12px}"
+    ".chart text,.map text{fill:var(--ink)}.grid{stroke:var(--line)}.axis{stroke:var(--faint);fill:none}"
+    ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;margin:.4rem 0 .8rem}"
+    ".sample{width:28px;height:8px;margin-right:.45rem;vertical-align:middle}"
+    ".swatch{display:inline-block;width:.8em;height:.8em;margin-right:.45rem;border-radius:.15em;"
+    "background:currentColor}"
+    ".bar{display:block;width:100%;height:1.5rem;border-radius:.3rem}.bar rect{fill:currentColor}"
+    ".wide{overflow-x:auto}.tall{max-height:34rem;overflow-y:auto}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    "th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:bottom}"
+    "th{font-weight:600}thead "
+    "th{position:sticky;top:0;background:var(--ground)}.number{text-align:right}td.number{white-space:nowrap}"
+    ".confusion th,.confusion td{padding:.15rem .3rem;border:1px solid var(--line);text-align:center;"
+    "font-size:.85rem}.confusion th{border:0;font-weight:400}.confusion th[scope=row]{text-align:right}"
+    ".confusion th[scope=col] span{writing-mode:vertical-rl;transform:rotate(180deg)}"
+    ".confusion td{min-width:2.3rem}.confusion tr:first-child td{border:0}"
+    ".ground{fill:var(--card)}"
+    "details{margin:.5rem 0}summary{cursor:pointer;font-weight:600}"
+    "@media print{body{max-width:none;padding:0;font-size:11px}.tall{max-height:none}"
+    "section{break-inside:auto}.chart,.card,tr{break-inside:avoid}}";
+
+/* A shade's number is its share in tenths. */
+static void add_shades(brim_text *out)
+{
+  for (int i = 1; i <= SHADES; i++) {
+    const double strength = 0.08 + 0.092 * i;
+    brim_text_printf(out,
+                     "td.right%d{background:rgba(var(--right),%.3f)}td.wrong%d{background:rgba(var(--wrong),%.3f)}"
+                     "path.right%d{fill:rgba(var(--right),%.3f)}path.wrong%d{fill:rgba(var(--wrong),%.3f)}",
+                     i, strength, i, strength, i, strength, i, strength);
+    if (i > SHADES / 2) brim_text_printf(out, "td.right%d{color:#fff}", i);
+  }
+}
+
+static void add_style(brim_text *out)
+{
+  brim_text_add(out, "<style>");
+  brim_text_add(out, light);
+  brim_text_add(out, rules);
+  add_shades(out);
+  brim_svg_style(out, false);
+  brim_text_add(out, "@media screen and (prefers-color-scheme:dark){");
+  brim_text_add(out, dark);
+  brim_svg_style(out, true);
+  brim_text_add(out, "}</style>\n");
+}
+
+/* ---- the page ---- */
+
+static void begin(brim_text *out, const char *title)
+{
+  brim_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+  brim_svg_escape(out, title);
+  brim_text_add(out, "</title>\n");
+  add_style(out);
+  brim_text_add(out, "</head>\n<body>\n");
+}
+
+static void print_one(brim_comparison *c, brim_text *out)
+{
+  brim_page_run page;
+  brim_page_read(c, &c->run[0], &page);
+  begin(out, c->run[0].name);
+  brim_page_headline(&page, out);
+  brim_page_curves(&page, out);
+  brim_page_epochs(&page, out);
+  brim_page_classes(&page, out);
+  brim_page_plan(&page, out);
+  brim_page_events(&page, out);
+  brim_page_inputs(&page, out);
+  brim_page_release(&page);
+}
+
+static void print_several(brim_comparison *c, brim_text *out)
+{
+  const brim_table figures = brim_compare_figures(c), keys = brim_compare_keys(c);
+  char title[64];
+  snprintf(title, sizeof title, "%zu runs", c->count);
+  begin(out, title);
+  brim_text_printf(out, "<header>\n<h1>%s</h1>\n</header>\n", title);
+  brim_page_begin(out, "Figures");
+  brim_page_table(out, &figures);
+  brim_page_end(out);
+  brim_page_curves_of_all(c, out);
+  if (keys.count > 0) {
+    brim_page_begin(out, "Keys that differ");
+    brim_page_table(out, &keys);
+    brim_page_end(out);
+  }
+}
+
+void brim_page_print(brim_comparison *c, brim_text *out)
+{
+  if (c->count == 1)
+    print_one(c, out);
+  else
+    print_several(c, out);
+  brim_text_add(out, "</body>\n</html>\n");
+}
+
+brim_status brim_page_write(const char *dir)
+{
+  char path[BRIM_PATH_MAX];
+  brim_comparison c = {0};
+  brim_text text = {0};
+  brim_status status = brim_path_join(path, dir, BRIM_REPORT_NAME);
+  if (status == BRIM_OK) status = brim_compare_add(&c, dir);
+  if (status == BRIM_OK) {
+    brim_compare_finish(&c);
+    brim_page_print(&c, &text);
+    status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  }
+  brim_text_release(&text);
+  brim_compare_release(&c);
+  return status;
+}

@@ -1,0 +1,130 @@
+/* Curves over steps: a chart for each figure of the records. A run's own page has a colour for each split, a page of
+ * several runs one for each run. */
+#include <math.h>
+
+#include "report/page_parts.h"
+
+#define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
+
+/* What the records tell beside it, or what is the same for all of them. */
+static bool is_drawn(const char *name)
+{
+  brim_names out = {.name = {"epoch", "samples", "tokens", "seconds", "skipped_steps"}, .count = 5};
+  brim_names_add(&out, name);
+  return out.count > 5;
+}
+
+static void collect(const brim_metrics *metrics, brim_names *names)
+{
+  for (int i = 0; i < BRIM_SPLIT_COUNT; i++)
+    for (size_t k = 0; k < metrics->split[i].columns; k++) {
+      const char *name = metrics->split[i].column[k].name;
+      if (is_drawn(name) && brim_figure_is_score(name)) brim_names_add(names, name);
+    }
+  for (size_t k = 0; k < metrics->split[BRIM_SPLIT_TRAIN].columns; k++) {
+    const char *name = metrics->split[BRIM_SPLIT_TRAIN].column[k].name;
+    if (is_drawn(name)) brim_names_add(names, name);
+  }
+}
+
+static brim_curve curve_of(const brim_series *series, const char *figure)
+{
+  const double *value = brim_series_values(series, figure);
+  return (brim_curve){.x = series->step, .y = value, .count = value ? series->count : 0};
+}
+
+/* Two points at least: one says no more than the table of figures. */
+static bool is_curve(const brim_curve *c)
+{
+  size_t points = 0;
+  for (size_t i = 0; i < c->count && points < 2; i++) points += isfinite(c->y[i]);
+  return points > 1;
+}
+
+static void draw(brim_arena *arena, const char *figure, const brim_curve *curve, size_t count, brim_text *out)
+{
+  bool is_worth_it = false;
+  for (size_t i = 0; i < count; i++) is_worth_it = is_worth_it || is_curve(&curve[i]);
+  if (!is_worth_it) return;
+  const brim_chart chart = {brim_figure_title(arena, figure), "step", curve, count};
+  brim_svg_chart(&chart, out);
+}
+
+static void add_legend(brim_text *out, size_t index, const char *name)
+{
+  brim_text_add(out, "<span>");
+  brim_svg_sample(index, out);
+  brim_svg_escape(out, name);
+  brim_text_add(out, "</span>\n");
+}
+
+static void begin_charts(brim_text *out)
+{
+  brim_text_add(out, "</p>\n<div class=\"charts\">\n");
+}
+
+/* ---- one run ---- */
+
+void brim_page_curves(const brim_page_run *page, brim_text *out)
+{
+  const brim_metrics *metrics = &page->run->metrics;
+  brim_names names = {0};
+  collect(metrics, &names);
+  if (names.count == 0) return;
+  brim_page_begin(out, "Curves");
+  brim_text_add(out, "<p class=\"legend\">\n");
+  for (size_t i = 0; i < BRIM_SPLIT_COUNT; i++)
+    if (metrics->split[i].count > 0) add_legend(out, i, i == BRIM_SPLIT_TRAIN ? "training" : brim_split_names[i]);
+  begin_charts(out);
+  for (size_t i = 0; i < names.count; i++) {
+    brim_curve curve[BRIM_SPLIT_COUNT];
+    const size_t splits = brim_figure_is_score(names.name[i]) ? BRIM_SPLIT_COUNT : 1;
+    for (size_t k = 0; k < splits; k++) {
+      curve[k] = curve_of(&metrics->split[k], names.name[i]);
+      curve[k].name = k;
+      curve[k].faint = k == BRIM_SPLIT_TRAIN && splits > 1;
+    }
+    draw(&page->all->arena, names.name[i], curve, splits, out);
+  }
+  brim_text_add(out, "</div>\n");
+  brim_page_end(out);
+}
+
+/* ---- several ---- */
+
+static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
+{
+  const bool is_score = brim_figure_is_score(figure);
+  const size_t each = is_score ? 2 : 1;
+  brim_curve *curve = BRIM_ARENA_NEW(&c->arena, brim_curve, each * c->count);
+  for (size_t i = 0; i < c->count; i++) {
+    const brim_metrics *m = &c->run[i].metrics;
+    brim_curve *of_run = curve + each * i;
+    of_run[0] = curve_of(&m->split[BRIM_SPLIT_TRAIN], figure);
+    if (is_score) of_run[1] = curve_of(&m->split[brim_compare_judged(m)], figure);
+    for (size_t k = 0; k < each; k++) of_run[k].name = i;
+    of_run[0].faint = is_score;
+  }
+  draw(&c->arena, figure, curve, each * c->count, out);
+}
+
+void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
+{
+  brim_names names = {0};
+  for (size_t i = 0; i < c->count; i++) collect(&c->run[i].metrics, &names);
+  if (names.count == 0) return;
+  brim_page_begin(out, "Curves");
+  if (c->count > CURVE_RUNS_MAX) {
+    brim_text_printf(out, "<p>Curves of %zu runs cannot be told apart: name at most %d.</p>\n", c->count,
+                     CURVE_RUNS_MAX);
+    brim_page_end(out);
+    return;
+  }
+  brim_text_add(out, "<p>Strong: validation data, or test data where there is none; faint: training.</p>\n"
+                     "<p class=\"legend\">\n");
+  for (size_t i = 0; i < c->count; i++) add_legend(out, i, brim_compare_legend(c, &c->run[i]));
+  begin_charts(out);
+  for (size_t i = 0; i < names.count; i++) draw_all(c, names.name[i], out);
+  brim_text_add(out, "</div>\n");
+  brim_page_end(out);
+}

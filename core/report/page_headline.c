@@ -1,0 +1,171 @@
+/* The top of a run's page: what it was, how it ended, and its figures. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/page_parts.h"
+
+#define CARDS_OF_SCORES 4
+
+/* "validation_loss": of the summary; of a run without one the newest record's. */
+static double score(const brim_page_run *page, enum brim_split split, const char *name)
+{
+  char key[128];
+  if (!page->summary) return brim_series_last(&page->run->metrics.split[split], name);
+  snprintf(key, sizeof key, "%s_%s", brim_split_names[split], name);
+  return brim_page_number(page->summary, key);
+}
+
+/* What is behind "test_"; NULL if the key is of something else. */
+static const char *behind_split(const char *key)
+{
+  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) {
+    const size_t length = strlen(brim_split_names[i]);
+    if (strncmp(key, brim_split_names[i], length) == 0 && key[length] == '_') return key + length + 1;
+  }
+  return NULL;
+}
+
+static brim_names scores_of(const brim_page_run *page)
+{
+  brim_names out = {0};
+  const char *key;
+  json_t *value;
+  json_object_foreach(page->summary, key, value)
+  {
+    const char *name = behind_split(key);
+    if (name && json_is_number(value) && brim_figure_is_score(name)) brim_names_add(&out, name);
+  }
+  for (int i = 0; !page->summary && i < BRIM_SPLIT_COUNT; i++) {
+    const brim_series *s = &page->run->metrics.split[i];
+    for (size_t k = 0; k < s->columns; k++)
+      if (brim_figure_is_score(s->column[k].name)) brim_names_add(&out, s->column[k].name);
+  }
+  return out;
+}
+
+/* ---- cards ---- */
+
+static void add_card(brim_text *out, const char *split, const char *title, const char *value)
+{
+  if (!value[0] || strcmp(value, "-") == 0) return;
+  brim_text_add(out, "<div class=\"card\"><b>");
+  brim_svg_escape(out, value);
+  brim_text_add(out, "</b><span>");
+  brim_svg_escape(out, split);
+  brim_text_add(out, split[0] ? " " : "");
+  brim_svg_escape(out, title);
+  brim_text_add(out, "</span></div>\n");
+}
+
+/* Of the data that says most about the model. */
+static void add_score_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
+{
+  int split = BRIM_SPLIT_COUNT - 1;
+  char text[64];
+  while (split > 0 && !isfinite(score(page, (enum brim_split)split, "loss"))) split--;
+  for (size_t i = 0, cards = 0; i < names->count && cards < CARDS_OF_SCORES; i++) {
+    const double value = score(page, (enum brim_split)split, names->name[i]);
+    if (!isfinite(value)) continue;
+    add_card(out, split == BRIM_SPLIT_TRAIN ? "training" : brim_split_names[split],
+             brim_figure_title(&page->all->arena, names->name[i]),
+             brim_figure_format(text, sizeof text, names->name[i], value));
+    cards++;
+  }
+}
+
+static void add_rate_card(const brim_page_run *page, const char *name, brim_text *out)
+{
+  char text[64];
+  add_card(out, "", brim_figure_title(&page->all->arena, name),
+           brim_figure_format(text, sizeof text, name, brim_page_number(page->summary, name)));
+}
+
+static void add_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
+{
+  char text[64];
+  const brim_compared *run = page->run;
+  brim_text_add(out, "<div class=\"cards\">\n");
+  add_score_cards(page, names, out);
+  add_rate_card(page, "tokens_per_second", out);
+  add_rate_card(page, "samples_per_second", out);
+  add_card(out, "", "per epoch",
+           brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(run->epoch, run->epoch_count)));
+  add_card(out, "", "in all", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
+  add_card(out, "", "memory planned",
+           brim_figure_bytes(text, sizeof text, brim_page_number(page->summary, "planned_peak_bytes")));
+  add_card(out, "", "memory placed", brim_figure_bytes(text, sizeof text, run->summary.device_peak_bytes));
+  brim_text_add(out, "</div>\n");
+}
+
+/* ---- the rest ---- */
+
+static void add_scores(const brim_page_run *page, const brim_names *names, brim_text *out)
+{
+  brim_arena *arena = &page->all->arena;
+  brim_table table = {.arena = arena, .columns = 1 + BRIM_SPLIT_COUNT};
+  char text[64];
+  brim_table_add(&table, "");
+  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) brim_table_add(&table, i == 0 ? "training" : brim_split_names[i]);
+  for (size_t i = 0; i < names->count; i++) {
+    brim_table_add(&table, brim_figure_title(arena, names->name[i]));
+    for (int k = 0; k < BRIM_SPLIT_COUNT; k++)
+      brim_table_add(&table, brim_figure_format(text, sizeof text, names->name[i],
+                                                score(page, (enum brim_split)k, names->name[i])));
+  }
+  brim_page_table(out, &table);
+}
+
+static void add_value(const brim_page_run *page, const char *key, const char *before, brim_text *out)
+{
+  const char *value = brim_compare_value(page->all, page->run, key);
+  if (strcmp(value, "-") == 0) return;
+  brim_text_add(out, before);
+  brim_svg_escape(out, value);
+}
+
+/* "vit on fashion_mnist, cuda:0 (NVIDIA H100), bf16, 938 steps" */
+static void add_what(const brim_page_run *page, brim_text *out)
+{
+  const char *device = brim_page_string(page->summary, "device");
+  const char *name = brim_page_string(page->summary, "device_name");
+  brim_text_add(out, "<p class=\"what\">");
+  add_value(page, "model.id", "", out);
+  add_value(page, "dataset.id", " on ", out);
+  if (device[0]) brim_text_add(out, ", ");
+  brim_svg_escape(out, device);
+  if (name[0]) brim_text_add(out, " (");
+  brim_svg_escape(out, name);
+  if (name[0]) brim_text_add(out, ")");
+  add_value(page, "precision", ", ", out);
+  if (isfinite(page->run->summary.steps)) brim_text_printf(out, ", %.15g steps", page->run->summary.steps);
+  brim_text_add(out, "</p>\n");
+}
+
+static void add_error(const char *text, brim_text *out)
+{
+  if (!text[0]) return;
+  brim_text_add(out, "<pre class=\"error\">");
+  brim_page_text(out, text);
+  brim_text_add(out, "</pre>\n");
+}
+
+void brim_page_headline(const brim_page_run *page, brim_text *out)
+{
+  const brim_names names = scores_of(page);
+  const brim_summary *s = &page->run->summary;
+  brim_text_add(out, "<header>\n<h1>");
+  brim_svg_escape(out, page->run->name);
+  brim_text_printf(out, " <span class=\"status%s\">", strcmp(s->status, "failed") == 0 ? " failed" : "");
+  brim_svg_escape(out, s->status);
+  brim_text_add(out, "</span></h1>\n");
+  add_what(page, out);
+  add_error(s->error, out);
+  add_error(brim_text_str(&page->notes), out);
+  add_cards(page, &names, out);
+  brim_text_add(out, "</header>\n");
+  if (names.count == 0) return;
+  brim_page_begin(out, "Results");
+  add_scores(page, &names, out);
+  brim_page_end(out);
+}

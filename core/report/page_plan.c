@@ -1,0 +1,112 @@
+/* Memory: what was planned, by class, and what was placed. */
+#include <math.h>
+#include <stdio.h>
+
+#include "report/page_parts.h"
+
+#define COLORS 8 /* of charts, one for each class */
+
+static double sum_of(const json_t *classes)
+{
+  const char *key;
+  json_t *value;
+  double sum = 0;
+  json_object_foreach((json_t *)classes, key, value)
+  {
+    if (json_number_value(value) > 0) sum += json_number_value(value);
+  }
+  return sum;
+}
+
+static void add_bar(json_t *classes, brim_text *out)
+{
+  const double sum = sum_of(classes);
+  const char *key;
+  json_t *value;
+  size_t i = 0;
+  double x = 0;
+  brim_text_add(out, "<svg class=\"bar\" viewBox=\"0 0 1000 24\" preserveAspectRatio=\"none\">\n");
+  json_object_foreach(classes, key, value)
+  {
+    const double width = 1000 * json_number_value(value) / sum;
+    const size_t color = i++ % COLORS;
+    if (!(width > 0)) continue;
+    brim_text_printf(out, "<rect class=\"color%zu\" x=\"%.2f\" width=\"%.2f\" height=\"24\"><title>", color, x, width);
+    brim_svg_escape(out, key);
+    brim_text_add(out, "</title></rect>\n");
+    x += width;
+  }
+  brim_text_add(out, "</svg>\n");
+}
+
+static void add_classes(json_t *classes, brim_text *out)
+{
+  char bytes[32];
+  const char *key;
+  json_t *value;
+  size_t i = 0;
+  if (!(sum_of(classes) > 0)) return;
+  add_bar(classes, out);
+  brim_text_add(out, "<p class=\"legend\">\n");
+  json_object_foreach(classes, key, value)
+  {
+    const size_t color = i++ % COLORS;
+    if (!(json_number_value(value) > 0)) continue;
+    brim_text_printf(out, "<span><i class=\"swatch color%zu\"></i>", color);
+    brim_svg_escape(out, key);
+    brim_text_printf(out, " %s</span>\n", brim_figure_bytes(bytes, sizeof bytes, json_number_value(value)));
+  }
+  brim_text_add(out, "</p>\n");
+}
+
+static void add_bytes(brim_table *table, const char *name, double bytes)
+{
+  char text[32];
+  if (bytes > 0) brim_page_pair(table, name, brim_figure_bytes(text, sizeof text, bytes));
+}
+
+static void add_count(brim_table *table, const char *name, double count)
+{
+  char text[32];
+  snprintf(text, sizeof text, "%.15g", count);
+  if (isfinite(count)) brim_page_pair(table, name, text);
+}
+
+static void add_recompute(brim_table *table, const json_t *recompute)
+{
+  const double operations = brim_page_number(recompute, "operations"), share = brim_page_number(recompute, "share");
+  if (!(operations > 0)) return;
+  brim_page_pair(
+      table, "made again in the backward pass",
+      brim_arena_printf(table->arena, "%.15g operations, %.1f %% of the forward pass", operations, 100 * share));
+}
+
+void brim_page_plan(const brim_page_run *page, brim_text *out)
+{
+  char text[64];
+  const json_t *plan = page->plan, *summary = page->summary;
+  brim_table table = {.arena = &page->all->arena, .columns = 2};
+  brim_table_add(&table, "memory");
+  brim_table_add(&table, "");
+  add_bytes(&table, "planned, at its peak", brim_page_number(plan, "peak_bytes"));
+  add_bytes(&table, "least that any plan would need", brim_page_number(plan, "lower_bound_bytes"));
+  add_bytes(&table, "largest plan of the run", brim_page_number(summary, "planned_peak_bytes"));
+  add_bytes(&table, "placed", brim_page_number(summary, "device_bytes"));
+  add_bytes(&table, "placed at most", brim_page_number(summary, "device_peak_bytes"));
+  add_bytes(&table, "with what driver and libraries take", brim_page_number(summary, "device_reserved_bytes"));
+  add_bytes(&table, "optimizer's state on the host", brim_page_number(plan, "host_state_bytes"));
+  add_bytes(&table, "loader", brim_page_number(summary, "loader_bytes"));
+  add_bytes(&table, "resident at most, predicted", brim_page_number(summary, "predicted_rss_bytes"));
+  add_bytes(&table, "resident at most", brim_page_number(summary, "rss_peak_bytes"));
+  brim_page_pair(&table, "operation at the peak", brim_page_string(plan, "peak_operation"));
+  add_recompute(&table, json_object_get(plan, "recompute"));
+  add_count(&table, "parameters", brim_page_number(plan, "parameters"));
+  add_count(&table, "samples in a micro-batch", brim_page_number(plan, "batch_size"));
+  brim_page_pair(&table, "time of a step, predicted",
+                 brim_figure_seconds(text, sizeof text, brim_page_number(plan, "step_seconds")));
+  if (table.count <= 2) return;
+  brim_page_begin(out, "Memory");
+  add_classes(json_object_get(plan, "classes"), out);
+  brim_page_table(out, &table);
+  brim_page_end(out);
+}

@@ -1,0 +1,99 @@
+/* What a run's own page shows of its folder. Nothing there is believed: files may be missing, damaged, or made by
+ * anybody. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/page_parts.h"
+#include "train/file.h"
+
+#define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown as it is */
+
+static FILE *open_part(brim_page_run *page, const char *name)
+{
+  char path[BRIM_PATH_MAX];
+  if (brim_path_join(path, page->run->dir, name) != BRIM_OK) return NULL;
+  FILE *file = fopen(path, "re");
+  if (!file && errno != ENOENT) brim_text_printf(&page->notes, "%s cannot be read: %s\n", name, strerror(errno));
+  return file;
+}
+
+static json_t *read_object(brim_page_run *page, const char *name)
+{
+  json_error_t error;
+  FILE *file = open_part(page, name);
+  if (!file) return NULL;
+  json_t *root = json_loadf(file, 0, &error);
+  fclose(file);
+  if (!root) brim_text_printf(&page->notes, "%s is not JSON: line %d: %s\n", name, error.line, error.text);
+  if (!root || json_is_object(root)) return root;
+  brim_text_printf(&page->notes, "%s is not a JSON object\n", name);
+  json_decref(root);
+  return NULL;
+}
+
+static json_t *read_events(brim_page_run *page)
+{
+  char *line = NULL;
+  size_t room = 0;
+  json_t *events = json_array();
+  FILE *file = open_part(page, "events.jsonl");
+  for (ssize_t length; file && (length = getline(&line, &room, file)) >= 0;) {
+    json_t *event = json_loadb(line, (size_t)length, 0, NULL);
+    if (json_is_string(json_object_get(event, "event")))
+      json_array_append_new(events, event);
+    else
+      json_decref(event);
+  }
+  free(line);
+  if (file) fclose(file);
+  return events;
+}
+
+static const char *read_text(brim_page_run *page, const char *name)
+{
+  static const char more[] = "...\n";
+  FILE *file = open_part(page, name);
+  if (!file) return NULL;
+  char *text = brim_xcalloc(1, TEXT_BYTES_MAX + sizeof more);
+  const size_t bytes = fread(text, 1, TEXT_BYTES_MAX, file);
+  if (bytes == TEXT_BYTES_MAX) memcpy(text + bytes, more, sizeof more);
+  fclose(file);
+  const char *out = brim_arena_string(&page->all->arena, text);
+  free(text);
+  return out;
+}
+
+void brim_page_read(brim_comparison *all, const brim_compared *run, brim_page_run *out)
+{
+  *out = (brim_page_run){.all = all, .run = run};
+  out->summary = read_object(out, "summary.json");
+  out->plan = read_object(out, "plan.json");
+  out->plugins = read_object(out, "plugins.json");
+  out->events = read_events(out);
+  out->config = read_text(out, "config.yaml");
+  out->overrides = read_text(out, "overrides.yaml");
+}
+
+void brim_page_release(brim_page_run *page)
+{
+  json_decref(page->summary);
+  json_decref(page->plan);
+  json_decref(page->plugins);
+  json_decref(page->events);
+  brim_text_release(&page->notes);
+}
+
+double brim_page_number(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *brim_page_string(const json_t *object, const char *key)
+{
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}

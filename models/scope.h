@@ -1,0 +1,16 @@
+/* The names of a part of a model: "blocks.11" and in it "blocks.11.attn.qkv". */
+#ifndef BRIM_MODELS_SCOPE_H
+#define BRIM_MODELS_SCOPE_H
+#include <stdio.h>
+
+typedef struct scope {
+  char prefix[64], name[160];
+} scope;
+
+/* A layer's full name; valid until the next call. */
+static inline const char *in(scope *s, const char *layer)
+{
+  snprintf(s->name, sizeof s->name, "%s.%s", s->prefix, layer);
+  return s->name;
+}
+#endif

@@ -1,0 +1,352 @@
+"""brim report, and the report.html that a run leaves: a page of its own, with the figures that the run's files have."""
+
+import html.parser
+import json
+import random
+import re
+import xml.etree.ElementTree as xml
+
+from support import FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+
+RUN = [*SMALL, "training.epochs=3", "dataset.validation_fraction=0.25", "observe.log_every_steps=1"]
+VOID = {"meta", "br", "link", "img", "input"}  # elements that HTML has without an end
+HOSTILE = "<script>alert(\"x\")</script>&amp; <b onclick='y'>"
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would make of it; elements that are not closed in order are an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.links = [], set(), []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, (self.open, tag)
+        self.open.pop()
+
+
+def text_of(element):
+    return "".join(element.itertext()).strip()
+
+
+class Reports(Case):
+    def report(self, *runs, name="out.html"):
+        """The page, read as XML too, which it is."""
+        self.brim("report", *runs, "-o", name)
+        return self.page(name)
+
+    def page(self, *parts):
+        text = self.read(*parts)
+        page = Page(text)
+        self.assertEqual(page.links, [], "it needs no other file")
+        self.assertFalse(page.tags & {"script", "iframe", "object", "embed", "link", "img"}, page.tags)
+        self.assertNotIn("url(", text)
+        self.assertNotIn("@import", text)
+        return xml.fromstring(text)
+
+    def section(self, page, heading):
+        return next((s for s in page.iter("section") if text_of(s.find("h2")) == heading), None)
+
+    def table(self, element):
+        """Of the first table: a dictionary a row."""
+        head, *rows = [[text_of(cell) for cell in row] for row in element.find(".//table").iter("tr")]
+        return [dict(zip(head, row)) for row in rows]
+
+    def edit(self, run, name, change):
+        path = self.folder / run / name
+        data = json.loads(path.read_text())
+        change(data)
+        path.write_text(json.dumps(data))
+
+
+class OfARun(Reports):
+    def setUp(self):
+        super().setUp()
+        self.train("run", *RUN)
+
+    def test_a_run_leaves_its_report(self):
+        page = self.page("run/report.html")
+        self.assertEqual(text_of(page.find(".//h1")), "run finished")
+        self.assertEqual([text_of(h) for h in page.iter("h2")],
+                         ["Results", "Curves", "Epochs", "Confusion matrix", "Classes", "Memory", "Events",
+                          "Configuration"])
+        self.brim("report", "run", "-o", "again.html")
+        self.assertEqual(self.read("again.html"), self.read("run/report.html"), "the same files, the same bytes")
+        self.brim("report", "run")
+        self.assertEqual(self.read("report.html"), self.read("again.html"), "report.html if nothing is said")
+
+    def test_without_a_report(self):
+        self.train("quiet", *RUN, "observe.report=false")
+        self.assertFalse((self.folder / "quiet/report.html").exists())
+
+    def test_figures_are_those_of_the_summary(self):
+        page, summary = self.report("run"), self.summary("run")
+        rows = {row[""]: row for row in self.table(self.section(page, "Results"))}
+        for key, name, form in (("loss", "loss", "{:.4f}"), ("accuracy", "accuracy", "{:.2%}"),
+                                ("accuracy_top5", "top-5 accuracy", "{:.2%}"), ("f1", "F1", "{:.4f}")):
+            for split in ("validation", "test"):
+                self.assertEqual(rows[name][split].replace(" ", ""), form.format(summary[f"{split}_{key}"]), key)
+        self.assertEqual(rows["loss"]["training"], f"{summary['train_loss']:.4f}")
+        self.assertNotIn("-", rows["loss"].values())
+        cards = {text_of(card.find("span")): text_of(card.find("b")) for card in page.iterfind(".//div[@class='card']")}
+        self.assertEqual(cards["test loss"], f"{summary['test_loss']:.4f}")
+        self.assertEqual(cards["memory planned"], cards["memory placed"])
+        self.assertIn(summary["device"], text_of(page.find(".//p[@class='what']")))
+        self.assertIn(summary["device_name"], text_of(page.find(".//p[@class='what']")))
+
+    def test_epochs_are_the_records_put_together(self):
+        rows = self.table(self.section(self.report("run"), "Epochs"))
+        records = self.records("run")
+        self.assertEqual([row["epoch"] for row in rows], ["1", "2", "3"])
+        for row, step in zip(rows, (2, 4, 6)):
+            train = [r for r in records if r["split"] == "train" and step - 2 < r["step"] <= step]
+            judged = next(r for r in records if r["split"] == "validation" and r["step"] == step)
+            samples = sum(r["samples"] for r in train)
+            self.assertEqual(samples, 192)
+            self.assertEqual(row["training loss"], f"{sum(r['loss'] * r['samples'] for r in train) / samples:.4f}")
+            self.assertEqual(row["validation loss"], f"{judged['loss']:.4f}")
+            self.assertEqual(row["seconds"], f"{sum(r['seconds'] for r in train):.2f}")
+            self.assertEqual(row["evaluation seconds"], f"{judged['seconds']:.2f}")
+        whole = [sum(r["seconds"] for r in records if r["split"] == "train" and r["step"] in steps)
+                 for steps in ((1, 2), (3, 4), (5, 6))]
+        compared, = json.loads(self.brim("compare", "--json", "run").out)["runs"]
+        self.assertAlmostEqual(compared["epoch_seconds"], sum(whole) / 3)
+
+    def test_classes_and_confusion(self):
+        page, summary = self.report("run"), self.summary("run")
+        matrix = page.find(".//table[@class='confusion']")
+        rows = [[text_of(cell) for cell in row] for row in matrix.iter("tr")][1:]
+        self.assertEqual([row[1:] for row in rows],
+                         [[str(n) if n else "" for n in row] for row in summary["test_confusion"]])
+        for row, expected in zip(self.table(self.section(page, "Classes")), summary["test_classes"]):
+            self.assertEqual(row, {"class": expected["class"], "precision": f"{expected['precision']:.4f}",
+                                   "recall": f"{expected['recall']:.4f}", "F1": f"{expected['f1']:.4f}",
+                                   "samples": str(expected["support"])})
+
+    def test_curves_have_a_point_for_each_record(self):
+        charts = {chart.get("aria-label"): chart for chart in self.report("run").iterfind(".//svg[@class='chart']")}
+        self.assertEqual(list(charts), ["loss", "accuracy", "top-5 accuracy", "F1", "learning rate", "samples/s"])
+        paths = {path.get("class"): path.get("d") for path in charts["loss"].iter("path")}
+        self.assertEqual(len(re.findall("[ML]", paths["faint color0"])), 6)
+        self.assertEqual(len(re.findall("[ML]", paths["curve color1"])), 3)
+
+    def test_memory_events_and_inputs(self):
+        page, plan = self.report("run"), self.json("run", "plan.json")
+        memory = self.section(page, "Memory")
+        bar = {text_of(rect.find("title")): float(rect.get("width")) for rect in memory.iter("rect")}
+        self.assertEqual(set(bar), {name for name, size in plan["classes"].items() if size})
+        self.assertAlmostEqual(sum(bar.values()), 1000, delta=0.1)
+        events = [row["event"] for row in self.table(self.section(page, "Events"))]
+        self.assertEqual(events, ["started", "finished"])
+        overrides, config = (text_of(pre) for pre in self.section(page, "Configuration").iter("pre"))
+        self.assertEqual(config, self.read("run/config.yaml").strip())
+        self.assertEqual(overrides, self.read("run/overrides.yaml").strip())
+
+    def test_decisions_and_recoveries_are_told(self):
+        result = self.train("redone", *RUN, env={"BRIM_FAULT": "step:2:begin"})
+        self.assertIn("recovery", result.err)
+        events = self.table(self.section(self.page("redone/report.html"), "Events"))
+        recorded = {event["event"]: event for event in self.records("redone", "events.jsonl")}
+        told = {row["event"]: row for row in events}
+        self.assertEqual(told["recovered"]["step"], "1")
+        self.assertIn(recorded["recovered"]["detail"], told["recovered"][""])
+        self.assertIn(recorded["decision"]["choice"], told["decision"][""])
+
+
+class OfFoldersAsTheyAre(Reports):
+    def setUp(self):
+        super().setUp()
+        self.train("run", *RUN)
+
+    def test_a_run_that_failed_says_why(self):
+        self.train("failed", *RUN, "optimizer.lr=1e30", "optimizer=sgd", status=FAILED)
+        page = self.page("failed/report.html")
+        self.assertEqual(text_of(page.find(".//h1")), "failed failed")
+        self.assertEqual(text_of(page.find(".//pre[@class='error']")), self.summary("failed")["error"].strip())
+
+    def test_a_run_that_goes_on(self):
+        (self.folder / "run/summary.json").unlink()
+        page = self.report("run")
+        self.assertEqual(text_of(page.find(".//h1")), "run unfinished")
+        last = [r for r in self.records("run") if r["split"] == "test"][-1]
+        rows = {row[""]: row for row in self.table(self.section(page, "Results"))}
+        self.assertEqual(rows["loss"]["test"], f"{last['loss']:.4f}")
+        self.assertIsNone(self.section(page, "Classes"))
+
+    def test_the_smallest_run(self):
+        for path in (self.folder / "run").iterdir():
+            if path.is_file() and path.name != "config.yaml":
+                path.unlink()
+        page = self.report("run")
+        self.assertEqual([text_of(h) for h in page.iter("h2")], ["Configuration"])
+
+    def test_damaged_files_are_named_and_left_out(self):
+        (self.folder / "run/plan.json").write_text('{"classes": ')
+        (self.folder / "run/plugins.json").write_text("[]")
+        page = self.report("run")
+        notes = text_of(page.find(".//pre[@class='error']"))
+        self.assertIn("plan.json is not JSON: line 1: ", notes)
+        self.assertIn("plugins.json is not a JSON object", notes)
+        self.assertIsNotNone(self.section(page, "Results"))
+
+    def test_damaged_lines_never_break_a_page(self):
+        """Bytes changed, cut out and doubled in what a run leaves; the same in every run of the test."""
+        chance = random.Random(7)
+        for name in ("metrics.jsonl", "events.jsonl", "summary.json", "plan.json"):
+            path = self.folder / "run" / name
+            whole = path.read_bytes()
+            for _ in range(12):
+                data = bytearray(whole)
+                for _ in range(chance.randrange(1, 30)):
+                    at, length = chance.randrange(len(data)), chance.randrange(8)
+                    data[at:at + chance.choice((0, length))] = chance.choice(
+                        (bytes(chance.randrange(256) for _ in range(length)), b"<x>", b"1e999", b"-1", b"\0", b"[["))
+                path.write_bytes(data)
+                self.report("run")
+            path.write_bytes(whole)
+
+    def test_nothing_of_a_file_is_markup(self):
+        def poison(value):
+            if isinstance(value, dict):
+                return {key: poison(item) for key, item in value.items()}
+            if isinstance(value, list):
+                return [poison(item) for item in value]
+            return HOSTILE if isinstance(value, str) else value
+        for name in ("summary.json", "plan.json", "plugins.json"):
+            self.edit("run", name, lambda data: data.update(poison(data)))
+        self.edit("run", "plan.json", lambda data: data["classes"].update({HOSTILE: 5}))
+        for name in ("metrics.jsonl", "events.jsonl"):
+            records = self.records("run", name)
+            for record in records:
+                record.update({HOSTILE: 1} if name == "metrics.jsonl" else {"event": HOSTILE, "detail": HOSTILE})
+            (self.folder / "run" / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+        (self.folder / "run/overrides.yaml").write_text(f"- '{HOSTILE}'\n")
+        (self.folder / "run").rename(self.folder / "<i>run")
+        page = self.report("<i>run")
+        self.assertEqual(text_of(page.find(".//h1")), f"<i>run {HOSTILE[:31]}")
+        classes = [row["class"] for row in self.table(self.section(page, "Classes"))]
+        self.assertEqual(classes, [HOSTILE] * 10)
+        self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "Events"))])
+        self.assertIn(HOSTILE, [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")])
+
+    def test_bytes_that_are_no_text(self):
+        (self.folder / "run/overrides.yaml").write_bytes(b"- 'a\xff\xfe\x00'\n")
+        self.assertIn("- 'a\ufffd\ufffd", text_of(self.section(self.report("run"), "Configuration")))
+
+    def set_classes(self, count):
+        def change(summary):
+            names = [f"class <{i}>" for i in range(count)]
+            summary["test_confusion"] = [[9 * (i == k) + 3 * (k == (i + 1) % count) for k in range(count)]
+                                         for i in range(count)]
+            summary["test_classes"] = [{"class": name, "precision": 0.75, "recall": 0.75, "f1": 0.75, "support": 12}
+                                       for name in names]
+        self.edit("run", "summary.json", change)
+
+    def test_many_classes_are_squares(self):
+        self.set_classes(200)
+        section = self.section(self.report("run"), "Confusion matrix")
+        squares = {path.get("class"): path.get("d") for path in section.find(".//svg").iter("path")}
+        self.assertEqual({name: d.count("M") for name, d in squares.items()},
+                         {"ground": 1, "right8": 200, "wrong3": 200})
+        self.assertIn("M199 199h1v1h-1z", squares["right8"])
+        self.assertIn("M0 199h1v1h-1z", squares["wrong3"])
+        self.assertEqual([text.text for text in section.iter("text")][2], "class <1>")
+
+    def test_very_many_classes_are_pairs(self):
+        self.set_classes(201)
+        section = self.section(self.report("run"), "Confusion matrix")
+        self.assertIsNone(section.find(".//svg"))
+        first, *others = self.table(section)
+        self.assertEqual(first, {"label": "class <0>", "taken for": "class <1>", "samples": "3",
+                                 "of the label's": "25.0 %"})
+        self.assertEqual(len(others), 11)
+
+    def test_figures_of_tasks_to_come(self):
+        with open(self.folder / "run/metrics.jsonl", "w", encoding="utf-8") as file:
+            for step in (1, 2, 3):
+                file.write(json.dumps({"step": step, "epoch": step, "split": "train", "loss": 1 / step,
+                                       "tokens_per_second": 1e5}) + "\n")
+                file.write(json.dumps({"step": step, "epoch": step, "split": "validation", "loss": 2 / step,
+                                       "perplexity": 7.5}) + "\n")
+        def change(summary):
+            for key in [key for key in summary if "accuracy" in key or "f1" in key or key.startswith("test_")]:
+                del summary[key]
+            summary["validation_perplexity"] = 7.5
+        self.edit("run", "summary.json", change)
+        page = self.report("run")
+        charts = [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")]
+        self.assertEqual(charts, ["loss", "perplexity", "tokens/s"])
+        rows = {row[""]: row for row in self.table(self.section(page, "Results"))}
+        self.assertEqual(rows["perplexity"]["validation"], "7.5")
+        epochs = self.table(self.section(page, "Epochs"))
+        self.assertEqual([row["validation perplexity"] for row in epochs], ["7.5"] * 3)
+        self.assertIsNone(self.section(page, "Confusion matrix"))
+
+    def test_a_report_that_cannot_be_written_is_no_failure(self):
+        (self.folder / "full/report.html").mkdir(parents=True)
+        result = self.train("full", *RUN)
+        self.assertIn("warning: no report.html of the run: cannot replace 'full/report.html'", result.err)
+        self.assertEqual(self.summary("full")["status"], "finished")
+
+    def test_errors(self):
+        self.assert_error(self.brim("report", status=USAGE), "write brim report RUN...")
+        self.assert_error(self.brim("report", "nothing", status=LOAD), "'nothing' is not the folder of a run")
+        self.assert_error(self.brim("report", "run", "-o", "no/such/page.html", status=None), "no/such")
+
+
+class OfSeveral(Reports):
+    def test_runs_side_by_side(self):
+        self.train("runs/a", *RUN, "optimizer.lr=1e-2")
+        self.train("runs/b", *RUN, "model.hidden=[8]")
+        page = self.report("runs/a", "runs/b")
+        self.assertEqual([text_of(h) for h in page.iter("h2")], ["Figures", "Curves", "Keys that differ"])
+        printed = [re.split(r"  +", line.strip()) for line in self.brim("compare", "runs/a", "runs/b").out.splitlines()]
+        table = [[text_of(cell) for cell in row] for row in self.section(page, "Figures").iter("tr")]
+        self.assertEqual(table, printed[:3], "as brim compare has it")
+        keys = {row["key"]: (row["a"], row["b"]) for row in self.table(self.section(page, "Keys that differ"))}
+        self.assertEqual(keys, {"model.hidden": ("[16]", "[8]"), "optimizer.lr": ("1e-2", "2e-3")})
+        loss = next(page.iterfind(".//svg[@class='chart']"))
+        self.assertEqual(sorted(path.get("class") for path in loss.iter("path") if "color" in path.get("class")),
+                         ["curve color0", "curve color1", "faint color0", "faint color1"])
+        self.brim("report", "runs/a", "runs/b", "-o", "again.html")
+        self.assertEqual(self.read("again.html"), self.read("out.html"))
+
+    def test_a_sweep_stands_for_its_runs(self):
+        self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
+        page = self.report("sweep")
+        self.assertEqual([row["run"] for row in self.table(self.section(page, "Figures"))], ["sweep/0", "sweep/1"])
+        self.page("sweep/1/report.html")
+
+
+class Times(Case):
+    """Seconds are no part of the state; a run that is gone on with tells them all the same."""
+
+    def test_a_window_of_which_an_earlier_process_has_made_a_part(self):
+        words = [*SMALL, "training.batch_size=32", "training.epochs=2", "observe.log_every_steps=4",
+                 "training.checkpoint_every_steps=3"]
+        self.train("whole", *words)
+        self.train("run", *words, status=NO_FIT, env={"BRIM_FAULT": "step:7:begin:1+"})
+        self.brim("train", "--resume", "run")
+        self.assert_same_records("run", "whole")
+        for record in self.records("run"):
+            self.assertGreater(record["seconds"], 0, record)
+            self.assertAlmostEqual(record["samples"] / record["seconds"] / record["samples_per_second"], 1, places=6)
+        self.assertEqual([r["samples"] for r in self.records("run") if r["split"] == "train"], [128] * 4)
+
+
+if __name__ == "__main__":
+    main()
