@@ -4,11 +4,9 @@
 #include "config/config.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "brim/model.h"
 #include "config/apply.h"
 #include "config/batch.h"
 #include "config/compose.h"
@@ -71,16 +69,10 @@ static brim_yaml *id_of(const loading *l, const brim_group *group)
   return id;
 }
 
-static bool is_wrapper(const brim_plugin *plugin)
-{
-  const brim_model_ops *ops = plugin ? plugin->ops : NULL;
-  return ops && ops->size >= offsetof(brim_model_ops, wraps) + sizeof ops->wraps && ops->wraps != BRIM_WRAPS_NOTHING;
-}
-
 /* The first of the groups is `model`. */
 static bool has_wrapper(const loading *l)
 {
-  return is_wrapper(l->plugins.group[0]);
+  return brim_is_wrapper(l->plugins.group[0]);
 }
 
 static void refuse_no_backbone(loading *l)
@@ -104,7 +96,7 @@ static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const 
     brim_problem(&l->c.notes, BRIM_OK,
                  "backbone=%s is not used: model=%s is not around another (lora and linear_probe are)", id->scalar,
                  l->plugins.group[0]->id);
-  if (plugin && is_wrapper(plugin)) {
+  if (plugin && brim_is_wrapper(plugin)) {
     brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: it is around another model itself", plugin->id);
     return NULL;
   }
@@ -565,6 +557,6 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
 
 const brim_config_choice *brim_config_backbone(const brim_config *config)
 {
-  if (!is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;
+  if (!brim_is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;
   return brim_config_choice_of(config, "backbone");
 }
