@@ -1,5 +1,5 @@
 /* temperature_lstm: the next value of a time series, from the last state of an LSTM. Trained with loss=mse, mae or
- * huber on one real number a sample; with classes it classifies sequences.
+ * huber on real numbers, as many as the dataset asks for; with classes it classifies sequences.
  *
  *     lstm 50   last element   dropout   fc
  *

@@ -60,14 +60,19 @@ const brim_command brim_commands[] = {
      "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
      "\n"
      "Prints loss and accuracy, samples, precision, recall and F1 of each class, and the confusion matrix; of 4096\n"
-     "classes or more loss and accuracy only. Takes the memory of evaluation alone, and writes nothing.\n"},
-    {"predict", "class and probability of samples in files", brim_command_predict,
+     "classes or more loss and accuracy only. Of tokens it prints loss, perplexity and accuracy, of real numbers loss, "
+     "mean\n"
+     "absolute error (also in percent), root mean square error and R2. Takes the memory of evaluation alone, and "
+     "writes\n"
+     "nothing.\n"},
+    {"predict", "class and probability, or numbers, of samples in files", brim_command_predict,
      "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--json]\n"
      "\n"
      "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
      "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
      "  brim predict runs/a a.idx --json               as JSON\n"
      "\n"
+     "Of a model that answers with real numbers: file,index,value0,... instead.\n"
      "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
      "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"export", "write a run's parameters for other programs", brim_command_export,
@@ -103,7 +108,10 @@ const brim_command brim_commands[] = {
      "\n"
      "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
      "  brim compare multirun/20250101-120000          the runs of a sweep\n"
-     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too\n"},
+     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
+     "                                                 perplexity or mean absolute error, where runs are about "
+     "these\n"},
+
     {"report", "runs as a page for a browser", brim_command_report,
      "usage: brim report RUN... [-o FILE.html]\n"
      "\n"

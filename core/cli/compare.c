@@ -31,6 +31,21 @@ static void set_number(json_t *out, const char *key, double value)
   json_object_set_new(out, key, brim_json_figure(value));
 }
 
+/* What a run of its task has; others have no such figure. */
+static void set_scores(json_t *out, const brim_summary *s)
+{
+  static const char *const parts[] = {"train", "validation", "test"};
+  const enum brim_score kind = brim_summary_score(s);
+  char key[32];
+  double score[3];
+  if (kind == BRIM_SCORE_ACCURACY) return;
+  brim_summary_scores(s, kind, score);
+  for (int i = 0; i < 3; i++) {
+    snprintf(key, sizeof key, "%s_%s", parts[i], kind == BRIM_SCORE_MAE ? "mae" : "perplexity");
+    set_number(out, key, score[i]);
+  }
+}
+
 static json_t *describe(brim_comparison *c, const brim_compared *run)
 {
   const brim_summary *s = &run->summary;
@@ -49,6 +64,7 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   set_number(out, "validation_accuracy", s->validation_accuracy);
   set_number(out, "test_loss", s->test_loss);
   set_number(out, "test_accuracy", s->test_accuracy);
+  set_scores(out, s);
   set_number(out, "samples_per_second", s->samples_per_second);
   set_number(out, "device_peak_bytes", s->device_peak_bytes);
   set_number(out, "rss_peak_bytes", s->rss_peak_bytes);
@@ -84,14 +100,18 @@ static brim_status write_curves(brim_comparison *c, const char *path)
     return brim_fail(BRIM_ECONFIG, "curves of %zu runs cannot be told apart; at most %d", c->count, CURVE_RUNS_MAX);
   const size_t curves = CURVES_A_RUN * c->count;
   brim_curve *loss = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
-  brim_curve *accuracy = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
+  static const struct {
+    const char *figure, *title;
+  } scores[BRIM_SCORE_COUNT] = {{"accuracy", "Accuracy"}, {"perplexity", "Perplexity"}, {"mae", "Mean absolute error"}};
+  const enum brim_score kind = brim_compare_score(c);
+  brim_curve *score = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
   const char **name = BRIM_ARENA_NEW(&c->arena, const char *, c->count);
   for (size_t i = 0; i < c->count; i++) {
     set_curves(loss + CURVES_A_RUN * i, i, &c->run[i], "loss");
-    set_curves(accuracy + CURVES_A_RUN * i, i, &c->run[i], "accuracy");
+    set_curves(score + CURVES_A_RUN * i, i, &c->run[i], scores[kind].figure);
     name[i] = brim_compare_legend(c, &c->run[i]);
   }
-  const brim_chart chart[] = {{"Loss", "step", loss, curves}, {"Accuracy", "step", accuracy, curves}};
+  const brim_chart chart[] = {{"Loss", "step", loss, curves}, {scores[kind].title, "step", score, curves}};
   brim_text text = {0};
   brim_svg_charts(chart, sizeof chart / sizeof chart[0], name, c->count,
                   "strong: validation data, or test data where there is none; faint: training", &text);

@@ -5,6 +5,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "train/report.h"
 #include "train/scores.h"
 #include "train/summary.h"
 #include "train/trainer.h"
@@ -49,21 +50,43 @@ static json_t *json_of_classes(const eval *e)
   return rows;
 }
 
+static void set_answers(const eval *e, json_t *root)
+{
+  const brim_evaluation *r = &e->result;
+  char top[32], left_out[200];
+  json_object_set_new(root, "accuracy", brim_json_figure(r->accuracy));
+  snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
+  if (r->top_k > 0) json_object_set_new(root, top, brim_json_figure(r->accuracy_top));
+  if (r->task == BRIM_TASK_TOKENS) {
+    json_object_set_new(root, "perplexity", brim_json_figure(brim_evaluation_perplexity(r)));
+    return;
+  }
+  json_object_set_new(root, "f1", brim_json_figure(r->f1));
+  json_object_set_new(root, "per_class", json_of_classes(e));
+  json_object_set_new(root, "confusion",
+                      r->confusion ? brim_scores_confusion_json(r->confusion, r->classes) : json_null());
+  if (!r->confusion)
+    json_object_set_new(root, "left_out", json_string(brim_scores_left_out(left_out, sizeof left_out, r->classes)));
+}
+
+static void set_errors(const eval *e, json_t *root)
+{
+  const brim_evaluation *r = &e->result;
+  json_object_set_new(root, "mae", brim_json_figure(r->mae));
+  json_object_set_new(root, "mape", brim_json_figure(r->mape));
+  json_object_set_new(root, "rmse", brim_json_figure(r->rmse));
+  json_object_set_new(root, "r2", brim_json_figure(r->r2));
+}
+
 static brim_status print_json(const eval *e)
 {
   const brim_evaluation *r = &e->result;
-  json_t *confusion = r->confusion ? brim_scores_confusion_json(r->confusion, r->classes) : json_null();
-  json_t *root =
-      json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "run", e->run, "checkpoint", e->checkpoint,
-                "step", (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
-                (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "accuracy", brim_json_figure(r->accuracy),
-                "f1", brim_json_figure(r->f1), "device_peak_bytes", (json_int_t)brim_trainer_device_bytes(e->trainer),
-                "per_class", json_of_classes(e), "confusion", confusion);
-  char top[32], left_out[200];
-  snprintf(top, sizeof top, "accuracy_top%d", (int)r->top_k);
-  if (root && r->top_k > 0) json_object_set_new(root, top, brim_json_figure(r->accuracy_top));
-  if (root && !r->confusion)
-    json_object_set_new(root, "left_out", json_string(brim_scores_left_out(left_out, sizeof left_out, r->classes)));
+  json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
+                           (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
+                           (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
+                           (json_int_t)brim_trainer_device_bytes(e->trainer));
+  if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
+  if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
   return brim_cli_print_json(root);
 }
 
@@ -119,12 +142,13 @@ static void print_text(const eval *e)
   const char *slash = strrchr(e->checkpoint, '/');
   brim_arena arena = {0};
   brim_text out = {0};
-  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f, accuracy %.2f %%", e->run, slash ? slash + 1 : e->checkpoint,
-                   part_name(e), r->loss, 100 * r->accuracy);
+  char figures[BRIM_REPORT_ROOM];
+  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f%s", e->run, slash ? slash + 1 : e->checkpoint, part_name(e),
+                   r->loss, brim_report_format(figures, sizeof figures, r));
   if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
   if (r->confusion) brim_text_printf(&out, ", macro F1 %.4f", r->f1);
   brim_text_printf(&out, " (%lld sample%s)\n", (long long)r->samples, brim_plural(r->samples));
-  add_scores(e, &arena, &out);
+  if (r->task == BRIM_TASK_CLASS) add_scores(e, &arena, &out);
   fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);
   brim_arena_release(&arena);

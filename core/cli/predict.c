@@ -1,4 +1,4 @@
-/* brim predict: class and probability of every sample of some files, as CSV or JSON. */
+/* brim predict: class and probability of every sample of some files, or what it is answered with, as CSV or JSON. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -19,6 +19,8 @@ typedef struct predict {
   char checkpoint[4096];
   brim_predicted_file *file;
   size_t file_count;
+  int64_t values;           /* real numbers that a sample is answered with; 0: a class */
+  const char *const *names; /* of the classes; NULL: none */
 } predict;
 
 /* RFC 4180: a field with a comma, a quote or a line's end is quoted, its quotes doubled. */
@@ -33,31 +35,52 @@ static void add_field(brim_text *out, const char *s)
   brim_text_add(out, "\"");
 }
 
-static void format_csv(const predict *p, const char *const *names, brim_text *out)
+static void add_head(const predict *p, brim_text *out)
 {
-  brim_text_printf(out, "file,index,class,probability%s\n", names ? ",name" : "");
+  brim_text_add(out, "file,index");
+  for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",value%" PRId64, k);
+  if (p->values == 0) brim_text_printf(out, ",class,probability%s", p->names ? ",name" : "");
+  brim_text_add(out, "\n");
+}
+
+static void format_csv(const predict *p, brim_text *out)
+{
+  add_head(p, out);
   for (size_t f = 0; f < p->file_count; f++)
     for (int64_t i = 0; i < p->file[f].count; i++) {
       const brim_prediction *r = &p->file[f].prediction[i];
       add_field(out, p->file[f].path);
-      brim_text_printf(out, ",%" PRId64 ",%" PRId64 ",%.9g", i, r->class, r->probability);
-      if (names) brim_text_add(out, ",");
-      if (names) add_field(out, names[r->class]);
+      brim_text_printf(out, ",%" PRId64, i);
+      for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",%.9g", r->value[k]);
+      if (p->values == 0) brim_text_printf(out, ",%" PRId64 ",%.9g", r->class, r->probability);
+      if (p->names) brim_text_add(out, ",");
+      if (p->names) add_field(out, p->names[r->class]);
       brim_text_add(out, "\n");
     }
 }
 
-static brim_status format_json(const predict *p, const char *const *names, brim_text *out)
+static json_t *json_of(const predict *p, const brim_predicted_file *file, int64_t i)
+{
+  const brim_prediction *r = &file->prediction[i];
+  json_t *row = json_pack("{s:s, s:I}", "file", file->path, "index", (json_int_t)i);
+  if (!row) return NULL;
+  if (p->values == 0) {
+    json_object_set_new(row, "class", json_integer((json_int_t)r->class));
+    json_object_set_new(row, "probability", json_real(r->probability));
+    if (p->names) json_object_set_new(row, "name", json_string(p->names[r->class]));
+    return row;
+  }
+  json_t *values = json_array();
+  for (int64_t k = 0; k < p->values; k++) json_array_append_new(values, json_real(r->value[k]));
+  json_object_set_new(row, "values", values);
+  return row;
+}
+
+static brim_status format_json(const predict *p, brim_text *out)
 {
   json_t *rows = json_array();
   for (size_t f = 0; f < p->file_count; f++)
-    for (int64_t i = 0; i < p->file[f].count; i++) {
-      const brim_prediction *r = &p->file[f].prediction[i];
-      json_t *row = json_pack("{s:s, s:I, s:I, s:f}", "file", p->file[f].path, "index", (json_int_t)i, "class",
-                              (json_int_t)r->class, "probability", r->probability);
-      if (names) json_object_set_new(row, "name", json_string(names[r->class]));
-      json_array_append_new(rows, row);
-    }
+    for (int64_t i = 0; i < p->file[f].count; i++) json_array_append_new(rows, json_of(p, &p->file[f], i));
   json_t *root = json_pack("{s:s, s:s, s:o}", "run", p->run, "checkpoint", p->checkpoint, "predictions", rows);
   char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
   json_decref(root);
@@ -87,9 +110,10 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   brim_text out = {0};
   BRIM_TRY(brim_session_open(config, &(brim_session_options){.whole = true}, &session));
   brim_status status = brim_predict(session, p->checkpoint, arena, p->file, p->file_count);
-  const char *const *names = session->data.train.class_names;
-  if (status == BRIM_OK && p->json) status = format_json(p, names, &out);
-  if (status == BRIM_OK && !p->json) format_csv(p, names, &out);
+  p->values = session->data.train.task == BRIM_TASK_VALUES ? session->answers : 0;
+  p->names = session->data.train.class_names;
+  if (status == BRIM_OK && p->json) status = format_json(p, &out);
+  if (status == BRIM_OK && !p->json) format_csv(p, &out);
   if (status == BRIM_OK) status = write_out(p, &out);
   brim_text_release(&out);
   brim_session_close(session);

@@ -54,6 +54,18 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
 
 /* ---- sweep.json ---- */
 
+/* What a run of its task has; others have no such figure. */
+static void set_scores(json_t *out, const brim_summary *s)
+{
+  const enum brim_score kind = brim_summary_score(s);
+  double score[3];
+  if (kind == BRIM_SCORE_ACCURACY) return;
+  brim_summary_scores(s, kind, score);
+  json_object_set_new(out, kind == BRIM_SCORE_MAE ? "validation_mae" : "validation_perplexity",
+                      brim_json_figure(score[1]));
+  json_object_set_new(out, kind == BRIM_SCORE_MAE ? "test_mae" : "test_perplexity", brim_json_figure(score[2]));
+}
+
 static json_t *describe_job(brim_sweep_run *run, size_t i)
 {
   const brim_sweep_job *job = &run->job[i];
@@ -77,6 +89,7 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   json_object_set_new(out, "validation_accuracy", brim_json_figure(s->validation_accuracy));
   json_object_set_new(out, "test_loss", brim_json_figure(s->test_loss));
   json_object_set_new(out, "test_accuracy", brim_json_figure(s->test_accuracy));
+  set_scores(out, s);
   return out;
 }
 
@@ -108,11 +121,26 @@ static const char *describe_end(brim_sweep_run *run, const brim_sweep_job *job)
   return brim_sweep_state_name(job->state);
 }
 
-static void add_row(brim_sweep_run *run, brim_table *table, size_t i)
+/* What all jobs that came so far are judged by; accuracy if that differs. */
+static enum brim_score score_of(const brim_sweep_run *run)
+{
+  enum brim_score kind = BRIM_SCORE_COUNT;
+  for (size_t i = 0; i < run->sweep.jobs; i++) {
+    if (!isfinite(run->job[i].summary.train_loss)) continue;
+    const enum brim_score own = brim_summary_score(&run->job[i].summary);
+    kind = kind == BRIM_SCORE_COUNT || kind == own ? own : BRIM_SCORE_ACCURACY;
+  }
+  return kind == BRIM_SCORE_COUNT ? BRIM_SCORE_ACCURACY : kind;
+}
+
+static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_score kind)
 {
   const brim_sweep_job *job = &run->job[i];
   const brim_summary *s = &job->summary;
   const bool started = job->state != BRIM_JOB_WAITING && !job->refused;
+  const int digits = kind == BRIM_SCORE_MAE ? 4 : 2;
+  double score[3];
+  brim_summary_scores(s, kind, score);
   const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count + 1);
   brim_sweep_words(&run->sweep, i, word);
   brim_table_add(table, brim_arena_printf(&run->arena, "%zu", i));
@@ -121,17 +149,21 @@ static void add_row(brim_sweep_run *run, brim_table *table, size_t i)
   brim_table_add(table, describe_end(run, job));
   brim_table_number(table, s->train_loss, 4);
   brim_table_number(table, s->validation_loss, 4);
-  brim_table_number(table, 100 * s->validation_accuracy, 2);
+  brim_table_number(table, score[1], digits);
   brim_table_number(table, s->test_loss, 4);
-  brim_table_number(table, 100 * s->test_accuracy, 2);
+  brim_table_number(table, score[2], digits);
   brim_table_number(table, started ? job->end.seconds : NAN, 1);
 }
 
 void brim_sweep_print(brim_sweep_run *run)
 {
-  static const char *const head[] = {"status",    "train loss",  "val. loss", "val. acc. %",
-                                     "test loss", "test acc. %", "seconds"};
+  const enum brim_score kind = score_of(run);
+  const char *name = brim_score_name(kind);
   const brim_sweep *sweep = &run->sweep;
+  const char *const head[] = {"status",    "train loss",
+                              "val. loss", brim_arena_printf(&run->arena, "val. %s", name),
+                              "test loss", brim_arena_printf(&run->arena, "test %s", name),
+                              "seconds"};
   brim_table table = {.arena = &run->arena, .columns = 1 + sizeof head / sizeof head[0]};
   brim_text out = {0};
   brim_table_add(&table, "job");
@@ -141,7 +173,7 @@ void brim_sweep_print(brim_sweep_run *run)
     table.columns++;
   }
   for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
-  for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i);
+  for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i, kind);
   brim_table_print(&table, &out);
   fputs(brim_text_str(&out), stdout);
   fflush(stdout); /* before the messages that follow */

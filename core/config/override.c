@@ -144,8 +144,8 @@ static bool parse_value(brim_arena *arena, const char *word, const char *text, b
 bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems, brim_override *out)
 {
   word = brim_arena_string(arena, word);
-  *out =
-      (brim_override){.origin = {.file = argument > 0 ? "command line" : "a policy", .line = argument, .text = word}};
+  *out = (brim_override){
+      .origin = {.file = argument > 0 ? "command line" : "brim's choice", .line = argument, .text = word}};
   if (!is_utf8(word)) {
     brim_problem(problems, BRIM_ECONFIG, "argument %d is not valid UTF-8", argument);
     return false;

@@ -14,9 +14,9 @@
 enum brim_yaml_kind { BRIM_YAML_SCALAR, BRIM_YAML_LIST, BRIM_YAML_MAP };
 
 /* Where a node was written. For a file: its path, line and column from 1. For the command line:
- * file = "command line", line = the argument's number from 1, column 0, text = the argument; for what a policy asks for
- * the same with file = "a policy", line 0. For a
- * default: file = "default", line 0. `from`: the interpolation that stood there; else NULL. */
+ * file = "command line", line = the argument's number from 1, column 0, text = the argument; for what brim chose
+ * itself, as by a policy, the same with file = "brim's choice", line 0. For a default: file = "default", line 0.
+ * `from`: the interpolation that stood there; else NULL. */
 typedef struct brim_yaml_origin {
   const char *file;
   int line, column;

@@ -252,7 +252,7 @@ static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
   return BRIM_OK;
 }
 
-brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels)
+brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels)
 {
   const brim_graph *g = program->graph;
   const brim_copy copy[] = {{brim_exec_pointer(exec, program, g->input), values, g->input->bytes},

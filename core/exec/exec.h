@@ -23,8 +23,8 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan);
 /* Where a program's tensor lies on the device. */
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 
-/* [step] Copies a micro-batch in: values [N, ...] of the backend's real type, labels [N]. */
-brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const int32_t *labels);
+/* [step] Copies a micro-batch in: values [N, ...] and labels, of the types and shapes of the program's tensors. */
+brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels);
 /* [step] Runs all nodes of a program. On a device that works while the host goes on this starts them: what reads
  * something back waits. */
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
@@ -74,7 +74,7 @@ brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const b
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);
 /* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes] of
- * fewer than BRIM_MANY_CLASSES. */
+ * fewer than BRIM_MANY_CLASSES; of real targets the sum of losses and the errors. See brim/ops.h. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
 /* Are all elements of a tensor finite now? Slow; allocates. */

@@ -33,7 +33,7 @@ typedef struct timing {
   subject other[OTHERS];
   subject *node[BRIM_PROGRAMS_MAX + 2]; /* by program; NULL: not timed */
   void *values;                         /* a micro-batch on the host */
-  int32_t *labels;
+  void *labels;
   int round; /* -1: the first, which is not timed */
 } timing;
 

@@ -55,6 +55,14 @@ brim_tensor *brim_block(brim_graph *g, brim_tensor *x)
   return x;
 }
 
+/* A row of logits for each label. */
+static brim_shape shape_of_logits(const brim_graph *g)
+{
+  brim_shape s = g->label->shape;
+  s.dim[s.rank++] = g->classes;
+  return s;
+}
+
 /* Can the loss be computed with the product that makes the output inside? Where nothing else needs the logits: the last
  * node is a linear, so nobody behind it reads them. Fewer classes are not worth making the logits a second
  * time, and have a confusion matrix. Not where a class does not count, since the rank of its samples is not to be had,
@@ -66,8 +74,9 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
   if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
   if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
   if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
-  return brim_shape_equal(&g->output->shape, &(brim_shape){2, {g->batch, g->classes}}) &&
-         g->output->id + 1 == g->tensor_count && (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
+  const brim_shape logits = shape_of_logits(g);
+  return brim_shape_equal(&g->output->shape, &logits) && g->output->id + 1 == g->tensor_count &&
+         (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
 /* Of evaluation; 0: off. */
@@ -95,25 +104,57 @@ static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
   return g->status;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless the classes are many, and
- * answers right among the first k. */
+/* One persistent tensor of `count` numbers, to which `op` adds. */
+static brim_status add_metrics(brim_graph *g, const char *op, int64_t count, const brim_attr *attr)
+{
+  const brim_shape shape = {1, {count}};
+  brim_tensor *const in[] = {g->loss, g->output, g->label};
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &shape, "metrics");
+  brim_graph_node_into(g, op, "metrics", in, 3, &g->metrics, 1, attr);
+  return g->status;
+}
+
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless the classes are many or the
+ * answers tokens, and answers right among the first k. Tokens that do not count in the loss are no answers. */
+static brim_status add_classification_metrics(brim_graph *g, const brim_graph_options *o)
+{
+  const bool is_tokens = g->task == BRIM_TASK_TOKENS;
+  const bool confusion = !g->training && !is_tokens && g->classes < BRIM_MANY_CLASSES;
+  const brim_attr attr = {.metrics = {.confusion = confusion,
+                                      .top_k = top_k_of(g, o),
+                                      .ignores = is_tokens && o->loss.ignores,
+                                      .ignore_index = o->loss.ignore_index}};
+  const int64_t cells = confusion ? g->classes * g->classes : 0;
+  return add_metrics(g, "classification_metrics", 2 + cells + (attr.metrics.top_k > 0), &attr);
+}
+
+/* Metrics: sum of losses, absolute errors; in evaluation all errors. */
+static brim_status add_regression_metrics(brim_graph *g)
+{
+  const brim_attr attr = {.metrics = {.errors = !g->training}};
+  return add_metrics(g, "regression_metrics", g->training ? 2 : BRIM_ERRORS_COUNT(g->classes), &attr);
+}
+
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   if (can_hold_product(g, o)) return add_linear_loss(g, o);
-  const bool confusion = !g->training && g->classes < BRIM_MANY_CLASSES;
-  const brim_attr attr = {.metrics = {confusion, top_k_of(g, o)}};
-  const int64_t cells = confusion ? g->classes * g->classes : 0;
-  const brim_shape metrics_shape = {1, {2 + cells + (attr.metrics.top_k > 0)}};
   const brim_shape weight_shape = {1, {g->classes}};
   if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
   brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
   g->loss = loss->out[0];
-  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
-  brim_tensor *const metrics_in[] = {g->loss, g->output, g->label};
-  brim_graph_node_into(g, "classification_metrics", "metrics", metrics_in, 3, &g->metrics, 1, &attr);
-  return g->status;
+  return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);
+}
+
+/* What each sample is to be answered with. */
+static brim_tensor *new_label(brim_graph *g, const brim_graph_options *o)
+{
+  const bool is_real = g->task == BRIM_TASK_VALUES;
+  brim_shape shape = {1, {o->batch}};
+  if (g->task == BRIM_TASK_TOKENS) shape = (brim_shape){2, {o->batch, o->sample.dim[0]}};
+  if (is_real) shape = (brim_shape){2, {o->batch, o->classes}};
+  return brim_graph_tensor(g, BRIM_ROLE_DATA, is_real ? o->real : BRIM_DTYPE_I32, &shape, "label");
 }
 
 static bool has_trained(const brim_graph *g)
@@ -127,10 +168,11 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
-  const brim_shape label = {1, {o->batch}};
+  const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
+  g->task = o->task;
   g->classes = o->classes;
-  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, o->real, &input, "input");
-  g->label = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &label, "label");
+  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
+  g->label = new_label(g, o);
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* so that the reason, if there is one, is known to be of this build */
   const brim_status status = o->model->build(o->model_self, g);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/plugin.h"
 #include "graph/op.h"
@@ -72,10 +73,11 @@ struct brim_graph {
   const char *error;
   const char *file; /* where the author's current call stands */
   int line;
-  int64_t batch, classes;
-  int64_t norm_group;   /* samples; at least 1 */
-  bool uses_norm_group; /* some operation has statistics of groups of samples */
-  uint32_t real;        /* dtype of real numbers */
+  int64_t batch, classes; /* classes: numbers that the model answers with, see brim_classes */
+  int32_t task;           /* enum brim_task */
+  int64_t norm_group;     /* samples; at least 1 */
+  bool uses_norm_group;   /* some operation has statistics of groups of samples */
+  uint32_t real;          /* dtype of real numbers */
   bool training;
   brim_tensor **tensor;
   size_t tensor_count, tensor_room;
@@ -86,8 +88,8 @@ struct brim_graph {
   size_t parameter_count, parameter_room;
   brim_further *further; /* in training: of parameters that several nodes use, in the order of their gradients */
   size_t further_count, further_room;
-  brim_tensor *input, *label, *output, *loss, *metrics;
-  brim_tensor *class_weight;   /* [classes], persistent, written once; NULL: none */
+  brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32, or of BRIM_TASK_VALUES real */
+  brim_tensor *class_weight;                            /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
   brim_state *state;           /* of an update: what the optimizer keeps, in the order of the parameters */
   size_t state_count;
@@ -119,6 +121,8 @@ struct brim_graph {
 /* From so many classes on, what grows with their number is left out where it can be: the logits, if the loss can be
  * computed with the product that makes them inside (build.c), and always the confusion matrix. */
 #define BRIM_MANY_CLASSES 4096
+/* Metrics of an evaluation with so many real targets: see regression_metrics in brim/ops.h. */
+#define BRIM_ERRORS_COUNT(targets) (3 + 3 * (targets))
 
 typedef struct brim_graph_options {
   const brim_model_ops *model;
@@ -130,11 +134,12 @@ typedef struct brim_graph_options {
   bool given_features;  /* the samples are the backbone's features: see BRIM_WRAPS_FEATURES */
   const char *loss_op;  /* "softmax_cross_entropy" */
   brim_loss_attr loss;
-  int32_t top_k;      /* of evaluation; 0: off */
-  bool class_weights; /* the loss has weights [classes] for an input */
-  brim_shape sample;  /* without N */
-  int64_t classes, batch;
-  int64_t norm_group; /* samples whose statistics batch norm takes together; 0: all */
+  int32_t top_k;          /* of evaluation; 0: off */
+  bool class_weights;     /* the loss has weights [classes] for an input */
+  brim_shape sample;      /* without N */
+  int32_t task;           /* enum brim_task */
+  int64_t classes, batch; /* classes: see brim_classes */
+  int64_t norm_group;     /* samples whose statistics batch norm takes together; 0: all */
   uint32_t real;
   uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
   bool training;        /* with dropout, gradients */
@@ -260,6 +265,8 @@ brim_tensor *brim_graph_like(brim_graph *g, const brim_node *node, const brim_sh
 int32_t brim_graph_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis);
 /* Keeps the first error: "conv2d 'conv1': ..." with file and line of the author's call. Returns the status. */
 brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...) BRIM_PRINTF(4, 5);
+/* For the losses: the model's output has another shape than the task asks for. */
+brim_status brim_graph_fail_output(brim_graph *g, const brim_node *node, const brim_shape *shape);
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
 /* Asks for the gradient of a tensor that is not a parameter; before brim_autodiff_run. */

@@ -48,7 +48,7 @@ static void store_small(const pass *p, brim_tensor *t)
 
 static bool is_copied(const pass *p, const brim_tensor *t)
 {
-  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight &&
+  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label &&
          (t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_DATA);
 }
 
@@ -83,9 +83,35 @@ static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
   return !wide && is_copied(p, t) ? copy_of(p, t) : t;
 }
 
+/* The model's output in the type of its real targets; made once. NULL on error. */
+static brim_tensor *wide_output(const pass *p)
+{
+  brim_graph *g = p->g;
+  brim_tensor **copy = &p->copy[g->output->id];
+  if (*copy || g->output->role != BRIM_ROLE_ACTIVATION) return *copy ? *copy : g->output;
+  brim_tensor *y = brim_graph_apply(g, "cast", "output", &g->output, 1, &(brim_attr){0});
+  if (!y) return NULL;
+  y->dtype = g->real;
+  y->bytes = (uint64_t)brim_shape_count(&y->shape) * brim_dtype_bytes(g->real);
+  return *copy = y;
+}
+
+/* What is compared with real targets is so in their own type, as in PyTorch's autocast: they may be any numbers, and
+ * the differences small beside them. */
+static bool widen_output(const pass *p, brim_node *n)
+{
+  const brim_graph *g = p->g;
+  const bool compares =
+      p->dtype != g->real && n->in_count > 1 && n->in[n->in_count - 1] == g->label && g->label->dtype == g->real;
+  for (uint32_t k = 0; compares && k < n->in_count; k++)
+    if (n->in[k] == g->output && !(n->in[k] = wide_output(p))) return false;
+  return true;
+}
+
 static bool lower_node(const pass *p, brim_node *n)
 {
   const brim_op *op = n->descriptor;
+  if (!widen_output(p, n)) return false;
   for (uint32_t k = 0; k < n->in_count; k++) {
     brim_tensor *read = lowered_input(p, n, k);
     if (!read) return false;

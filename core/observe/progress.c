@@ -56,7 +56,7 @@ static void fill_count(part *p, const char *label, int64_t done, int64_t all)
 }
 
 /* "812", "2.4k", "1.3M" */
-static void fill_rate(part *p, double rate)
+static void fill_rate(part *p, double rate, const char *unit)
 {
   char text[40];
   if (!(rate > 0) || isinf(rate)) return;
@@ -68,7 +68,7 @@ static void fill_rate(part *p, double rate)
     snprintf(text, sizeof text, "%.1fk", rate / 1e3);
   else
     snprintf(text, sizeof text, "%.1fM", rate / 1e6);
-  fill(p, "", text, " samples/s");
+  fill(p, "", text, unit);
 }
 
 /* Both numbers in the unit of the planned one. */
@@ -110,8 +110,14 @@ static void fill_parts(part *parts, const brim_progress *p, double now)
   if (isfinite(s->accuracy)) {
     snprintf(text, sizeof text, "%.1f%%", 100 * s->accuracy);
     fill(&parts[ACCURACY], "acc ", text, "");
+  } else if (isfinite(s->mae)) {
+    snprintf(text, sizeof text, "%.4g", s->mae);
+    fill(&parts[ACCURACY], "MAE ", text, "");
   }
-  fill_rate(&parts[RATE], s->samples_per_second);
+  if (s->tokens_each > 0)
+    fill_rate(&parts[RATE], (double)s->tokens_each * s->samples_per_second, " tokens/s");
+  else
+    fill_rate(&parts[RATE], s->samples_per_second, " samples/s");
   fill_memory(&parts[MEMORY], s->used_bytes, s->planned_bytes);
   fill_eta(&parts[ETA], p, now);
 }

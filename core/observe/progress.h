@@ -13,7 +13,9 @@ typedef struct brim_progress_state {
   int64_t epoch, epochs;              /* from 1; epochs 0: the run is counted in steps */
   int64_t step, steps;                /* commits so far and in all */
   double loss, accuracy;              /* running, of the window; accuracy in [0, 1]; NAN: none yet */
+  double mae;                         /* mean absolute error, in the accuracy's place; NAN: none */
   double samples_per_second;          /* 0 or NAN: none yet */
+  int64_t tokens_each;                /* in a sample: then the rate is of tokens; 0: it is of samples */
   uint64_t used_bytes, planned_bytes; /* memory: device arena in use now at most, and planned; 0: not shown */
 } brim_progress_state;
 

@@ -20,6 +20,7 @@ static const struct {
     {"mae", "mean absolute error", PLAIN, true},
     {"mape", "mean absolute percentage error", PLAIN, true},
     {"rmse", "root mean square error", PLAIN, true},
+    {"r2", "R2", LOSS, true},
     {"lr", "learning rate", SMALL, false},
     {"grad_norm", "norm of the gradients", PLAIN, false},
     {"loss_scale", "loss scale", RATE, false},

@@ -33,12 +33,19 @@ static void summarize_records(brim_compared *run)
   brim_summary *s = &run->summary;
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
+  const brim_series *validation = &split[BRIM_SPLIT_VALIDATION], *test = &split[BRIM_SPLIT_TEST];
   s->train_loss = brim_series_last(train, "loss");
   s->train_accuracy = brim_series_last(train, "accuracy");
-  s->validation_loss = brim_series_last(&split[BRIM_SPLIT_VALIDATION], "loss");
-  s->validation_accuracy = brim_series_last(&split[BRIM_SPLIT_VALIDATION], "accuracy");
-  s->test_loss = brim_series_last(&split[BRIM_SPLIT_TEST], "loss");
-  s->test_accuracy = brim_series_last(&split[BRIM_SPLIT_TEST], "accuracy");
+  s->train_perplexity = brim_series_last(train, "perplexity");
+  s->train_mae = brim_series_last(train, "mae");
+  s->validation_loss = brim_series_last(validation, "loss");
+  s->validation_accuracy = brim_series_last(validation, "accuracy");
+  s->validation_perplexity = brim_series_last(validation, "perplexity");
+  s->validation_mae = brim_series_last(validation, "mae");
+  s->test_loss = brim_series_last(test, "loss");
+  s->test_accuracy = brim_series_last(test, "accuracy");
+  s->test_perplexity = brim_series_last(test, "perplexity");
+  s->test_mae = brim_series_last(test, "mae");
 }
 
 static bool has_file(const char *dir, const char *name)

@@ -41,6 +41,8 @@ const char *brim_compare_legend(brim_comparison *c, const brim_compared *run);
 
 /* ---- tables.c ---- */
 
+/* What all runs are judged by besides the loss, of which there is one at least; accuracy if that differs. */
+enum brim_score brim_compare_score(const brim_comparison *comparison);
 /* A row a run: how it ended, and its figures. */
 brim_table brim_compare_figures(brim_comparison *c);
 /* A row for each differing key, a column for each run; with many runs the other way round. No rows: nothing differs. */

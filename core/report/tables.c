@@ -7,10 +7,22 @@
 
 #define LEGEND_BYTES_MAX 64
 
+enum brim_score brim_compare_score(const brim_comparison *c)
+{
+  const enum brim_score first = brim_summary_score(&c->run[0].summary);
+  for (size_t i = 1; i < c->count; i++)
+    if (brim_summary_score(&c->run[i].summary) != first) return BRIM_SCORE_ACCURACY;
+  return first;
+}
+
 static void add_figures(brim_comparison *c, brim_table *table, const brim_compared *run)
 {
   const brim_summary *s = &run->summary;
+  const enum brim_score kind = brim_compare_score(c);
+  const int digits = kind == BRIM_SCORE_MAE ? 4 : 2;
   char bytes[32] = "-", time[32] = "-";
+  double score[3];
+  brim_summary_scores(s, kind, score);
   if (s->device_peak_bytes > 0) brim_format_bytes(bytes, sizeof bytes, (uint64_t)s->device_peak_bytes);
   if (s->wall_seconds >= 60) brim_format_seconds(time, sizeof time, s->wall_seconds);
   if (s->wall_seconds < 60) snprintf(time, sizeof time, "%.1f s", s->wall_seconds);
@@ -20,11 +32,11 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
   brim_table_add(table, brim_compare_value(c, run, "dataset.id"));
   brim_table_number(table, s->steps, 0);
   brim_table_number(table, s->train_loss, 4);
-  brim_table_number(table, 100 * s->train_accuracy, 2);
+  brim_table_number(table, score[0], digits);
   brim_table_number(table, s->validation_loss, 4);
-  brim_table_number(table, 100 * s->validation_accuracy, 2);
+  brim_table_number(table, score[1], digits);
   brim_table_number(table, s->test_loss, 4);
-  brim_table_number(table, 100 * s->test_accuracy, 2);
+  brim_table_number(table, score[2], digits);
   brim_table_number(table, s->samples_per_second, 0);
   brim_table_number(table, brim_epochs_mean_seconds(run->epoch, run->epoch_count), 2);
   brim_table_add(table, bytes);
@@ -33,9 +45,9 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
 
 brim_table brim_compare_figures(brim_comparison *c)
 {
-  static const char *const head[] = {"run",        "status",    "model",     "dataset", "steps",
-                                     "train loss", "acc. %",    "val. loss", "acc. %",  "test loss",
-                                     "acc. %",     "samples/s", "s/epoch",   "memory",  "time"};
+  const char *score = brim_score_name(brim_compare_score(c));
+  const char *const head[] = {"run", "status",    "model", "dataset",   "steps",   "train loss", score, "val. loss",
+                              score, "test loss", score,   "samples/s", "s/epoch", "memory",     "time"};
   brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < c->count; i++) add_figures(c, &table, &c->run[i]);

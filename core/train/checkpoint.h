@@ -27,9 +27,12 @@ typedef struct brim_train_state {
   uint64_t frozen_hash;      /* of the frozen parameters, which are in no checkpoint; 0: there are none */
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* of the newest training record; NAN: none yet */
+  double train_mae;                  /* the same, in the accuracy's place where answers are real numbers */
   /* running sums since the last record, so that a resumed run writes the same records */
-  double window_loss, window_correct, window_weight; /* weight: of the samples in the mean loss */
+  double window_loss, window_correct, window_weight; /* correct: right answers, or the sum of absolute errors; weight:
+                                                        of the samples in the mean loss */
   int64_t window_samples;
+  double window_tokens; /* that count; 0 where samples are no tokens */
   double gradient_norm; /* of the last step that was not skipped, before it was limited; NAN: not looked at */
   /* Of loss scaling; all 0 without. Skipped steps are commits without an update. */
   double loss_scale;        /* of the next step */

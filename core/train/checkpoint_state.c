@@ -67,6 +67,8 @@ static const field fields[] = {
     NEWER_FIELD(loss_scale_steps, INTEGER),
     NEWER_FIELD(skipped_steps, INTEGER),
     NEWER_FIELD(skipped_in_a_row, INTEGER),
+    NEWER_FIELD(window_tokens, NUMBER),
+    NEWER_FIELD(train_mae, NUMBER),
     NEWER_FIELD(profile_hash, HASH),
     NEWER_FIELD(frozen_hash, HASH),
 };

@@ -19,10 +19,49 @@
 #include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
+#define TARGETS_MAX (1 << 20) /* real numbers that a sample is to be answered with */
 
 static const char *const train_split = "train", *const test_split = "test";
 
 /* ---- Opening and checking ---- */
+
+/* What samples are to be answered with. */
+static brim_status check_answers(const brim_data *data, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  const bool is_values = info->task == BRIM_TASK_VALUES;
+  if (info->task != BRIM_TASK_CLASS && info->task != BRIM_TASK_TOKENS && !is_values)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d, which this brim does not know", id, (int)info->task);
+  if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " numbers to be answered; 1 to %d are possible", id,
+                     info->targets, TARGETS_MAX);
+  if (!is_values && info->classes < 2)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
+                     info->task == BRIM_TASK_TOKENS ? "token" : "class",
+                     info->classes == 1              ? ""
+                     : info->task == BRIM_TASK_CLASS ? "es"
+                                                     : "s");
+  return BRIM_OK;
+}
+
+static brim_status check_values(const brim_data *data, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  if (info->task == BRIM_TASK_TOKENS) {
+    if (info->dtype == BRIM_DTYPE_I32 && info->sample.rank == 1) return BRIM_OK;
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of %d dimensions and type %s; of tokens they are [T] of I32",
+                     id, info->sample.rank, brim_dtype_name(info->dtype));
+  }
+  if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
+                     brim_dtype_name(info->dtype));
+  if (info->sample.rank < 1 || info->sample.rank > 3)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has samples of %d dimensions; [channels,rows,columns], [length,features] and "
+                     "[features] can be used",
+                     id, info->sample.rank);
+  return BRIM_OK;
+}
 
 static brim_status check_info(const brim_data *data, const char *split, const brim_dataset_info *info)
 {
@@ -30,19 +69,8 @@ static brim_status check_info(const brim_data *data, const char *split, const br
   char shape[96];
   if (info->count < 1)
     return brim_fail(BRIM_ELOAD, "the %s split of dataset '%s' is empty: it has 0 samples", split, id);
-  if (info->task != BRIM_TASK_CLASS)
-    return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d; only classes can be learnt", id, (int)info->task);
-  if (info->classes < 2)
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " class%s; at least 2 are needed", id, info->classes,
-                     info->classes == 1 ? "" : "es");
-  if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
-                     brim_dtype_name(info->dtype));
-  if (info->sample.rank != 1 && info->sample.rank != 3)
-    return brim_fail(BRIM_ELOAD,
-                     "dataset '%s' has samples of %d dimensions; [channels,rows,columns] and [features] can "
-                     "be used",
-                     id, info->sample.rank);
+  BRIM_TRY(check_answers(data, info));
+  BRIM_TRY(check_values(data, info));
   int64_t elements = 1;
   for (int32_t i = 0; i < info->sample.rank; i++)
     if (info->sample.dim[i] < 1 || __builtin_mul_overflow(elements, info->sample.dim[i], &elements) ||
@@ -59,6 +87,15 @@ static brim_status describe_split(const brim_data *data, const char *split, brim
   return check_info(data, split, info);
 }
 
+static const char *describe_answer(char *out, size_t room, const brim_dataset_info *info)
+{
+  if (info->task == BRIM_TASK_VALUES)
+    snprintf(out, room, "%" PRId64 " real number%s", info->targets, info->targets == 1 ? "" : "s");
+  else
+    snprintf(out, room, info->task == BRIM_TASK_TOKENS ? "tokens" : "a class");
+  return out;
+}
+
 static brim_status check_same(const brim_data *data)
 {
   const brim_dataset_info *a = &data->train, *b = &data->test;
@@ -70,6 +107,11 @@ static brim_status check_same(const brim_data *data)
                      "the splits of dataset '%s' do not fit together: training samples are %s, test samples %s",
                      data->plugin->id, brim_shape_format(train, sizeof train, &a->sample),
                      brim_shape_format(test, sizeof test, &b->sample));
+  if (a->task != b->task || a->targets != b->targets)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training samples are to be answered with %s, "
+                     "test samples with %s",
+                     data->plugin->id, describe_answer(train, sizeof train, a), describe_answer(test, sizeof test, b));
   if (a->dtype != b->dtype || a->classes != b->classes)
     return brim_fail(BRIM_ELOAD,
                      "the splits of dataset '%s' do not fit together: training has %" PRId64
@@ -80,11 +122,12 @@ static brim_status check_same(const brim_data *data)
 
 static brim_status check_list(const brim_data *data, const char *key, const brim_list *list)
 {
+  const char *what = data->train.sample.rank == 2 ? "feature" : "channel";
   if (list->count > 1 && list->count != (size_t)data->channels)
     return brim_fail(BRIM_ECONFIG,
-                     "'%s' has %zu numbers, but the samples have %" PRId64 " channel%s; give 1 or as many "
-                     "as channels",
-                     key, list->count, data->channels, data->channels == 1 ? "" : "s");
+                     "'%s' has %zu numbers, but the samples have %" PRId64 " %s%s; give 1 or as many "
+                     "as %ss",
+                     key, list->count, data->channels, what, data->channels == 1 ? "" : "s", what);
   if (list->count > BRIM_DATA_CHANNELS_MAX)
     return brim_fail(BRIM_ECONFIG, "'%s' has %zu numbers; at most %d are possible", key, list->count,
                      BRIM_DATA_CHANNELS_MAX);
@@ -102,6 +145,9 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
 static brim_status set_normalisation(brim_data *data)
 {
   const brim_list *mean = &data->settings->dataset.mean, *std = &data->settings->dataset.std;
+  if (data->train.task == BRIM_TASK_TOKENS && mean->count + std->count > 0)
+    return brim_fail(BRIM_ECONFIG, "'dataset.%s' is for real numbers, but the samples of dataset '%s' are tokens",
+                     mean->count > 0 ? "mean" : "std", data->plugin->id);
   BRIM_TRY(check_list(data, "dataset.mean", mean));
   BRIM_TRY(check_list(data, "dataset.std", std));
   const double unit = data->train.dtype == BRIM_DTYPE_U8 ? 255 : 1;
@@ -149,6 +195,16 @@ static brim_status check_augment(const brim_data *data)
                    brim_shape_format(shape, sizeof shape, &data->train.sample));
 }
 
+static void set_shape(brim_data *data)
+{
+  const brim_shape *s = &data->train.sample;
+  data->elements = brim_shape_count(s);
+  data->channels = s->rank == 3 ? s->dim[0] : s->rank == 2 ? s->dim[1] : 1;
+  data->rows = s->rank == 3 ? s->dim[1] : s->rank == 2 ? s->dim[0] : 1;
+  data->columns = s->rank == 3 ? s->dim[2] : s->rank == 2 ? 1 : s->dim[0];
+  data->scratch_bytes = (uint64_t)data->elements * brim_dtype_bytes(data->train.dtype);
+}
+
 /* All that follows from descriptions and settings. */
 static brim_status describe(brim_data *data)
 {
@@ -160,12 +216,7 @@ static brim_status describe(brim_data *data)
     BRIM_TRY(status);
   if (status == BRIM_OK) BRIM_TRY(check_same(data));
 
-  const brim_shape *s = &data->train.sample;
-  data->elements = brim_shape_count(s);
-  data->channels = s->rank == 3 ? s->dim[0] : 1;
-  data->rows = s->rank == 3 ? s->dim[1] : 1;
-  data->columns = s->rank == 3 ? s->dim[2] : s->dim[0];
-  data->scratch_bytes = (uint64_t)data->elements * brim_dtype_bytes(data->train.dtype);
+  set_shape(data);
   BRIM_TRY(set_normalisation(data));
   BRIM_TRY(check_augment(data));
   return set_parts(data);
@@ -180,8 +231,12 @@ static brim_status open_splits(const brim_dataset_ops *ops, void *self)
 
 static void start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
 {
-  *data = (brim_data){
-      .plugin = plugin, .ops = plugin->ops, .self = self, .settings = settings, .seed = (uint64_t)settings->seed};
+  *data = (brim_data){.plugin = plugin,
+                      .ops = plugin->ops,
+                      .self = self,
+                      .settings = settings,
+                      .seed = (uint64_t)settings->seed,
+                      .ignored_token = BRIM_NO_TOKEN};
 }
 
 static brim_status open_and_describe(brim_data *data)
@@ -256,7 +311,8 @@ brim_status brim_data_open_finish(brim_data *data)
   BRIM_TRY(describe(data));
   data->opened = true;
   if (before.train.count != data->train.count || before.test.count != data->test.count ||
-      before.elements != data->elements || before.train.classes != data->train.classes)
+      before.elements != data->elements || before.train.task != data->train.task ||
+      before.train.classes != data->train.classes || before.train.targets != data->train.targets)
     return brim_fail(BRIM_ELOAD, "dataset '%s' changed while it was being opened", data->plugin->id);
   return BRIM_OK;
 }
@@ -387,16 +443,110 @@ int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoc
   return (int64_t)brim_permutation_at(&data->split, brim_permutation_at(&shuffle, (uint64_t)i));
 }
 
+/* A sequence [T, F]: its features have what channels have of pictures, but lie side by side. */
+static void make_sequence(const brim_data *data, const void *raw, float *out)
+{
+  const int64_t features = data->channels;
+  for (int64_t t = 0; t < data->rows; t++)
+    for (int64_t f = 0; f < features; f++) {
+      const int64_t i = t * features + f, c = f * data->channel_step;
+      const float x = data->train.dtype == BRIM_DTYPE_U8 ? (float)((const uint8_t *)raw)[i] : ((const float *)raw)[i];
+      out[i] = x * data->scale[c] + data->shift[c];
+    }
+}
+
 /* The values of a raw sample through a view. */
 static void make_values(const brim_data *data, const view *v, const void *raw, uint32_t real, void *values)
 {
-  for (int64_t c = 0; c < data->channels; c++)
-    make_plane(data, v, raw, c, (float *)values + c * data->rows * data->columns);
+  if (data->train.task == BRIM_TASK_TOKENS) {
+    memcpy(values, raw, (size_t)data->elements * sizeof(int32_t));
+    return;
+  }
+  if (data->train.sample.rank == 2) {
+    make_sequence(data, raw, values);
+  } else {
+    for (int64_t c = 0; c < data->channels; c++)
+      make_plane(data, v, raw, c, (float *)values + c * data->rows * data->columns);
+  }
   if (real == BRIM_DTYPE_F64) widen(values, data->elements);
 }
 
+/* ---- Answers ---- */
+
+static int64_t answers_of(const brim_data *data)
+{
+  if (data->train.task == BRIM_TASK_VALUES) return data->train.targets;
+  return data->train.task == BRIM_TASK_TOKENS ? data->elements : 1;
+}
+
+uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real)
+{
+  uint64_t bytes;
+  const uint32_t dtype = data->train.task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : real;
+  return __builtin_mul_overflow((uint64_t)data->elements, (uint64_t)brim_dtype_bytes(dtype), &bytes) ? UINT64_MAX
+                                                                                                     : bytes;
+}
+
+uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real)
+{
+  const uint32_t dtype = data->train.task == BRIM_TASK_VALUES ? real : BRIM_DTYPE_I32;
+  return (uint64_t)answers_of(data) * brim_dtype_bytes(dtype);
+}
+
+static brim_status check_class(const brim_data *data, const char *split, int64_t index, int32_t label)
+{
+  if (label >= 0 && label < data->train.classes) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "dataset '%s': label %d of sample %" PRId64 " of the %s split is out of range, 0 to %" PRId64,
+                   data->plugin->id, label, index, split, data->train.classes - 1);
+}
+
+static brim_status fail_token(const brim_data *data, const char *split, int64_t index, const char *what, int64_t at,
+                              int32_t token)
+{
+  return brim_fail(BRIM_ELOAD,
+                   "dataset '%s': %s %" PRId64 " of sample %" PRId64
+                   " of the %s split is %d, which is not in the vocabulary, 0 to %" PRId64,
+                   data->plugin->id, what, at, index, split, token, data->train.classes - 1);
+}
+
+/* Tokens that count for nothing all become BRIM_NO_TOKEN. */
+static brim_status take_tokens(const brim_data *data, const char *split, int64_t index, const int32_t *token,
+                               int32_t *label)
+{
+  const int64_t vocabulary = data->train.classes;
+  for (int64_t t = 0; t < data->elements; t++) {
+    if (token[t] < 0 || token[t] >= vocabulary) return fail_token(data, split, index, "token", t, token[t]);
+    if (label[t] == data->ignored_token) label[t] = BRIM_NO_TOKEN;
+    if (label[t] != BRIM_NO_TOKEN && (label[t] < 0 || label[t] >= vocabulary))
+      return fail_token(data, split, index, "the label of token", t, label[t]);
+  }
+  return BRIM_OK;
+}
+
+static brim_status take_targets(const brim_data *data, const char *split, int64_t index, uint32_t real, void *label)
+{
+  const float *target = label;
+  for (int64_t k = 0; k < data->train.targets; k++)
+    if (!isfinite(target[k]))
+      return brim_fail(BRIM_ELOAD,
+                       "dataset '%s': number %" PRId64 " that sample %" PRId64
+                       " of the %s split is to be answered with is not finite",
+                       data->plugin->id, k, index, split);
+  if (real == BRIM_DTYPE_F64) widen(label, data->train.targets);
+  return BRIM_OK;
+}
+
+static brim_status take_label(const brim_data *data, const char *split, int64_t index, uint32_t real, const void *raw,
+                              void *label)
+{
+  if (data->train.task == BRIM_TASK_TOKENS) return take_tokens(data, split, index, raw, label);
+  if (data->train.task == BRIM_TASK_VALUES) return take_targets(data, split, index, real, label);
+  return check_class(data, split, index, *(const int32_t *)label);
+}
+
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
-                             void *scratch, void *values, int32_t *label)
+                             void *scratch, void *values, void *label)
 {
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
@@ -406,11 +556,7 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
   if (status != BRIM_OK)
     return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", index, split,
                          data->plugin->id);
-  if (*label < 0 || *label >= data->train.classes)
-    return brim_fail(BRIM_ELOAD,
-                     "dataset '%s': label %d of sample %" PRId64 " of the %s split is out of range, 0 to %" PRId64,
-                     data->plugin->id, *label, index, split, data->train.classes - 1);
-
+  BRIM_TRY(take_label(data, split, index, real, scratch, label));
   view v = {0, 0, false};
   if (part == BRIM_PART_TRAIN) v = draw_view(data, epoch, index);
   make_values(data, &v, scratch, real, values);
@@ -426,19 +572,20 @@ static brim_status time_samples(const brim_data *data, uint32_t real, double *ou
 {
   const int64_t count = data->count[BRIM_PART_TRAIN];
   void *raw = brim_try_calloc(1, (size_t)data->scratch_bytes + 1);
-  void *values = brim_try_calloc(1, (size_t)data->elements * brim_dtype_bytes(real) + 1);
-  brim_status status = raw && values ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a sample");
-  int32_t label;
+  void *values = brim_try_calloc(1, (size_t)brim_data_values_bytes(data, real) + 1);
+  void *label = brim_try_calloc(1, (size_t)brim_data_label_bytes(data, real));
+  brim_status status = raw && values && label ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a sample");
   *out = INFINITY;
   for (int round = 0; round < TIMED_ROUNDS && status == BRIM_OK; round++) {
     const double start = brim_now();
     for (int64_t i = 0; i < TIMED_SAMPLES && status == BRIM_OK; i++)
-      status = brim_data_sample(data, BRIM_PART_TRAIN, 1, i * count / TIMED_SAMPLES, real, raw, values, &label);
+      status = brim_data_sample(data, BRIM_PART_TRAIN, 1, i * count / TIMED_SAMPLES, real, raw, values, label);
     const double seconds = (brim_now() - start) / TIMED_SAMPLES;
     if (seconds < *out) *out = seconds;
   }
   free(raw);
   free(values);
+  free(label);
   return status;
 }
 
@@ -478,11 +625,10 @@ brim_status brim_data_open_file(const brim_data *data, const char *path, const c
 }
 
 brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
-                                  void *values)
+                                  void *values, void *label)
 {
   const view plain = {0, 0, false};
-  int32_t label = -1;
-  BRIM_TRY(data->ops->read(data->self, split, i, scratch, &label));
+  BRIM_TRY(data->ops->read(data->self, split, i, scratch, label));
   make_values(data, &plain, scratch, real, values);
   return BRIM_OK;
 }

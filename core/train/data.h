@@ -34,7 +34,10 @@ typedef struct brim_data {
   brim_permutation split;
   uint64_t seed;
   int64_t elements;                /* values of one sample */
-  int64_t channels, rows, columns; /* of one sample; [F] counts as one channel with one row */
+  int64_t channels, rows, columns; /* of one sample; [F] counts as one channel with one row, [T, F] as F channels
+                                      side by side, of T rows */
+  int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does; from open or describe on to
+                                      be set */
   uint64_t scratch_bytes;          /* one raw sample */
   const brim_settings *settings;
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
@@ -60,11 +63,16 @@ brim_status brim_data_open_finish(brim_data *data);
  * counted. Not between open_start and open_finish. What the dataset says. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
 /* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
- * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way)
- * and the label, checked against the number of classes. `scratch` has room for `scratch_bytes`. Does not
- * allocate. EINVAL for a sample outside the part; ELOAD for a label out of range; what the dataset says. */
+ * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way; tokens are
+ * I32) and the label: I32, checked against the number of classes; of tokens one for each, where what does not count is
+ * BRIM_NO_TOKEN; of real numbers `targets` of `real`. `scratch` has room for `scratch_bytes`, the others for what the
+ * two functions below say. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of
+ * range; what the dataset says. */
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
-                             void *scratch, void *values, int32_t *label);
+                             void *scratch, void *values, void *label);
+/* Of a sample's values and of its label; UINT64_MAX if that does not fit in 64 bits. */
+uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real);
+uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real);
 
 /* [any thread] Which sample of its split that is. */
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
@@ -77,9 +85,10 @@ brim_status brim_data_sample_seconds(const brim_data *data, const void *params, 
 /* [init] Opens a file of samples without labels as the split `split`, and says how many there are. ELOAD if they are
  * not like the training samples; ECONFIG if the dataset cannot read files. */
 brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count);
-/* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. */
+/* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. `label`: room for one, which is of no
+ * use. */
 brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
-                                  void *values);
+                                  void *values, void *label);
 
 /* What is loaded, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
 typedef struct brim_span {
@@ -92,8 +101,8 @@ typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
 
 typedef struct brim_batch {
   brim_span span;
-  void *values;    /* [count, elements] of `real` */
-  int32_t *labels; /* [count] */
+  void *values; /* [count, elements] of `real`, or tokens of I32 */
+  void *labels; /* [count], tokens [count, elements], of I32; real numbers [count, targets] of `real` */
 } brim_batch;
 
 typedef struct brim_loader brim_loader;

@@ -349,6 +349,10 @@ static void leave_out_augmentation(brim_session *s, brim_feature_set *set)
 /* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
 static brim_status find_shape(const brim_session *s, brim_feature_set *set)
 {
+  if (s->data.train.task != BRIM_TASK_CLASS)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s keeps features of samples that have a class each, and dataset '%s' has others",
+                     brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
   brim_graph *g = NULL;
   char text[96];
   brim_feature_shape *shape = &set->file.shape;

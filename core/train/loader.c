@@ -82,12 +82,9 @@ static layout make_layout(const brim_loader_options *o)
 {
   layout l = {0};
   const uint64_t slots = (uint64_t)slots_of(o), workers = (uint64_t)workers_of(o);
-  uint64_t sample_bytes = 0;
-  if (__builtin_mul_overflow((uint64_t)o->data->elements, (uint64_t)brim_dtype_bytes(o->real), &sample_bytes))
-    sample_bytes = UINT64_MAX;
   add_items(&l.scratch_each, 1, o->data->scratch_bytes);
-  add_items(&l.values_each, (uint64_t)o->batch_max, sample_bytes);
-  add_items(&l.labels_each, (uint64_t)o->batch_max, sizeof(int32_t));
+  add_items(&l.values_each, (uint64_t)o->batch_max, brim_data_values_bytes(o->data, o->real));
+  add_items(&l.labels_each, (uint64_t)o->batch_max, brim_data_label_bytes(o->data, o->real));
 
   add_items(&l.bytes, 1, sizeof(brim_loader));
   l.slots = add_items(&l.bytes, slots, sizeof(slot));
@@ -121,13 +118,15 @@ static void decode(brim_loader *loader, void *scratch, slot *s)
 {
   const brim_data *data = loader->options.data;
   const uint32_t real = loader->options.real;
-  const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
+  const size_t values_bytes = (size_t)brim_data_values_bytes(data, real);
+  const size_t label_bytes = (size_t)brim_data_label_bytes(data, real);
   brim_batch *b = &s->batch;
   s->status = check_span(loader, &b->span);
   for (int64_t i = 0; i < b->span.count && s->status == BRIM_OK; i++) {
     if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return; /* nobody waits for it any more */
-    s->status = brim_data_sample(data, b->span.part, b->span.epoch, b->span.first + i, real, scratch,
-                                 (char *)b->values + (size_t)i * sample_bytes, &b->labels[i]);
+    s->status =
+        brim_data_sample(data, b->span.part, b->span.epoch, b->span.first + i, real, scratch,
+                         (char *)b->values + (size_t)i * values_bytes, (char *)b->labels + (size_t)i * label_bytes);
   }
   if (s->status != BRIM_OK) snprintf(s->error, sizeof s->error, "%s", brim_error_text());
 }
@@ -198,7 +197,7 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
   atomic_init(&loader->stop, false);
   for (int32_t i = 0; i < loader->slot_count; i++) {
     loader->slots[i].batch.values = base + l->values + (uint64_t)i * l->values_each;
-    loader->slots[i].batch.labels = (int32_t *)(base + l->labels + (uint64_t)i * l->labels_each);
+    loader->slots[i].batch.labels = base + l->labels + (uint64_t)i * l->labels_each;
   }
   for (int32_t i = 0; i < workers_of(options); i++)
     loader->workers[i] = (worker){.loader = loader, .scratch = base + l->scratch + (uint64_t)i * l->scratch_each};

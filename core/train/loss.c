@@ -15,7 +15,7 @@ static const brim_param cross_entropy_table[] = {
     BRIM_PARAM(LIST, cross_entropy, class_weights, "[]", "[0,inf)",
                "of each class's samples; the mean is weighted likewise; empty: all the same"),
     BRIM_PARAM(I64, cross_entropy, ignore_index, "-100", "[-2147483648,2147483647]",
-               "the class whose samples count for nothing in the loss; one that does not exist, as -100: none"),
+               "the class, or token, that counts for nothing in the loss; one that does not exist, as -100: none"),
     BRIM_PARAMS_END};
 
 static void fill_cross_entropy(const void *params, brim_loss_attr *attr, brim_list *class_weights)
@@ -28,15 +28,17 @@ static void fill_cross_entropy(const void *params, brim_loss_attr *attr, brim_li
 }
 
 static const brim_loss_ops cross_entropy_ops = {sizeof(brim_loss_ops), "softmax_cross_entropy", fill_cross_entropy};
-const brim_plugin brim_loss_cross_entropy = {.size = sizeof(brim_plugin),
-                                             .kind = BRIM_LOSS,
-                                             .id = "cross_entropy",
-                                             .help = "softmax cross-entropy with class labels, mean over samples",
-                                             .params_size = sizeof(cross_entropy),
-                                             .params = cross_entropy_table,
-                                             .ops = &cross_entropy_ops};
+const brim_plugin brim_loss_cross_entropy = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_LOSS,
+    .id = "cross_entropy",
+    .help = "softmax cross-entropy with class labels, mean over samples, or over tokens",
+    .params_size = sizeof(cross_entropy),
+    .params = cross_entropy_table,
+    .ops = &cross_entropy_ops};
 
-/* ---- means over the outputs, which are compared with 1 for the label's class and 0 for the others ---- */
+/* ---- means over the outputs, which are compared with real numbers, or with 1 for the label's class and 0 for the
+ * others ---- */
 
 typedef struct huber {
   double delta;
@@ -69,11 +71,13 @@ static void fill_nothing(const void *params, brim_loss_attr *attr, brim_list *cl
                                         .params_size = bytes,                                                          \
                                         .params = table,                                                               \
                                         .ops = &name##_ops}
-MEAN_LOSS(mse, "mean squared error of the outputs from 1 for the label's class and 0 for the others", 0, NULL,
-          fill_nothing);
-MEAN_LOSS(mae, "mean absolute error of the outputs from 1 for the label's class and 0 for the others", 0, NULL,
-          fill_nothing);
-MEAN_LOSS(huber, "Huber loss of the outputs from 1 for the label's class and 0 for the others", sizeof(huber),
-          huber_table, fill_huber);
+MEAN_LOSS(mse,
+          "mean squared error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+          0, NULL, fill_nothing);
+MEAN_LOSS(
+    mae, "mean absolute error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+    0, NULL, fill_nothing);
+MEAN_LOSS(huber, "Huber loss of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+          sizeof(huber), huber_table, fill_huber);
 MEAN_LOSS(bce, "binary cross-entropy of each output's sigmoid, with 1 for the label's class and 0 for the others", 0,
           NULL, fill_nothing);

@@ -22,12 +22,13 @@ static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
   const brim_data *data = &r->session->data;
   const brim_order *order = &r->session->order;
   const uint32_t real = r->session->backend_ops->real;
-  const size_t sample_bytes = (size_t)data->elements * brim_dtype_bytes(real);
+  const size_t values_bytes = (size_t)brim_data_values_bytes(data, real);
+  const size_t label_bytes = (size_t)brim_data_label_bytes(data, real);
   brim_step step = r->step;
   brim_arena arena = {0};
   void *scratch = brim_arena_try(&arena, data->scratch_bytes);
-  uint8_t *values = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * sample_bytes);
-  int32_t *labels = brim_arena_try(&arena, sizeof(int32_t) * (size_t)brim_order_batch_max(order));
+  uint8_t *values = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * values_bytes);
+  uint8_t *labels = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * label_bytes);
   brim_status status = BRIM_OK;
   if (!scratch || !values || !labels) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
   /* Sums that the first run left behind must not be blamed on their kernels. */
@@ -38,7 +39,7 @@ static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
     const brim_span span = brim_order_span(order, k);
     for (int64_t i = 0; i < span.count && status == BRIM_OK; i++)
       status = brim_data_sample(data, BRIM_PART_TRAIN, span.epoch, span.first + i, real, scratch,
-                                values + (size_t)i * sample_bytes, &labels[i]);
+                                values + (size_t)i * values_bytes, labels + (size_t)i * label_bytes);
     const brim_program *program = brim_plan_program(r->plan, BRIM_PROGRAM_TRAIN, span.count);
     step.first_sample = span.first - r->span->first;
     if (status == BRIM_OK) status = brim_exec_load(r->exec, program, values, labels);

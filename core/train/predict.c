@@ -15,8 +15,9 @@ typedef struct predictor {
   int64_t batch;
   void *scratch;   /* one raw sample */
   uint8_t *values; /* [batch, elements] */
-  int32_t *labels; /* [batch], all 0: the program has a loss, which nobody asks for */
-  void *logits;    /* [batch, classes] */
+  void *labels;    /* of the batch, all 0: the program has a loss, which nobody asks for */
+  void *label;     /* room for one, that a dataset writes and nobody reads */
+  void *logits;    /* [batch, answers] */
 } predictor;
 
 /* The core's name for the split of file `i`. */
@@ -35,7 +36,7 @@ static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
 {
   const int64_t classes = p->session->data.train.classes, first = sample * classes;
   double sum = 0;
-  *out = (brim_prediction){0, 0};
+  out->class = 0;
   for (int64_t k = 0; k < classes; k++) {
     if (!isfinite(logit_at(p, first + k))) return false;
     if (logit_at(p, first + k) > logit_at(p, first + out->class)) out->class = k;
@@ -45,31 +46,53 @@ static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
   return true;
 }
 
+/* The numbers as they are. False if one is not finite. */
+static bool answer(const predictor *p, int64_t sample, brim_prediction *out)
+{
+  for (int64_t k = 0; k < p->session->answers; k++) {
+    out->value[k] = logit_at(p, sample * p->session->answers + k);
+    if (!isfinite(out->value[k])) return false;
+  }
+  return true;
+}
+
 static brim_status predict_batch(predictor *p, const brim_predicted_file *file, const char *split, int64_t first,
                                  int64_t count, brim_prediction *out)
 {
   const brim_data *data = &p->session->data;
   const uint32_t real = p->session->backend_ops->real;
-  const int64_t sample_bytes = data->elements * brim_dtype_bytes(real);
+  const int64_t sample_bytes = (int64_t)brim_data_values_bytes(data, real);
   const brim_step step = {.loss_scale = 1};
   brim_exec *exec = brim_trainer_exec(p->trainer);
   for (int64_t i = 0; i < count; i++)
-    BRIM_TRY(brim_data_file_sample(data, split, first + i, real, p->scratch, p->values + i * sample_bytes));
+    BRIM_TRY(brim_data_file_sample(data, split, first + i, real, p->scratch, p->values + i * sample_bytes, p->label));
   BRIM_TRY(brim_exec_load(exec, p->program, p->values, p->labels));
   BRIM_TRY(brim_exec_run(exec, p->program, &step));
   BRIM_TRY(brim_exec_read(exec, p->program, p->program->graph->kept, p->logits));
   for (int64_t i = 0; i < count; i++)
-    if (!classify(p, i, &out[i]))
+    if (!(out[i].value ? answer(p, i, &out[i]) : classify(p, i, &out[i])))
       return brim_fail(BRIM_ENUMERIC, "'%s': the model's output for sample %" PRId64 " is not finite", file->path,
                        first + i);
   return BRIM_OK;
+}
+
+/* NULL: no memory. */
+static brim_prediction *new_predictions(const predictor *p, brim_arena *arena, int64_t count)
+{
+  const bool is_values = p->session->data.train.task == BRIM_TASK_VALUES;
+  const size_t each = is_values ? (size_t)p->session->answers : 0;
+  brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)count);
+  double *value = out && is_values ? brim_arena_try(arena, sizeof *value * each * (size_t)count) : NULL;
+  if (!out || (is_values && !value)) return NULL;
+  for (int64_t i = 0; i < count; i++) out[i] = (brim_prediction){.value = value ? value + (size_t)i * each : NULL};
+  return out;
 }
 
 static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
     const char *split = split_name(arena, i);
-    brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)file[i].count);
+    brim_prediction *out = new_predictions(p, arena, file[i].count);
     if (!out) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is predicted of '%s'", file[i].path);
     for (int64_t first = 0; first < file[i].count; first += p->batch) {
       const int64_t rest = file[i].count - first;
@@ -84,6 +107,9 @@ static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted
 static brim_status open_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
 {
   int64_t most = 1;
+  if (p->session->data.train.task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
+                                   "whole sample that could be predicted");
   for (size_t i = 0; i < count; i++) {
     BRIM_TRY(brim_data_open_file(&p->session->data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
@@ -103,7 +129,8 @@ brim_status brim_predict(brim_session *session, const char *checkpoint, brim_are
   p.values = brim_arena_try(arena, p.program->graph->input->bytes);
   p.labels = brim_arena_try(arena, p.program->graph->label->bytes);
   p.logits = brim_arena_try(arena, p.program->graph->kept->bytes);
-  const brim_status status = p.scratch && p.values && p.labels && p.logits
+  p.label = brim_arena_try(arena, brim_data_label_bytes(&session->data, session->backend_ops->real));
+  const brim_status status = p.scratch && p.values && p.labels && p.label && p.logits
                                  ? predict_files(&p, arena, file, count)
                                  : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
   brim_trainer_close(p.trainer);

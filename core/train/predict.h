@@ -1,4 +1,4 @@
-/* Classes and probabilities for files of samples without labels. */
+/* Classes and probabilities, or real numbers, for files of samples without labels. */
 #ifndef BRIM_TRAIN_PREDICT_H
 #define BRIM_TRAIN_PREDICT_H
 #include "base/arena.h"
@@ -7,6 +7,7 @@
 typedef struct brim_prediction {
   int64_t class;      /* the most probable one; of equals the first */
   double probability; /* softmax of the model's output */
+  double *value;      /* the model's output, where it answers with real numbers: session->answers of them; else NULL */
 } brim_prediction;
 
 typedef struct brim_predicted_file {
@@ -16,8 +17,8 @@ typedef struct brim_predicted_file {
 } brim_predicted_file;
 
 /* Predicts every sample of the files, whose paths are given; the rest is filled, in `arena`. The session needs no data
- * but its description. ECONFIG if the dataset reads no files, ELOAD for a file or checkpoint that does not fit,
- * ENUMERIC if the model's output is not finite; EBUDGET, ENOMEM_DEVICE. */
+ * but its description. ECONFIG if the dataset reads no files or the model's answers are tokens, ELOAD for a file or
+ * checkpoint that does not fit, ENUMERIC if the model's output is not finite; EBUDGET, ENOMEM_DEVICE. */
 brim_status brim_predict(brim_session *session, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
                          size_t count);
 #endif

@@ -23,27 +23,25 @@
 
 void brim_report_init(brim_report *r)
 {
-  *r = (brim_report){.train_loss = NAN,
-                     .train_accuracy = NAN,
-                     .validation_loss = NAN,
-                     .validation_accuracy = NAN,
-                     .test_loss = NAN,
-                     .test_accuracy = NAN,
-                     .validation_accuracy_top = NAN,
-                     .test_accuracy_top = NAN,
-                     .validation_f1 = NAN,
-                     .test_f1 = NAN,
-                     .test_step = -1,
-                     .first_step_seconds = NAN};
+  const brim_evaluation none = brim_evaluation_none();
+  *r = (brim_report){.figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN};
 }
 
-/* The first step pays for what is made once; rates leave it out. */
+void brim_report_begin(brim_report *r, const brim_session *s)
+{
+  r->task = s->data.train.task;
+  r->tokens_each = r->task == BRIM_TASK_TOKENS ? s->data.elements : 0;
+  for (size_t part = 0; part < sizeof r->figures / sizeof r->figures[0]; part++) r->figures[part].task = r->task;
+}
+
 void brim_report_release(brim_report *r)
 {
   free(r->confusion);
   r->confusion = NULL;
+  r->figures[BRIM_PART_TEST].confusion = NULL;
 }
 
+/* The first step pays for what is made once; rates leave it out. */
 void brim_report_step(brim_report *r, int64_t samples, double seconds, double since_start)
 {
   if (isnan(r->first_step_seconds)) {
@@ -56,25 +54,17 @@ void brim_report_step(brim_report *r, int64_t samples, double seconds, double si
 
 brim_status brim_report_evaluation(brim_report *r, enum brim_part part, const brim_evaluation *e, int64_t step)
 {
-  r->top_k = e->top_k;
-  r->class_names = e->class_names;
-  if (part == BRIM_PART_VALIDATION) {
-    r->validation_accuracy_top = e->accuracy_top;
-    r->validation_f1 = e->f1;
-    r->validation_loss = e->loss;
-    r->validation_accuracy = e->accuracy;
-    return BRIM_OK;
-  }
+  brim_evaluation *own = &r->figures[part];
   const size_t bytes = e->confusion ? (size_t)(e->classes * e->classes) * sizeof(double) : 0;
-  if (bytes > 0 && !r->confusion) r->confusion = brim_try_malloc(bytes);
-  if (bytes > 0 && !r->confusion) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
+  const bool is_test = part == BRIM_PART_TEST;
+  if (is_test && bytes > 0 && !r->confusion) r->confusion = brim_try_malloc(bytes);
+  if (is_test && bytes > 0 && !r->confusion)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
+  *own = *e;
+  own->confusion = NULL; /* the trainer's counts change with the next evaluation */
+  if (!is_test) return BRIM_OK;
   r->test_step = step;
-  r->test_loss = e->loss;
-  r->test_accuracy = e->accuracy;
-  r->test_accuracy_top = e->accuracy_top;
-  r->test_f1 = e->f1;
-  r->classes = e->classes;
-  if (bytes > 0) memcpy(r->confusion, e->confusion, bytes);
+  if (bytes > 0) own->confusion = memcpy(r->confusion, e->confusion, bytes);
   return BRIM_OK;
 }
 
@@ -316,20 +306,20 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
 }
 
 /* "3", or the dataset's name for it. */
-static const char *name_of(const brim_report *r, int64_t class_index, char *room, size_t bytes)
+static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
-  if (r->class_names) return r->class_names[class_index];
+  if (e->class_names) return e->class_names[class_index];
   snprintf(room, bytes, "%" PRId64, class_index);
   return room;
 }
 
-static json_t *describe_classes(const brim_report *r)
+static json_t *describe_classes(const brim_evaluation *e)
 {
   char number[24];
   json_t *rows = json_array();
-  for (int64_t i = 0; i < r->classes; i++) {
-    const brim_class_score s = brim_scores_of(r->confusion, r->classes, i);
-    json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:I}", "class", name_of(r, i, number, sizeof number),
+  for (int64_t i = 0; i < e->classes; i++) {
+    const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
+    json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:I}", "class", name_of(e, i, number, sizeof number),
                                           "precision", s.precision, "recall", s.recall, "f1", s.f1, "support",
                                           (json_int_t)s.support));
   }
@@ -340,20 +330,49 @@ static json_t *describe_classes(const brim_report *r)
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
-  if (r->confusion) {
-    json_object_set_new(object, "test_confusion", brim_scores_confusion_json(r->confusion, r->classes));
-    json_object_set_new(object, "test_classes", describe_classes(r));
-  } else if (r->test_step >= 0) {
-    json_object_set_new(object, "left_out", json_string(brim_scores_left_out(text, sizeof text, r->classes)));
+  const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
+  if (e->confusion) {
+    json_object_set_new(object, "test_confusion", brim_scores_confusion_json(e->confusion, e->classes));
+    json_object_set_new(object, "test_classes", describe_classes(e));
+  } else if (r->test_step >= 0 && r->task == BRIM_TASK_CLASS) {
+    json_object_set_new(object, "left_out", json_string(brim_scores_left_out(text, sizeof text, e->classes)));
   }
 }
 
-/* "validation_accuracy_top5" */
-static void set_top(json_t *object, const char *part, int32_t top_k, double value)
+/* "validation_loss" */
+static void set_figure(json_t *object, const char *part, const char *name, double value)
 {
   char key[64];
-  snprintf(key, sizeof key, "%s_accuracy_top%d", part, (int)top_k);
-  if (top_k > 0) set_number(object, key, value);
+  snprintf(key, sizeof key, "%s_%s", part, name);
+  set_number(object, key, value);
+}
+
+/* Of real numbers there is neither a right nor a wrong; training counts only the first of these errors. */
+static void set_errors(json_t *object, const char *part, const brim_evaluation *e, bool all)
+{
+  set_figure(object, part, "mae", e->mae);
+  if (!all) return;
+  set_figure(object, part, "mape", e->mape);
+  set_figure(object, part, "rmse", e->rmse);
+  set_figure(object, part, "r2", e->r2);
+}
+
+static void set_figures(json_t *object, const brim_report *r)
+{
+  static const char *const parts[] = {"train", "validation", "test"};
+  char top[32];
+  for (int part = 0; part < 3; part++) {
+    const brim_evaluation *e = &r->figures[part];
+    set_figure(object, parts[part], "loss", e->loss);
+    if (r->task == BRIM_TASK_VALUES)
+      set_errors(object, parts[part], e, part != BRIM_PART_TRAIN);
+    else
+      set_figure(object, parts[part], "accuracy", e->accuracy);
+    if (r->task == BRIM_TASK_TOKENS) set_figure(object, parts[part], "perplexity", brim_evaluation_perplexity(e));
+    if (r->task == BRIM_TASK_CLASS && part != BRIM_PART_TRAIN) set_figure(object, parts[part], "f1", e->f1);
+    snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
+    if (e->top_k > 0) set_figure(object, parts[part], top, e->accuracy_top);
+  }
 }
 
 brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_status status, const char *error,
@@ -364,17 +383,10 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   json_object_set_new(s, "status", json_string(word));
   if (error[0]) json_object_set_new(s, "error", json_string(error));
   json_object_set_new(s, "steps", json_integer(steps));
-  set_number(s, "train_loss", r->train_loss);
-  set_number(s, "train_accuracy", r->train_accuracy);
-  set_number(s, "validation_loss", r->validation_loss);
-  set_number(s, "validation_accuracy", r->validation_accuracy);
-  set_number(s, "test_loss", r->test_loss);
-  set_number(s, "test_accuracy", r->test_accuracy);
-  set_number(s, "validation_f1", r->validation_f1);
-  set_number(s, "test_f1", r->test_f1);
-  set_top(s, "validation", r->top_k, r->validation_accuracy_top);
-  set_top(s, "test", r->top_k, r->test_accuracy_top);
+  set_figures(s, r);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
+  if (r->tokens_each > 0)
+    set_number(s, "tokens_per_second", r->train_seconds > 0 ? (double)r->tokens_each * brim_report_rate(r) : NAN);
   json_object_set_new(s, "device", json_string(r->device));
   json_object_set_new(s, "device_name", json_string(r->device_name));
   set_bytes(s, "planned_peak_bytes", r->planned_peak_bytes);
@@ -393,37 +405,49 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
     json_object_set_new(s, "skipped_steps", json_integer(r->skipped_steps));
   }
   set_scores(s, r);
-  free(r->confusion);
-  r->confusion = NULL;
+  brim_report_release(r);
   return write_json(dir, "summary.json", s);
 }
 
 #define CLASSES_SAID_MAX 20 /* more are in the summary only */
 
-static void say_classes(const brim_report *r)
+static void say_classes(const brim_evaluation *e)
 {
   char number[24];
   int width = 5;
-  if (!r->confusion || r->classes > CLASSES_SAID_MAX) return;
-  for (int64_t i = 0; i < r->classes; i++) {
-    const int length = (int)strlen(name_of(r, i, number, sizeof number));
+  if (!e->confusion || e->classes > CLASSES_SAID_MAX) return;
+  for (int64_t i = 0; i < e->classes; i++) {
+    const int length = (int)strlen(name_of(e, i, number, sizeof number));
     if (length > width) width = length < 24 ? length : 24;
   }
   brim_log(BRIM_LOG_INFO, "%-*s  precision  recall     f1  support", width, "class");
-  for (int64_t i = 0; i < r->classes; i++) {
-    const brim_class_score s = brim_scores_of(r->confusion, r->classes, i);
-    brim_log(BRIM_LOG_INFO, "%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(r, i, number, sizeof number),
+  for (int64_t i = 0; i < e->classes; i++) {
+    const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
+    brim_log(BRIM_LOG_INFO, "%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(e, i, number, sizeof number),
              s.precision, s.recall, s.f1, (long long)s.support);
   }
 }
 
+const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)
+{
+  brim_text text = {0};
+  if (e->task == BRIM_TASK_TOKENS) brim_text_printf(&text, ", perplexity %.4g", brim_evaluation_perplexity(e));
+  if (e->task != BRIM_TASK_VALUES) brim_text_printf(&text, ", accuracy %.2f %%", 100 * e->accuracy);
+  if (e->task == BRIM_TASK_VALUES)
+    brim_text_printf(&text, ", MAE %.4g, MAPE %.4g %%, RMSE %.4g, R2 %.4f", e->mae, e->mape, e->rmse, e->r2);
+  snprintf(out, room, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return out;
+}
+
 static void say_test(const brim_report *r)
 {
-  char top[48] = "", f1[32] = "";
-  if (r->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->test_accuracy_top);
-  say_classes(r);
-  if (r->confusion) snprintf(f1, sizeof f1, ", F1 %.4f", r->test_f1);
-  brim_log(BRIM_LOG_INFO, "test loss %.4f, accuracy %.2f %%%s%s", r->test_loss, 100 * r->test_accuracy, top, f1);
+  char figures[BRIM_REPORT_ROOM], top[48] = "", f1[32] = "";
+  const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
+  if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
+  say_classes(e);
+  if (e->confusion) snprintf(f1, sizeof f1, ", F1 %.4f", e->f1);
+  brim_log(BRIM_LOG_INFO, "test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
 }
 
 /* As the systems that brim replaces say it, in GB. */
@@ -441,9 +465,10 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   char time[32], rate[96] = "";
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, ": %.0f samples/s, first step after %.2f s", brim_report_rate(r),
-             r->first_step_seconds);
-  if (isfinite(r->test_loss)) say_test(r);
+    snprintf(rate, sizeof rate, ": %.0f %s/s, first step after %.2f s",
+             (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
+             r->tokens_each > 0 ? "tokens" : "samples", r->first_step_seconds);
+  if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
   brim_log(BRIM_LOG_INFO, "done in %s%s", brim_format_seconds(time, sizeof time, wall_seconds), rate);
   say_memory(r);
   if (r->skipped_steps > 0)

@@ -6,19 +6,15 @@
 #include "train/trainer.h"
 
 typedef struct brim_report {
-  double train_loss, train_accuracy;           /* of the newest training record; NAN: none */
-  double validation_loss, validation_accuracy; /* of the newest evaluation; NAN: none */
-  double test_loss, test_accuracy;
-  int32_t top_k; /* of the accuracies among the top k; 0: off */
-  double validation_accuracy_top, test_accuracy_top, validation_f1, test_f1;
-  int64_t test_step; /* -1: not evaluated */
-  double *confusion; /* of the test data; classes * classes. NULL: none, or not counted */
-  int64_t classes;
-  const char *const *class_names; /* the dataset's; NULL: none */
-  int64_t samples;                /* trained in this process, but for its first step */
-  double train_seconds;           /* in those steps */
-  double first_step_seconds;      /* from the process's start to the end of its first step; NAN: none */
-  int64_t retries;                /* steps, evaluations and checkpoints that ran out of memory and were done again */
+  int32_t task;               /* enum brim_task */
+  int64_t tokens_each;        /* in a sample; 0: samples are no tokens */
+  brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
+  int64_t test_step;          /* -1: not evaluated */
+  double *confusion;          /* of the test data, in its figures; classes * classes. NULL: none, or not counted */
+  int64_t samples;            /* trained in this process, but for its first step */
+  double train_seconds;       /* in those steps */
+  double first_step_seconds;  /* from the process's start to the end of its first step; NAN: none */
+  int64_t retries;            /* steps, evaluations and checkpoints that ran out of memory and were done again */
   uint64_t planned_peak_bytes, host_bytes;
   uint64_t device_bytes, device_peak_bytes; /* of the arena: now, and the largest that there was */
   uint64_t device_taken_bytes;              /* besides arenas, by the driver and libraries */
@@ -30,6 +26,8 @@ typedef struct brim_report {
 } brim_report;
 
 void brim_report_init(brim_report *report);
+/* When it is known what the run is about. */
+void brim_report_begin(brim_report *report, const brim_session *session);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
 /* [init] What the trainer has now; after each plan that was placed, and at the end. Of plans the largest is told. */
@@ -58,6 +56,9 @@ void brim_report_release(brim_report *report);
 /* Frees what the report holds. `error`: "" unless the run failed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,
                                       int64_t steps, double wall_seconds);
+/* ", accuracy 91.20 %" and the like: what an evaluation says besides the loss, for a person. Into `out`, returned. */
+#define BRIM_REPORT_ROOM 160
+const char *brim_report_format(char *out, size_t room, const brim_evaluation *e);
 /* Closing lines for a person. */
 void brim_report_say(const brim_report *report, const char *dir, double wall_seconds);
 /* Highest resident set of this process so far (VmHWM). */

@@ -188,8 +188,7 @@ static brim_status forget_what_came_behind(brim_running *r)
   r->told_step = -1;
   r->window_seconds = 0;
   r->window_timed = 0;
-  r->report.train_loss = s->train_loss;
-  r->report.train_accuracy = s->train_accuracy;
+  brim_running_recall(r);
   if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
   brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK
                                                          : brim_tensorboard_rewind(&r->tensorboard, s->step + 1));

@@ -95,8 +95,7 @@ static brim_status open_resumed(brim_running *r)
     brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
              BRIM_PROFILE_NAME);
   r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
-  r->report.train_loss = r->state->train_loss;
-  r->report.train_accuracy = r->state->train_accuracy;
+  brim_running_recall(r);
   brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
            (long long)r->session->order.steps);
   return BRIM_OK;
@@ -165,6 +164,7 @@ static void announce_left_out(brim_running *r)
 {
   char text[200];
   const int64_t *count = r->session->data.count, classes = r->session->data.train.classes;
+  if (r->session->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
   if (classes < BRIM_MANY_CLASSES || count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   brim_scores_left_out(text, sizeof text, classes);
   brim_log(BRIM_LOG_INFO, "%s", text);
@@ -230,6 +230,7 @@ brim_status brim_running_begin(brim_running *r)
   if (r->session->own_config) r->config = r->session->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
+  brim_report_begin(&r->report, r->session);
   r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
   r->resize = (brim_resize){.session = r->session, .trainer = r->trainer};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));

@@ -21,11 +21,28 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
 }
 
+/* What the loss is shown with. Of training only the first error of real numbers is counted. */
+static void record_figures(brim_jsonl *m, enum brim_part part, const brim_evaluation *e)
+{
+  char top[32];
+  const bool is_values = e->task == BRIM_TASK_VALUES, is_train = part == BRIM_PART_TRAIN;
+  brim_jsonl_number(m, "loss", e->loss);
+  if (e->task == BRIM_TASK_TOKENS) brim_jsonl_number(m, "perplexity", brim_evaluation_perplexity(e));
+  brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
+  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
+  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
+  if (e->task == BRIM_TASK_CLASS && !is_train) brim_jsonl_number(m, "f1", e->f1);
+  if (!is_values || is_train) return;
+  brim_jsonl_number(m, "mape", e->mape);
+  brim_jsonl_number(m, "rmse", e->rmse);
+  brim_jsonl_number(m, "r2", e->r2);
+}
+
 /* `seconds`: that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {
-  char top[32];
+  const double rate = seconds > 0 ? (double)samples / seconds : NAN;
   brim_jsonl *m = &r->metrics;
   r->state->metrics_records++; /* on every rank, though rank 0 writes them */
   if (m->fd < 0) return BRIM_OK;
@@ -33,11 +50,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
   brim_jsonl_string(m, "split", part_names[part]);
-  brim_jsonl_number(m, "loss", e->loss);
-  brim_jsonl_number(m, "accuracy", e->accuracy);
-  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
-  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
-  if (part != BRIM_PART_TRAIN) brim_jsonl_number(m, "f1", e->f1);
+  record_figures(m, part, e);
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
   if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
     brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
@@ -46,7 +59,8 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
   }
   brim_jsonl_int(m, "samples", samples);
-  brim_jsonl_number(m, "samples_per_second", seconds > 0 ? (double)samples / seconds : NAN);
+  brim_jsonl_number(m, "samples_per_second", rate);
+  if (r->report.tokens_each > 0) brim_jsonl_number(m, "tokens_per_second", (double)r->report.tokens_each * rate);
   brim_jsonl_number(m, "seconds", seconds);
   const brim_status status = brim_jsonl_end(m);
   r->state->metrics_records -= status != BRIM_OK;
@@ -55,18 +69,42 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   return status;
 }
 
+/* Of the steps since the last record; of none: as that record has them. */
+static brim_evaluation window_figures(const brim_running *r)
+{
+  const brim_train_state *s = r->state;
+  const double samples = (double)s->window_samples, correct = s->window_correct;
+  const int32_t task = r->report.task;
+  brim_evaluation e = r->report.figures[BRIM_PART_TRAIN];
+  if (s->window_samples == 0) return e;
+  e.loss = s->window_loss / s->window_weight;
+  e.accuracy = task == BRIM_TASK_VALUES ? NAN : correct / (task == BRIM_TASK_TOKENS ? s->window_tokens : samples);
+  e.mae = task == BRIM_TASK_VALUES ? correct / samples : NAN;
+  return e;
+}
+
+void brim_running_recall(brim_running *r)
+{
+  brim_evaluation *e = &r->report.figures[BRIM_PART_TRAIN];
+  e->loss = r->state->train_loss;
+  e->accuracy = r->state->train_accuracy;
+  e->mae = r->report.task == BRIM_TASK_VALUES ? r->state->train_mae : NAN;
+}
+
 void brim_running_show_progress(brim_running *r)
 {
   const brim_train_state *s = r->state;
   const brim_order *o = &r->session->order;
-  const double n = (double)s->window_samples;
+  const brim_evaluation e = window_figures(r);
   const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
                                      .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
                                      .step = s->step,
                                      .steps = o->steps,
-                                     .loss = n > 0 ? s->window_loss / s->window_weight : r->report.train_loss,
-                                     .accuracy = n > 0 ? s->window_correct / n : r->report.train_accuracy,
+                                     .loss = e.loss,
+                                     .accuracy = e.accuracy,
+                                     .mae = e.mae,
                                      .samples_per_second = brim_report_rate(&r->report),
+                                     .tokens_each = r->report.tokens_each,
                                      .used_bytes = brim_trainer_device_bytes(r->trainer),
                                      .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
   brim_progress_update(&r->progress, &state);
@@ -77,16 +115,18 @@ void brim_running_show_progress(brim_running *r)
 brim_status brim_running_close_window(brim_running *r)
 {
   brim_train_state *s = r->state;
-  const double n = (double)s->window_samples;
   if (s->window_samples == 0) return BRIM_OK;
-  s->train_loss = r->report.train_loss = s->window_loss / s->window_weight;
-  s->train_accuracy = r->report.train_accuracy = s->window_correct / n;
-  const double seconds = r->window_seconds > 0 ? r->window_seconds * n / (double)r->window_timed : NAN;
-  s->window_loss = s->window_correct = s->window_weight = 0;
+  const int64_t n = s->window_samples;
+  const brim_evaluation e = window_figures(r);
+  const double seconds = r->window_seconds > 0 ? r->window_seconds * (double)n / (double)r->window_timed : NAN;
+  s->train_loss = e.loss;
+  s->train_accuracy = e.accuracy;
+  s->train_mae = e.mae;
+  r->report.figures[BRIM_PART_TRAIN] = e;
+  s->window_loss = s->window_correct = s->window_weight = s->window_tokens = 0;
   s->window_samples = r->window_timed = 0;
   r->window_seconds = 0;
-  const brim_evaluation e = {.loss = r->report.train_loss, .accuracy = r->report.train_accuracy};
-  return record(r, BRIM_PART_TRAIN, &e, (int64_t)n, seconds);
+  return record(r, BRIM_PART_TRAIN, &e, n, seconds);
 }
 
 /* ---- what is due after a commit ---- */
@@ -116,6 +156,7 @@ bool brim_running_goes_on(const brim_running *r)
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
+  char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out));
@@ -128,9 +169,9 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
   const brim_order *o = &r->session->order;
-  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f, accuracy %.2f %% (%lld sample%s)",
+  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f%s (%lld sample%s)",
            (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
-           100 * out->accuracy, (long long)out->samples, brim_plural(out->samples));
+           brim_report_format(figures, sizeof figures, out), (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
 }
 

@@ -82,6 +82,8 @@ void brim_running_event(brim_running *r, const char *what, const char *detail);
 /* What came of writing TensorBoard's file: a failure is a warning, and there is no more of it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 void brim_running_show_progress(brim_running *r);
+/* The newest training record is the one that the state knows. */
+void brim_running_recall(brim_running *r);
 /* The training record of the steps since the one before it. */
 brim_status brim_running_close_window(brim_running *r);
 /* Is what comes every so many steps (0: at the end of an epoch) due at the present step? */

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/install.h"
 #include "config/kept.h"
 #include "memory/board.h"
 #include "memory/choose.h"
 #include "train/decide.h"
 #include "train/features.h"
+#include "train/file.h"
 #include "train/loss_scale.h"
 #include "train/report.h"
 #include "train/session_parts.h"
@@ -170,7 +172,7 @@ static int64_t choose_grain(const brim_session *s)
 {
   if (s->settings->training.grain >= 0) return s->settings->training.grain;
   if (!s->device_info.on_host || s->backend_ops->real != BRIM_DTYPE_F32) return 0;
-  return s->data.train.sample.rank >= 2 ? 16 : 1;
+  return s->data.train.sample.rank == 3 ? 16 : 1; /* a sequence has many rows in itself */
 }
 
 static brim_status check_patience(const brim_session *s)
@@ -180,12 +182,22 @@ static brim_status check_patience(const brim_session *s)
                                  "set dataset.validation_fraction, or training.patience=0");
 }
 
+/* Of tokens: those that do not count all look the same to kernels. */
+static brim_status ignore_tokens(brim_session *s)
+{
+  s->data.ignored_token = s->loss.ignore_index;
+  s->loss.ignores = 1;
+  s->loss.ignore_index = BRIM_NO_TOKEN;
+  return BRIM_OK;
+}
+
 /* A class that the loss ignores counts for nothing in its mean. */
 static brim_status weigh_labels(brim_session *s)
 {
   const int64_t classes = s->data.train.classes;
   double sum = 0;
   s->label_weights = s->class_weights;
+  if (s->data.train.task == BRIM_TASK_TOKENS) return ignore_tokens(s);
   if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
   s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
   for (int64_t k = 0; k < classes; k++) {
@@ -199,10 +211,57 @@ static brim_status weigh_labels(brim_session *s)
                    s->loss.ignore_index);
 }
 
+/* Is a value as it is in the installed configurations, or where they say nothing? Then nobody has chosen it. */
+static bool is_untouched(const brim_yaml *value)
+{
+  char own[BRIM_PATH_MAX];
+  const char *file = value->origin.file;
+  if (strcmp(file, "default") == 0) return true;
+  return brim_install_dir(own, sizeof own, BRIM_INSTALL_CONFIGS) && brim_starts_with(file, own) &&
+         file[strlen(own)] == '/';
+}
+
+static bool is_loss_chosen(const brim_session *s)
+{
+  const brim_yaml *loss = brim_yaml_get(s->config->root, "loss");
+  for (size_t i = 0; i < loss->count; i++)
+    if (!is_untouched(loss->item[i])) return true;
+  return false;
+}
+
+/* What the data asks for, in the place of what nobody has chosen: the configuration is made again, so that the run's
+ * folder says what was trained. `status` is of what there is now. */
+static brim_status ask_for(brim_session *s, const char *word, const char *because, brim_status status)
+{
+  brim_log(BRIM_LOG_INFO, "%s is taken, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
+  s->again.word[s->again.count++] = word;
+  s->again.by_data = true;
+  return status;
+}
+
+/* Real numbers are no classes: where nobody has chosen a loss, the configuration is made again with one for them, so
+ * that the run's folder says what it was trained by. */
+static brim_status check_loss(brim_session *s, const brim_config_choice *loss)
+{
+  const bool is_values = s->data.train.task == BRIM_TASK_VALUES;
+  const char *op = ((const brim_loss_ops *)loss->plugin->ops)->op, *id = s->data.plugin->id;
+  const bool is_classes = strcmp(op, "softmax_cross_entropy") == 0 || strcmp(op, "bce") == 0;
+  if (s->data.train.task == BRIM_TASK_TOKENS && strcmp(op, "softmax_cross_entropy") != 0)
+    return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
+                     loss->plugin->id, id);
+  if (!is_values || !is_classes) return BRIM_OK;
+  if (!is_loss_chosen(s)) return ask_for(s, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
+  return brim_fail(BRIM_ECONFIG,
+                   "loss=%s does not go with dataset '%s', whose samples are to be answered with real numbers, not "
+                   "classes\ntake loss=mse, mae or huber",
+                   loss->plugin->id, id);
+}
+
 /* Weights must be there for every class, and not all 0. */
 static brim_status open_loss(brim_session *s)
 {
   const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
+  BRIM_TRY(check_loss(s, choice));
   ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
   const brim_list *w = &s->class_weights;
   double sum = 0;
@@ -250,11 +309,17 @@ static void choose_ops(brim_session *s)
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
 }
 
+/* The default configuration is for images. */
 static brim_status open_data(brim_session *s)
 {
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
+  const brim_yaml *flip = brim_yaml_get_path(s->config->root, "augment.flip");
   BRIM_TRY(make_instance(dataset, &s->dataset));
-  return brim_data_describe(&s->data, dataset->plugin, s->dataset, s->settings);
+  const brim_status status = brim_data_describe(&s->data, dataset->plugin, s->dataset, s->settings);
+  const int32_t rank = s->data.train.sample.rank;
+  if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !is_untouched(flip))
+    return status;
+  return ask_for(s, "augment.flip=false", "are no images", status);
 }
 
 brim_status brim_session_follow_data(brim_session *s)
@@ -284,6 +349,7 @@ static brim_status open_session(brim_session *s, brim_decisions before)
   BRIM_TRY(open_loss(s));
   BRIM_TRY(check_patience(s));
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
+  s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
   BRIM_TRY(brim_session_follow_data(s));
   BRIM_TRY(brim_session_check_update(s));
   BRIM_TRY(brim_features_open(s));
@@ -323,7 +389,8 @@ brim_status brim_session_remake(brim_session **session)
   brim_session *old = *session;
   const brim_session_options options = old->options;
   const size_t count = old->again.count;
-  legacy left = {.changes = old->changes + 1, .running = old->running, .decided_batch = old->decided_batch};
+  legacy left = {
+      .changes = old->changes + !old->again.by_data, .running = old->running, .decided_batch = old->decided_batch};
   old->again.count = 0;
   BRIM_TRY(brim_config_load_again(old->config, old->again.word, count, &left.config));
   const brim_status status = brim_config_anchor_paths(left.config);

@@ -16,10 +16,11 @@
 #define BRIM_MICRO_BATCHES_MAX 256
 #define BRIM_AGAIN_MAX 4
 
-/* What a policy asks for that needs another configuration: words that take the place of others. */
+/* What a policy asks for, or the data, that needs another configuration: words that take the place of others. */
 typedef struct brim_again {
   const char *word[BRIM_AGAIN_MAX];
   size_t count; /* 0: nothing */
+  bool by_data; /* not by a policy */
 } brim_again;
 
 typedef struct brim_session_options {
@@ -36,7 +37,7 @@ typedef struct brim_feature_set brim_feature_set; /* train/features.h */
 
 typedef struct brim_session {
   const brim_config *config;
-  brim_config *own_config; /* that a policy asked for, in the place of the caller's; NULL: none */
+  brim_config *own_config; /* that was asked for (brim_again), in the place of the caller's; NULL: none */
   brim_session_options options;
   const brim_settings *settings;
   brim_policies *policies;
@@ -50,6 +51,7 @@ typedef struct brim_session {
   const void *optimizer_params, *schedule_params;
   brim_loss_attr loss;
   int32_t top_k;           /* resolved; 0: off */
+  int64_t answers;         /* numbers that the model answers with: see brim_classes */
   brim_list class_weights; /* of the loss; count 0: none */
   brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */

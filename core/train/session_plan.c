@@ -65,7 +65,8 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                                    .class_weights = s->class_weights.count > 0,
                                    .norm_group = s->settings->training.norm_group,
                                    .sample = s->data.train.sample,
-                                   .classes = s->data.train.classes,
+                                   .task = s->data.train.task,
+                                   .classes = s->answers,
                                    .real = s->backend_ops->real,
                                    .activations = activations[v->precision],
                                    .fuse = s->settings->graph.fuse},
@@ -168,7 +169,8 @@ brim_status brim_session_plan_variant(const brim_session *s, const brim_variant 
   r.update.in_backward = brim_session_updates_in_backward(s);
   r.update.offloaded = s->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
   r.update.checked = v->precision == BRIM_PRECISION_FP16;
-  r.update.scaled = t->clip_norm > 0 || s->label_weights.count > 0 || r.update.checked;
+  const bool is_weighted = s->label_weights.count > 0 || s->data.train.task == BRIM_TASK_TOKENS;
+  r.update.scaled = t->clip_norm > 0 || is_weighted || r.update.checked;
   r.update.ema_decay = t->ema_decay;
   r.update.max_norm = t->clip_norm;
   add_training(&r, &order, alone);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "train/file.h"
 
@@ -17,7 +18,9 @@ static const struct {
   }
     FIGURE(steps),           FIGURE(train_loss),          FIGURE(train_accuracy),
     FIGURE(validation_loss), FIGURE(validation_accuracy), FIGURE(test_loss),
-    FIGURE(test_accuracy),   FIGURE(samples_per_second),  FIGURE(device_peak_bytes),
+    FIGURE(test_accuracy),   FIGURE(train_perplexity),    FIGURE(validation_perplexity),
+    FIGURE(test_perplexity), FIGURE(train_mae),           FIGURE(validation_mae),
+    FIGURE(test_mae),        FIGURE(samples_per_second),  FIGURE(device_peak_bytes),
     FIGURE(rss_peak_bytes),  FIGURE(wall_seconds),
 #undef FIGURE
 };
@@ -25,6 +28,29 @@ static const struct {
 json_t *brim_json_figure(double value)
 {
   return isfinite(value) ? json_real(value) : json_null();
+}
+
+enum brim_score brim_summary_score(const brim_summary *s)
+{
+  if (isfinite(s->train_mae) || isfinite(s->validation_mae) || isfinite(s->test_mae)) return BRIM_SCORE_MAE;
+  if (isfinite(s->train_perplexity) || isfinite(s->validation_perplexity) || isfinite(s->test_perplexity))
+    return BRIM_SCORE_PERPLEXITY;
+  return BRIM_SCORE_ACCURACY;
+}
+
+const char *brim_score_name(enum brim_score score)
+{
+  static const char *const names[BRIM_SCORE_COUNT] = {"acc. %", "ppl.", "MAE"};
+  return names[score];
+}
+
+void brim_summary_scores(const brim_summary *s, enum brim_score score, double out[3])
+{
+  const double of[BRIM_SCORE_COUNT][3] = {
+      {100 * s->train_accuracy, 100 * s->validation_accuracy, 100 * s->test_accuracy},
+      {s->train_perplexity, s->validation_perplexity, s->test_perplexity},
+      {s->train_mae, s->validation_mae, s->test_mae}};
+  memcpy(out, of[score], sizeof of[score]);
 }
 
 static void copy_string(const json_t *root, const char *key, char *out, size_t room)

@@ -23,7 +23,8 @@ static void init_state(brim_trainer *t)
                                 .best_loss = NAN,
                                 .best_step = -1,
                                 .train_loss = NAN,
-                                .train_accuracy = NAN};
+                                .train_accuracy = NAN,
+                                .train_mae = NAN};
   t->state.model_hash = brim_graph_hash(t->plan->program[0].graph);
   const struct {
     const char *group;
@@ -48,13 +49,6 @@ static brim_status write_class_weights(brim_trainer *t)
   const brim_status status = brim_exec_write(t->exec, p, w, host);
   free(host);
   return status;
-}
-
-/* Once a trainer: it is the same for all plans. */
-static brim_status make_metrics(brim_trainer *t)
-{
-  t->metrics = brim_try_calloc((size_t)(3 + brim_trainer_cells(t)), sizeof(double));
-  return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
 }
 
 static brim_status place(brim_trainer *t, const brim_placement_wish *wish)
@@ -112,7 +106,7 @@ static brim_status begin_training(brim_trainer *t)
 
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
 {
-  BRIM_TRY(make_metrics(t));
+  BRIM_TRY(brim_trainer_make_metrics(t));
   BRIM_TRY(place(t, &(brim_placement_wish){0}));
   brim_footprint_predict(s, t->plan, &t->footprint);
   BRIM_TRY(begin_training(t));
@@ -376,7 +370,7 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
   t->session = session;
-  brim_status status = make_metrics(t);
+  brim_status status = brim_trainer_make_metrics(t);
   if (status == BRIM_OK) status = place(t, &(brim_placement_wish){count, batch, keep_output});
   if (status == BRIM_OK) init_state(t);
   if (status == BRIM_OK) status = read_model(t, checkpoint);

@@ -11,17 +11,26 @@
 
 typedef struct brim_trainer brim_trainer;
 
+/* Figures of data, or in a training record of the steps since the one before. NAN: there is none. */
 typedef struct brim_evaluation {
+  int32_t task; /* enum brim_task */
   int64_t samples;
-  double loss, accuracy;          /* means over the part */
+  double loss;                    /* mean over the part; of tokens over those that count, each by itself */
+  double accuracy;                /* share of right answers; of tokens of those that count */
   int32_t top_k;                  /* 0: off */
-  double accuracy_top;            /* share of labels among the top_k best answers; NAN: off */
-  double f1;                      /* macro: see scores.h; NAN: not counted */
+  double accuracy_top;            /* share of labels among the top_k best answers */
+  double f1;                      /* macro: see scores.h */
+  double mae, mape;               /* of real numbers: mean absolute error, and in percent of |target| */
+  double rmse, r2;                /* root of the mean squared error; share of the targets' variance explained */
   const char *const *class_names; /* NULL: none */
   int64_t classes;
-  const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer. NULL: classes
-                            * are too many (BRIM_MANY_CLASSES) to count it */
+  const double *confusion; /* [classes, classes]: row = label, column = predicted; owned by the trainer. NULL: not
+                            * counted, because these are no classes, or too many (BRIM_MANY_CLASSES) */
 } brim_evaluation;
+/* One without figures. */
+brim_evaluation brim_evaluation_none(void);
+/* exp(loss), of tokens; else NAN. */
+double brim_evaluation_perplexity(const brim_evaluation *e);
 
 /* [init] Plans, places, initialises the parameters from the seed, and waits for the session's data. The session must
  * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */

@@ -1,22 +1,51 @@
 /* Evaluations of a trainer. See trainer.h. */
 #include <math.h>
 
+#include "base/alloc.h"
 #include "train/scores.h"
 #include "train/trainer_parts.h"
 
-int64_t brim_trainer_cells(const brim_trainer *t)
+brim_evaluation brim_evaluation_none(void)
 {
-  const int64_t classes = t->session->data.train.classes;
-  return classes < BRIM_MANY_CLASSES ? classes * classes : 0;
+  return (brim_evaluation){
+      .loss = NAN, .accuracy = NAN, .accuracy_top = NAN, .f1 = NAN, .mae = NAN, .mape = NAN, .rmse = NAN, .r2 = NAN};
 }
 
-double brim_trainer_weight_of(const brim_trainer *t, const int32_t *label, int64_t count)
+double brim_evaluation_perplexity(const brim_evaluation *e)
 {
-  const double *weight = t->session->label_weights.item;
+  return e->task == BRIM_TASK_TOKENS ? exp(e->loss) : NAN;
+}
+
+int64_t brim_trainer_cells(const brim_trainer *t)
+{
+  const brim_dataset_info *info = &t->session->data.train;
+  return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
+}
+
+int64_t brim_trainer_losses_each(const brim_trainer *t)
+{
+  return t->session->data.train.task == BRIM_TASK_TOKENS ? t->session->data.elements : 1;
+}
+
+void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *weight, double *tokens)
+{
+  const double *of_class = t->session->label_weights.count ? t->session->label_weights.item : NULL;
+  const bool is_tokens = t->session->data.train.task == BRIM_TASK_TOKENS;
+  const int32_t *label = batch->labels;
+  const int64_t count = batch->span.count * brim_trainer_losses_each(t);
+  int64_t counted = 0;
   double sum = 0;
-  if (t->session->label_weights.count == 0) return (double)count;
-  for (int64_t i = 0; i < count; i++) sum += weight[label[i]];
-  return sum;
+  if (!of_class && !is_tokens) {
+    *weight += (double)count;
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    if (is_tokens && label[i] == BRIM_NO_TOKEN) continue;
+    counted++;
+    if (of_class) sum += of_class[label[i]];
+  }
+  *weight += of_class ? sum : (double)counted;
+  if (is_tokens) *tokens += (double)counted;
 }
 
 /* This rank's samples of a part. */
@@ -32,10 +61,10 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* *weight: what the samples counted for. */
-static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight)
+/* *weight, *tokens: what the samples counted for; see brim_trainer_weigh. */
+static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight,
+                            double *tokens)
 {
-  *weight = 0;
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   const brim_step step = {.loss_scale = 1};
   for (;;) {
@@ -46,46 +75,89 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
     BRIM_TRY(brim_exec_run(t->exec, program, &step));
-    *weight += brim_trainer_weight_of(t, batch->labels, batch->span.count);
+    brim_trainer_weigh(t, batch, weight, tokens);
   }
 }
 
-/* The sums of this rank's samples, left on the device; *weight as of evaluate. */
-static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const volatile int *stop, double *weight)
+/* The sums of this rank's samples, left on the device; *weight and *tokens as of evaluate. */
+static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const volatile int *stop, double *weight,
+                                 double *tokens)
 {
   brim_loader_options options = brim_session_part_loader(t->session, stream->part);
   options.next = next_part_span;
   options.context = stream;
   brim_loader *loader = NULL;
   BRIM_TRY(brim_loader_open(&options, &loader));
-  const brim_status status = evaluate(t, loader, stop, weight);
+  const brim_status status = evaluate(t, loader, stop, weight, tokens);
   brim_loader_close(loader);
   return status;
+}
+
+/* How many metrics an evaluation has. */
+static size_t count_metrics(const brim_trainer *t)
+{
+  const brim_session *s = t->session;
+  if (s->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(s->answers);
+  return (size_t)(2 + brim_trainer_cells(t) + (s->top_k > 0));
+}
+
+/* Once a trainer: it is the same for all plans. */
+brim_status brim_trainer_make_metrics(brim_trainer *t)
+{
+  t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
+  return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
+}
+
+/* `answered`: samples, or tokens that count. */
+static void take_answers(const brim_trainer *t, double answered, brim_evaluation *out)
+{
+  const brim_session *s = t->session;
+  const int64_t classes = s->data.train.classes, cells = brim_trainer_cells(t);
+  out->accuracy = t->metrics[1] / answered;
+  out->accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
+  out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN;
+  out->confusion = cells > 0 ? t->metrics + 2 : NULL;
+}
+
+/* r2 of several targets is the mean of theirs, as scikit-learn's r2_score; of a target that never changes it is not
+ * defined. */
+static void take_errors(const brim_trainer *t, double samples, brim_evaluation *out)
+{
+  const int64_t targets = t->session->answers;
+  double squares = 0, r2 = 0;
+  for (int64_t k = 0; k < targets; k++) {
+    const double *of = t->metrics + BRIM_ERRORS_COUNT(k), left = of[0], spread = of[2] - of[1] * of[1] / samples;
+    squares += left;
+    r2 += spread > 0 ? 1 - left / spread : NAN;
+  }
+  out->mae = t->metrics[1] / samples;
+  out->mape = 100 * t->metrics[2] / samples;
+  out->rmse = sqrt(squares / (samples * (double)targets));
+  out->r2 = r2 / (double)targets;
 }
 
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_session *s = t->session;
-  const int64_t classes = s->data.train.classes, cells = brim_trainer_cells(t);
-  const size_t sums = (size_t)(2 + cells + (s->top_k > 0));
+  const brim_dataset_info *info = &s->data.train;
   part_stream stream = {.part = part, .batch = s->eval_batch};
-  double weight = 0;
   brim_session_part(s, part, &stream.first, &stream.count);
   double sum[BRIM_BALLOT_SUMS] = {0};
-  brim_status status = evaluate_part(t, &stream, stop, &weight);
+  brim_status status = evaluate_part(t, &stream, stop, &sum[0], &sum[1]);
   if (status != BRIM_OK) t->failed_at = brim_now();
-  sum[0] = weight;
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
-  BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, sums));
-  const double count = (double)s->data.count[part];
-  *out = (brim_evaluation){.samples = s->data.count[part],
-                           .loss = t->metrics[0] / sum[0],
-                           .accuracy = t->metrics[1] / count,
-                           .top_k = s->top_k,
-                           .accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / count : NAN,
-                           .f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN,
-                           .classes = classes,
-                           .class_names = s->data.train.class_names,
-                           .confusion = cells > 0 ? t->metrics + 2 : NULL};
+  BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
+  const double samples = (double)s->data.count[part];
+  *out = brim_evaluation_none();
+  out->task = info->task;
+  out->samples = s->data.count[part];
+  out->loss = t->metrics[0] / sum[0];
+  out->top_k = s->top_k;
+  out->classes = info->classes;
+  out->class_names = info->class_names;
+  if (info->task == BRIM_TASK_VALUES)
+    take_errors(t, samples, out);
+  else
+    take_answers(t, info->task == BRIM_TASK_TOKENS ? sum[1] : samples, out);
   return BRIM_OK;
 }

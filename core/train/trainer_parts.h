@@ -13,7 +13,8 @@ typedef struct brim_begun {
   double scale;                /* of the loss */
   double proof;                /* is not finite if the update must not be made */
   double weight;               /* what its samples count for in the mean */
-  double metrics[2];           /* sum of losses, right answers */
+  double tokens;               /* of its samples, that count; 0 where they are no tokens */
+  double metrics[2];           /* sum of losses, right answers or absolute errors */
   double norm[2];              /* of the gradients, and the factor that limits it */
   const brim_program *program; /* whose backward pass updates the parameters; NULL: the update does */
 } brim_begun;
@@ -40,7 +41,8 @@ struct brim_trainer {
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
   char error[4096]; /* of a step that has failed and is not ended yet */
-  double *metrics;  /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k */
+  double *metrics;  /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k; of real
+                       targets BRIM_ERRORS_COUNT */
 };
 
 /* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
@@ -53,8 +55,13 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
 /* After all ranks have failed in the same way: `status` on the first that has found out why, or on rank 0 if none has;
  * EPEER on the others. */
 brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found);
-/* What the samples count for in the mean: each 1, or the weight of its class. */
-double brim_trainer_weight_of(const brim_trainer *t, const int32_t *label, int64_t count);
+/* What the samples count for in the mean: each 1, or the weight of its class; of tokens the sum over those that count.
+ * *tokens: how many these are, if it is tokens. Both are added to. */
+void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *weight, double *tokens);
+/* Losses that a sample has: one, or of tokens one for each. */
+int64_t brim_trainer_losses_each(const brim_trainer *t);
+/* Room for what an evaluation counts. ENOMEM_HOST. */
+brim_status brim_trainer_make_metrics(brim_trainer *t);
 /* Of the confusion matrix; 0: it is not counted. */
 int64_t brim_trainer_cells(const brim_trainer *t);
 #endif

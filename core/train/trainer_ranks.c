@@ -16,13 +16,13 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
                                   double *sum)
 {
   if (status == BRIM_ECOMM) return status; /* there is nobody to tell */
-  const brim_ballot own = {.meeting = meeting,
-                           .status = status,
-                           .step = step,
-                           .wishes = t->wishes,
-                           .is_torn = t->torn,
-                           .is_over = status != BRIM_OK && !brim_status_is_want(status),
-                           .sum = {sum ? sum[0] : 0, sum ? sum[1] : 0}};
+  brim_ballot own = {.meeting = meeting,
+                     .status = status,
+                     .step = step,
+                     .wishes = t->wishes,
+                     .is_torn = t->torn,
+                     .is_over = status != BRIM_OK && !brim_status_is_want(status)};
+  if (sum) memcpy(own.sum, sum, sizeof own.sum);
   const double start = brim_now();
   t->is_told = true;
   const brim_status met = brim_dist_vote(t->session->options.dist, &own, &t->verdict);

@@ -13,7 +13,7 @@ void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t sampl
   const brim_session *s = t->session;
   b->step = (brim_step){.seed = (uint64_t)t->session->settings->seed,
                         .step = (uint64_t)number,
-                        .loss_scale = b->scale / (double)samples,
+                        .loss_scale = b->scale / (double)(samples * brim_trainer_losses_each(t)),
                         .norm_groups = brim_session_norm_groups(s, samples),
                         .gradient_scale = 1};
   const double factor = s->schedule_ops->factor(s->schedule_params, number, s->order.steps);
@@ -90,7 +90,7 @@ static brim_status load_batch(brim_trainer *t, brim_begun *b, micros *m)
   const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
   BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
   b->step.first_sample = span->first - b->span.first;
-  b->weight += brim_trainer_weight_of(t, m->batch->labels, span->count);
+  brim_trainer_weigh(t, m->batch, &b->weight, &b->tokens);
   m->loaded += span->count;
   return BRIM_OK;
 }
@@ -113,14 +113,24 @@ static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
   snprintf(t->error, sizeof t->error, "%s", brim_error_text());
 }
 
+/* `sum`: of all ranks, and all their micro-batches. */
+static void take_weights(const brim_trainer *t, brim_begun *b, const double *sum)
+{
+  const double losses = (double)(b->span.count * brim_trainer_losses_each(t));
+  b->weight = sum[0];
+  b->tokens = sum[2];
+  b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? losses / sum[0] / b->scale : 0;
+}
+
 /* All micro-batches, and the sums over all ranks. From the meeting before the last on every rank makes the same sums,
- * whatever becomes of its own work. The labels of a step are known only there, so a weighted mean is divided by the
- * number of samples first, and put right by the gradients' scale in the update. */
+ * whatever becomes of its own work. The labels of a step are known only there, so a weighted mean, or one over the
+ * tokens that count, is divided by the number of all losses first, and put right by the gradients' scale in the update.
+ */
 static brim_status accumulate(brim_trainer *t, brim_begun *b)
 {
   micros m = {0};
   brim_status status = prepare(t);
-  b->weight = 0;
+  b->weight = b->tokens = 0;
   b->program = NULL;
   b->failed = BRIM_OK;
   while (!m.is_last) {
@@ -128,11 +138,10 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
     if (status == BRIM_OK) status = come_to_meeting(t, b, &m);
     sum[0] = b->weight;
     sum[1] = (double)(b->share.count - m.loaded);
+    sum[2] = b->tokens;
     BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_READY, t->begun_steps, status, sum));
     m.is_last = sum[1] == 0;
-    if (m.is_last)
-      b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? (double)b->span.count / sum[0] / b->scale : 0;
-    if (m.is_last) b->weight = sum[0];
+    if (m.is_last) take_weights(t, b, sum);
     status = run_batch(t, b, &m);
   }
   keep_failure(t, b, status);
@@ -206,6 +215,7 @@ static void commit(brim_trainer *t, const brim_begun *b)
     state->window_loss += b->metrics[0];
     state->window_correct += b->metrics[1];
     state->window_weight += b->weight;
+    state->window_tokens += b->tokens;
     state->window_samples += b->span.count;
   }
   state->samples += b->span.count;

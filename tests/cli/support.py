@@ -37,7 +37,7 @@ SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "
                 "retries"]
 
 # What a clock makes of records of metrics.jsonl.
-TIMED = ["samples_per_second", "seconds"]
+TIMED = ["samples_per_second", "tokens_per_second", "seconds"]
 
 
 class Result:

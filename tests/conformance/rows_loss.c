@@ -45,6 +45,26 @@ static brim_tensor *make_cross_entropy(bench *b)
 }
 BENCH_ROW(loss_rows) = {"loss: rows", make_cross_entropy, .is_loss = true, .by_sample = true, .skips = true};
 
+/* Of tokens: what does not count in the loss is no answer either. */
+static brim_tensor *make_token_loss(bench *b)
+{
+  brim_graph *g = b->g;
+  const brim_shape rows = pick_rows(b);
+  const int64_t classes = pick_classes(b);
+  const brim_shape shape = with(rows, classes), metrics = {1, {3}};
+  const int32_t ignored = (int32_t)bench_pick(b, 0, classes - 1), ignores = (int32_t)bench_pick(b, 0, 1);
+  const brim_attr loss_attr = {.loss = {.ignores = ignores, .ignore_index = ignored}};
+  const brim_attr metrics_attr = {
+      .metrics = {.top_k = (int32_t)bench_pick(b, 0, 3), .ignores = ignores, .ignore_index = ignored}};
+  brim_tensor *in[3] = {NULL, bench_input(b, &shape, "logits"), bench_indices(b, &rows, classes, "label")};
+  brim_tensor *loss = in[0] = brim_graph_apply(g, "softmax_cross_entropy", "loss", &in[1], 2, &loss_attr);
+  if (!loss) return NULL;
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
+  brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &metrics_attr);
+  return loss;
+}
+BENCH_ROW(token_loss) = {"loss: tokens", make_token_loss, .is_loss = true, .by_sample = true, .skips = true};
+
 static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
 {
   brim_graph *g = b->g;
@@ -137,3 +157,26 @@ static brim_tensor *make_bce(bench *b)
   return make_mean_loss(b, "bce");
 }
 BENCH_ROW(bce) = {"bce", make_bce, .is_loss = true, .by_sample = true};
+
+/* Real targets, with the metrics that the core appends: the output is compared with them in their own type, whatever
+ * activations are kept in. */
+static brim_tensor *make_regression(bench *b)
+{
+  brim_graph *g = b->g;
+  static const char *const ops[] = {"mse", "mae", "huber"};
+  const brim_shape shape = {2, {b->o.batch, bench_pick_channels(b)}};
+  const brim_shape metrics = {1, {BRIM_ERRORS_COUNT(shape.dim[1])}};
+  const brim_attr attr = {.loss = {.delta = 0.7001}};
+  const brim_attr metrics_attr = {.metrics = {.errors = (int32_t)bench_pick(b, 0, 1)}};
+  g->task = BRIM_TASK_VALUES;
+  g->classes = shape.dim[1];
+  g->output = brim_scale(g, bench_input(b, &shape, "x"), 1.5);
+  g->label = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &shape, "target");
+  brim_tensor *in[3] = {NULL, g->output, g->label};
+  in[0] = brim_graph_apply(g, ops[bench_pick(b, 0, 2)], "loss", &in[1], 2, &attr);
+  if (!in[0]) return NULL;
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
+  brim_graph_node_into(g, "regression_metrics", "metrics", in, 3, &g->metrics, 1, &metrics_attr);
+  return in[0];
+}
+BENCH_ROW(regression) = {"loss: regression", make_regression, .is_loss = true, .by_sample = true};

@@ -1,7 +1,9 @@
 /* A dataset for tests, made of numbers: value k of sample i is known, and its label is i itself where there are as many
- * classes as samples. It can be told to fail. */
+ * classes as samples. Of tokens the label is the next one, and every fifth does not count; real targets are i + k / 4.
+ * It can be told to fail. */
 #ifndef TESTS_MADE_DATASET_H
 #define TESTS_MADE_DATASET_H
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -42,20 +44,39 @@ static inline brim_status made_describe(const void *self, const char *split, bri
   return BRIM_OK;
 }
 
+static inline void made_write_values(const brim_dataset_info *info, int64_t index, void *values)
+{
+  const int64_t count = brim_shape_count(&info->sample);
+  for (int64_t k = 0; k < count; k++) {
+    if (info->dtype == BRIM_DTYPE_U8)
+      ((uint8_t *)values)[k] = made_value(index, k);
+    else if (info->dtype == BRIM_DTYPE_I32)
+      ((int32_t *)values)[k] = (int32_t)(made_value(index, k) % info->classes);
+    else
+      ((float *)values)[k] = (float)made_value(index, k) - 100;
+  }
+}
+
+static inline void made_write_label(const made *m, const brim_dataset_info *info, int64_t index, void *label)
+{
+  const bool bad = index == m->bad_label;
+  const int64_t last = (info->task == BRIM_TASK_VALUES ? info->targets : brim_shape_count(&info->sample)) - 1;
+  if (info->task == BRIM_TASK_CLASS) *(int32_t *)label = (int32_t)(bad ? info->classes : index % info->classes);
+  for (int64_t k = 0; info->task == BRIM_TASK_TOKENS && k <= last; k++)
+    ((int32_t *)label)[k] = k % 5 == 4 ? BRIM_NO_TOKEN : (int32_t)(made_value(index, k + 1) % info->classes);
+  if (info->task == BRIM_TASK_TOKENS && bad) ((int32_t *)label)[last] = (int32_t)info->classes;
+  for (int64_t k = 0; info->task == BRIM_TASK_VALUES && k <= last; k++)
+    ((float *)label)[k] = bad && k == last ? NAN : (float)index + (float)k / 4;
+}
+
 static inline brim_status made_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const made *m = self;
   const brim_dataset_info *info = strcmp(split, "test") == 0 ? &m->test : &m->train;
   if (index == m->fail_read) return brim_fail(BRIM_EIO, "the disk is gone");
   if (m->slow) nanosleep(&(struct timespec){.tv_nsec = index * 7919 % 100 * 1000}, NULL);
-  const int64_t count = brim_shape_count(&info->sample);
-  for (int64_t k = 0; k < count; k++) {
-    if (info->dtype == BRIM_DTYPE_U8)
-      ((uint8_t *)values)[k] = made_value(index, k);
-    else
-      ((float *)values)[k] = (float)made_value(index, k) - 100;
-  }
-  *(int32_t *)label = (int32_t)(index == m->bad_label ? info->classes : index % info->classes);
+  made_write_values(info, index, values);
+  made_write_label(m, info, index, label);
   return BRIM_OK;
 }
 
@@ -72,6 +93,32 @@ static inline made made_images(int64_t count, int64_t channels, int64_t rows, in
                                 .sample = {.rank = 3, .dim = {channels, rows, columns}},
                                 .dtype = BRIM_DTYPE_U8,
                                 .classes = count > 17 ? count : 17};
+  m.test = m.train;
+  m.test.count = 17;
+  return m;
+}
+
+/* `count` sequences of `length` tokens, of a vocabulary of 50; 17 for testing. */
+static inline made made_tokens(int64_t count, int64_t length)
+{
+  made m = made_images(count, 1, 1, 1);
+  m.train.task = BRIM_TASK_TOKENS;
+  m.train.classes = 50;
+  m.train.dtype = BRIM_DTYPE_I32;
+  m.train.sample = (brim_shape){.rank = 1, .dim = {length}};
+  m.test = m.train;
+  m.test.count = 17;
+  return m;
+}
+
+/* `count` sequences [length, features] that are to be answered with `targets` real numbers; 17 for testing. */
+static inline made made_values(int64_t count, int64_t length, int64_t features, int64_t targets)
+{
+  made m = made_images(count, 1, 1, 1);
+  m.train.task = BRIM_TASK_VALUES;
+  m.train.classes = 0;
+  m.train.targets = targets;
+  m.train.sample = (brim_shape){.rank = 2, .dim = {length, features}};
   m.test = m.train;
   m.test.count = 17;
   return m;

@@ -322,9 +322,23 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
   m.train.dtype = BRIM_DTYPE_I32;
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of type I32; U8 and F32 can be used");
   m = made_images(COUNT, 1, 2, 3);
-  m.train.sample.rank = 2;
+  m.train.sample.rank = 4;
+  expect_refusal(
+      &m, &settings, BRIM_ELOAD,
+      "dataset 'made' has samples of 4 dimensions; [channels,rows,columns], [length,features] and [features] "
+      "can be used");
+  m = made_images(COUNT, 1, 2, 3);
+  m.train.task = 7;
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' is for task 7, which this brim does not know");
+  m = made_tokens(COUNT, 6);
+  m.train.classes = 1;
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 1 token; at least 2 are needed");
+  m = made_tokens(COUNT, 6);
+  m.train.dtype = BRIM_DTYPE_U8;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "dataset 'made' has samples of 2 dimensions; [channels,rows,columns] and [features] can be used");
+                 "dataset 'made' has samples of 1 dimensions and type U8; of tokens they are [T] of I32");
+  m = made_values(COUNT, 2, 3, 0);
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 numbers to be answered; 1 to 1048576 are possible");
   m = made_images(COUNT, 1, 0, 3);
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of an impossible shape, [1, 0, 3]");
   m = made_images(COUNT, INT64_MAX, 2, 3);
@@ -346,6 +360,24 @@ static void splits_that_do_not_fit_together_are_refused(void **state)
   expect_refusal(&m, &settings, BRIM_ELOAD,
                  "the splits of dataset 'made' do not fit together: training has 200 classes and U8 values, test 100 "
                  "and U8");
+}
+
+static void splits_of_other_tasks_are_refused(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_values(COUNT, 2, 3, 4);
+  m.test.targets = 1;
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
+                 "numbers, test samples with 1 real number");
+  m = made_values(COUNT, 2, 3, 4);
+  m.test.task = BRIM_TASK_CLASS;
+  m.test.classes = 10;
+  m.test.targets = 0;
+  expect_refusal(&m, &settings, BRIM_ELOAD,
+                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
+                 "numbers, test samples with a class");
 }
 
 static void settings_that_do_not_fit_are_refused(void **state)
@@ -407,6 +439,89 @@ static void samples_that_cannot_be_read_are_named(void **state)
   assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 17, BRIM_DTYPE_F32, scratch, values, &label),
                    BRIM_EINVAL);
   assert_string_equal(brim_error_text(), "sample 17 of a part of 17");
+}
+
+/* ---- Tokens and real numbers ---- */
+
+static void tokens_come_with_one_label_each(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_tokens(COUNT, 12);
+  brim_data data = open_data(&m, &settings);
+  data.ignored_token = 7;
+  int32_t scratch[12], token[12], label[12];
+  int ignored = 0;
+  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever reals are */
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F64), sizeof label);
+  for (int64_t i = 0; i < 17; i++) {
+    assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, token, label), BRIM_OK);
+    for (int k = 0; k < 12; k++) {
+      const int next = made_value(i, k + 1) % 50;
+      assert_int_equal(token[k], made_value(i, k) % 50);
+      assert_int_equal(label[k], k % 5 == 4 || next == 7 ? BRIM_NO_TOKEN : next);
+      ignored += k % 5 != 4 && next == 7;
+    }
+  }
+  assert_true(ignored > 0);
+}
+
+static void tokens_outside_of_the_vocabulary_are_named(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_tokens(COUNT, 3);
+  m.bad_label = 5;
+  const brim_data data = open_data(&m, &settings);
+  int32_t scratch[3], token[3], label[3];
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 5, BRIM_DTYPE_F32, scratch, token, label), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(),
+                      "dataset 'made': the label of token 2 of sample 5 of the test split is 50, which "
+                      "is not in the vocabulary, 0 to 49");
+}
+
+static void real_targets_come_as_the_backend_has_them(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_values(COUNT, 2, 3, 4);
+  m.bad_label = 5;
+  const brim_data data = open_data(&m, &settings);
+  float scratch[6], narrow[6], target[4];
+  double wide[6], wide_target[4];
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F32), sizeof target);
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F64), sizeof wide_target);
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 3, BRIM_DTYPE_F32, scratch, narrow, target), BRIM_OK);
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 3, BRIM_DTYPE_F64, scratch, wide, wide_target), BRIM_OK);
+  for (int k = 0; k < 4; k++) assert_true(target[k] == 3 + (float)k / 4 && wide_target[k] == (double)target[k]);
+  for (int k = 0; k < 6; k++) assert_true(wide[k] == (double)narrow[k]);
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 5, BRIM_DTYPE_F32, scratch, narrow, target), BRIM_ELOAD);
+  assert_string_equal(brim_error_text(),
+                      "dataset 'made': number 3 that sample 5 of the test split is to be answered with is not finite");
+}
+
+static void features_of_sequences_have_a_mean_and_deviation_each(void **state)
+{
+  (void)state;
+  const double mean[] = {0.5, 0, -1}, deviation[] = {2, 1, 4};
+  brim_settings settings = default_settings();
+  settings.dataset.mean = (brim_list){mean, 3};
+  settings.dataset.std = (brim_list){deviation, 3};
+  made m = made_values(COUNT, 2, 3, 1);
+  const brim_data data = open_data(&m, &settings);
+  uint8_t scratch[6];
+  float values[6], target;
+  assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 2, BRIM_DTYPE_F32, scratch, values, &target), BRIM_OK);
+  for (int k = 0; k < 6; k++) {
+    const double expected = (made_value(2, k) / 255.0 - mean[k % 3]) / deviation[k % 3];
+    assert_true(fabs((double)values[k] - expected) < 1e-6);
+  }
+  settings.dataset.mean.count = 2;
+  expect_refusal(&m, &settings, BRIM_ECONFIG,
+                 "'dataset.mean' has 2 numbers, but the samples have 3 features; give 1 or as many as features");
+  m = made_tokens(COUNT, 3);
+  expect_refusal(&m, &settings, BRIM_ECONFIG,
+                 "'dataset.mean' is for real numbers, but the samples of dataset 'made' are tokens");
 }
 
 /* ---- Describing and opening aside ---- */
@@ -486,6 +601,11 @@ int main(void)
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
       cmocka_unit_test(augmentation_needs_images),
       cmocka_unit_test(samples_that_cannot_be_read_are_named),
+      cmocka_unit_test(splits_of_other_tasks_are_refused),
+      cmocka_unit_test(tokens_come_with_one_label_each),
+      cmocka_unit_test(tokens_outside_of_the_vocabulary_are_named),
+      cmocka_unit_test(real_targets_come_as_the_backend_has_them),
+      cmocka_unit_test(features_of_sequences_have_a_mean_and_deviation_each),
       cmocka_unit_test(describe_does_not_open_unless_it_must),
       cmocka_unit_test(opening_aside_ends_like_opening),
       cmocka_unit_test(failure_to_open_aside_comes_with_finish),

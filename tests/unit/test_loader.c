@@ -122,6 +122,35 @@ static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
   free(got);
 }
 
+/* Of tokens and of real numbers a sample has several. */
+static void labels_of_any_length_come_in_their_places(void **state)
+{
+  (void)state;
+  for (int tokens = 0; tokens < 2; tokens++)
+    for (int real = 0; real < 2; real++) {
+      fixture f;
+      prepare(&f, 2, 16);
+      f.dataset = tokens ? made_tokens(COUNT, 9) : made_values(COUNT, 3, 3, 4);
+      f.settings.augment = (brim_augment_settings){0};
+      assert_int_equal(brim_data_open(&f.data, &made_plugin, &f.dataset, &f.settings), BRIM_OK);
+      f.options.real = real ? BRIM_DTYPE_F64 : BRIM_DTYPE_F32;
+      const size_t values_bytes = brim_data_values_bytes(&f.data, f.options.real);
+      const size_t label_bytes = brim_data_label_bytes(&f.data, f.options.real);
+      brim_loader *loader = open_loader(&f);
+      const brim_batch *b = NULL;
+      while (brim_loader_next(loader, &b) == BRIM_OK && b)
+        for (int64_t i = 0; i < b->span.count; i++) {
+          _Alignas(double) char scratch[64], values[128], label[64];
+          assert_int_equal(brim_data_sample(&f.data, b->span.part, b->span.epoch, b->span.first + i, f.options.real,
+                                            scratch, values, label),
+                           BRIM_OK);
+          assert_memory_equal((const char *)b->values + (size_t)i * values_bytes, values, values_bytes);
+          assert_memory_equal((const char *)b->labels + (size_t)i * label_bytes, label, label_bytes);
+        }
+      brim_loader_close(loader);
+    }
+}
+
 static void doubles_are_the_same_numbers(void **state)
 {
   (void)state;
@@ -389,6 +418,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(stream_is_the_same_for_any_threads_and_micro_batch),
       cmocka_unit_test(doubles_are_the_same_numbers),
+      cmocka_unit_test(labels_of_any_length_come_in_their_places),
       cmocka_unit_test(last_micro_batch_has_what_is_left),
       cmocka_unit_test(batch_stays_valid_until_the_next_call),
       cmocka_unit_test(never_looks_further_ahead_than_its_slots),

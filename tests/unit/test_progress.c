@@ -25,6 +25,7 @@ static const brim_progress_state example = {.epoch = 2,
                                             .steps = 2345,
                                             .loss = 0.28712,
                                             .accuracy = 0.9041,
+                                            .mae = NAN,
                                             .samples_per_second = 2412,
                                             .used_bytes = 64172851,
                                             .planned_bytes = 64172851};
@@ -121,7 +122,8 @@ static void what_is_not_known_yet_is_left_out(void **state)
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
   brim_progress p = plain(200);
-  p.last = (brim_progress_state){.step = 0, .steps = 10, .loss = NAN, .accuracy = NAN, .samples_per_second = NAN};
+  p.last = (brim_progress_state){
+      .step = 0, .steps = 10, .loss = NAN, .accuracy = NAN, .mae = NAN, .samples_per_second = NAN};
   brim_progress_format(&p, NOW, line);
   assert_string_equal(line, "[>                     ]  step 0/10");
 }
@@ -144,12 +146,26 @@ static void numbers_take_the_unit_that_fits(void **state)
     brim_progress p = {.last = {.steps = 1,
                                 .loss = cases[i].loss,
                                 .accuracy = NAN,
+                                .mae = NAN,
                                 .samples_per_second = cases[i].rate,
                                 .used_bytes = cases[i].used,
                                 .planned_bytes = cases[i].planned}};
     brim_progress_format(&p, 0, line);
     assert_string_equal(line + strlen("step 0/1  "), cases[i].text);
   }
+}
+
+static void what_tokens_and_real_numbers_are_judged_by_is_shown(void **state)
+{
+  (void)state;
+  char line[BRIM_PROGRESS_LINE_BYTES];
+  brim_progress p = {.last = {.steps = 1, .loss = 1, .accuracy = NAN, .mae = 0.03125, .samples_per_second = 20}};
+  brim_progress_format(&p, 0, line);
+  assert_string_equal(line, "step 0/1  loss 1.0000  MAE 0.03125  20 samples/s");
+  p.last = (brim_progress_state){
+      .steps = 1, .loss = 1, .accuracy = 0.5, .mae = NAN, .samples_per_second = 20, .tokens_each = 128};
+  brim_progress_format(&p, 0, line);
+  assert_string_equal(line, "step 0/1  loss 1.0000  acc 50.0%  2.6k tokens/s");
 }
 
 static void extreme_values_do_not_break_the_line(void **state)
@@ -460,6 +476,7 @@ int main(void)
       cmocka_unit_test(colour_and_unicode_change_the_look_not_the_width),
       cmocka_unit_test(what_is_not_known_yet_is_left_out),
       cmocka_unit_test(numbers_take_the_unit_that_fits),
+      cmocka_unit_test(what_tokens_and_real_numbers_are_judged_by_is_shown),
       cmocka_unit_test(extreme_values_do_not_break_the_line),
       cmocka_unit_test_teardown(elsewhere_than_on_a_terminal_there_is_a_line_now_and_then, back_to_normal),
       cmocka_unit_test_teardown(a_quiet_run_says_nothing, back_to_normal),

@@ -145,10 +145,10 @@ static void nearest_class_mean_learns_it(void **state)
 static void impossible_shapes_are_refused(void **state)
 {
   (void)state;
-  static const double shape[][3] = {{28, 28, 0}, {1, 2.5, 3}, {1, 0, 3}, {1, 60000, 60000}};
-  static const size_t rank[] = {2, 3, 3, 3};
+  static const double shape[][4] = {{1, 28, 28, 1}, {1, 2.5, 3}, {1, 0, 3}, {1, 60000, 60000}};
+  static const size_t rank[] = {4, 3, 3, 3};
   static const char *const text[] = {
-      "dataset.shape must have 3 numbers, [channels,rows,columns], or 1, [features]; it has 2",
+      "dataset.shape must have 3 numbers, [channels,rows,columns], 2, [length,features], or 1, [features]; it has 4",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 2.5",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 0",
       "dataset.shape makes 3600000000 values a sample, at most 67108864 are possible"};

@@ -1,10 +1,23 @@
 /* Softmax cross-entropy with integer labels, one loss a label, by itself and with the product that makes the logits
- * inside; and the metrics of classification.
+ * inside; and the metrics of classification and of regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
  * or with smoothed labels and weights of classes, as brim/ops.h says.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
+
+brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim_shape *shape)
+{
+  static const char *const forms[] = {[BRIM_TASK_CLASS] = "[N, classes]",
+                                      [BRIM_TASK_TOKENS] = "[N, T, vocabulary]",
+                                      [BRIM_TASK_VALUES] = "[N, targets]"};
+  char text[160], wanted_text[160];
+  brim_shape wanted = g->label->shape;
+  if (g->task != BRIM_TASK_VALUES) wanted.dim[wanted.rank++] = g->classes;
+  return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s", forms[g->task],
+                         brim_shape_format(wanted_text, sizeof wanted_text, &wanted),
+                         brim_shape_format(text, sizeof text, shape));
+}
 
 /* Is `label` one for each row of x, [..., anything]? */
 static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
@@ -26,9 +39,7 @@ static brim_status infer_loss(brim_graph *g, brim_node *n)
   char text[160], label_text[160];
   const int64_t classes = logits->shape.rank ? logits->shape.dim[logits->shape.rank - 1] : 0;
   if (label == g->label && (!has_label_per_row(logits, label) || classes != g->classes))
-    return brim_graph_fail(g, n->op, n->name, "the model's output must be [N, classes] = [%lld, %lld], got %s",
-                           (long long)g->batch, (long long)g->classes,
-                           brim_shape_format(text, sizeof text, &logits->shape));
+    return brim_graph_fail_output(g, n, &logits->shape);
   if (!has_label_per_row(logits, label))
     return brim_graph_fail(g, n->op, n->name, "logits '%s' %s must be [..., K] and labels '%s' %s %s I32 [...]",
                            logits->name, brim_shape_format(text, sizeof text, &logits->shape), label->name,
@@ -66,9 +77,14 @@ BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .inplace = BRIM_OP_INPLACE(0),
                                        .cost = cost_softmax};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
-                                   .signature = "loss [N], logits [N,K], label [N] -> metrics",
+                                   .signature = "loss [...], logits [...,K], label [...] -> metrics",
                                    .in_count = 3,
                                    .out_count = 1};
+
+BRIM_OP(regression_metrics) = {.name = "regression_metrics",
+                               .signature = "loss [N], y [N,K], target [N,K] -> metrics",
+                               .in_count = 3,
+                               .out_count = 1};
 
 /* ---- with the product inside ---- */
 

@@ -14,9 +14,7 @@ static brim_status infer_mean(brim_graph *g, brim_node *n)
                : y->shape.rank >= 1 && target->dtype == y->dtype && brim_shape_equal(&target->shape, &y->shape);
   char text[160], target_text[160];
   brim_shape_format(text, sizeof text, &y->shape);
-  if (target == g->label && (!good || y->shape.dim[1] != g->classes))
-    return brim_graph_fail(g, n->op, n->name, "the model's output must be [N, classes] = [%lld, %lld], got %s",
-                           (long long)g->batch, (long long)g->classes, text);
+  if (target == g->label && (!good || y->shape.dim[1] != g->classes)) return brim_graph_fail_output(g, n, &y->shape);
   if (!good)
     return brim_graph_fail(g, n->op, n->name,
                            "'%s' %s needs a target of its shape and type, or labels I32 [N] if it is [N, K]; got '%s' "

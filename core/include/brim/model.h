@@ -39,11 +39,14 @@ typedef struct brim_model_ops {
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
 } brim_model_ops;
 
-/* The samples: [N, ...] as the dataset describes them, real numbers. */
+/* The samples: [N, ...] as the dataset describes them, real numbers; of tokens [N, T] I32, for brim_embedding. */
 BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
-/* How many classes the dataset has. */
+/* How many numbers the model is to answer with: the dataset's classes; of tokens how many there are in the vocabulary;
+ * of real numbers (BRIM_TASK_VALUES) its targets. */
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
-/* Names the result: logits [N, classes], from which the losses make probabilities themselves. Exactly once. */
+/* Names the result: logits [N, classes], from which the losses make probabilities themselves; of tokens [N, T,
+ * vocabulary], one after another: the one at t answers for the label at t; of real numbers [N, targets], as they are.
+ * Exactly once. */
 BRIM_EXPORT void brim_output(brim_graph *g, brim_tensor *logits);
 /* A block of the model ends with x, which is returned: memory.recompute=blocks and full then keep the x of these calls,
  * and make again what lies between them. Without any such call, blocks end where a single tensor goes on. */
@@ -127,7 +130,7 @@ typedef struct brim_conv1d_options {
 BRIM_EXPORT brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
                                      brim_conv1d_options options);
 /* index [N, ...] (i32) -> [N, ..., dim]: rows of a parameter [count, dim], or of one that exists. An index outside of
- * [0, count) stops the run with an error. (Datasets of this ABI give real numbers, brim_input is never indices.) */
+ * [0, count) stops the run with an error. Of a dataset of tokens brim_input is such an index. */
 BRIM_EXPORT brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index, int64_t count,
                                         int64_t dim);
 BRIM_EXPORT brim_tensor *brim_embedding_with(brim_graph *g, brim_tensor *index, brim_tensor *weight);

@@ -122,14 +122,21 @@ typedef struct brim_ema_attr {
 typedef struct brim_clip_attr {
   double max_norm; /* 0: no limit */
 } brim_clip_attr;
-/* classification_metrics  in: loss [N], logits [N,K], label i32 [N]   out: metrics f64, +=
+/* classification_metrics  in: loss [...], logits [...,K], label i32 [...]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
- *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the samples whose
- *                      label is among the k greatest logits (of equal ones, the first). Summed in the order of the
- *                      samples. */
+ *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the labels that are
+ *                      among the k greatest logits (of equal ones, the first). With `ignores` a label of ignore_index
+ *                      counts for nothing. Summed in the order of the samples.
+ * regression_metrics   in: loss [N], y [N,K], target [N,K]   out: metrics f64, +=   Since ABI 1.5
+ *                      metrics[0] += sum of losses, [1] += absolute errors |y - t|, the mean over a sample; with
+ *                      `errors` also [2] += |y - t| / max(|t|, 1e-7), the mean over a sample, and of target k
+ *                      [3 + 3k] += (y - t)^2, [4 + 3k] += t, [5 + 3k] += t^2. Of numbers in double precision. */
 typedef struct brim_metrics_attr {
-  int32_t confusion; /* 0 or 1 */
-  int32_t top_k;     /* k; 0: off */
+  int32_t confusion;    /* 0 or 1 */
+  int32_t top_k;        /* k; 0: off */
+  int32_t ignores;      /* 0 or 1. Since ABI 1.5, as are those that follow */
+  int32_t ignore_index; /* the label that does not count, with `ignores` */
+  int32_t errors;       /* regression_metrics: 0 or 1 */
 } brim_metrics_attr;
 /* linear               in: x [...,F], weight [O,F], [bias [O]]  out: y [...,O]
  * linear_grad_input    in: dy, weight                           out: dx
@@ -241,9 +248,9 @@ typedef struct brim_lstm_attr {
  *                      losses, [1] += ranks of 0; with top_k [2] += ranks in [0, top_k)
  * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
  * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
- *                      target: real, of y's shape; or i32 [N] with y [N,K]: 1 at the label, 0 elsewhere. bce takes
- *                      logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. Nothing flows
- *                      back to the target. */
+ *                      target: real, of y's shape and type; or i32 [N] with y [N,K]: 1 at the label, 0 elsewhere. bce
+ * takes logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. Nothing flows back to the
+ * target. */
 typedef struct brim_loss_attr {
   double smoothing;     /* [0, 1) */
   double delta;         /* huber: > 0 */

@@ -156,11 +156,13 @@ static CPU_RUN(classification_metrics_run)
   const float *loss = launch->in[0], *logits = launch->in[1];
   const int32_t *label = launch->in[2];
   double *metrics = launch->out[0];
-  const int64_t classes = shape->dim[1];
+  const int64_t classes = shape->dim[shape->rank - 1], count = cpu_rows(launch->node->in[1]);
   const brim_metrics_attr *attr = &launch->node->attr.metrics;
+  const brim_loss_attr ignored = {.ignores = attr->ignores, .ignore_index = attr->ignore_index};
   const int64_t top = 2 + (attr->confusion ? classes * classes : 0);
-  BRIM_TRY(cpu_loss_check_labels(launch->node->in[2], label, classes, &(brim_loss_attr){0}));
-  for (int64_t n = 0; n < shape->dim[0]; n++) {
+  BRIM_TRY(cpu_loss_check_labels(launch->node->in[2], label, classes, &ignored));
+  for (int64_t n = 0; n < count; n++) {
+    if (attr->ignores && label[n] == attr->ignore_index) continue;
     const int64_t predicted = first_greatest(logits + n * classes, classes);
     metrics[0] += (double)loss[n];
     metrics[1] += predicted == label[n];

@@ -1,5 +1,8 @@
 /* Losses that compare element by element, the mean over a sample: mse, mae, huber, bce. A sample is one task's; the
- * vector code is in simd_loss.c. */
+ * vector code is in simd_loss.c. And the metrics of regression: a few numbers a sample, in double precision and in the
+ * order of the samples. */
+#include <math.h>
+
 #include "loss.h"
 #include "simd_loss.h"
 
@@ -81,3 +84,39 @@ LOSS(mse, CPU_MEAN_MSE);
 LOSS(mae, CPU_MEAN_MAE);
 LOSS(huber, CPU_MEAN_HUBER);
 LOSS(bce, CPU_MEAN_BCE);
+
+#define PERCENT_LEAST 1e-7 /* of |t|, which an error is divided by */
+
+/* One sample. */
+static void add_errors(double *metrics, const float *y, const float *t, int64_t count, bool all)
+{
+  double error = 0, share = 0;
+  for (int64_t k = 0; k < count; k++) {
+    const double d = fabs((double)y[k] - (double)t[k]);
+    error += d;
+    share += d / fmax(fabs((double)t[k]), PERCENT_LEAST);
+  }
+  metrics[1] += error / (double)count;
+  if (!all) return;
+  metrics[2] += share / (double)count;
+  for (int64_t k = 0; k < count; k++) {
+    const double d = (double)y[k] - (double)t[k];
+    metrics[3 + 3 * k] += d * d;
+    metrics[4 + 3 * k] += (double)t[k];
+    metrics[5 + 3 * k] += (double)t[k] * (double)t[k];
+  }
+}
+
+static CPU_RUN(regression_metrics_run)
+{
+  (void)self;
+  const brim_shape *shape = &launch->node->in[1]->shape;
+  const float *loss = launch->in[0], *y = launch->in[1], *t = launch->in[2];
+  double *metrics = launch->out[0];
+  for (int64_t n = 0; n < shape->dim[0]; n++) {
+    metrics[0] += (double)loss[n];
+    add_errors(metrics, y + n * shape->dim[1], t + n * shape->dim[1], shape->dim[1], launch->node->attr.metrics.errors);
+  }
+  return BRIM_OK;
+}
+CPU_KERNEL(regression_metrics) = {.op = "regression_metrics", .run = regression_metrics_run};

@@ -1,4 +1,4 @@
-/* Metrics of classification, from logits or from ranks:
+/* Metrics of classification, from logits or from ranks, and of regression, in the last section:
  *
  *     rank[n]     = how many classes come before the label: greater logits, and of equal ones earlier classes
  *     metrics[0] += sum of losses     [1] += ranks of 0, right answers     [top] += ranks below top_k
@@ -41,8 +41,9 @@ template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
 typedef struct answers {
   const void *logits;
   const int32_t *label;
-  int64_t rows, classes;
-  int32_t *rank;     /* -1 where the label is wrong */
+  int64_t rows, classes, each; /* each: rows of a sample */
+  int32_t ignores, ignore_index;
+  int32_t *rank;     /* -1 where the label is wrong, or does not count */
   double *confusion; /* NULL: not wanted */
   uint64_t node;
   cuda_control *control;
@@ -55,8 +56,9 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.classes;
     const int32_t label = p.label[n];
-    if (label < 0 || label >= p.classes) {
-      if (team.lane == 0) cuda_report_label(p.control, p.node, n, label, p.classes);
+    const bool ignored = p.ignores && label == p.ignore_index;
+    if (ignored || label < 0 || label >= p.classes) {
+      if (team.lane == 0 && !ignored) cuda_report_label(p.control, p.node, n / p.each, label, p.classes);
       if (team.lane == 0) p.rank[n] = -1;
       continue;
     }
@@ -133,7 +135,7 @@ extern "C" brim_status cuda_metrics_add(cuda_backend *b, const float *loss, cons
 static CUDA_PREPARE(classification_prepare)
 {
   (void)self, (void)program, (void)state;
-  need->workspace_bytes = (uint64_t)node->in[1]->shape.dim[0] * sizeof(int32_t); /* ranks */
+  need->workspace_bytes = (uint64_t)brim_shape_count(&node->in[2]->shape) * sizeof(int32_t); /* ranks */
   return BRIM_OK;
 }
 
@@ -148,8 +150,11 @@ static CUDA_RUN(classification_run)
   if (!p.control) return BRIM_EDEVICE;
   p.logits = launch->in[1];
   p.label = (const int32_t *)launch->in[2];
-  p.rows = node->in[1]->shape.dim[0];
-  p.classes = node->in[1]->shape.dim[1];
+  p.rows = brim_shape_count(&node->in[2]->shape);
+  p.each = p.rows / node->in[2]->shape.dim[0];
+  p.classes = node->in[1]->shape.dim[node->in[1]->shape.rank - 1];
+  p.ignores = attr->ignores;
+  p.ignore_index = attr->ignore_index;
   p.rank = (int32_t *)launch->workspace;
   p.confusion = attr->confusion ? metrics + 2 : NULL;
   p.node = (uint64_t)node;
@@ -167,3 +172,86 @@ static CUDA_RUN(rank_run)
                           (double *)launch->out[0], 2);
 }
 BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_run};
+
+/* ---- regression ----
+ *
+ *     metrics[0] += sum of losses     [1] += mean over a sample of |y - t|    [2] += the same of |y - t| / max(|t|,
+ * 1e-7) metrics[3 + 3k] += (y - t)^2    [4 + 3k] += t                           [5 + 3k] += t^2        of target k
+ *
+ * One block, as there are a few numbers a sample. A warp makes a sample's means; what is added up over samples is added
+ * by one thread each, in their order, so that it is the same however a batch is cut. */
+
+typedef struct errors {
+  const float *loss, *y, *t;
+  int64_t samples, targets;
+  bool all; /* not only the first two */
+  double *metrics;
+} errors;
+
+enum { SAMPLES = 1024 }; /* in a tile */
+#define PERCENT_LEAST 1e-7
+
+static __device__ inline void mean_errors(const errors &p, int64_t sample, double *error, double *share)
+{
+  const int lane = threadIdx.x % CUDA_WARP;
+  const float *y = p.y + sample * p.targets, *t = p.t + sample * p.targets;
+  double sum = 0, parts = 0;
+  for (int64_t k = lane; k < p.targets; k += CUDA_WARP) {
+    const double d = fabs((double)y[k] - (double)t[k]);
+    sum += d;
+    parts += d / fmax(fabs((double)t[k]), PERCENT_LEAST);
+  }
+  sum = cuda_warp_sum(sum);
+  parts = cuda_warp_sum(parts);
+  if (lane > 0) return;
+  *error = sum / (double)p.targets;
+  *share = parts / (double)p.targets;
+}
+
+static __device__ inline void add_target(const errors &p, int64_t k)
+{
+  double *m = p.metrics + 3 + 3 * k, squares = m[0], sum = m[1], sum_squares = m[2];
+  for (int64_t n = 0; n < p.samples; n++) {
+    const double t = (double)p.t[n * p.targets + k], d = (double)p.y[n * p.targets + k] - t;
+    squares += d * d;
+    sum += t;
+    sum_squares += t * t;
+  }
+  m[0] = squares;
+  m[1] = sum;
+  m[2] = sum_squares;
+}
+
+static __global__ void __launch_bounds__(ADD_THREADS) errors_kernel(errors p)
+{
+  __shared__ double error[SAMPLES], share[SAMPLES];
+  const int warp = threadIdx.x / CUDA_WARP, warps = blockDim.x / CUDA_WARP;
+  for (int64_t start = 0; start < p.samples; start += SAMPLES) {
+    const int count = (int)cuda_min(SAMPLES, p.samples - start);
+    for (int i = warp; i < count; i += warps) mean_errors(p, start + i, &error[i], &share[i]);
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int i = 0; i < count; i++) p.metrics[0] += (double)p.loss[start + i];
+    if (threadIdx.x == 1)
+      for (int i = 0; i < count; i++) p.metrics[1] += error[i];
+    if (threadIdx.x == 2 && p.all)
+      for (int i = 0; i < count; i++) p.metrics[2] += share[i];
+    __syncthreads();
+  }
+  for (int64_t k = threadIdx.x; p.all && k < p.targets; k += blockDim.x) add_target(p, k);
+}
+
+static CUDA_RUN(regression_run)
+{
+  const brim_shape *shape = &launch->node->in[1]->shape;
+  const errors p = {(const float *)launch->in[0],
+                    (const float *)launch->in[1],
+                    (const float *)launch->in[2],
+                    shape->dim[0],
+                    shape->dim[1],
+                    launch->node->attr.metrics.errors != 0,
+                    (double *)launch->out[0]};
+  const cuda_geometry g = {{1, 1, 1}, ADD_THREADS, 0};
+  return cuda_launch((cuda_backend *)self, errors_kernel, g, p);
+}
+BRIM_KERNEL(regression_metrics) = {.op = "regression_metrics", .run = regression_run};

@@ -133,7 +133,8 @@ static bool is_in_top(const double *logits, int64_t classes, int32_t label, int3
 static brim_status classification_metrics(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = launch->node->in[1]->shape.dim[0], K = launch->node->in[1]->shape.dim[1];
+  const int64_t N = rows_of(launch->node->in[1]), K = last_of(launch->node->in[1]);
+  const int64_t each = labels_per_sample(launch->node->in[2]);
   const double *loss = launch->in[0], *logits = launch->in[1];
   const int32_t *label = launch->in[2];
   double *metrics = launch->out[0];
@@ -141,7 +142,8 @@ static brim_status classification_metrics(void *self, const brim_launch *launch)
   const int64_t top = 2 + (attr->confusion ? K * K : 0);
 
   for (int64_t n = 0; n < N; n++) {
-    BRIM_TRY(check_label(label[n], n, K));
+    if (attr->ignores && label[n] == attr->ignore_index) continue;
+    BRIM_TRY(check_label(label[n], n / each, K));
     const int64_t predicted = first_greatest(&logits[n * K], K);
     metrics[0] += loss[n];
     metrics[1] += predicted == label[n];

@@ -8,7 +8,7 @@
  *     bce    log(1 + exp(y)) - t y, of a logit y          1 / (1 + exp(-y)) - t
  *            = max(y, 0) - t y + log(1 + exp(-|y|))
  *
- * The target is given, or it is 1 at the sample's label and 0 elsewhere. */
+ * The target is given, or it is 1 at the sample's label and 0 elsewhere. And the metrics of regression. */
 #include <stddef.h>
 
 #include "reference.h"
@@ -123,3 +123,34 @@ LOSS(mse);
 LOSS(mae);
 LOSS(huber);
 LOSS(bce);
+
+#define PERCENT_LEAST 1e-7 /* of |t|, which an error is divided by; as Keras' MeanAbsolutePercentageError */
+
+/* Everything is added to what earlier micro-batches left, in the order of the samples. */
+static brim_status regression_metrics(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_shape *shape = &launch->node->in[1]->shape;
+  const int64_t N = shape->dim[0], K = shape->dim[1];
+  const double *loss = launch->in[0], *y = launch->in[1], *t = launch->in[2];
+  double *metrics = launch->out[0];
+
+  for (int64_t n = 0; n < N; n++, y += K, t += K) {
+    double error = 0, share = 0;
+    for (int64_t k = 0; k < K; k++) {
+      error += fabs(y[k] - t[k]);
+      share += fabs(y[k] - t[k]) / fmax(fabs(t[k]), PERCENT_LEAST);
+    }
+    metrics[0] += loss[n];
+    metrics[1] += error / (double)K;
+    if (!launch->node->attr.metrics.errors) continue;
+    metrics[2] += share / (double)K;
+    for (int64_t k = 0; k < K; k++) {
+      metrics[3 + 3 * k] += (y[k] - t[k]) * (y[k] - t[k]);
+      metrics[4 + 3 * k] += t[k];
+      metrics[5 + 3 * k] += t[k] * t[k];
+    }
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(regression_metrics) = {.op = "regression_metrics", .run = regression_metrics};

@@ -1,13 +1,26 @@
-/* Made-up data that can be learnt, for tests and benchmarks without files: each class has a mean
- * pattern, each sample is its class's pattern plus noise.
+/* Made-up data that can be learnt, for tests and benchmarks without files.
+ *
+ * task=class: each class has a mean pattern, each sample is its class's pattern plus noise.
  *
  *     value = pattern(class, element) + noise * n(sample, element)
  *
  * The pattern is uniform in [-1, 1], one number per channel and 4x4 pixels (per element for samples of
- * rank 1), so that convolutions and pooling keep it. n has mean 0 and variance 1: the sum of four random
- * bytes, close to normal and the same bits on every machine. Sample i has class i mod classes. Everything
- * is a function of (seed, split, sample), so nothing is stored. */
+ * other ranks), so that convolutions and pooling keep it. n has mean 0 and variance 1: the sum of four random
+ * bytes, close to normal and the same bits on every machine. Sample i has class i mod classes.
+ *
+ * task=values: what a sample is to be answered with is a linear function of it, plus noise.
+ *
+ *     value     = n(sample, element)
+ *     target(k) = sum over elements of weight(k, element) * value / sqrt(elements) + noise * n'(sample, k)
+ *
+ * with weights uniform in [-1, 1]. task=tokens: a Markov chain in which each token has a successor.
+ *
+ *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first is any
+ *
+ * A model that has learnt it has a loss of the chain's entropy. Everything is a function of (seed, split, sample), so
+ * nothing is stored. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "brim/brim.h"
@@ -16,23 +29,33 @@
 #define SAMPLE_ELEMENTS_MAX (1 << 26)
 
 typedef struct synthetic {
+  int32_t task; /* enum brim_task */
   brim_list shape;
-  int64_t classes, train_count, test_count, seed;
-  double noise;
+  int64_t classes, vocabulary, length, targets, train_count, test_count, seed;
+  double noise, surprise, ignored;
 } synthetic;
 
 static const brim_param table[] = {
-    BRIM_PARAM(LIST, synthetic, shape, "[1,28,28]", NULL, "of a sample: [channels,rows,columns] or [features]"),
-    BRIM_PARAM(I64, synthetic, classes, "10", "[2,1000000]", "number of classes"),
+    BRIM_PARAM(ENUM, synthetic, task, "class", "class|tokens|values", "what samples are to be answered with"),
+    BRIM_PARAM(LIST, synthetic, shape, "[1,28,28]", NULL,
+               "of a sample: [channels,rows,columns], [length,features] or [features]; not of tokens"),
+    BRIM_PARAM(I64, synthetic, classes, "10", "[2,1000000]", "number of classes, with task=class"),
+    BRIM_PARAM(I64, synthetic, vocabulary, "64", "[2,1000000]", "number of tokens, with task=tokens"),
+    BRIM_PARAM(I64, synthetic, length, "32", "[1,1000000]", "tokens in a sample, with task=tokens"),
+    BRIM_PARAM(I64, synthetic, targets, "1", "[1,1000000]",
+               "numbers that a sample is to be answered with, with task=values"),
     BRIM_PARAM(I64, synthetic, train_count, "4096", "[1,1000000000000]", "samples for training"),
     BRIM_PARAM(I64, synthetic, test_count, "1024", "[0,1000000000000]",
                "samples for testing; 0: there is no test split"),
     BRIM_PARAM(I64, synthetic, seed, "1", "[0,inf)", "seed of patterns and noise"),
-    BRIM_PARAM(F64, synthetic, noise, "1", "[0,1000]", "standard deviation of the noise; patterns lie in [-1,1]"),
+    BRIM_PARAM(F64, synthetic, noise, "1", "[0,1000]",
+               "standard deviation of the noise, of targets with task=values; patterns lie in [-1,1]"),
+    BRIM_PARAM(F64, synthetic, surprise, "0.1", "[0,1]", "share of tokens that are drawn at random"),
+    BRIM_PARAM(F64, synthetic, ignored, "0", "[0,1]", "share of tokens that count for nothing in the loss"),
     BRIM_PARAMS_END,
 };
 
-enum { STREAM_PATTERN = 1, STREAM_TRAIN, STREAM_TEST };
+enum { STREAM_PATTERN = 1, STREAM_TRAIN, STREAM_TEST, STREAM_WEIGHT, STREAM_SUCCESSOR, STREAM_ANSWER = 16 };
 
 /* STREAM_TRAIN or STREAM_TEST; 0 if there is no such split. */
 static uint32_t stream_of(const synthetic *d, const char *split)
@@ -43,9 +66,10 @@ static uint32_t stream_of(const synthetic *d, const char *split)
 
 static brim_status shape_of(const synthetic *d, brim_shape *out)
 {
-  if (d->shape.count != 1 && d->shape.count != 3)
+  if (d->shape.count < 1 || d->shape.count > 3)
     return brim_fail(BRIM_ECONFIG,
-                     "dataset.shape must have 3 numbers, [channels,rows,columns], or 1, [features]; it has %zu",
+                     "dataset.shape must have 3 numbers, [channels,rows,columns], 2, [length,features], or 1, "
+                     "[features]; it has %zu",
                      d->shape.count);
   *out = (brim_shape){.rank = (int32_t)d->shape.count};
   double elements = 1;
@@ -69,7 +93,17 @@ static brim_status synthetic_describe(const void *self, const char *split, brim_
   const uint32_t stream = stream_of(d, split);
   if (stream == 0) return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
   *out = (brim_dataset_info){
-      .count = stream == STREAM_TRAIN ? d->train_count : d->test_count, .dtype = BRIM_DTYPE_F32, .classes = d->classes};
+      .count = stream == STREAM_TRAIN ? d->train_count : d->test_count, .dtype = BRIM_DTYPE_F32, .task = d->task};
+  if (d->task == BRIM_TASK_TOKENS) {
+    out->dtype = BRIM_DTYPE_I32;
+    out->classes = d->vocabulary;
+    out->sample = (brim_shape){1, {d->length}};
+    return BRIM_OK;
+  }
+  if (d->task == BRIM_TASK_VALUES)
+    out->targets = d->targets;
+  else
+    out->classes = d->classes;
   return shape_of(d, &out->sample);
 }
 
@@ -95,7 +129,8 @@ static uint32_t number_next(numbers *n)
 static void write_pattern(const synthetic *d, const brim_shape *shape, int64_t class, float *values)
 {
   numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t) class, .stream = STREAM_PATTERN};
-  const int64_t channels = shape->dim[0]; /* or features, each a plane of one pixel */
+  const int64_t features = shape->rank == 2 ? shape->dim[0] * shape->dim[1] : shape->dim[0];
+  const int64_t channels = features; /* where there are none, each feature is a plane of one pixel */
   const int64_t rows = shape->rank == 3 ? shape->dim[1] : 1, columns = shape->rank == 3 ? shape->dim[2] : 1;
   for (int64_t c = 0; c < channels; c++) {
     float *plane = values + c * rows * columns;
@@ -116,9 +151,8 @@ static float noise_of(uint32_t x)
   return (float)(sum - 510) * 0.00676590f; /* 1 / sqrt(21845) */
 }
 
-static void add_noise(const synthetic *d, uint32_t stream, int64_t index, int64_t count, float *values)
+static void add_noise(const synthetic *d, uint32_t stream, int64_t index, int64_t count, float scale, float *values)
 {
-  const float scale = (float)d->noise;
   for (int64_t i = 0; i < count; i += 4) {
     const brim_philox r =
         brim_random4((uint64_t)d->seed, BRIM_STREAM_DATA, stream, (uint64_t)index, (uint32_t)(i >> 2));
@@ -126,16 +160,83 @@ static void add_noise(const synthetic *d, uint32_t stream, int64_t index, int64_
   }
 }
 
+/* Uniform in [-1, 1]. */
+static double weight_at(const synthetic *d, int64_t target, int64_t element)
+{
+  const brim_philox r =
+      brim_random4((uint64_t)d->seed, BRIM_STREAM_DATA, STREAM_WEIGHT, (uint64_t)target, (uint32_t)(element >> 2));
+  return 2 * brim_uniform(r.v[element & 3]) - 1;
+}
+
+static void write_targets(const synthetic *d, uint32_t stream, int64_t index, int64_t count, const float *values,
+                          float *target)
+{
+  numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t)index, .stream = STREAM_ANSWER + stream};
+  for (int64_t k = 0; k < d->targets; k++) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += weight_at(d, k, i) * (double)values[i];
+    target[k] = (float)(sum / sqrt((double)count) + d->noise * (double)noise_of(number_next(&n)));
+  }
+}
+
+/* A whole number below n, from 32 random bits. */
+static int32_t below(uint32_t x, int64_t n)
+{
+  return (int32_t)((uint64_t)x * (uint64_t)n >> 32);
+}
+
+static int32_t successor(const synthetic *d, int32_t token)
+{
+  const brim_philox r = brim_random4((uint64_t)d->seed, BRIM_STREAM_DATA, STREAM_SUCCESSOR, (uint64_t)token, 0);
+  return below(r.v[0], d->vocabulary);
+}
+
+/* The label of a token is the one behind it. */
+static void write_tokens(const synthetic *d, uint32_t stream, int64_t index, int32_t *token, int32_t *label)
+{
+  numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t)index, .stream = stream};
+  int32_t next = below(number_next(&n), d->vocabulary);
+  for (int64_t t = 0; t < d->length; t++) {
+    token[t] = next;
+    const bool surprises = brim_uniform(number_next(&n)) < d->surprise;
+    const int32_t any = below(number_next(&n), d->vocabulary);
+    const bool counts = brim_uniform(number_next(&n)) >= d->ignored;
+    next = surprises ? any : successor(d, token[t]);
+    label[t] = counts ? next : BRIM_NO_TOKEN;
+  }
+}
+
+static void write_class(const synthetic *d, const brim_shape *shape, uint32_t stream, int64_t index, float *values,
+                        int32_t *label)
+{
+  write_pattern(d, shape, index % d->classes, values);
+  if (d->noise > 0) add_noise(d, stream, index, brim_shape_count(shape), (float)d->noise, values);
+  *label = (int32_t)(index % d->classes);
+}
+
+static void write_values(const synthetic *d, const brim_shape *shape, uint32_t stream, int64_t index, float *values,
+                         float *target)
+{
+  const int64_t count = brim_shape_count(shape);
+  memset(values, 0, (size_t)count * sizeof *values);
+  add_noise(d, stream, index, count, 1, values);
+  write_targets(d, stream, index, count, values, target);
+}
+
 static brim_status synthetic_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const synthetic *d = self;
+  const uint32_t stream = stream_of(d, split);
   brim_dataset_info info;
   BRIM_TRY(synthetic_describe(d, split, &info));
   if (index < 0 || index >= info.count)
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, info.count);
-  write_pattern(d, &info.sample, index % d->classes, values);
-  if (d->noise > 0) add_noise(d, stream_of(d, split), index, brim_shape_count(&info.sample), values);
-  *(int32_t *)label = (int32_t)(index % d->classes);
+  if (d->task == BRIM_TASK_TOKENS)
+    write_tokens(d, stream, index, values, label);
+  else if (d->task == BRIM_TASK_VALUES)
+    write_values(d, &info.sample, stream, index, values, label);
+  else
+    write_class(d, &info.sample, stream, index, values, label);
   return BRIM_OK;
 }
 
@@ -146,7 +247,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_DATASET,
     .id = "synthetic",
-    .help = "made-up samples that can be learnt: a mean pattern per class, and noise",
+    .help = "made-up samples that can be learnt: classes, real numbers or tokens",
     .params_size = sizeof(synthetic),
     .params = table,
     .ops = &ops,

@@ -1,0 +1,40 @@
+"""What test_tasks.py trains against PyTorch's numbers, and make_tasks.py makes them of."""
+
+import os
+import pathlib
+
+STEPS = 20
+_BUILD = pathlib.Path(os.environ["BRIM_BINARY"]).parents[1]
+PLUGINS = os.environ.get("BRIM_TASK_PLUGINS", str(_BUILD / "tests" / "tasks"))
+
+_TOKENS = {"task": "tokens", "vocabulary": 7, "length": 9, "train_count": 24, "test_count": 10, "ignored": 0.3,
+           "dim": 5, "lr": 0.5}
+_VALUES = {"task": "values", "shape": [6, 3], "targets": 2, "train_count": 24, "test_count": 10, "noise": 0.1,
+           "hidden": 4, "lr": 0.2}
+
+GOLDEN = {
+    "tokens": _TOKENS,
+    "tokens_weights": {**_TOKENS, "class_weights": [0.5, 2, 0.25, 1, 3, 1, 0], "label_smoothing": 0.1},
+    "mse": {**_VALUES, "loss": "mse"},
+    "mae": {**_VALUES, "loss": "mae"},
+    "huber": {**_VALUES, "loss": "huber", "delta": 0.3},
+}
+
+
+def words_of(name, command):
+    """The command line of a case: a step of all samples."""
+    case = GOLDEN[name]
+    words = [command, "dataset=synthetic", "optimizer=sgd", "optimizer.momentum=0.9", "optimizer.weight_decay=0",
+             "schedule=constant",
+             "schedule.warmup_fraction=0", "memory.timing=false", f"optimizer.lr={case['lr']}",
+             f"training.effective_batch_size={case['train_count']}", f"training.batch_size={case['train_count']}"]
+    words += [f"dataset.{key}={case[key]}" for key in ("task", "vocabulary", "length", "targets", "train_count",
+                                                       "test_count", "ignored", "noise") if key in case]
+    if case["task"] == "tokens":
+        words += ["model=token_lstm", f"model.dim={case['dim']}", "model.tied=true"]
+        words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing") if key in case]
+        return ["--plugin-path", f"{PLUGINS}/model/token_lstm.so", *words]
+    shape = ",".join(map(str, case["shape"]))
+    words += ["model=temperature_lstm", f"model.hidden={case['hidden']}", f"dataset.shape=[{shape}]",
+              f"loss={case['loss']}"]
+    return words + [f"loss.delta={case['delta']}"] if "delta" in case else words
