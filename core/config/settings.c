@@ -3,6 +3,7 @@
 
 #include "graph/fuse.h"
 #include "graph/recompute.h"
+#include "train/resample.h"
 
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 
@@ -96,12 +97,41 @@ static const brim_param optimizer_table[] = {
     BRIM_PARAMS_END,
 };
 
-static const brim_param augment_table[] = {
-    BRIM_PARAM(BOOL, brim_augment_settings, flip, "false", NULL, "mirror half of the training images"),
-    BRIM_PARAM(I64, brim_augment_settings, crop_padding, "0", "[0,64]",
-               "pad training images by this many pixels and crop at random"),
+#define T brim_transform_settings
+static const brim_param transform_table[] = {
+    BRIM_PARAM(LIST, T, size, "[]", NULL,
+               "side of the images that the model gets, or [rows,columns]; empty: as the samples are"),
+    BRIM_PARAM(I64, T, resize, "0", "[0,16384]",
+               "shorter side that images are resized to before transform.size is cut out; 0: they are resized to "
+               "transform.size whole, whatever their ratio"),
+    BRIM_PARAM(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES, "how images are resized, antialiased as by PIL"),
+    BRIM_PARAM(ENUM, T, normalize, "dataset", BRIM_NORMALIZE_NAMES,
+               "means and deviations: dataset.mean and dataset.std, or those that a pretrained model expects"),
     BRIM_PARAMS_END,
 };
+#undef T
+
+#define T brim_augment_settings
+static const brim_param augment_table[] = {
+    BRIM_PARAM(BOOL, T, flip, "false", NULL, "mirror half of the training images"),
+    BRIM_PARAM(I64, T, crop_padding, "0", "[0,64]", "pad training images by this many pixels and crop at random"),
+    BRIM_PARAM(BOOL, T, random_crop, "false", NULL,
+               "cut transform.size out of training images at a random place instead of the middle"),
+    BRIM_PARAM(BOOL, T, random_resized_crop, "false", NULL,
+               "resize a random part of each training image to transform.size (see crop_scale, crop_ratio)"),
+    BRIM_PARAM(LIST, T, crop_scale, "[0.08,1]", NULL, "least and most area of that part, as a share of the image"),
+    BRIM_PARAM(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL, "least and most ratio of its width to height"),
+    BRIM_PARAM(F64, T, brightness, "0", "[0,100]", "multiply brightness by a random factor from 1-x to 1+x"),
+    BRIM_PARAM(F64, T, contrast, "0", "[0,100]", "the same for contrast"),
+    BRIM_PARAM(F64, T, saturation, "0", "[0,100]", "the same for saturation"),
+    BRIM_PARAM(F64, T, hue, "0", "[0,0.5]", "turn hues by a random share of the circle from -x to x"),
+    BRIM_PARAM(F64, T, erase_probability, "0", "[0,1]",
+               "share of training images in which a random rectangle is set to 0 after normalising"),
+    BRIM_PARAM(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
+    BRIM_PARAM(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    BRIM_PARAMS_END,
+};
+#undef T
 
 static const brim_param graph_table[] = {
     BRIM_PARAM(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
@@ -201,6 +231,7 @@ const brim_section brim_settings_sections[] = {
     SECTION("training", training_table, training),
     SECTION("model", model_table, model),
     SECTION("dataset", dataset_table, dataset),
+    SECTION("transform", transform_table, transform),
     SECTION("augment", augment_table, augment),
     SECTION("graph", graph_table, graph),
     SECTION("memory", memory_table, memory),

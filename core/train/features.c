@@ -1,6 +1,7 @@
 /* See features.h. The file of features is a data set of the core's own, in whose place the session's data then comes:
  * loader, order and plans go on as with any other. */
 #include "train/features.h"
+#include "train/transform_check.h"
 
 #include <ftw.h>
 #include <math.h>
@@ -93,6 +94,7 @@ static void describe_as(brim_dataset_info *out, const brim_dataset_info *raw, in
   *out = *raw;
   out->sample = (brim_shape){1, {values}};
   out->dtype = BRIM_DTYPE_F32;
+  out->pixels_max = out->side_max = 0;
 }
 
 /* The session's data is the features from here on. */
@@ -101,6 +103,7 @@ static brim_status take_place(brim_session *s, brim_feature_set *set)
   describe_as(&set->train, &s->data.train, set->file.shape.values);
   describe_as(&set->test, &s->data.test, set->file.shape.values);
   set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
+  set->settings.transform = (brim_transform_settings){0};
   s->features = set;
   s->started = s->opening = false;
   BRIM_TRY(brim_data_describe(&s->data, &features_plugin, set, &set->settings));
@@ -149,6 +152,7 @@ static brim_status find_key(const brim_session *s, uint64_t weights, uint64_t *o
   brim_status status = add_choice(s, brim_config_backbone(s->config), &key);
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "dataset"), &key);
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "backend"), &key);
+  brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
   brim_text_printf(&key, "weights %016llx precision %d\n", (unsigned long long)weights, (int)s->precision);
   if (t->num_train_samples > 0) /* the others are holes */
     brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
@@ -338,12 +342,12 @@ static void leave_out_augmentation(brim_session *s, brim_feature_set *set)
 {
   set->settings = *s->settings;
   brim_augment_settings *a = &set->settings.augment;
-  if ((a->flip || a->crop_padding > 0) && s->options.read_data)
+  if (brim_transform_augments(s->settings) && s->options.read_data)
     brim_log(BRIM_LOG_INFO,
              "features are of samples as they are: augment means nothing to model=%s (model=lora has it)",
              brim_config_choice_of(s->config, "model")->plugin->id);
   *a = (brim_augment_settings){0};
-  s->data.settings = &set->settings;
+  s->data.settings = s->data.transform.settings = &set->settings;
 }
 
 /* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
@@ -401,7 +405,7 @@ brim_status brim_features_open(brim_session *s)
   leave_out_augmentation(s, set);
   const brim_status status = open_set(s, set);
   if (status == BRIM_OK) return take_place(s, set); /* the session's from here on */
-  s->data.settings = s->settings;
+  s->data.settings = s->data.transform.settings = s->settings;
   brim_features_close(set);
   return status;
 }

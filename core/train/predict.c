@@ -9,7 +9,7 @@
 #include "train/values.h"
 
 typedef struct predictor {
-  const brim_session *session;
+  brim_session *session;
   brim_trainer *trainer;
   const brim_program *program;
   int64_t batch;

@@ -64,7 +64,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                                    .top_k = s->top_k,
                                    .class_weights = s->class_weights.count > 0,
                                    .norm_group = s->settings->training.norm_group,
-                                   .sample = s->data.train.sample,
+                                   .sample = s->data.sample,
                                    .task = s->data.train.task,
                                    .classes = s->answers,
                                    .real = s->backend_ops->real,
