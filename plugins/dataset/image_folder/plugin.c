@@ -141,14 +141,17 @@ static brim_status list(const void *params, pixels_set *set)
   const bool is_auto = strcmp(p->train, "auto") == 0, has_train = is_folder(p->path, is_auto ? "train" : p->train);
   const char *train = !is_auto ? p->train : has_train ? "train" : "", *test = test_folder(p, has_train);
   if (!is_folder(p->path, "."))
-    return brim_fail(BRIM_ELOAD, "there is no folder '%s'\ndataset.path names it; it holds train/<class>/<picture>.jpg, or "
-                                 "<class>/<picture>.jpg", p->path);
+    return brim_fail(BRIM_ELOAD,
+                     "there is no folder '%s'\ndataset.path names it; it holds train/<class>/<picture>.jpg, or "
+                     "<class>/<picture>.jpg",
+                     p->path);
   BRIM_TRY(add_split(set, PIXELS_TRAIN, p->path, train));
   if (pixels_set_count(set, PIXELS_TRAIN) == 0)
-    return brim_fail(BRIM_ELOAD,
-                     "there are no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
-                     "files in it",
-                     p->path, train[0] ? "/" : "", train);
+    return brim_fail(
+        BRIM_ELOAD,
+        "there are no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
+        "files in it",
+        p->path, train[0] ? "/" : "", train);
   if (test[0]) BRIM_TRY(add_split(set, PIXELS_TEST, p->path, test));
   return BRIM_OK;
 }

@@ -22,7 +22,7 @@ typedef struct decoder {
   jmp_buf out;
   pixels_input *input;
   int orientation;
-  bool no_memory;
+  bool no_memory, ended; /* ended: there are no more bytes */
   char what[JMSG_LENGTH_MAX + 32]; /* is wrong */
   uint8_t window[PIXELS_WINDOW];
 } decoder;
@@ -35,7 +35,7 @@ static _Noreturn void give_up(j_common_ptr jpeg)
   char text[JMSG_LENGTH_MAX];
   jpeg->err->format_message(jpeg, text);
   d->no_memory = jpeg->err->msg_code == JERR_OUT_OF_MEMORY;
-  snprintf(d->what, sizeof d->what, "is damaged: %s", text);
+  snprintf(d->what, sizeof d->what, "is damaged: %s", d->ended ? "it ends before the picture does" : text);
   longjmp(d->out, 1);
 }
 
@@ -73,12 +73,13 @@ static boolean fill_window(j_decompress_ptr jpeg)
 {
   decoder *d = jpeg->client_data;
   const size_t n = pixels_input_read(d->input, d->window, sizeof d->window);
-  if (n == 0) {
-    snprintf(d->what, sizeof d->what, "is damaged: it ends before the picture does");
-    longjmp(d->out, 1);
+  if (n == 0) { /* an end marker, which some files lack: what is missing in front of it the decoder tells */
+    d->window[0] = 0xFF;
+    d->window[1] = JPEG_EOI;
+    d->ended = true;
   }
   d->source.next_input_byte = d->window;
-  d->source.bytes_in_buffer = n;
+  d->source.bytes_in_buffer = n > 0 ? n : 2;
   return TRUE;
 }
 
@@ -98,7 +99,7 @@ static void prepare(decoder *d, pixels_input *input)
 {
   d->input = input;
   d->orientation = 0;
-  d->no_memory = false;
+  d->no_memory = d->ended = false;
   d->what[0] = '\0';
   d->jpeg.err = jpeg_std_error(&d->errors);
   d->errors.error_exit = give_up;
@@ -176,8 +177,8 @@ static void read_rows(decoder *d, brim_picture *picture)
   struct jpeg_decompress_struct *jpeg = &d->jpeg;
   const int64_t columns = jpeg->output_width;
   const pixels_turn turn = pixels_turn_of(d->orientation, jpeg->output_height, columns);
-  JSAMPARRAY row = (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE,
-                                              (JDIMENSION)(columns * jpeg->output_components), 1);
+  JSAMPARRAY row =
+      (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE, (JDIMENSION)(columns * jpeg->output_components), 1);
   while (jpeg->output_scanline < jpeg->output_height) {
     uint8_t *out = picture->pixels + (turn.start + (int64_t)jpeg->output_scanline * turn.down) * 3;
     if (jpeg_read_scanlines(jpeg, row, 1) == 1) put_row(row[0], columns, jpeg->output_components, turn.right, out);

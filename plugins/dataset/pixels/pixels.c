@@ -50,8 +50,7 @@ size_t pixels_input_read(pixels_input *in, void *out, size_t room)
 
 brim_status pixels_fail(const pixels_input *in, const char *what)
 {
-  if (in->source->failed)
-    return brim_fail(BRIM_EIO, "cannot read '%s': %s", in->name, strerror(in->source->reason));
+  if (in->source->failed) return brim_fail(BRIM_EIO, "cannot read '%s': %s", in->name, strerror(in->source->reason));
   return brim_fail(BRIM_ELOAD, "'%s' %s", in->name, what);
 }
 

@@ -1,9 +1,9 @@
 /* Pictures in JPEG and PNG files, decoded to red, green and blue of a byte each, as Pillow's convert("RGB") makes them:
- * gray is spread, palettes are looked up, CMYK and YCCK are mixed, of 16 bits the upper 8 are taken, and alpha is dropped.
- * A JPEG's pixels are turned as its EXIF orientation says.
+ * gray is spread, palettes are looked up, CMYK and YCCK are mixed, of 16 bits the upper 8 are taken, and alpha is
+ * dropped. A JPEG's pixels are turned as its EXIF orientation says.
  *
- * Files are read through a window of PIXELS_WINDOW bytes on the stack; nothing is allocated here, only in the libraries.
- * Whatever a file holds, these functions say what is wrong with it; they never end the process. */
+ * Files are read through a window of PIXELS_WINDOW bytes on the stack; nothing is allocated here, only in the
+ * libraries. Whatever a file holds, these functions say what is wrong with it; they never end the process. */
 #ifndef BRIM_PIXELS_H
 #define BRIM_PIXELS_H
 #include <stdbool.h>
@@ -42,8 +42,8 @@ typedef struct pixels_options {
  * not be read; ENOMEM_HOST. */
 brim_status pixels_header_read(pixels_source *source, const char *name, const pixels_options *options,
                                pixels_header *out);
-/* [any thread] The whole picture into picture->pixels. ELOAD likewise; a picture with more than picture->room bytes, and
- * one whose data ends early or cannot be right, are errors too. */
+/* [any thread] The whole picture into picture->pixels. ELOAD likewise; a picture with more than picture->room bytes,
+ * and one whose data ends early or cannot be right, are errors too. */
 brim_status pixels_decode(pixels_source *source, const char *name, const pixels_options *options,
                           brim_picture *picture);
 /* Is this what the name of a picture ends in: .jpg, .jpeg or .png, in small letters or capitals? */

@@ -116,12 +116,20 @@ int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t c
   return -1;
 }
 
+static void forget(pixels_set *set)
+{
+  for (int i = 0; i < PIXELS_FILES; i++) set->split[i].count = 0;
+  for (int64_t i = 0; i < set->classes; i++) free(set->class_name[i]);
+  set->classes = 0;
+}
+
 static brim_status list_once(pixels_set *set)
 {
   if (set->listed) return BRIM_OK;
-  BRIM_TRY(set->setup.list(set->setup.params, set));
-  set->listed = true;
-  return BRIM_OK;
+  const brim_status status = set->setup.list(set->setup.params, set);
+  set->listed = status == BRIM_OK;
+  if (status != BRIM_OK) forget(set);
+  return status;
 }
 
 /* ---- Instances ---- */
@@ -225,8 +233,8 @@ static brim_status split_open(const pixels_set *set, split *s, const char *title
   const int64_t count = s->count;
   BRIM_TRY(check_headers(set, s, &damaged, text, sizeof text));
   if (damaged > 0 && (set->setup.damaged == PIXELS_REFUSE || damaged == count))
-    return brim_fail(BRIM_ELOAD, "%" PRId64 " of %" PRId64 " pictures of split '%s' cannot be used:%s%s", damaged, count,
-                     title, text, damaged < count ? "\ndataset.damaged=skip leaves them out" : "");
+    return brim_fail(BRIM_ELOAD, "%" PRId64 " of %" PRId64 " pictures of split '%s' cannot be used:%s%s", damaged,
+                     count, title, text, damaged < count ? "\ndataset.damaged=skip leaves them out" : "");
   if (damaged > 0)
     brim_log(BRIM_LOG_WARN, "%" PRId64 " of %" PRId64 " pictures of split '%s' are left out:%s", damaged, count, title,
              text);
@@ -283,7 +291,8 @@ static brim_status set_describe(const void *self, const char *title, brim_datase
   pixels_header largest = {0};
   BRIM_TRY(split_find(set, title, &s));
   if (!s->opened && s->count > 0) {
-    if (set->setup.damaged == PIXELS_SKIP) return brim_fail(BRIM_EINVAL, "how many pictures are sound is not known yet");
+    if (set->setup.damaged == PIXELS_SKIP)
+      return brim_fail(BRIM_EINVAL, "how many pictures are sound is not known yet");
     BRIM_TRY(estimate(set, s, &largest));
   }
   *out = (brim_dataset_info){.count = s->count,
@@ -373,9 +382,8 @@ static brim_status set_open_file(void *self, const char *path, const char *title
   pixels_set *set = self;
   split s = {0};
   if (split_of(set, title)) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", title);
-  split *grown = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
-                     ? NULL
-                     : realloc(set->split, (size_t)(set->splits + 1) * sizeof *grown);
+  split *grown =
+      brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(set->split, (size_t)(set->splits + 1) * sizeof *grown);
   if (!grown) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
   set->split = grown;
   const brim_status status = file_add(set, &s, path, title);

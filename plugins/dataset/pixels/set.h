@@ -3,10 +3,10 @@
  *
  * Damaged files. A file whose header is wrong is found when a split is opened, before the first step: it is refused, or
  * left out of the split (dataset.damaged=skip), with a warning that counts and names. What is wrong behind the header
- * shows only when the pixels are decoded; then the run ends and names the file, or with `skip` the next sound picture of
- * the split takes its place, with its own class. That depends on the files alone, so the stream of samples is the same
- * for any number of threads and after a resume; to decode every file once more before a run would take as long as an
- * epoch. */
+ * shows only when the pixels are decoded; then the run ends and names the file, or with `skip` the next sound picture
+ * of the split takes its place, with its own class. That depends on the files alone, so the stream of samples is the
+ * same for any number of threads and after a resume; to decode every file once more before a run would take as long as
+ * an epoch. */
 #ifndef BRIM_PIXELS_SET_H
 #define BRIM_PIXELS_SET_H
 #include "pixels.h"
@@ -34,10 +34,10 @@ typedef struct pixels_set pixels_set;
 enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* files that were opened by themselves come behind */
 
 typedef struct pixels_setup {
-  const void *params;        /* the plugin's */
-  const char *folder;        /* names of files are relative to it */
-  int32_t damaged;           /* enum pixels_damaged */
-  pixels_options options;    /* side_needed: any number above 0 allows scaled decoding */
+  const void *params;     /* the plugin's */
+  const char *folder;     /* names of files are relative to it */
+  int32_t damaged;        /* enum pixels_damaged */
+  pixels_options options; /* side_needed: any number above 0 allows scaled decoding */
   /* [init] Tells of every file and class, once, before anything else is asked. ELOAD. */
   brim_status (*list)(const void *params, pixels_set *set);
 } pixels_setup;
