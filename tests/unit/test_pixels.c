@@ -44,8 +44,7 @@ static void every_kind_has_the_pixels_that_pillow_finds(void **state)
     assert_int_equal(picture.rows, rows);
     assert_int_equal(picture.columns, columns);
     for (size_t i = 0; i < lines.count; i++)
-      if (pixels[i] != lines.bytes[i])
-        fail_msg("%s: byte %zu is %d, not %d", name, i, pixels[i], lines.bytes[i]);
+      if (pixels[i] != lines.bytes[i]) fail_msg("%s: byte %zu is %d, not %d", name, i, pixels[i], lines.bytes[i]);
     kinds++;
   }
   assert_int_equal(kinds, 26);
@@ -123,7 +122,8 @@ static void other_bytes_are_no_pictures(void **state)
   (void)state;
   static const struct {
     const char *bytes, *text;
-  } cases[] = {{"", "'x' is empty"}, {"GIF89a..", "'x' is neither a JPEG nor a PNG file"}, {"\xff\xd8", "'x' is damaged"}};
+  } cases[] = {
+      {"", "'x' is empty"}, {"GIF89a..", "'x' is neither a JPEG nor a PNG file"}, {"\xff\xd8", "'x' is damaged"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     pixels_source source = pixels_source_memory(cases[i].bytes, strlen(cases[i].bytes));
     pixels_header header;
