@@ -15,10 +15,15 @@ def png(rows, columns, pixel):
             + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
 
 
+def colour_of(label):
+    """For 27 classes."""
+    return [30 + 80 * (label // 3**k % 3) for k in range(3)]
+
+
 def picture(label, seed, side=(12, 24)):
     """Of random size; its colour tells the class."""
     draw = random.Random(f"{label} {seed}")
-    colour = [40 + 60 * (label >> k & 1) + draw.randrange(20) for k in range(3)]
+    colour = [c + draw.randrange(20) for c in colour_of(label)]
     return png(draw.randint(*side), draw.randint(*side), lambda y, x: [c + draw.randrange(40) for c in colour])
 
 
@@ -66,7 +71,7 @@ def write_birds(folder, classes=4, count=40):
     for i in range(count):
         label, name = i // 2 % classes, f"{i // 2 % classes + 1:03}.Bird_{i // 2 % classes}"
         (folder / "images" / name).mkdir(exist_ok=True)
-        colour = [60 + 80 * (label >> k & 1) for k in range(3)]
+        colour = colour_of(label)
         (folder / f"images/{name}/{i:04}.jpg").write_bytes(
             png(20, 24, lambda y, x: colour if 5 <= y < 15 and 6 <= x < 18 else [90, 90, 90]))
         lists["images"].append(f"{i + 1} {name}/{i:04}.jpg")
@@ -79,13 +84,12 @@ def write_birds(folder, classes=4, count=40):
 
 
 def records(labels, names, seed):
-    """CIFAR's: labels(i) are the bytes in front of each picture; the last one tells its colours."""
+    """CIFAR's: labels(i) are the bytes in front of each picture; the first one tells its colours."""
     draw = random.Random(seed)
     out = b""
     for i in range(names):
         front = labels(i)
-        for c in range(-1, 3):
-            out += front if c < 0 else bytes(40 + 30 * (front[-1] >> c & 1) + draw.randrange(30) for _ in range(1024))
+        out += front + b"".join(bytes(c + draw.randrange(30) for _ in range(1024)) for c in colour_of(front[0]))
     return out
 
 
