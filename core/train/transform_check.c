@@ -65,7 +65,7 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
   return BRIM_OK;
 }
 
-/* [low, high], in order and above `above`, which nothing may reach that it is not `closed` to. */
+/* [least, most], in order, above 0 and not above `most`. */
 static brim_status check_range(const char *key, const brim_list *list, double most)
 {
   if (list->count != 2)

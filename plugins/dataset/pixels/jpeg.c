@@ -22,7 +22,7 @@ typedef struct decoder {
   jmp_buf out;
   pixels_input *input;
   int orientation;
-  bool no_memory, ended; /* ended: there are no more bytes */
+  bool no_memory, ended;           /* ended: there are no more bytes */
   char what[JMSG_LENGTH_MAX + 32]; /* is wrong */
   uint8_t window[PIXELS_WINDOW];
 } decoder;
