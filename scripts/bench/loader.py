@@ -3,8 +3,8 @@
 
     scripts/bench/loader.py --brim build/bin/brim --python PYTHON [--workers 1 2] [FOLDER]
 
-PYTHON is one with torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made, of
-500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop), both
+PYTHON is one with torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made,
+of 500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop), both
 with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the least
 there is; PyTorch has nothing. The two take turns, the first turn counts for nothing, and medians are compared.
 """
@@ -40,8 +40,9 @@ def torch_rate(options, folder, workers, chain):
 
 def brim_rate(options, folder, workers, chain):
     with tempfile.TemporaryDirectory(prefix="brim-bench-") as run:
-        argv = [options.brim, "--quiet", "train", f"run.dir={run}/run", "dataset=image_folder", f"dataset.path={folder}",
-                "model=mlp", "model.hidden=[]", "backend=cpu", "backend.threads=1", "optimizer=sgd", "optimizer.lr=1e-6",
+        argv = [options.brim, "--quiet", "train", f"run.dir={run}/run", "dataset=image_folder",
+                f"dataset.path={folder}", "model=mlp", "model.hidden=[]", "backend=cpu", "backend.threads=1",
+                "optimizer=sgd", "optimizer.lr=1e-6",
                 "training.batch_size=64", f"training.epochs={options.epochs + 1}", f"training.num_workers={workers}",
                 "training.checkpoint_every_steps=1000000000", "memory.timing=false", "augment.flip=true",
                 f"augment.random_resized_crop={str(chain == 'parts').lower()}", *options.overrides]

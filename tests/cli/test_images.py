@@ -138,7 +138,8 @@ class Images(Case):
         self.assertIn("train/rose/007.png' is damaged: it ends before the picture does", err)
         self.assertIn("while reading sample 23 of the train split of dataset 'image_folder'", err)
         err = self.train("replaced", *words, "dataset.damaged=skip").err
-        self.assertIn("007.png' is damaged: it ends before the picture does; the next sound picture takes its place", err)
+        self.assertIn("007.png' is damaged: it ends before the picture does; the next sound picture takes its place",
+                      err)
         shutil.copy(path / "train/rose/008.png", path / "train/rose/007.png")
         self.train("by_hand", *words, "dataset.damaged=skip")
         self.assert_same_model("replaced", "by_hand")
@@ -170,11 +171,12 @@ class Images(Case):
         words = ["dataset=flowers102", f"dataset.path={path}", *SMALL, *TINY]
         err = self.train("run", *words, "dataset.test=trnid", status=USAGE).err
         self.assertIn("dataset.train and dataset.test have a list in common", err)
-        for content, text in [(image_sets.mat(labels=[1, 2]), "setid.mat': 'trnid' names picture 3, but imagelabels.mat has labels of 2"),
-                              (image_sets.mat(labels=[1, 0]), "imagelabels.mat': number 2 of 'labels' is 0; whole numbers"),
-                              (image_sets.mat(other=[1]), "imagelabels.mat' holds no variable 'labels'"),
-                              (image_sets.mat(True, labels=[1] * 50)[:-20], "imagelabels.mat' is damaged"),
-                              (b"no such file", "imagelabels.mat' is not a file of MATLAB 5 to 7.2")]:
+        for content, text in [
+                (image_sets.mat(labels=[1, 2]), "'trnid' names picture 3, but imagelabels.mat has labels of 2"),
+                (image_sets.mat(labels=[1, 0]), "imagelabels.mat': number 2 of 'labels' is 0; whole numbers"),
+                (image_sets.mat(other=[1]), "imagelabels.mat' holds no variable 'labels'"),
+                (image_sets.mat(True, labels=[1] * 50)[:-20], "imagelabels.mat' is damaged"),
+                (b"no such file", "imagelabels.mat' is not a file of MATLAB 5 to 7.2")]:
             (path / "imagelabels.mat").write_bytes(content)
             self.assertIn(text, self.train("run", *words, status=LOAD).err)
 
@@ -183,7 +185,7 @@ class Images(Case):
         words = ["dataset=cub200", f"dataset.path={path}", *SMALL, *TINY]
         for name, text, message in [
                 ("classes.txt", "1 a\n", "image_class_labels.txt', line 3: class 2, but classes.txt has 1"),
-                ("train_test_split.txt", "1 0\n", "images.txt lists 40 pictures, but train_test_split.txt has 1 lines"),
+                ("train_test_split.txt", "1 0\n", "lists 40 pictures, but train_test_split.txt has 1 lines"),
                 ("images.txt", "1 a.jpg\n3 b.jpg\n", "images.txt', line 2: '2' and a name are expected, got '3 b.jpg'")]:
             before = (path / name).read_text()
             (path / name).write_text(text)

@@ -3,10 +3,10 @@
 
     python3 tests/images/make_pictures.py      # needs Pillow and numpy; writes beside itself
 
-Of each file: a line "NAME ROWS COLUMNS" and one of hexadecimal digits, the bytes of convert("RGB"), turned as EXIF says;
-of 16 bits the upper 8. resize.txt has what Image.resize makes of parts of pictures/rgb.png: "FILTER TOP LEFT ROWS COLUMNS
-TO_ROWS TO_COLUMNS"; gray ones begin with "gray". colours.txt has what torchvision's functions for pictures make of it, by
-the calls of Pillow that they consist of: "WHAT FACTOR".
+Of each file: a line "NAME ROWS COLUMNS" and one of hexadecimal digits, the bytes of convert("RGB"), turned as EXIF
+says; of 16 bits the upper 8. resize.txt has what Image.resize makes of parts of pictures/rgb.png: "FILTER TOP LEFT ROWS
+COLUMNS TO_ROWS TO_COLUMNS"; gray ones begin with "gray". colours.txt has what torchvision's functions for pictures make
+of it, by the calls of Pillow that they consist of: "WHAT FACTOR".
 """
 import io
 import pathlib
@@ -42,7 +42,8 @@ def png(columns, rows, bits, colour, lines, interlaced=0, extra=b""):
 
 def interlaced(pixels):
     lines = b""
-    for y, x, dy, dx in [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]:
+    passes = (0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)
+    for y, x, dy, dx in passes:
         for row in pixels[y::dy, x::dx]:
             lines += b"\0" + row.tobytes() if row.size else b""
     return png(pixels.shape[1], pixels.shape[0], 8, 2, lines, 1)
@@ -51,7 +52,8 @@ def interlaced(pixels):
 def sixteen(pixels, colour):
     low = numpy.random.default_rng(9).integers(0, 256, pixels.shape).astype(">u2")
     wide = pixels.astype(">u2") * 256 + low
-    return png(pixels.shape[1], pixels.shape[0], 16, colour, b"".join(b"\0" + row.astype(">u2").tobytes() for row in wide))
+    lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in wide)
+    return png(pixels.shape[1], pixels.shape[0], 16, colour, lines)
 
 
 def jpeg(image, **options):
