@@ -4,8 +4,8 @@
     scripts/bench/loader.py --brim build/bin/brim --python PYTHON [--workers 1 2] [FOLDER]
 
 PYTHON is one with torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made,
-of 500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop), both
-with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the least
+of 500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop),
+both with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the least
 there is; PyTorch has nothing. The two take turns, the first turn counts for nothing, and medians are compared.
 """
 

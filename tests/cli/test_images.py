@@ -186,7 +186,7 @@ class Images(Case):
         for name, text, message in [
                 ("classes.txt", "1 a\n", "image_class_labels.txt', line 3: class 2, but classes.txt has 1"),
                 ("train_test_split.txt", "1 0\n", "lists 40 pictures, but train_test_split.txt has 1 lines"),
-                ("images.txt", "1 a.jpg\n3 b.jpg\n", "images.txt', line 2: '2' and a name are expected, got '3 b.jpg'")]:
+                ("images.txt", "1 a.jpg\n3 b.jpg\n", "line 2: '2' and a name are expected, got '3 b.jpg'")]:
             before = (path / name).read_text()
             (path / name).write_text(text)
             self.assertIn(message, self.train("run", *words, status=LOAD).err)
