@@ -86,6 +86,14 @@ class Images(Case):
         self.assertEqual(len(rows), len(good))
         self.assertIn("is damaged", self.brim("predict", "run", PICTURES / "header.jpg", status=LOAD).err)
 
+    def test_features_of_pictures_belong_to_their_transform(self):
+        path = image_sets.write_birds(self.folder / "birds")
+        words = ["model=linear_probe", "backbone=resnet18", "backbone.width=4", "dataset=cub200", f"dataset.path={path}",
+                 "memory.timing=false", "training.epochs=1", "training.batch_size=8", "transform.resize=36"]
+        self.assertIn("augment means nothing to model=linear_probe", self.train("one", *words, "transform.size=32").err)
+        self.assertIn("features: taken from", self.train("again", *words, "transform.size=32").err)
+        self.assertIn("features: computing", self.train("other", *words, "transform.size=24").err)
+
     # ---- the same numbers ----
 
     def test_threads_and_micro_batches_change_nothing(self):
