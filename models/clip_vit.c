@@ -99,7 +99,7 @@ static brim_status build(const void *self, brim_graph *g)
     x = brim_linear_no_bias(g, "visual_projection", x, m->projection);
     brim_set_init(g, "visual_projection.weight", ((brim_init){BRIM_INIT_NORMAL, starts_of(m).out}));
   }
-  brim_output(g, brim_linear(g, "head", x, brim_classes(g)));
+  brim_output(g, brim_linear(g, "head", brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }
 

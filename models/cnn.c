@@ -28,7 +28,7 @@ static brim_status build(const void *self, brim_graph *g)
   x = brim_flatten(g, x);
   x = brim_relu(g, brim_linear(g, "fc1", x, 4 * m->width));
   x = brim_dropout(g, x, m->dropout2);
-  brim_output(g, brim_linear(g, "fc2", x, brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc2", brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }
 

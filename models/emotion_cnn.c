@@ -29,7 +29,7 @@ static brim_status build(const void *self, brim_graph *g)
   x = brim_max_pool2d(g, brim_relu(g, brim_conv2d(g, "conv4", x, 128, conv)), half);
   x = brim_dropout(g, x, m->dropout);
   x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 1024));
-  brim_output(g, brim_linear(g, "fc2", brim_dropout(g, x, m->dropout_fc), brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc2", brim_dropout(g, brim_features(g, x), m->dropout_fc), brim_classes(g)));
   return BRIM_OK;
 }
 

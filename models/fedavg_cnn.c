@@ -23,7 +23,7 @@ static brim_status build(const void *self, brim_graph *g)
   x = brim_max_pool2d(g, brim_relu(g, brim_conv2d(g, "conv1", x, m->width, same)), half);
   x = brim_max_pool2d(g, brim_relu(g, brim_conv2d(g, "conv2", x, 2 * m->width, same)), half);
   x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 16 * m->width));
-  brim_output(g, brim_linear(g, "fc2", x, brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc2", brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }
 

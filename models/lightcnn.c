@@ -43,7 +43,7 @@ static brim_status build(const void *self, brim_graph *g)
   brim_tensor *x = brim_max_pool2d(g, block(g, m, brim_input(g), 1, m->width), half);
   x = brim_max_pool2d(g, block(g, m, x, 2, 2 * m->width), half);
   x = brim_global_avg_pool(g, block(g, m, x, 3, 4 * m->width));
-  brim_output(g, brim_linear(g, "fc", brim_dropout(g, x, m->dropout), brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc", brim_dropout(g, brim_features(g, x), m->dropout), brim_classes(g)));
   return BRIM_OK;
 }
 

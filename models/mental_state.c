@@ -52,7 +52,7 @@ static brim_status build(const void *self, brim_graph *g)
   x = brim_lstm(g, "lstm", x, m->hidden, (brim_lstm_options){.bidirectional = 1});
   x = brim_layer_norm(g, "norm", brim_add(g, x, attend(g, m, x)), 1e-5);
   x = brim_mean(g, x, 1, (int32_t[]){1}, 0);
-  brim_output(g, brim_linear(g, "fc", brim_dropout(g, x, m->dropout), brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc", brim_dropout(g, brim_features(g, x), m->dropout), brim_classes(g)));
   return BRIM_OK;
 }
 

@@ -29,7 +29,7 @@ static brim_status build(const void *self, brim_graph *g)
     x = brim_dropout(g, brim_relu(g, brim_linear(g, name, x, width)), m->dropout);
   }
   snprintf(name, sizeof name, "fc%zu", m->hidden.count + 1);
-  brim_output(g, brim_linear(g, name, x, brim_classes(g)));
+  brim_output(g, brim_linear(g, name, brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }
 

@@ -108,7 +108,7 @@ static inline brim_status resnet_build(const resnet *m, brim_graph *g, const cha
       x = block(g, m, &s, x, m->width << layer, layer > 0 && i == 0 ? 2 : 1);
     }
   }
-  brim_output(g, brim_linear(g, "fc", brim_global_avg_pool(g, x), brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc", brim_features(g, brim_global_avg_pool(g, x)), brim_classes(g)));
   return BRIM_OK;
 }
 #endif

@@ -34,7 +34,7 @@ static brim_status build(const void *self, brim_graph *g)
   brim_tensor *x = as_sequence(g, brim_input(g));
   x = brim_lstm(g, "lstm", x, m->hidden, (brim_lstm_options){.layers = (int32_t)m->layers, .dropout = m->dropout});
   x = brim_flatten(g, brim_slice(g, x, 1, brim_shape_of(x).dim[1] - 1, 1));
-  brim_output(g, brim_linear(g, "fc", brim_dropout(g, x, m->dropout), brim_classes(g)));
+  brim_output(g, brim_linear(g, "fc", brim_dropout(g, brim_features(g, x), m->dropout), brim_classes(g)));
   return BRIM_OK;
 }
 

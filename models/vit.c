@@ -78,7 +78,7 @@ static brim_status build(const void *self, brim_graph *g)
   }
   x = brim_layer_norm(g, "norm", x, EPS);
   x = m->pool == POOL_TOKEN ? class_token(g, x) : brim_mean(g, x, 1, (int32_t[]){1}, 0);
-  brim_output(g, linear(g, "head", x, brim_classes(g)));
+  brim_output(g, linear(g, "head", brim_features(g, x), brim_classes(g)));
   return BRIM_OK;
 }
 

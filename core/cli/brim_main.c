@@ -76,12 +76,15 @@ const brim_command brim_commands[] = {
      "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
      "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"export", "write a run's parameters for other programs", brim_command_export,
-     "usage: brim export RUN [-o FILE.safetensors] [--format brim|timm|torchvision|hf] [--dtype fp32|bf16|fp16]\n"
-     "                   [--checkpoint best|last|PATH] [--force]\n"
+     "usage: brim export RUN [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft] [--dtype fp32|bf16|fp16]\n"
+     "                   [--checkpoint best|last|PATH] [--merge] [--force]\n"
      "\n"
      "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
      "  brim export runs/a --format timm -o vit.safetensors   names and order of timm's files\n"
      "  brim export runs/a --dtype bf16 --force        half the size; a file that is there is replaced\n"
+     "  brim export runs/lora --merge                  of model=lora or linear_probe: with the backbone, as one plain "
+     "model\n"
+     "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
      "\n"
      "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
      "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"

@@ -175,7 +175,7 @@ static brim_status choose_part(eval *e)
 
 static brim_status evaluate(eval *e, const brim_config *config)
 {
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){.read_data = true}, &e->session));
+  BRIM_TRY(brim_session_open(config, &(brim_session_options){.read_data = true, .whole = true}, &e->session));
   BRIM_TRY(choose_part(e));
   const int64_t count = e->session->data.count[e->part];
   BRIM_TRY(brim_trainer_open_evaluation(e->session, count, e->session->eval_batch, false, e->checkpoint, &e->trainer));

@@ -7,14 +7,16 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
-#include "train/export.h"
 #include "train/export_config.h"
+#include "train/merge.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
+#define PEFT "peft" /* a folder, of what was trained on a frozen model */
+#define PEFT_OUTPUT "adapter"
 
 typedef struct export_wishes {
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
-  bool force;
+  bool force, merge;
 } export_wishes;
 
 static brim_status parse_dtype(const char *word, uint32_t *out)
@@ -30,6 +32,11 @@ static brim_status parse_dtype(const char *word, uint32_t *out)
   return *out ? BRIM_OK : brim_fail(BRIM_ECONFIG, "--dtype is fp32, bf16 or fp16, not '%s'", word);
 }
 
+static bool is_peft(const export_wishes *w)
+{
+  return strcmp(w->format, PEFT) == 0;
+}
+
 static brim_status check_absent(const export_wishes *w, const char *path)
 {
   if (w->force || access(path, F_OK) != 0) return BRIM_OK;
@@ -38,11 +45,12 @@ static brim_status check_absent(const export_wishes *w, const char *path)
 
 static brim_status check_output(const export_wishes *w)
 {
-  if (!brim_ends_with(w->output, ".safetensors"))
+  if (is_peft(w) && (w->merge || w->dtype))
+    return brim_fail(BRIM_ECONFIG, "--format peft writes what was trained, in single precision: leave out %s",
+                     w->merge ? "--merge" : "--dtype");
+  if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
-  if (w->force || access(w->output, F_OK) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it",
-                   w->output);
+  return check_absent(w, w->output);
 }
 
 /* Beside the file. */
@@ -61,6 +69,7 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
   brim_yaml *run;
   BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
   BRIM_TRY(brim_yaml_parse_file(arena, file, &run));
+  if (w->merge) brim_yaml_set(arena, run, "model", brim_yaml_get(run, "backbone"));
   return brim_export_write_config(map, run, p, path);
 }
 
@@ -82,6 +91,38 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
   return BRIM_OK;
 }
 
+static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
+                                 const brim_session *s, brim_arena *arena, const brim_parameters *trained)
+{
+  brim_parameters merged;
+  if (w->merge) {
+    BRIM_TRY(brim_merge(s, checkpoint, trained, arena, &merged));
+    return write_parameters(cli, w, dtype, arena, &merged);
+  }
+  BRIM_TRY(brim_peft_write(s, trained, w->output));
+  brim_log(BRIM_LOG_INFO, "%zu tensors in %s, as PEFT keeps them", trained->count, w->output);
+  return BRIM_OK;
+}
+
+/* Of a model around another: its configuration says around which, and with what weights. Whatever device the run had,
+ * the host's double precision does for this. */
+static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
+                                  brim_arena *arena, const brim_parameters *trained)
+{
+  char file[4096];
+  static const char *const words[] = {"backend=reference", "device=auto", "precision=fp32", "dist.ranks=1"};
+  const int numbers[] = {0, 0, 0, 0};
+  brim_config *config = NULL;
+  brim_session *s = NULL;
+  BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
+  BRIM_TRY(brim_cli_config(cli, file, words, numbers, sizeof numbers / sizeof numbers[0], &config));
+  brim_status status = brim_session_open(config, &(brim_session_options){.whole = true, .no_timing = true}, &s);
+  if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s, arena, trained);
+  brim_session_close(s);
+  brim_config_free(config);
+  return status;
+}
+
 static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_arena *arena)
 {
   char checkpoint[4096];
@@ -91,24 +132,27 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
   BRIM_TRY(check_output(w));
   BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
   BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));
-  const brim_status status = write_parameters(cli, w, dtype, arena, &parameters);
+  const brim_status status = is_peft(w) || w->merge ? export_wrapper(cli, w, dtype, checkpoint, arena, &parameters)
+                                                    : write_parameters(cli, w, dtype, arena, &parameters);
   brim_parameters_close(&parameters);
   return status;
 }
 
 int brim_command_export(brim_cli *cli, int argc, char **argv)
 {
-  export_wishes w = {.output = DEFAULT_OUTPUT, .format = "brim"};
+  export_wishes w = {.format = "brim"};
   const brim_option option[] = {
       {"--checkpoint", BRIM_OPTION_STRING, &w.which}, {"--format", BRIM_OPTION_STRING, &w.format},
       {"--dtype", BRIM_OPTION_STRING, &w.dtype},      {"--output", BRIM_OPTION_STRING, &w.output},
-      {"-o", BRIM_OPTION_STRING, &w.output},          {"--force", BRIM_OPTION_FLAG, &w.force}};
+      {"-o", BRIM_OPTION_STRING, &w.output},          {"--force", BRIM_OPTION_FLAG, &w.force},
+      {"--merge", BRIM_OPTION_FLAG, &w.merge}};
   brim_operands o;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim export needs the folder of a run: brim export RUN");
   if (status == BRIM_OK) status = brim_cli_at_most(&o, 1, "brim export takes one run");
   if (status == BRIM_OK) w.run = o.word[0];
+  if (!w.output) w.output = is_peft(&w) ? PEFT_OUTPUT : DEFAULT_OUTPUT;
   if (status == BRIM_OK) status = export_run(cli, &w, &o.arena);
   return brim_cli_end(status, &o);
 }

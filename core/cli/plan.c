@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "graph/plan_json.h"
 #include "graph/plan_svg.h"
+#include "train/features.h"
 #include "train/footprint.h"
 #include "train/placement.h"
 #include "train/rundir.h"
@@ -88,6 +89,8 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
+  if (s->features)
+    json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)brim_features_peak(s->features)));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   return brim_cli_print_json(out);
 }
@@ -119,6 +122,18 @@ static void print_host(const brim_plan *plan)
          brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
 }
 
+/* What a probe computes before it is trained. */
+static void print_features(const brim_session *s)
+{
+  char bytes[32];
+  if (!s->features) return;
+  printf(
+      "features: computed once, before training, unless they are kept from another run; peak %s, exactly %llu bytes, "
+      "which are given back\n",
+      brim_format_bytes(bytes, sizeof bytes, brim_features_peak(s->features)),
+      (unsigned long long)brim_features_peak(s->features));
+}
+
 /* "rank 0 of 4, ", where there are several. */
 static const char *format_rank(const brim_session *s, char *out, size_t room)
 {
@@ -143,8 +158,11 @@ static void print_table(const brim_session *s, const row *table, size_t count)
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
-  char a[32], values[64], cut[BRIM_CUT_ROOM], rank[64];
-  snprintf(values, sizeof values, "   %" PRIu64 " values", brim_plan_parameters(plan));
+  char a[32], values[96], cut[BRIM_CUT_ROOM], rank[64];
+  const uint64_t all = brim_plan_parameters(plan), trained = brim_plan_trained(plan);
+  const int length = snprintf(values, sizeof values, "   %" PRIu64 " values", all);
+  if (trained < all)
+    snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
   printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->plugin->id,
          brim_config_choice_of(s->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
@@ -157,6 +175,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
+  print_features(s);
   print_recompute(plan, s->batch, speed);
   print_update(s);
   print_table(s, table, count);

@@ -199,7 +199,8 @@ static bool is_list(const target *t, const char *path)
 {
   const brim_schema_row *row = brim_schema_find(t->schema, path);
   const brim_yaml *now = find(t->c, path);
-  return row ? row->row->type == BRIM_LIST || row->row->type == BRIM_SET : now && now->kind == BRIM_YAML_LIST;
+  return row ? row->row->type == BRIM_LIST || row->row->type == BRIM_SET || row->row->type == BRIM_NAMES
+             : now && now->kind == BRIM_YAML_LIST;
 }
 
 /* A plugin is chosen by its group. */

@@ -80,6 +80,8 @@ bool brim_compose_read_list(brim_composition *c, brim_chosen *chosen, brim_yaml 
 /* What a group that is a list holds where nobody says anything; NULL: nothing. */
 const char *brim_compose_fallback(const brim_composition *c, const char *group);
 
+/* Is it a model around another? */
+bool brim_is_wrapper(const brim_plugin *plugin);
 /* The options of a group, sorted: files on the search path and plugins. Loads every plugin. */
 size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out);
 /* The path of an option's file; NULL if there is none. */

@@ -69,12 +69,48 @@ static brim_yaml *id_of(const loading *l, const brim_group *group)
   return id;
 }
 
+/* The first of the groups is `model`. */
+static bool has_wrapper(const loading *l)
+{
+  return brim_is_wrapper(l->plugins.group[0]);
+}
+
+static void refuse_no_backbone(loading *l)
+{
+  const char *id = l->plugins.group[0]->id;
+  brim_problem(&l->c.problems, BRIM_ECONFIG,
+               "model=%s is around another model, and none is chosen: write backbone=OPTION", id);
+  brim_compose_hint_available(&l->c, "backbone");
+}
+
+/* Has nobody named one? */
+static bool is_unset(const brim_yaml *id)
+{
+  return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
+}
+
+/* The backbone's plugin; NULL without a problem where none is needed. */
+static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const brim_plugin *plugin)
+{
+  if (!has_wrapper(l) && id->origin.text && l->plugins.group[0])
+    brim_problem(&l->c.notes, BRIM_OK,
+                 "backbone=%s is not used: model=%s is not around another (lora and linear_probe are)", id->scalar,
+                 l->plugins.group[0]->id);
+  if (plugin && brim_is_wrapper(plugin)) {
+    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: it is around another model itself", plugin->id);
+    return NULL;
+  }
+  return plugin;
+}
+
 /* The plugin that a group's node names; NULL with a problem added. */
 static const brim_plugin *find_plugin(loading *l, const brim_group *group)
 {
   brim_composition *c = &l->c;
   brim_yaml *id = id_of(l, group);
-  if (!id || brim_yaml_is_null(id) || brim_yaml_is_missing(id)) {
+  if (is_unset(id)) {
+    if (group->wrapped && has_wrapper(l)) refuse_no_backbone(l);
+    if (group->wrapped) return NULL;
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
     brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
@@ -90,7 +126,8 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0) id->scalar = brim_compose_auto_backend(c);
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
   if (!entry) brim_compose_no_plugin(c, group->name, id->scalar, &id->origin);
-  return entry ? entry->plugin : NULL;
+  const brim_plugin *plugin = entry ? entry->plugin : NULL;
+  return group->wrapped ? check_backbone(l, id, plugin) : plugin;
 }
 
 /* The ids of a list, put into the tree if nobody has chosen any; NULL: it is no list. */
@@ -163,7 +200,8 @@ static void find_plugins(loading *l)
     const brim_chosen *chosen = brim_compose_chosen(&l->c, group->name);
     const bool readable = !chosen || !chosen->broken;
     if (readable && !group->list) l->plugins.group[g] = find_plugin(l, group);
-    l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !l->plugins.group[g];
+    const bool found = l->plugins.group[g] || (group->wrapped && readable && is_unset(id_of(l, group)));
+    l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !found;
   }
 }
 
@@ -398,12 +436,13 @@ static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
   const brim_schema_plugins *p = &l->plugins;
-  if (!group->list) add_choice(l, group->name, group->kind, p->group[g]);
+  const bool empty = group->wrapped && !p->group[g];
+  if (!group->list && !empty) add_choice(l, group->name, group->kind, p->group[g]);
   for (size_t i = 0; group->list && i < p->policy_count; i++)
     add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->policy[i]->id), group->kind, p->policy[i]);
   if (l->c.group_broken[g]) return;
   brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
-  brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id"));
+  if (!empty) brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id"));
   brim_yaml_set(l->c.arena, l->config->root, group->name, node);
 }
 
@@ -514,4 +553,10 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
     if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
   assert(!"a group of brim_config_groups");
   return NULL;
+}
+
+const brim_config_choice *brim_config_backbone(const brim_config *config)
+{
+  if (!brim_is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;
+  return brim_config_choice_of(config, "backbone");
 }

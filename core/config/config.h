@@ -24,7 +24,7 @@ typedef struct brim_config_request {
   const int *argument; /* or the number of each; NULL: consecutive */
 } brim_config_request;
 
-#define BRIM_CHOICES_MAX 16
+#define BRIM_CHOICES_MAX 17
 
 typedef struct brim_config_choice {
   const char *group; /* "model"; of the policies "policy.robust" */
@@ -37,8 +37,8 @@ typedef struct brim_config {
   brim_arena arena;
   brim_yaml *root; /* resolved: every key of the schema with its value and origin */
   brim_settings settings;
-  brim_config_choice
-      choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups; then the policies */
+  brim_config_choice choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups, but for a
+                                                  `backbone` that nobody chose; then the policies */
   size_t choice_count;
   const char *auto_reason; /* backend=auto did not take cuda, which is there, because; NULL: it did, or nobody asked */
   const char *const *overrides; /* copied */
@@ -55,6 +55,8 @@ brim_status brim_config_load_again(const brim_config *config, const char *const 
 void brim_config_free(brim_config *config);
 /* The choice made for a group; asserts that the group exists. */
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);
+/* The model that the chosen one is around (brim_model_ops.wraps); NULL: it is around none. */
+const brim_config_choice *brim_config_backbone(const brim_config *config);
 /* The resolved configuration as YAML, itself a valid configuration for `file`. */
 void brim_config_print(const brim_config *config, brim_text *out, bool origins);
 /* Groups and their options: files on the search path and plugins of the kind. */

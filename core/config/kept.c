@@ -110,14 +110,21 @@ static void tell(brim_problems *problems, const char *path, const brim_yaml *was
   brim_text_release(&after);
 }
 
+static const brim_config_choice *find_choice(const brim_config *config, const char *group)
+{
+  for (size_t i = 0; i < config->choice_count; i++)
+    if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
+  return NULL;
+}
+
 /* Keys of another plugin than before are not compared: the plugin is told. Policies change no number. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
   const size_t before = problems->count;
   for (size_t i = 0; i < now->choice_count; i++) {
-    const brim_config_choice *a = &was->choice[i], *b = &now->choice[i];
+    const brim_config_choice *b = &now->choice[i], *a = find_choice(was, b->group);
     if (b->plugin->kind == BRIM_POLICY) break;
-    if (strcmp(a->plugin->id, b->plugin->id) == 0) continue;
+    if (!a || strcmp(a->plugin->id, b->plugin->id) == 0) continue;
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
     tell(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
   }

@@ -1,11 +1,13 @@
 /* Groups and their options: what there is, where it is, and what to say when it is not. */
 #include <dirent.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "brim/backend.h"
+#include "brim/model.h"
 #include "config/compose.h"
 #include "config/instance.h"
 
@@ -110,6 +112,21 @@ static void add_files(brim_arena *arena, const char *folder, brim_yaml *names)
   closedir(dir);
 }
 
+bool brim_is_wrapper(const brim_plugin *plugin)
+{
+  const brim_model_ops *ops = plugin && plugin->kind == BRIM_MODEL ? plugin->ops : NULL;
+  return ops && ops->size >= offsetof(brim_model_ops, wraps) + sizeof ops->wraps && ops->wraps != BRIM_WRAPS_NOTHING;
+}
+
+/* What a wrapper is around cannot be one itself. */
+static bool suits(const char *group, const brim_plugin *plugin)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strcmp(g->name, group) == 0)
+      return plugin->kind == (uint32_t)g->kind && !(g->wrapped && brim_is_wrapper(plugin));
+  return false;
+}
+
 size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out)
 {
   brim_arena *arena = c->arena;
@@ -120,7 +137,7 @@ size_t brim_compose_options(const brim_composition *c, const char *group, const 
   const size_t plugins = kind ? brim_registry_count(c->registry) : 0;
   for (size_t i = 0; i < plugins; i++) {
     const brim_plugin *plugin = brim_registry_at(c->registry, i)->plugin;
-    if (plugin->kind == kind)
+    if (suits(group, plugin))
       brim_yaml_append(arena, found, brim_yaml_scalar(arena, plugin->id, (brim_yaml_origin){0}));
   }
   if (kind == BRIM_BACKEND) brim_yaml_append(arena, found, brim_yaml_scalar(arena, "auto", (brim_yaml_origin){0}));

@@ -24,6 +24,13 @@ static bool same_shares(const brim_shares *a, const brim_shares *b)
   return true;
 }
 
+static bool same_names(const brim_names *a, const brim_names *b)
+{
+  bool same = a->count == b->count;
+  for (size_t i = 0; same && i < a->count; i++) same = strcmp(a->item[i], b->item[i]) == 0;
+  return same;
+}
+
 static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_value *b)
 {
   switch (type) {
@@ -37,6 +44,8 @@ static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_v
     return same_list(&a->list, &b->list);
   case BRIM_SHARES:
     return same_shares(&a->shares, &b->shares);
+  case BRIM_NAMES:
+    return same_names(&a->names, &b->names);
   case BRIM_BOOL:
     return a->flag == b->flag;
   case BRIM_ENUM:

@@ -14,6 +14,7 @@ typedef union brim_any_value {
   int32_t choice;
   brim_list list;
   brim_shares shares;
+  brim_names names;
 } brim_any_value;
 
 /* False also if one of them is no value of the row's type. */

@@ -76,10 +76,9 @@ brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
   brim_schema_plugins out = {0};
   for (size_t i = 0; i < config->choice_count; i++) {
     const brim_plugin *plugin = config->choice[i].plugin;
-    if (plugin && plugin->kind == BRIM_POLICY)
-      out.policy[out.policy_count++] = plugin;
-    else
-      out.group[i] = plugin;
+    if (plugin && plugin->kind == BRIM_POLICY) out.policy[out.policy_count++] = plugin;
+    for (int g = 0; brim_config_groups[g].name; g++)
+      if (strcmp(brim_config_groups[g].name, config->choice[i].group) == 0) out.group[g] = plugin;
   }
   return out;
 }

@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "config/later.h"
 
-#define BRIM_GROUPS_MAX 8
+#define BRIM_GROUPS_MAX 9
 #define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */
 
 /* The plugins whose tables a configuration has. */

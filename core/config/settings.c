@@ -3,6 +3,7 @@
 
 #include "graph/fuse.h"
 #include "graph/recompute.h"
+#include "train/resample.h"
 
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 
@@ -96,12 +97,41 @@ static const brim_param optimizer_table[] = {
     BRIM_PARAMS_END,
 };
 
-static const brim_param augment_table[] = {
-    BRIM_PARAM(BOOL, brim_augment_settings, flip, "false", NULL, "mirror half of the training images"),
-    BRIM_PARAM(I64, brim_augment_settings, crop_padding, "0", "[0,64]",
-               "pad training images by this many pixels and crop at random"),
+#define T brim_transform_settings
+static const brim_param transform_table[] = {
+    BRIM_PARAM(LIST, T, size, "[]", NULL,
+               "side of the images that the model gets, or [rows,columns]; empty: as the samples are"),
+    BRIM_PARAM(I64, T, resize, "0", "[0,16384]",
+               "shorter side that images are resized to before transform.size is cut out; 0: they are resized to "
+               "transform.size whole, whatever their ratio"),
+    BRIM_PARAM(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES, "how images are resized, antialiased as by PIL"),
+    BRIM_PARAM(ENUM, T, normalize, "dataset", BRIM_NORMALIZE_NAMES,
+               "means and deviations: dataset.mean and dataset.std, or those that a pretrained model expects"),
     BRIM_PARAMS_END,
 };
+#undef T
+
+#define T brim_augment_settings
+static const brim_param augment_table[] = {
+    BRIM_PARAM(BOOL, T, flip, "false", NULL, "mirror half of the training images"),
+    BRIM_PARAM(I64, T, crop_padding, "0", "[0,64]", "pad training images by this many pixels and crop at random"),
+    BRIM_PARAM(BOOL, T, random_crop, "false", NULL,
+               "cut transform.size out of training images at a random place instead of the middle"),
+    BRIM_PARAM(BOOL, T, random_resized_crop, "false", NULL,
+               "resize a random part of each training image to transform.size (see crop_scale, crop_ratio)"),
+    BRIM_PARAM(LIST, T, crop_scale, "[0.08,1]", NULL, "least and most area of that part, as a share of the image"),
+    BRIM_PARAM(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL, "least and most ratio of its width to height"),
+    BRIM_PARAM(F64, T, brightness, "0", "[0,100]", "multiply brightness by a random factor from 1-x to 1+x"),
+    BRIM_PARAM(F64, T, contrast, "0", "[0,100]", "the same for contrast"),
+    BRIM_PARAM(F64, T, saturation, "0", "[0,100]", "the same for saturation"),
+    BRIM_PARAM(F64, T, hue, "0", "[0,0.5]", "turn hues by a random share of the circle from -x to x"),
+    BRIM_PARAM(F64, T, erase_probability, "0", "[0,1]",
+               "share of training images in which a random rectangle is set to 0 after normalising"),
+    BRIM_PARAM(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
+    BRIM_PARAM(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    BRIM_PARAMS_END,
+};
+#undef T
 
 static const brim_param graph_table[] = {
     BRIM_PARAM(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
@@ -184,6 +214,12 @@ static const brim_param observe_table[] = {
     BRIM_PARAMS_END,
 };
 
+static const brim_param backbone_table[] = {
+    BRIM_PARAM(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
+               "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
+    BRIM_PARAMS_END,
+};
+
 #define SECTION(path, table, field)                                                                                    \
   {                                                                                                                    \
     path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
@@ -191,9 +227,11 @@ static const brim_param observe_table[] = {
 const brim_section brim_settings_sections[] = {
     {"", top_table, 0, sizeof(brim_settings)},
     SECTION("run", run_table, run),
+    SECTION("backbone", backbone_table, backbone),
     SECTION("training", training_table, training),
     SECTION("model", model_table, model),
     SECTION("dataset", dataset_table, dataset),
+    SECTION("transform", transform_table, transform),
     SECTION("augment", augment_table, augment),
     SECTION("graph", graph_table, graph),
     SECTION("memory", memory_table, memory),
@@ -206,13 +244,9 @@ const brim_section brim_settings_sections[] = {
 };
 
 const brim_group brim_config_groups[] = {
-    {"model", BRIM_MODEL, NULL, NULL},
-    {"dataset", BRIM_DATASET, NULL, NULL},
-    {"optimizer", BRIM_OPTIMIZER, NULL, NULL},
-    {"schedule", BRIM_SCHEDULE, NULL, NULL},
-    {"loss", BRIM_LOSS, NULL, NULL},
-    {"backend", BRIM_BACKEND, NULL, NULL},
-    {"comm", BRIM_COMM, NULL, "auto"},
-    {"policy", BRIM_POLICY, "auto_plan", NULL},
-    {NULL, 0, NULL, NULL},
+    {"model", BRIM_MODEL, NULL, NULL, false},          {"backbone", BRIM_MODEL, NULL, NULL, true},
+    {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
+    {"schedule", BRIM_SCHEDULE, NULL, NULL, false},    {"loss", BRIM_LOSS, NULL, NULL, false},
+    {"backend", BRIM_BACKEND, NULL, NULL, false},      {"comm", BRIM_COMM, NULL, "auto", false},
+    {"policy", BRIM_POLICY, "auto_plan", NULL, false}, {NULL, 0, NULL, NULL, false},
 };

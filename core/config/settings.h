@@ -20,6 +20,11 @@ typedef struct brim_training_settings {
 typedef struct brim_model_settings {
   const char *weights, *weights_map, *weights_except; /* see train/weights.h; weights "": none */
 } brim_model_settings;
+/* The type that a wrapper's backbone is kept in. */
+enum brim_store { BRIM_STORE_AUTO, BRIM_STORE_FP32, BRIM_STORE_BF16 };
+typedef struct brim_backbone_settings {
+  int32_t store; /* enum brim_store */
+} brim_backbone_settings;
 typedef struct brim_dataset_settings {
   double validation_fraction;
   brim_list mean, std;
@@ -27,9 +32,21 @@ typedef struct brim_dataset_settings {
 typedef struct brim_optimizer_settings {
   int32_t update; /* enum brim_update_mode */
 } brim_optimizer_settings;
+/* Of every sample. */
+typedef struct brim_transform_settings {
+  brim_list size;        /* empty: as the samples are; one number; rows and columns */
+  int64_t resize;        /* 0: to `size` */
+  int32_t interpolation; /* enum brim_filter */
+  int32_t normalize;     /* enum brim_normalize */
+} brim_transform_settings;
+/* At random, of training samples. */
 typedef struct brim_augment_settings {
-  bool flip;
+  bool flip, random_crop, random_resized_crop;
   int64_t crop_padding;
+  brim_list crop_scale, crop_ratio;
+  double brightness, contrast, saturation, hue;
+  double erase_probability;
+  brim_list erase_scale, erase_ratio;
 } brim_augment_settings;
 typedef struct brim_graph_settings {
   uint64_t fuse; /* of enum brim_fusion */
@@ -68,6 +85,10 @@ typedef struct brim_observe_settings {
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 #define BRIM_UPDATE_NAMES "step|fused_backward"
 
+/* Which means and deviations samples are normalised by. */
+enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORMALIZE_CLIP };
+#define BRIM_NORMALIZE_NAMES "dataset|imagenet|clip"
+
 /* What is kept in host memory rather than on the device. */
 enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
 #define BRIM_OFFLOAD_NAMES "none|optimizer"
@@ -98,8 +119,10 @@ typedef struct brim_settings {
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;
+  brim_backbone_settings backbone;
   brim_dataset_settings dataset;
   brim_optimizer_settings optimizer;
+  brim_transform_settings transform;
   brim_augment_settings augment;
   brim_graph_settings graph;
   brim_memory_settings memory;
@@ -121,6 +144,7 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
   const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
+  bool wrapped;         /* it belongs to a model around another, and is empty without one */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

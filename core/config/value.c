@@ -27,6 +27,7 @@ static const struct {
     [BRIM_LIST] = {"list", sizeof(brim_list), _Alignof(brim_list)},
     [BRIM_SET] = {"set", sizeof(uint64_t), _Alignof(uint64_t)},
     [BRIM_SHARES] = {"shares", sizeof(brim_shares), _Alignof(brim_shares)},
+    [BRIM_NAMES] = {"names", sizeof(brim_names), _Alignof(brim_names)},
 };
 #define TYPE_COUNT (sizeof types / sizeof types[0])
 
@@ -367,6 +368,27 @@ static brim_status parse_list(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
+/* A single name is a list of one; the empty string is a list of none. */
+static brim_status parse_names(const brim_yaml *node, void *field, brim_text *problem, brim_arena *arena)
+{
+  const bool one = node->kind == BRIM_YAML_SCALAR, none = one && node->scalar[0] == '\0';
+  const size_t count = none ? 0 : one ? 1 : node->count;
+  if (node->kind == BRIM_YAML_MAP || (one && brim_yaml_is_null(node)))
+    return problem_is(problem, node, "a list of names");
+  const char **item = BRIM_ARENA_NEW(arena, const char *, count);
+  for (size_t i = 0; i < count; i++) {
+    const brim_yaml *child = one ? node : node->item[i];
+    if (child->kind != BRIM_YAML_SCALAR || child->scalar[0] == '\0') {
+      brim_text_printf(problem, "must be a list of names, but item %zu is ", i);
+      print_got(child, problem);
+      return BRIM_ECONFIG;
+    }
+    item[i] = brim_arena_string(arena, child->scalar);
+  }
+  *(brim_names *)field = (brim_names){item, count};
+  return BRIM_OK;
+}
+
 /* A fraction, or bytes with a unit. */
 static bool scan_share(const brim_yaml *node, brim_share *out)
 {
@@ -429,6 +451,8 @@ brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void 
     return parse_set(row, node, field, problem);
   case BRIM_SHARES:
     return parse_shares(node, field, problem, arena);
+  case BRIM_NAMES:
+    return parse_names(node, field, problem, arena);
   default:
     return problem_is(problem, node, "of a known type");
   }
@@ -441,7 +465,7 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   const brim_yaml_origin origin = {.file = "default"};
   if (!row->def) return NULL;
   brim_yaml *node = NULL;
-  if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES) {
+  if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES || row->type == BRIM_NAMES) {
     const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
     if (status == BRIM_ENOMEM_HOST) brim_out_of_memory(strlen(row->def)); /* or it would be as if there were none */
     return status == BRIM_OK ? node : NULL;

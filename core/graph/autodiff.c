@@ -86,15 +86,25 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
   return BRIM_OK;
 }
 
+static bool needs_any(const brim_autodiff *ad, brim_tensor *const *of, uint32_t count)
+{
+  bool any = false;
+  for (uint32_t i = 0; i < count; i++) any = any || brim_autodiff_needs(ad, of[i]);
+  return any;
+}
+
+/* Results that nobody needs, as those for frozen parameters, are made with the others, and gone with the node. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
 {
   brim_graph *g = ad->g;
   const uint32_t accumulates = brim_op_find(op)->accumulates;
+  if (!needs_any(ad, of, of_count)) return BRIM_OK;
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
     brim_tensor *source = behind_copy(g, of[i]);
-    const bool direct = i < 32 && accumulates >> i & 1 && source->role == BRIM_ROLE_PARAMETER;
+    const bool direct =
+        i < 32 && accumulates >> i & 1 && source->role == BRIM_ROLE_PARAMETER && brim_autodiff_needs(ad, source);
     out[i] = direct ? brim_graph_next_gradient(g, source) : new_flow(g, of[i]);
     if (!out[i]) return g->status;
   }
@@ -102,7 +112,8 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   if (!brim_graph_node_into(g, op, like->name, in, in_count, out, of_count, attr ? attr : &like->attr))
     return g->status;
   for (uint32_t i = 0; i < of_count; i++)
-    if (out[i]->role != BRIM_ROLE_GRADIENT) BRIM_TRY(brim_autodiff_add(ad, like, of[i], out[i]));
+    if (out[i]->role != BRIM_ROLE_GRADIENT && brim_autodiff_needs(ad, of[i]))
+      BRIM_TRY(brim_autodiff_add(ad, like, of[i], out[i]));
   return BRIM_OK;
 }
 
@@ -123,12 +134,15 @@ brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim
   return brim_graph_node_into(g, op, like->name, in, in_count, &out, 1, attr ? attr : &like->attr) ? out : NULL;
 }
 
-/* A tensor's gradient is needed if it is a parameter, is wanted, or comes from a node with such an input. */
+/* A tensor's gradient is needed if it is a parameter that is trained, is wanted, or comes from a node with such an
+ * input. */
 static void find_needed(brim_autodiff *ad)
 {
   const brim_graph *g = ad->g;
   for (size_t i = 0; i < ad->count; i++)
     ad->needed[i] = g->tensor[i]->role == BRIM_ROLE_PARAMETER || (i < g->want_count && g->want[i]);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].is_frozen) ad->needed[g->parameter[i].value->id] = false;
   for (size_t i = 0; i < g->forward_count; i++) {
     const brim_node *n = g->node[i];
     bool any = false;

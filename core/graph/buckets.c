@@ -35,7 +35,8 @@ static void make_sharded(brim_plan *plan)
 uint64_t brim_buckets_size(const brim_graph *g, uint64_t most)
 {
   uint64_t all = 0;
-  for (size_t i = 0; i < g->parameter_count; i++) all += g->parameter[i].value->bytes;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (!g->parameter[i].is_frozen) all += g->parameter[i].value->bytes;
   const uint64_t size = all / BUCKETS > SIZE_LEAST ? all / BUCKETS : SIZE_LEAST;
   return most < size ? most : size;
 }

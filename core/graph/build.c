@@ -4,6 +4,7 @@
 
 #include "graph/fuse.h"
 #include "graph/lower.h"
+#include "graph/wrap.h"
 
 #undef brim_output
 #undef brim_block
@@ -33,11 +34,12 @@ brim_shape brim_shape_of(const brim_tensor *x)
 void brim_output(brim_graph *g, brim_tensor *logits)
 {
   if (!brim_graph_accepts(g, "output", NULL, logits)) return;
-  if (g->output) {
+  brim_tensor **output = brim_wrap_output(g);
+  if (*output) {
     brim_graph_fail(g, "output", NULL, "the model's output was named twice");
     return;
   }
-  g->output = logits;
+  *output = logits;
 }
 
 brim_tensor *brim_block(brim_graph *g, brim_tensor *x)
@@ -155,6 +157,13 @@ static brim_tensor *new_label(brim_graph *g, const brim_graph_options *o)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, is_real ? o->real : BRIM_DTYPE_I32, &shape, "label");
 }
 
+static bool has_trained(const brim_graph *g)
+{
+  bool any = false;
+  for (size_t i = 0; i < g->parameter_count; i++) any = any || !g->parameter[i].is_frozen;
+  return any;
+}
+
 static brim_status build(const brim_graph_options *o, brim_graph *g)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
@@ -164,6 +173,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->classes = o->classes;
   g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
   g->label = new_label(g, o);
+  if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* so that the reason, if there is one, is known to be of this build */
   const brim_status status = o->model->build(o->model_self, g);
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
@@ -171,16 +181,20 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (status != BRIM_OK)
     return brim_graph_fail(g, "build", NULL, "the model returned %s without a reason (brim_fail gives one)",
                            brim_status_name(status));
+  BRIM_TRY(brim_wrap_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
+  if (o->keep_features) g->kept = brim_wrap_features(g);
   g->offers = o->offers;
   g->offers_arg = o->offers_arg;
   BRIM_TRY(add_loss(g, o));
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
-  if (o->activations) brim_graph_lower(g, o->activations);
+  brim_graph_lower(g, o->activations);
   if (o->training) {
-    if (g->parameter_count == 0) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
-    return brim_autodiff_run(g, g->loss, NULL);
+    if (!has_trained(g)) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
+    BRIM_TRY(brim_autodiff_run(g, g->loss, NULL));
+    brim_graph_widen_again(g);
+    return g->status;
   }
   g->forward_count = g->node_count;
   return g->status;

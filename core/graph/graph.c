@@ -105,10 +105,12 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
       brim_graph_fail(g, "parameter", name, "there is already a parameter of this name");
       return NULL;
     }
+  p.is_frozen = g->freezing;
+  p.is_small = g->freezing && g->frozen_type && shape->rank >= 2; /* vectors are few, and matter more */
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
   if (!value) return NULL;
   p.value = value;
-  if (g->training) {
+  if (g->training && !p.is_frozen) {
     p.gradient =
         brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", name));
     if (!p.gradient) return NULL;
@@ -154,6 +156,19 @@ brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x)
   g->further = grow(g->further, g->further_count, &g->further_room, sizeof *g->further);
   g->further[g->further_count++] = (brim_further){gradient, i};
   return gradient;
+}
+
+const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x)
+{
+  for (size_t i = 0; x->role == BRIM_ROLE_PARAMETER && i < g->parameter_count; i++)
+    if (g->parameter[i].value == x) return &g->parameter[i];
+  return NULL;
+}
+
+bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x)
+{
+  const brim_parameter *p = brim_graph_parameter_of(g, x);
+  return p && p->is_frozen;
 }
 
 static brim_node *append(brim_graph *g, const brim_op *op, const char *name, brim_tensor *const *in, uint32_t in_count,

@@ -19,10 +19,18 @@ typedef struct brim_parameter {
   /* A buffer in PyTorch's sense: a moving average that no optimizer touches. Its "gradient" is the sum over the norm
    * groups of a step, and the update is the operation moving_average. */
   bool is_buffer;
+  bool is_frozen;     /* of a backbone: never changed, without a gradient, and in no checkpoint */
+  bool is_small;      /* frozen, and rounded to g->frozen_type, the type that it is kept in: see graph/lower.h */
   double momentum;    /* of a buffer */
   uint64_t name_hash; /* tells most names apart without comparing them */
   uint32_t uses;      /* nodes that add to its gradient */
 } brim_parameter;
+
+/* Does an optimizer work on it? */
+static inline bool brim_parameter_is_trained(const brim_parameter *p)
+{
+  return !p->is_buffer && !p->is_frozen;
+}
 
 /* The gradient that comes from a further use of a parameter. One for each use, as each is a sum over the samples in
  * their order however the batch is cut; the update adds them up. */
@@ -56,6 +64,8 @@ typedef struct brim_within {
   const brim_tensor *of; /* perhaps itself; NULL: of none */
   uint64_t at;           /* bytes */
 } brim_within;
+
+typedef struct brim_wrap brim_wrap;
 
 struct brim_graph {
   brim_arena arena;
@@ -94,6 +104,9 @@ struct brim_graph {
   brim_tensor *proof;      /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
   const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
+  brim_wrap *wrap;               /* of a model around another: graph/wrap.c; NULL: it is none */
+  bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */
+  uint32_t frozen_type;          /* that frozen weights are kept in; 0: `real` */
   const brim_tensor **block_end; /* brim_block's */
   size_t block_end_count, block_end_room;
   bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
@@ -114,7 +127,12 @@ struct brim_graph {
 typedef struct brim_graph_options {
   const brim_model_ops *model;
   const void *model_self;
-  const char *loss_op; /* "softmax_cross_entropy" */
+  const brim_model_ops *backbone; /* that the model builds its own around; NULL: none */
+  const void *backbone_self;
+  const char *backbone_id;
+  uint32_t frozen_type; /* that weights of the backbone are kept in; 0: `real` */
+  bool given_features;  /* the samples are the backbone's features: see BRIM_WRAPS_FEATURES */
+  const char *loss_op;  /* "softmax_cross_entropy" */
   brim_loss_attr loss;
   int32_t top_k;          /* of evaluation; 0: off */
   bool class_weights;     /* the loss has weights [classes] for an input */
@@ -126,6 +144,7 @@ typedef struct brim_graph_options {
   uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
   bool training;        /* with dropout, gradients */
   bool keep_output;     /* the output is read after the program */
+  bool keep_features;   /* the features of the backbone are */
   uint64_t fuse;        /* of enum brim_fusion: what may become one operation */
   /* Whether the backend has an operation; NULL: it has all. Fusion is done only where it has the fused one. */
   bool (*offers)(const void *arg, const char *op);
@@ -229,6 +248,9 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
 /* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x);
+/* The parameter that a tensor is; NULL: it is none. */
+const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);
+bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x);
 /* Puts a node behind the others; for passes that go through the nodes again. */
 void brim_graph_append(brim_graph *g, brim_node *node);
 /* Takes the nodes of the backward pass out, for passes that append them again, from a copy of the list that they have

@@ -5,6 +5,7 @@
 #include "graph/lower.h"
 
 #include <assert.h>
+#include <string.h>
 
 static brim_status infer_cast(brim_graph *g, brim_node *n)
 {
@@ -28,16 +29,21 @@ BRIM_OP(cast) = {.name = "cast",
 
 typedef struct pass {
   brim_graph *g;
-  uint32_t dtype;     /* that values are rounded to */
+  uint32_t dtype;     /* that values are rounded to; g->real: they are not */
   brim_tensor **copy; /* by the id of what was there before the pass */
+  bool *small;        /* likewise: a frozen weight that is kept in g->frozen_type */
   size_t count;
 } pass;
 
+static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
+{
+  if (g->real != BRIM_DTYPE_F32) return; /* only judges are wider, and they stay so */
+  t->dtype = dtype;
+  t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
+}
 static void store_small(const pass *p, brim_tensor *t)
 {
-  if (p->g->real != BRIM_DTYPE_F32) return; /* only judges are wider, and they stay so */
-  t->dtype = p->dtype;
-  t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(p->dtype);
+  store_as(p->g, t, p->dtype);
 }
 
 static bool is_copied(const pass *p, const brim_tensor *t)
@@ -53,6 +59,28 @@ static brim_tensor *copy_of(const pass *p, brim_tensor *t)
   brim_tensor *y = brim_graph_apply(p->g, "cast", t->name, &t, 1, &(brim_attr){.cast = {p->dtype}});
   if (y) store_small(p, y);
   return p->copy[t->id] = y;
+}
+
+/* A frozen weight as this node can read it. Each node has a copy of its own, which is gone with it. NULL on error. */
+static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
+{
+  brim_graph *g = p->g;
+  if (!wide && p->dtype == g->frozen_type) return g->real == BRIM_DTYPE_F32 ? t : copy_of(p, t);
+  brim_tensor *y = brim_graph_apply(g, "cast", t->name, &t, 1, &(brim_attr){.cast = {g->frozen_type}});
+  if (y) store_as(g, y, g->real);
+  if (!y || wide) return y;
+  y = brim_graph_apply(g, "cast", t->name, &y, 1, &(brim_attr){.cast = {p->dtype}});
+  if (y) store_small(p, y);
+  return y;
+}
+
+/* What a node reads in the place of its k-th input. NULL on error. */
+static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
+{
+  brim_tensor *t = n->in[k];
+  const bool wide = p->dtype == p->g->real || (k < 32 && n->descriptor->wide_in >> k & 1);
+  if (t->id < p->count && p->small[t->id]) return read_small(p, t, wide);
+  return !wide && is_copied(p, t) ? copy_of(p, t) : t;
 }
 
 /* The model's output in the type of its real targets; made once. NULL on error. */
@@ -73,7 +101,8 @@ static brim_tensor *wide_output(const pass *p)
 static bool widen_output(const pass *p, brim_node *n)
 {
   const brim_graph *g = p->g;
-  const bool compares = n->in_count > 1 && n->in[n->in_count - 1] == g->label && g->label->dtype == g->real;
+  const bool compares =
+      p->dtype != g->real && n->in_count > 1 && n->in[n->in_count - 1] == g->label && g->label->dtype == g->real;
   for (uint32_t k = 0; compares && k < n->in_count; k++)
     if (n->in[k] == g->output && !(n->in[k] = wide_output(p))) return false;
   return true;
@@ -83,12 +112,11 @@ static bool lower_node(const pass *p, brim_node *n)
 {
   const brim_op *op = n->descriptor;
   if (!widen_output(p, n)) return false;
-  for (uint32_t k = 0; k < n->in_count; k++)
-    if (is_copied(p, n->in[k]) && !(k < 32 && op->wide_in >> k & 1)) {
-      brim_tensor *copy = copy_of(p, n->in[k]);
-      if (!copy) return false;
-      n->in[k] = copy;
-    }
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    brim_tensor *read = lowered_input(p, n, k);
+    if (!read) return false;
+    n->in[k] = read;
+  }
   for (uint32_t k = 0; k < n->out_count; k++)
     if (n->out[k]->role == BRIM_ROLE_ACTIVATION && n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1))
       store_small(p, n->out[k]);
@@ -97,9 +125,16 @@ static bool lower_node(const pass *p, brim_node *n)
 
 void brim_graph_lower(brim_graph *g, uint32_t dtype)
 {
-  if (g->status != BRIM_OK || dtype == g->real) return;
+  if (dtype == 0) dtype = g->real;
+  if (g->status != BRIM_OK || (dtype == g->real && !g->frozen_type)) return;
   pass p = {.g = g, .dtype = dtype, .count = g->tensor_count};
   p.copy = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->tensor_count);
+  p.small = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].is_small) {
+      p.small[g->parameter[i].value->id] = true;
+      store_as(g, g->parameter[i].value, g->frozen_type);
+    }
   const size_t count = g->node_count;
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   for (size_t i = 0; i < count; i++) {
@@ -113,4 +148,46 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
     if (!lower_node(&p, node[i])) return;
     brim_graph_append(g, node[i]);
   }
+}
+
+/* Is it a copy of a frozen weight that is kept in a smaller type, or a copy of that? */
+static const brim_node *widening(const brim_graph *g, const brim_tensor *t)
+{
+  const brim_node *n = t->producer >= 0 && t->producer < (int32_t)g->forward_count ? g->node[t->producer] : NULL;
+  if (!n || strcmp(n->op, "cast") != 0) return NULL;
+  const brim_parameter *p = brim_graph_parameter_of(g, n->in[0]);
+  return (p && p->is_small) || widening(g, n->in[0]) ? n : NULL;
+}
+
+/* Appends the same casts again; returns what the last makes, NULL on error. */
+static brim_tensor *make_again(brim_graph *g, const brim_node *cast)
+{
+  const brim_node *before = widening(g, cast->in[0]);
+  brim_tensor *x = before ? make_again(g, before) : cast->in[0];
+  brim_tensor *y = x ? brim_graph_apply(g, "cast", cast->name, &x, 1, &cast->attr) : NULL;
+  if (!y) return NULL;
+  y->dtype = cast->out[0]->dtype;
+  y->bytes = cast->out[0]->bytes;
+  return y;
+}
+
+void brim_graph_widen_again(brim_graph *g)
+{
+  if (g->status != BRIM_OK || !g->frozen_type) return;
+  const size_t count = g->node_count - g->forward_count;
+  brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
+  memcpy(node, g->node + g->forward_count, count * sizeof *node);
+  brim_graph_cut_backward(g);
+  for (size_t i = 0; i < count; i++) {
+    g->file = node[i]->file;
+    g->line = node[i]->line;
+    for (uint32_t k = 0; k < node[i]->in_count; k++) {
+      const brim_node *cast = widening(g, node[i]->in[k]);
+      brim_tensor *again = cast ? make_again(g, cast) : node[i]->in[k];
+      if (!again) return;
+      node[i]->in[k] = again;
+    }
+    brim_graph_append(g, node[i]);
+  }
+  g->file = "";
 }

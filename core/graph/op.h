@@ -76,7 +76,7 @@ brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
 /* Emits `op` with the given inputs and attributes (NULL: of `like`). Output i is what flows back to of[i] through
  * `like`, has of[i]'s shape and is added to its gradient: by the kernel if of[i] is a parameter and the operation
- * accumulates that output, else by a node of its own. */
+ * accumulates that output, else by a node of its own. If none of them needs a gradient, nothing is emitted. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
 /* For most operations of one input: emits `op` of dy, or of `kept` and dy (NULL: of dy alone), which flows to in[0]. */

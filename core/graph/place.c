@@ -30,13 +30,23 @@ static void place_in_host(brim_plan *plan, const brim_graph *update)
   }
 }
 
-/* Bytes of parameters and gradients; they lie in their order, or as shards say. */
+/* Bytes of parameters that are trained, with buffers, and of gradients; they lie in their order, or as shards say. */
 static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
 {
   uint64_t bytes = 0;
   if (plan->shards) return plan->shards->value_count * brim_dtype_bytes(g->real);
   for (size_t i = 0; i < g->parameter_count; i++)
-    bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
+    if (!g->parameter[i].is_frozen)
+      bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
+  return bytes;
+}
+
+static uint64_t frozen_bytes(const brim_plan *plan, const brim_graph *g)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].is_frozen)
+      bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
   return bytes;
 }
 
@@ -66,8 +76,10 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
   const brim_graph *any = train ? train : eval;
   reserve(plan);
   uint64_t at = plan->reserved_bytes;
-  plan->parameter_offset = at;
-  plan->gradient_offset = at += plan->class_bytes[BRIM_ROLE_PARAMETER] = parameter_bytes(plan, any);
+  plan->frozen_offset = at;
+  plan->parameter_offset = at += frozen_bytes(plan, any);
+  plan->gradient_offset = at += parameter_bytes(plan, any);
+  plan->class_bytes[BRIM_ROLE_PARAMETER] = at - plan->frozen_offset;
   plan->optimizer_offset = at += plan->gradient_bytes = gradient_bytes(plan, train);
   plan->class_bytes[BRIM_ROLE_GRADIENT] = plan->gradient_bytes;
   for (size_t i = 0; update && i < update->tensor_count; i++)
@@ -110,7 +122,8 @@ static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
 static bool is_sharded(const brim_plan *plan, const brim_program *p, const brim_tensor *t)
 {
   const bool averages = p->kind == BRIM_PROGRAM_EVALUATE && plan->evaluated_offset != plan->parameter_offset;
-  return plan->shards && (t->role == BRIM_ROLE_GRADIENT || (t->role == BRIM_ROLE_PARAMETER && !averages));
+  if (!plan->shards || t->role == BRIM_ROLE_GRADIENT) return plan->shards != NULL;
+  return t->role == BRIM_ROLE_PARAMETER && !averages && !brim_graph_is_frozen(p->graph, t);
 }
 
 static void resolve_shards(const brim_plan *plan, brim_program *p)
@@ -134,6 +147,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
                                   [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
                                   [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
+  uint64_t frozen_at = plan->frozen_offset;
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
   for (size_t i = 0; i < g->tensor_count; i++) {
     const brim_tensor *t = g->tensor[i];
@@ -146,7 +160,10 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
       p->tensor_offset[i] = plan->proof_offset;
     else if (buffer >= 0)
       p->tensor_offset[i] = p->buffer[buffer].offset + (brim_graph_within(g, t) ? g->within[i].at : 0);
-    else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
+    else if (brim_graph_is_frozen(g, t)) {
+      p->tensor_offset[i] = frozen_at;
+      frozen_at += brim_round_up(t->bytes, a);
+    } else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
       p->tensor_offset[i] = at[t->role];
       at[t->role] += brim_round_up(t->bytes, a);
     }

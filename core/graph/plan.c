@@ -316,6 +316,15 @@ const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_k
   return NULL;
 }
 
+uint64_t brim_plan_trained(const brim_plan *plan)
+{
+  const brim_graph *g = plan->program[0].graph;
+  uint64_t count = 0;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_parameter_is_trained(&g->parameter[i])) count += (uint64_t)brim_shape_count(&g->parameter[i].value->shape);
+  return count;
+}
+
 uint64_t brim_plan_parameters(const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;

@@ -116,6 +116,7 @@ typedef struct brim_plan {
   uint64_t persistent_bytes;
   /* starts of the persistent parts */
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
+  uint64_t frozen_offset;    /* of parameters that are not trained; the others lie behind them */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset, proof_offset;
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
   brim_gradient_bucket *bucket;           /* in the order in which they are added up over the ranks */
@@ -137,8 +138,9 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
 /* The program for a batch shape, which checks and updates do not have; NULL if the plan has none. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
-/* Values in all trained parameters together: without the buffers. */
+/* Values in all parameters together, without the buffers; and in those of them that are trained. */
 uint64_t brim_plan_parameters(const brim_plan *plan);
+uint64_t brim_plan_trained(const brim_plan *plan);
 const char *brim_role_name(uint32_t role); /* "parameters", ... */
 /* Checks a program's placement by brute force: no two buffers alive at one node overlap, all lie inside the arena.
  * EINTERNAL naming the two. For tests and debug builds. */

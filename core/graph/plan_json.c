@@ -39,6 +39,8 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
   for (size_t i = 0; i < plan->program_count; i++) json_array_append_new(programs, describe_program(&plan->program[i]));
   json_object_set_new(o, "batch_size", json_integer(batch_size));
   json_object_set_new(o, "parameters", integer(brim_plan_parameters(plan)));
+  json_object_set_new(o, "trained_parameters", integer(brim_plan_trained(plan)));
+  json_object_set_new(o, "frozen_bytes", integer(plan->parameter_offset - plan->frozen_offset));
   json_object_set_new(o, "peak_bytes", integer(plan->peak_bytes));
   json_object_set_new(o, "lower_bound_bytes", integer(plan->lower_bound_bytes));
   json_object_set_new(o, "persistent_bytes", integer(plan->persistent_bytes));

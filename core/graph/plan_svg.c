@@ -178,7 +178,7 @@ static void draw_piece(const picture *pic, const piece *x, brim_text *out)
 static void draw_persistent(const picture *pic, brim_text *out)
 {
   const brim_plan *plan = pic->plan;
-  const uint64_t at[] = {plan->parameter_offset, plan->gradient_offset, plan->optimizer_offset, plan->metrics_offset,
+  const uint64_t at[] = {plan->frozen_offset, plan->gradient_offset, plan->optimizer_offset, plan->metrics_offset,
                          plan->persistent_bytes};
   static const enum kind kind[] = {PARAMETER, GRADIENT, OPTIMIZER, DATA};
   char bytes[32];
@@ -303,7 +303,7 @@ static void draw_marks(const picture *pic, const brim_plan_picture *say, brim_te
 
 static void draw_legend(const picture *pic, brim_text *out)
 {
-  bool there[KINDS] = {[PARAMETER] = pic->plan->gradient_offset > pic->plan->parameter_offset,
+  bool there[KINDS] = {[PARAMETER] = pic->plan->gradient_offset > pic->plan->frozen_offset,
                        [GRADIENT] = pic->plan->gradient_bytes > 0,
                        [OPTIMIZER] = pic->plan->metrics_offset > pic->plan->optimizer_offset};
   for (size_t i = 0; i < pic->count; i++) there[pic->piece[i].kind] = true;

@@ -26,7 +26,7 @@ static void fill_buckets(brim_shards *s, const brim_graph *g, uint64_t bucket_by
   for (size_t i = g->parameter_count; i-- > 0;) {
     s->bucket_of[i] = SIZE_MAX;
     s->elements[i] = (uint64_t)brim_shape_count(&g->parameter[i].value->shape);
-    if (g->parameter[i].is_buffer) continue;
+    if (!brim_parameter_is_trained(&g->parameter[i])) continue;
     s->bucket_of[i] = s->bucket_count;
     s->value_at[i] = s->gradient_at[i] = s->value_count + elements;
     elements += elements_of(g->parameter[i].value);
@@ -41,7 +41,7 @@ static void place_replicated(brim_shards *s, const brim_graph *g)
 {
   s->replicated_at = s->gradient_count;
   for (size_t i = 0; i < g->parameter_count; i++) {
-    if (!g->parameter[i].is_buffer) continue;
+    if (!g->parameter[i].is_buffer || g->parameter[i].is_frozen) continue;
     s->value_at[i] = s->value_count;
     s->gradient_at[i] = s->gradient_count;
     s->value_count += elements_of(g->parameter[i].value);

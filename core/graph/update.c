@@ -22,7 +22,8 @@ static brim_tensor *add_squares(brim_graph *g, const brim_update_options *option
   if (options->max_norm <= 0) return NULL;
   for (size_t i = 0; i < g->shard_count; i++) sum = add_square(g, g->shard[i].own->name, g->shard[i].own, sum);
   for (size_t i = 0; g->shard_count == 0 && i < g->parameter_count; i++)
-    if (!g->parameter[i].is_buffer) sum = add_square(g, g->parameter[i].value->name, g->parameter[i].gradient, sum);
+    if (brim_parameter_is_trained(&g->parameter[i]))
+      sum = add_square(g, g->parameter[i].value->name, g->parameter[i].gradient, sum);
   return sum;
 }
 
@@ -70,10 +71,10 @@ static void add_state(brim_graph *g, size_t parameter, const brim_update_form *f
   g->state[g->state_count++] = (brim_state){t, parameter, first};
 }
 
-/* Has this rank anything of a parameter to update? No optimizer works on a buffer. */
+/* Has this rank anything of a parameter to update? No optimizer works on a buffer, or on what is frozen. */
 static bool is_updated(const brim_graph *g, size_t parameter)
 {
-  return !g->parameter[parameter].is_buffer && (!g->slice || g->slice[parameter].value);
+  return brim_parameter_is_trained(&g->parameter[parameter]) && (!g->slice || g->slice[parameter].value);
 }
 
 void brim_update_add_states(brim_graph *g, const brim_update_options *options)
@@ -140,10 +141,12 @@ static void add_average(brim_graph *g, double decay, const brim_parameter *p)
 static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
 {
   g->training = p->is_buffer || with_gradient;
-  if (p->is_buffer)
-    brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum);
-  else
-    brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
+  g->freezing = p->is_frozen;
+  brim_tensor *value = p->is_buffer ? brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum)
+                                    : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
+  value->dtype = p->value->dtype;
+  value->bytes = p->value->bytes;
+  g->freezing = false;
   g->training = true;
 }
 
@@ -190,7 +193,7 @@ void brim_update_add_own_parts(brim_graph *g, const brim_shards *shards)
 static brim_status add_slices(brim_graph *g, const brim_update_options *options)
 {
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (brim_update_form_of(options, g->parameter[i].value).is_whole)
+    if (is_updated(g, i) && brim_update_form_of(options, g->parameter[i].value).is_whole)
       return brim_fail(BRIM_ECONFIG,
                        "dist.shard does not go with an optimizer whose state is of whole rows and columns "
                        "(adafactor): no rank could update a part of '%s' alone\n"
@@ -212,13 +215,13 @@ static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_o
   if (all && options->scaled) brim_update_add_scale(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].is_buffer)
+    if (g->parameter[i].is_buffer && !g->parameter[i].is_frozen)
       add_moving_average(g, &g->parameter[i]);
     else if (all && is_updated(g, i))
       brim_update_add_node(g, options, i);
   g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
   for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
-    add_average(g, options->ema_decay, &g->parameter[i]);
+    if (!g->parameter[i].is_frozen) add_average(g, options->ema_decay, &g->parameter[i]);
   g->forward_count = g->node_count;
 }
 

@@ -29,7 +29,7 @@ static void find_owners(rewriting *r)
   const brim_graph *g = r->g;
   for (size_t i = 0; i < r->tensors; i++) r->parameter[i] = NONE;
   for (size_t i = 0; i < g->parameter_count; i++) {
-    if (g->parameter[i].is_buffer) continue;
+    if (!brim_parameter_is_trained(&g->parameter[i])) continue;
     r->parameter[g->parameter[i].value->id] = r->parameter[g->parameter[i].gradient->id] = i;
     g->passes[g->parameter[i].gradient->id] = true;
   }
@@ -86,10 +86,10 @@ static void rewrite(rewriting *r)
       if (brim_graph_passes(g, node[i]->out[k])) begin_gradient(r, node[i]->out[k]);
     brim_graph_append(g, node[i]);
     for (size_t p = 0; p < g->parameter_count; p++)
-      if (r->last[p] == i && !g->parameter[p].is_buffer) update(r, p);
+      if (r->last[p] == i && brim_parameter_is_trained(&g->parameter[p])) update(r, p);
   }
   for (size_t p = 0; p < g->parameter_count; p++)
-    if (!r->updated[p] && !g->parameter[p].is_buffer) update(r, p);
+    if (!r->updated[p] && brim_parameter_is_trained(&g->parameter[p])) update(r, p);
 }
 
 brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options)

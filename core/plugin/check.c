@@ -55,7 +55,7 @@ static const struct {
   const required_op *required;
   brim_status (*check)(const void *ops);
 } kinds[] = {
-    {BRIM_MODEL, sizeof(brim_model_ops), sizeof(brim_model_ops), model_ops, NULL},
+    {BRIM_MODEL, sizeof(brim_model_ops), offsetof(brim_model_ops, wraps), model_ops, NULL},
     {BRIM_DATASET, sizeof(brim_dataset_ops), sizeof(brim_dataset_ops), dataset_ops, NULL},
     {BRIM_BACKEND, sizeof(brim_backend_ops), offsetof(brim_backend_ops, native_queue), backend_ops, check_backend},
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},

@@ -70,6 +70,7 @@ static const field fields[] = {
     NEWER_FIELD(window_tokens, NUMBER),
     NEWER_FIELD(train_mae, NUMBER),
     NEWER_FIELD(profile_hash, HASH),
+    NEWER_FIELD(frozen_hash, HASH),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

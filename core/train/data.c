@@ -31,6 +31,21 @@ static const char *validation_split(const brim_dataset_ops *ops)
 
 /* ---- Opening and checking ---- */
 
+static brim_status check_pictures(const brim_data *data, const brim_dataset_info *info)
+{
+  char shape[96];
+  const int64_t channels = info->sample.rank == 3 ? info->sample.dim[0] : 0;
+  if (channels < 1 || channels > BRIM_DATA_CHANNELS_MAX || info->sample.dim[1] != 0 || info->sample.dim[2] != 0 ||
+      info->dtype != BRIM_DTYPE_U8 || info->side_max < 1 || info->side_max > info->pixels_max ||
+      info->pixels_max > ELEMENTS_MAX / channels)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has pictures of an impossible kind: samples %s %s, up to %" PRId64
+                     " pixels and %" PRId64 " to a side",
+                     data->plugin->id, brim_dtype_name(info->dtype),
+                     brim_shape_format(shape, sizeof shape, &info->sample), info->pixels_max, info->side_max);
+  return BRIM_OK;
+}
+
 /* What samples are to be answered with. */
 static brim_status check_answers(const brim_data *data, const brim_dataset_info *info)
 {
@@ -77,6 +92,7 @@ static brim_status check_info(const brim_data *data, const char *split, const br
     return brim_fail(BRIM_ELOAD, "the %s split of dataset '%s' is empty: it has 0 samples", split, id);
   BRIM_TRY(check_answers(data, info));
   BRIM_TRY(check_values(data, info));
+  if (info->pixels_max > 0) return check_pictures(data, info);
   int64_t elements = 1;
   for (int32_t i = 0; i < info->sample.rank; i++)
     if (info->sample.dim[i] < 1 || __builtin_mul_overflow(elements, info->sample.dim[i], &elements) ||
@@ -119,6 +135,9 @@ static brim_status check_same(const brim_data *data, const char *split, const br
                      "%s samples with %s",
                      data->plugin->id, describe_answer(train, sizeof train, a), split,
                      describe_answer(other, sizeof other, b));
+  if ((a->pixels_max > 0) != (b->pixels_max > 0))
+    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not fit together: only one has pictures of any size",
+                     data->plugin->id);
   if (a->dtype != b->dtype || a->classes != b->classes)
     return brim_fail(BRIM_ELOAD,
                      "the splits of dataset '%s' do not fit together: training has %" PRId64
@@ -158,10 +177,37 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
   return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
 }
 
+/* What pretrained models expect, of red, green and blue. */
+static const double imagenet_mean[] = {0.485, 0.456, 0.406}, imagenet_std[] = {0.229, 0.224, 0.225},
+                    clip_mean[] = {0.48145466, 0.4578275, 0.40821073},
+                    clip_std[] = {0.26862954, 0.26130258, 0.27577711};
+
+static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_list *std)
+{
+  const int32_t kind = data->settings->transform.normalize;
+  *mean = data->settings->dataset.mean;
+  *std = data->settings->dataset.std;
+  if (kind == BRIM_NORMALIZE_DATASET) return BRIM_OK;
+  const char *name = kind == BRIM_NORMALIZE_CLIP ? "clip" : "imagenet";
+  if (data->channels != 3 || data->train.dtype != BRIM_DTYPE_U8)
+    return brim_fail(BRIM_ECONFIG,
+                     "'transform.normalize=%s' is for images of bytes with 3 channels; those of dataset '%s' are %s "
+                     "with %" PRId64,
+                     name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
+  if (mean->count > 0 || std->count > 0)
+    return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", name,
+                     mean->count > 0 ? "dataset.mean" : "dataset.std");
+  *mean = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_mean : imagenet_mean, 3};
+  *std = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_std : imagenet_std, 3};
+  return BRIM_OK;
+}
+
 /* (x / 255 - mean) / std for bytes, (x - mean) / std for floats, as one multiplication and one addition. */
 static brim_status set_normalisation(brim_data *data)
 {
-  const brim_list *mean = &data->settings->dataset.mean, *std = &data->settings->dataset.std;
+  brim_list chosen[2];
+  BRIM_TRY(choose_lists(data, &chosen[0], &chosen[1]));
+  const brim_list *mean = &chosen[0], *std = &chosen[1];
   if (data->train.task == BRIM_TASK_TOKENS && mean->count + std->count > 0)
     return brim_fail(BRIM_ECONFIG, "'dataset.%s' is for real numbers, but the samples of dataset '%s' are tokens",
                      mean->count > 0 ? "mean" : "std", data->plugin->id);
@@ -207,24 +253,23 @@ static brim_status set_parts(brim_data *data)
   return BRIM_OK;
 }
 
-static brim_status check_augment(const brim_data *data)
+/* What the model gets of samples, after their transform. */
+static brim_status set_shape(brim_data *data)
 {
-  const brim_augment_settings *a = &data->settings->augment;
-  char shape[96];
-  if (data->train.sample.rank == 3 || (!a->flip && a->crop_padding == 0)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' needs images, but the samples of dataset '%s' have shape %s",
-                   a->flip ? "augment.flip" : "augment.crop_padding", data->plugin->id,
-                   brim_shape_format(shape, sizeof shape, &data->train.sample));
-}
-
-static void set_shape(brim_data *data)
-{
+  const brim_transform *t = &data->transform;
   const brim_shape *s = &data->train.sample;
-  data->elements = brim_shape_count(s);
-  data->channels = s->rank == 3 ? s->dim[0] : s->rank == 2 ? s->dim[1] : 1;
-  data->rows = s->rank == 3 ? s->dim[1] : s->rank == 2 ? s->dim[0] : 1;
-  data->columns = s->rank == 3 ? s->dim[2] : s->rank == 2 ? 1 : s->dim[0];
-  data->scratch_bytes = (uint64_t)data->elements * brim_dtype_bytes(data->train.dtype);
+  BRIM_TRY(brim_transform_init(&data->transform, data->settings, data->plugin->id, &data->train, &data->test));
+  data->channels = s->rank == 2 ? s->dim[1] : t->channels;
+  data->rows = s->rank == 2 ? s->dim[0] : t->rows;
+  data->columns = s->rank == 2 ? 1 : t->columns;
+  data->sample = *s;
+  if (s->rank == 3) {
+    data->sample.dim[1] = t->rows;
+    data->sample.dim[2] = t->columns;
+  }
+  data->elements = brim_shape_count(&data->sample);
+  data->scratch_bytes = brim_transform_bytes(t);
+  return BRIM_OK;
 }
 
 /* All that follows from descriptions and settings. */
@@ -233,9 +278,8 @@ static brim_status describe(brim_data *data)
   BRIM_TRY(describe_split(data, train_split, &data->train));
   BRIM_TRY(describe_further(data, validation_split(data->ops), &data->validation));
   BRIM_TRY(describe_further(data, test_split, &data->test));
-  set_shape(data);
+  BRIM_TRY(set_shape(data));
   BRIM_TRY(set_normalisation(data));
-  BRIM_TRY(check_augment(data));
   return set_parts(data);
 }
 
@@ -363,21 +407,15 @@ typedef struct view {
   bool mirror;    /* then left and right change places */
 } view;
 
-/* A whole number below n, from 32 random bits. */
-static int64_t below(uint32_t x, int64_t n)
-{
-  return (int64_t)((uint64_t)x * (uint64_t)n >> 32);
-}
-
-static view draw_view(const brim_data *data, int64_t epoch, int64_t index)
+static view draw_view(const brim_data *data, const brim_draws *draws)
 {
   const brim_augment_settings *a = &data->settings->augment;
   view v = {0, 0, false};
-  if (!a->flip && a->crop_padding == 0) return v;
-  const brim_philox r = brim_random4(data->seed, BRIM_STREAM_AUGMENT, (uint32_t)epoch, (uint64_t)index, 0);
+  if (!draws || (!a->flip && a->crop_padding == 0)) return v;
+  const brim_philox r = brim_draw(draws, BRIM_DRAW_PLACE);
   v.mirror = a->flip && r.v[0] >> 31;
-  v.dy = below(r.v[1], 2 * a->crop_padding + 1) - a->crop_padding;
-  v.dx = below(r.v[2], 2 * a->crop_padding + 1) - a->crop_padding;
+  v.dy = brim_draw_below(r.v[1], 2 * a->crop_padding + 1) - a->crop_padding;
+  v.dx = brim_draw_below(r.v[2], 2 * a->crop_padding + 1) - a->crop_padding;
   return v;
 }
 
@@ -460,7 +498,7 @@ static const char *split_of_part(const brim_data *data, enum brim_part part)
   return part == BRIM_PART_TEST ? test_split : train_split;
 }
 
-static int64_t dataset_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
+int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
 {
   if (split_of_part(data, part) != train_split) return i;
   if (part == BRIM_PART_VALIDATION) {
@@ -485,19 +523,41 @@ static void make_sequence(const brim_data *data, const void *raw, float *out)
     }
 }
 
-/* The values of a raw sample through a view. */
-static void make_values(const brim_data *data, const view *v, const void *raw, uint32_t real, void *values)
+/* A sample of a split as the dataset has it, at the start of the scratch. */
+static brim_status read_sample(const brim_data *data, const char *split, int64_t index, bool training, void *scratch,
+                               brim_picture *picture, void *label)
 {
+  const brim_transform *t = &data->transform;
+  if (!t->any_size) return data->ops->read(data->self, split, index, scratch, label);
+  *picture = brim_transform_picture(t, training, scratch);
+  BRIM_TRY(data->ops->read(data->self, split, index, picture, label));
+  if (picture->rows >= 1 && picture->columns >= 1 && picture->rows <= t->side_max && picture->columns <= t->side_max &&
+      picture->rows * picture->columns <= t->pixels_max)
+    return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "a picture of %" PRId64 "x%" PRId64 " pixels, larger than was said when it was opened",
+                   picture->columns, picture->rows);
+}
+
+/* The values of a raw sample; draws == NULL: plain. */
+static void make_values(const brim_data *data, const brim_picture *picture, const brim_draws *draws, void *scratch,
+                        uint32_t real, void *values)
+{
+  const brim_transform *t = &data->transform;
+  const view v = draw_view(data, draws);
   if (data->train.task == BRIM_TASK_TOKENS) {
-    memcpy(values, raw, (size_t)data->elements * sizeof(int32_t));
+    memcpy(values, scratch, (size_t)data->elements * sizeof(int32_t));
     return;
   }
   if (data->train.sample.rank == 2) {
-    make_sequence(data, raw, values);
+    make_sequence(data, scratch, values);
+  } else if (t->applies) {
+    const uint8_t *pixels = brim_transform_apply(t, picture, draws, scratch);
+    brim_transform_scale(t, pixels, data->scale, data->shift, data->channel_step, v.mirror, values);
   } else {
     for (int64_t c = 0; c < data->channels; c++)
-      make_plane(data, v, raw, c, (float *)values + c * data->rows * data->columns);
+      make_plane(data, &v, scratch, c, (float *)values + c * data->rows * data->columns);
   }
+  if (draws) brim_transform_erase(t, draws, values);
   if (real == BRIM_DTYPE_F64) widen(values, data->elements);
 }
 
@@ -580,16 +640,17 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
 {
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
-  const int64_t index = dataset_index(data, part, epoch, i);
+  const int64_t index = brim_data_index(data, part, epoch, i);
   const char *split = split_of_part(data, part);
-  const brim_status status = data->ops->read(data->self, split, index, scratch, label);
+  const brim_draws draws = {data->seed, epoch, index};
+  const bool training = part == BRIM_PART_TRAIN;
+  brim_picture picture = {0};
+  const brim_status status = read_sample(data, split, index, training, scratch, &picture, label);
   if (status != BRIM_OK)
     return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", index, split,
                          data->plugin->id);
   BRIM_TRY(take_label(data, split, index, real, scratch, label));
-  view v = {0, 0, false};
-  if (part == BRIM_PART_TRAIN) v = draw_view(data, epoch, index);
-  make_values(data, &v, scratch, real, values);
+  make_values(data, &picture, training ? &draws : NULL, scratch, real, values);
   return BRIM_OK;
 }
 
@@ -637,7 +698,7 @@ brim_status brim_data_sample_seconds(const brim_data *data, const void *params, 
 
 /* ---- Files without labels ---- */
 
-brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count)
+brim_status brim_data_open_file(brim_data *data, const char *path, const char *split, int64_t *count)
 {
   brim_dataset_info info = {0};
   char ours[96], theirs[96];
@@ -650,6 +711,10 @@ brim_status brim_data_open_file(const brim_data *data, const char *path, const c
     return brim_fail(BRIM_ELOAD, "'%s' holds samples of %s %s, but the model was trained on %s %s", path,
                      brim_dtype_name(info.dtype), brim_shape_format(theirs, sizeof theirs, &info.sample),
                      brim_dtype_name(data->train.dtype), brim_shape_format(ours, sizeof ours, &data->train.sample));
+  if ((info.pixels_max > 0) != data->transform.any_size)
+    return brim_fail(BRIM_ELOAD, "'%s' holds pictures of another kind than dataset '%s'", path, data->plugin->id);
+  brim_transform_widen(&data->transform, &info);
+  data->scratch_bytes = brim_transform_bytes(&data->transform);
   *count = info.count;
   return BRIM_OK;
 }
@@ -657,8 +722,8 @@ brim_status brim_data_open_file(const brim_data *data, const char *path, const c
 brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
                                   void *values, void *label)
 {
-  const view plain = {0, 0, false};
-  BRIM_TRY(data->ops->read(data->self, split, i, scratch, label));
-  make_values(data, &plain, scratch, real, values);
+  brim_picture picture = {0};
+  BRIM_TRY(read_sample(data, split, i, false, scratch, &picture, label));
+  make_values(data, &picture, NULL, scratch, real, values);
   return BRIM_OK;
 }

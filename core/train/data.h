@@ -8,6 +8,7 @@
 #include "brim/dataset.h"
 #include "brim/plugin.h"
 #include "config/settings.h"
+#include "train/transform.h"
 
 /* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
  * walking cycles back into range: random access, no memory. */
@@ -33,12 +34,14 @@ typedef struct brim_data {
   int64_t count[3];                          /* samples of each part */
   brim_permutation split;
   uint64_t seed;
-  int64_t elements;                /* values of one sample */
-  int64_t channels, rows, columns; /* of one sample; [F] counts as one channel with one row, [T, F] as F channels
+  brim_transform transform;
+  brim_shape sample;               /* as the model gets it */
+  int64_t elements;                /* values of it */
+  int64_t channels, rows, columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels
                                       side by side, of T rows */
   int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does; from open or describe on to
                                       be set */
-  uint64_t scratch_bytes;          /* one raw sample */
+  uint64_t scratch_bytes;          /* one raw sample, and what it takes to transform it */
   const brim_settings *settings;
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
   int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
@@ -74,14 +77,18 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
 uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real);
 uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real);
 
+/* [any thread] Which sample of its split that is. */
+int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
+
 /* [plan] Seconds that one thread takes to read and prepare a training sample. `data` need only be described: samples
  * are read from an instance of its own, made with `params`, which is closed again. ENOTSUP: it would take much memory;
  * what the dataset says. */
 brim_status brim_data_sample_seconds(const brim_data *data, const void *params, uint32_t real, double *out);
 
-/* [init] Opens a file of samples without labels as the split `split`, and says how many there are. ELOAD if they are
+/* [init] Opens a file of samples without labels as the split `split`, and says how many there are; `scratch_bytes` may
+ * grow by it. ELOAD if they are
  * not like the training samples; ECONFIG if the dataset cannot read files. */
-brim_status brim_data_open_file(const brim_data *data, const char *path, const char *split, int64_t *count);
+brim_status brim_data_open_file(brim_data *data, const char *path, const char *split, int64_t *count);
 /* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. `label`: room for one, which is of no
  * use. */
 brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,

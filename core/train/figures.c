@@ -72,7 +72,7 @@ static bool may_time(const brim_session *s)
 static void time_sample(brim_session *s, const char *what)
 {
   double seconds = 0;
-  const void *params = brim_config_choice_of(s->config, "dataset")->params;
+  const void *params = s->features ? s->data.self : brim_config_choice_of(s->config, "dataset")->params;
   if (brim_data_sample_seconds(&s->data, params, s->backend_ops->real, &seconds) == BRIM_OK)
     brim_profile_add(s->profile, what, 1, seconds, 0);
   else
@@ -83,12 +83,11 @@ static void time_sample(brim_session *s, const char *what)
  * threads of a kernel wait for each other, so what one of them loses all lose. */
 static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
 {
-  char what[160], shape[96];
-  const brim_augment_settings *a = &s->settings->augment;
+  char what[288], shape[96], transform[128];
   const double workers = (double)s->settings->training.num_workers;
-  snprintf(what, sizeof what, "sample %s %s %s to %s%s%s", s->data.plugin->id, brim_dtype_name(s->data.train.dtype),
+  snprintf(what, sizeof what, "sample %s %s %s to %s%s", s->data.plugin->id, brim_dtype_name(s->data.train.dtype),
            brim_shape_format(shape, sizeof shape, &s->data.train.sample), brim_dtype_name(s->backend_ops->real),
-           a->flip ? " flip" : "", a->crop_padding > 0 ? " crop" : "");
+           brim_transform_text(&s->data.transform, transform, sizeof transform));
   if (may_time(s) && !brim_profile_find(s->profile, what, 1)) time_sample(s, what);
   brim_prediction loading = {0};
   brim_predict_other(s->profile, what, 1, ELEMENT_SECONDS * (double)s->data.elements, (double)samples, &loading);

@@ -82,6 +82,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   uint64_t model = 0, optimizer = 0;
   for (size_t i = 0; i < update->parameter_count; i++) {
     const brim_parameter *p = &update->parameter[i];
+    if (p->is_frozen) continue; /* in no checkpoint */
     model += p->value->bytes;
     optimizer += averages ? p->value->bytes : 0;
   }

@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "brim/random.h"
-#include "train/logits.h"
 #include "train/trainer.h"
+#include "train/values.h"
 
 struct brim_generator {
   brim_arena arena;
@@ -99,7 +99,7 @@ static brim_status ask(brim_generator *g)
   BRIM_TRY(brim_exec_run(exec, g->program, &step));
   BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
   const int64_t first = (g->used - 1) * g->vocabulary;
-  for (int64_t i = 0; i < g->vocabulary; i++) g->logits[i] = brim_logit_at(kept->dtype, g->output, first + i);
+  for (int64_t i = 0; i < g->vocabulary; i++) g->logits[i] = brim_value_at(kept->dtype, g->output, first + i);
   return BRIM_OK;
 }
 

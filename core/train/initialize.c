@@ -30,7 +30,7 @@ static void make_values(const brim_init *init, brim_philox random, double out[4]
   }
 }
 
-static void fill(const brim_parameter *p, uint64_t seed, void *values)
+void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
 {
   const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
   const int64_t count = brim_shape_count(&p->value->shape);
@@ -38,7 +38,7 @@ static void fill(const brim_parameter *p, uint64_t seed, void *values)
     double value[4];
     make_values(&p->init, brim_random4(seed, BRIM_STREAM_INIT, 0, item, (uint32_t)(i / 4)), value);
     for (int64_t k = i; k < i + 4 && k < count; k++) {
-      if (p->value->dtype == BRIM_DTYPE_F64)
+      if (dtype == BRIM_DTYPE_F64)
         ((double *)values)[k] = value[k - i];
       else
         ((float *)values)[k] = (float)value[k - i];
@@ -51,9 +51,10 @@ brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *prog
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < program->graph->parameter_count && status == BRIM_OK; i++) {
     const brim_parameter *p = &program->graph->parameter[i];
+    if (p->is_frozen) continue;
     void *values = brim_try_malloc(p->value->bytes);
     if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
-    fill(p, seed, values);
+    brim_first_values(p, seed, p->value->dtype, values);
     status = brim_exec_write(exec, program, p->value, values);
     free(values);
   }

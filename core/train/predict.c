@@ -5,11 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "train/logits.h"
 #include "train/trainer.h"
+#include "train/values.h"
 
 typedef struct predictor {
-  const brim_session *session;
+  brim_session *session;
   brim_trainer *trainer;
   const brim_program *program;
   int64_t batch;
@@ -28,7 +28,7 @@ static const char *split_name(brim_arena *arena, size_t i)
 
 static double logit_at(const predictor *p, int64_t i)
 {
-  return brim_logit_at(p->program->graph->kept->dtype, p->logits, i);
+  return brim_value_at(p->program->graph->kept->dtype, p->logits, i);
 }
 
 /* The largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if one is not finite. */

@@ -8,6 +8,7 @@
 #include "memory/board.h"
 #include "memory/choose.h"
 #include "train/decide.h"
+#include "train/features.h"
 #include "train/file.h"
 #include "train/loss_scale.h"
 #include "train/report.h"
@@ -321,9 +322,18 @@ static brim_status open_data(brim_session *s)
   return ask_for(s, "augment.flip=false", "are no images", status);
 }
 
-static brim_status open_session(brim_session *s, brim_decisions before)
+brim_status brim_session_follow_data(brim_session *s)
 {
   const brim_training_settings *t = &s->settings->training;
+  s->grain = choose_grain(s);
+  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+  BRIM_TRY(brim_session_find_norm_group(s));
+  brim_session_cut(s, s->batch);
+  return BRIM_OK;
+}
+
+static brim_status open_session(brim_session *s, brim_decisions before)
+{
   choose_ops(s);
   s->recompute = s->settings->memory.recompute;
   s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
@@ -335,15 +345,14 @@ static brim_status open_session(brim_session *s, brim_decisions before)
   BRIM_TRY(read_fraction(s));
   BRIM_TRY(open_data(s));
   BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
+  if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
   BRIM_TRY(open_loss(s));
   BRIM_TRY(check_patience(s));
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
-  s->grain = choose_grain(s);
-  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
-  BRIM_TRY(brim_session_find_norm_group(s));
+  BRIM_TRY(brim_session_follow_data(s));
   BRIM_TRY(brim_session_check_update(s));
-  brim_session_cut(s, s->batch);
+  BRIM_TRY(brim_features_open(s));
   brim_session_warn_of_idle_ranks(s);
   return BRIM_OK;
 }
@@ -417,7 +426,7 @@ brim_status brim_session_start(brim_session *s)
   if (s->data.opened) return BRIM_OK;
   BRIM_TRY(brim_data_host_bytes(&s->data, &s->data_bytes));
   if (!s->options.read_data) return BRIM_OK;
-  BRIM_TRY(brim_data_open_start(&s->data, s->data.plugin, s->dataset, s->settings));
+  BRIM_TRY(brim_data_open_start(&s->data, s->data.plugin, s->data.self, s->data.settings));
   s->opening = true;
   return BRIM_OK;
 }
@@ -444,6 +453,8 @@ void brim_session_close(brim_session *s)
   if (s->opening) abandon_data(s);
   brim_dist_disconnect(s->options.dist); /* while there is a device */
   brim_session_let_go(s);
+  brim_features_close(s->features);
+  if (s->backbone) drop_instance(s->config, "backbone", s->backbone);
   drop_instance(s->config, "model", s->model);
   drop_instance(s->config, "dataset", s->dataset);
   drop_instance(s->config, "backend", s->backend);

@@ -27,10 +27,13 @@ typedef struct brim_session_options {
   bool read_data;           /* a thread reads the data, from brim_session_start on */
   const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
+  bool whole;               /* a model around a backbone is evaluated with it, also if features could be kept */
   bool no_timing;           /* nothing is timed, whatever memory.timing says */
   brim_dist *dist;          /* the job that this process is a rank of; NULL: it is alone */
   brim_world world;         /* without a job, the rank that is planned for; ranks 0: one of one */
 } brim_session_options;
+
+typedef struct brim_feature_set brim_feature_set; /* train/features.h */
 
 typedef struct brim_session {
   const brim_config *config;
@@ -39,6 +42,9 @@ typedef struct brim_session {
   const brim_settings *settings;
   brim_policies *policies;
   void *model, *dataset, *backend; /* instances */
+  void *backbone;                  /* that the model is around; NULL: none */
+  brim_feature_set *features;      /* that the model is trained on, in the place of samples; NULL: of samples */
+  bool extracts;                   /* features are being computed: plans of evaluation keep them */
   const brim_backend_ops *backend_ops;
   const brim_optimizer_ops *optimizer_ops;
   const brim_schedule_ops *schedule_ops;

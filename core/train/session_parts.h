@@ -17,4 +17,8 @@ void brim_session_warn_of_idle_ranks(const brim_session *session);
 uint32_t brim_session_backend_precisions(const brim_session *session);
 /* A look at the model: does its result depend on norm groups at all? */
 brim_status brim_session_find_norm_group(brim_session *session);
+/* The graph of evaluating `batch` samples. */
+brim_status brim_session_graph(const brim_session *session, int64_t batch, brim_graph **out);
+/* What follows from the data's shape: how training is cut. */
+brim_status brim_session_follow_data(brim_session *session);
 #endif

@@ -29,6 +29,27 @@ brim_variant brim_session_variant(const brim_session *s, int64_t batch)
   return (brim_variant){batch, s->precision, s->recompute, 0};
 }
 
+/* The type that frozen weights are kept in; 0: that of the others. With precision=bf16 kernels read them in bf16
+ * anyway, so results are the same. */
+static uint32_t frozen_type(const brim_session *s, const brim_variant *v)
+{
+  const int32_t store = s->settings->backbone.store;
+  const bool small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && v->precision == BRIM_PRECISION_BF16);
+  return small ? BRIM_DTYPE_BF16 : 0;
+}
+
+static void add_backbone(const brim_session *s, const brim_variant *v, brim_graph_options *graph)
+{
+  const brim_config_choice *backbone = brim_config_backbone(s->config);
+  if (!backbone) return;
+  graph->backbone = backbone->plugin->ops;
+  graph->backbone_self = s->backbone;
+  graph->backbone_id = backbone->plugin->id;
+  graph->frozen_type = frozen_type(s, v);
+  graph->given_features = s->features != NULL;
+  graph->keep_features = s->extracts;
+}
+
 static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
 {
   const brim_memory_settings *m = &s->settings->memory;
@@ -36,28 +57,39 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
   const bool within = s->within_bytes > 0 && (set == 0 || s->within_bytes < set);
   const uint64_t budget = v->budget_bytes ? v->budget_bytes : within ? s->within_bytes : set;
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
-  return (brim_plan_request){.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
-                                       .model_self = s->model,
-                                       .loss_op = loss->op,
-                                       .loss = s->loss,
-                                       .top_k = s->top_k,
-                                       .class_weights = s->class_weights.count > 0,
-                                       .norm_group = s->settings->training.norm_group,
-                                       .sample = s->data.train.sample,
-                                       .task = s->data.train.task,
-                                       .classes = s->answers,
-                                       .real = s->backend_ops->real,
-                                       .activations = activations[v->precision],
-                                       .fuse = s->settings->graph.fuse},
-                             .backend = s->backend_ops,
-                             .backend_self = s->backend,
-                             .grain = s->grain,
-                             .recompute = (enum brim_recompute_kind)v->recompute,
-                             .levels = s->levels,
-                             .world = s->world,
-                             .shard = (uint32_t)s->settings->dist.shard,
-                             .bucket_bytes = s->settings->dist.bucket_mb << 20,
-                             .budget_bytes = budget ? budget : room + (room == 0)};
+  brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                                   .model_self = s->model,
+                                   .loss_op = loss->op,
+                                   .loss = s->loss,
+                                   .top_k = s->top_k,
+                                   .class_weights = s->class_weights.count > 0,
+                                   .norm_group = s->settings->training.norm_group,
+                                   .sample = s->data.sample,
+                                   .task = s->data.train.task,
+                                   .classes = s->answers,
+                                   .real = s->backend_ops->real,
+                                   .activations = activations[v->precision],
+                                   .fuse = s->settings->graph.fuse},
+                         .backend = s->backend_ops,
+                         .backend_self = s->backend,
+                         .grain = s->grain,
+                         .recompute = (enum brim_recompute_kind)v->recompute,
+                         .levels = s->levels,
+                         .world = s->world,
+                         .shard = (uint32_t)s->settings->dist.shard,
+                         .bucket_bytes = s->settings->dist.bucket_mb << 20,
+                         .budget_bytes = budget ? budget : room + (room == 0)};
+  add_backbone(s, v, &r.graph);
+  return r;
+}
+
+/* Of the model with its backbone, in evaluation. */
+brim_status brim_session_graph(const brim_session *s, int64_t batch, brim_graph **out)
+{
+  const brim_variant v = brim_session_variant(s, batch);
+  brim_plan_request r = make_request(s, &v);
+  r.graph.batch = batch;
+  return brim_graph_build(&r.graph, out);
 }
 
 /* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */

@@ -6,10 +6,12 @@
 
 typedef struct brim_session_weights {
   brim_weights *weights; /* NULL: there are none */
-  /* The parameters that they are for, and the place of each among all parameters of the graph. */
+  /* The parameters that they are for (of a model around another the frozen ones, as if they were kept in the type of
+   * real numbers), and the place of each among all parameters of the graph. */
   const brim_tensor **parameter;
   size_t *index;
   size_t count;
+  brim_arena arena; /* of copies of parameters */
 } brim_session_weights;
 
 /* [plan] Names and shapes are compared, values are not read. As brim_weights_open. On failure there is nothing to

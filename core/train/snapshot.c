@@ -34,7 +34,7 @@ static void add_states(listing *l, size_t parameter)
 {
   brim_snapshot *s = l->snapshot;
   const brim_parameter *p = &l->update->parameter[parameter];
-  if (p->is_buffer) return;
+  if (!brim_parameter_is_trained(p)) return;
   const brim_update_form form = brim_update_form_of(&l->plan->request.update, p->value);
   for (uint32_t k = 0; k < form.state_count; k++) {
     const bool own = l->next < l->update->state_count && l->update->state[l->next].parameter == parameter;
@@ -63,16 +63,19 @@ static void list(brim_snapshot *s, const brim_plan *plan)
   s->model_program = averages ? s->update_program : &plan->program[0];
   s->model = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, count);
   s->optimizer = BRIM_ARENA_NEW(&s->arena, const brim_tensor *, room);
+  size_t models = 0;
   for (size_t i = 0; i < count; i++) {
     const char *name = g->parameter[i].value->name;
-    s->model[i] = averages ? update->node[update->first_average + i]->out[0] : g->parameter[i].value;
-    model[i] = describe(s, s->model[i], name);
+    if (g->parameter[i].is_frozen) continue;
+    s->model[models] = averages ? update->node[update->first_average + models]->out[0] : g->parameter[i].value;
+    model[models] = describe(s, s->model[models], name);
+    models++;
     if (update) add_states(&l, i);
     if (!averages) continue;
     const brim_tensor *raw = update->parameter[i].value;
     add_optimizer_tensor(&l, raw, describe(s, raw, brim_arena_printf(&s->arena, "%s.raw", name)));
   }
-  s->tensors = (brim_checkpoint_tensors){model, l.state, count, l.count};
+  s->tensors = (brim_checkpoint_tensors){model, l.state, models, l.count};
 }
 
 /* Of the k-th of all tensors, the model's first: what there is of it. */

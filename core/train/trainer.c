@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "train/features.h"
+#include "train/frozen.h"
 #include "train/initialize.h"
 #include "train/loss_scale.h"
 #include "train/placement.h"
@@ -68,6 +70,28 @@ static void unplace(brim_trainer *t)
   t->check = t->update = NULL;
 }
 
+/* The frozen parameters, which no checkpoint has, in the arena that was just placed. */
+static brim_status write_frozen(brim_trainer *t)
+{
+  if (t->session->features) {
+    t->state.frozen_hash = brim_features_weights(t->session->features);
+    return BRIM_OK;
+  }
+  return brim_frozen_write(t->session, t->exec, &t->plan->program[0], &t->state.frozen_hash);
+}
+
+/* What was trained on other frozen parameters means nothing on these. */
+static brim_status check_frozen(const brim_trainer *t, const brim_train_state *state, const char *checkpoint)
+{
+  if (state->frozen_hash == t->state.frozen_hash) return BRIM_OK;
+  return brim_fail(
+      BRIM_ELOAD,
+      "checkpoint '%s' was trained on a backbone with other weights (hash %016llx) than those that are "
+      "loaded now (%016llx)\n"
+      "a checkpoint has only what is trained: take the backbone, weights and seed of the run that wrote it",
+      checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
+}
+
 /* The first state, and its values. */
 static brim_status begin_training(brim_trainer *t)
 {
@@ -77,7 +101,7 @@ static brim_status begin_training(brim_trainer *t)
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 || (t->session->settings->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
       BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)t->session->settings->seed));
-  return BRIM_OK;
+  return write_frozen(t);
 }
 
 static brim_status open_trainer(brim_trainer *t, brim_session *s)
@@ -226,6 +250,7 @@ static brim_status put_back(brim_trainer *t)
 {
   BRIM_TRY(place_again(t));
   BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
+  BRIM_TRY(write_frozen(t));
   return brim_snapshot_write(&t->kept, t->exec);
 }
 
@@ -282,6 +307,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_train_state state;
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   BRIM_TRY(check_state(t, &state, checkpoint));
+  BRIM_TRY(check_frozen(t, &state, checkpoint));
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
   BRIM_TRY(brim_snapshot_make(t->plan, &s));
@@ -328,6 +354,8 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   if (strcmp(state.model_id, t->state.model_id) != 0)
     return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
                      state.model_id, t->state.model_id);
+  BRIM_TRY(write_frozen(t));
+  BRIM_TRY(check_frozen(t, &state, checkpoint));
   brim_snapshot s;
   BRIM_TRY(brim_snapshot_make(t->plan, &s));
   brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);

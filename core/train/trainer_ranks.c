@@ -99,12 +99,14 @@ static uint64_t hash_words(const void *data, uint64_t bytes)
   return hash;
 }
 
-/* One for each parameter into `hash`. `room`: as large as the largest. */
+/* One for each parameter into `hash`; of frozen ones 0, as nobody writes them. `room`: as large as the largest. */
 static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
 {
   const brim_program *p = &t->plan->program[0];
   for (size_t i = 0; i < p->graph->parameter_count; i++) {
     const brim_tensor *value = p->graph->parameter[i].value;
+    hash[i] = 0;
+    if (p->graph->parameter[i].is_frozen) continue;
     BRIM_TRY(brim_exec_read(t->exec, p, value, room));
     hash[i] = hash_words(room, value->bytes);
   }

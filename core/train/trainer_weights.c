@@ -45,9 +45,9 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   BRIM_TRY(brim_session_weights_open(t->session, t->plan->program[0].graph, &w));
   brim_status status = BRIM_OK;
   if (w.weights) {
-    status = fill(t, &w);
+    if (!brim_config_backbone(t->session->config)) status = fill(t, &w); /* else they are there: train/frozen.h */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
-    if (status == BRIM_OK) tell(&w);
+    if (status == BRIM_OK && w.count > 0) tell(&w); /* of features the file was read before */
   }
   brim_session_weights_close(&w);
   return status;

@@ -184,7 +184,7 @@ static const struct {
     {"help_null", "model/good: help is missing: one line of what it is"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
-    {"ops_size", "model/good: ops.size is 4, must be 16: sizeof(brim_model_ops)"},
+    {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)"},
     {"ops_build_null", "model/good: ops.build is NULL, a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},

@@ -79,7 +79,8 @@ class Resolved(Case):
             if not line.startswith(" "):
                 group = line
             elif line.split() != ["none"]:
-                self.check(f"{group}={line.split()[0]}")
+                option = line.split()[0]
+                self.check(f"{group}={option}", *(["backbone=mlp"] if option in ("linear_probe", "lora") else []))
                 checked += 1
         self.assertGreater(checked, 15)
 

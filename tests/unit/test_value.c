@@ -19,7 +19,10 @@ typedef struct all {
   double seconds, minutes;
   const char *text, *path;
   int32_t choice;
-  brim_list list;
+  union {
+    brim_list list;
+    brim_names names;
+  };
   brim_shares shares;
 } all;
 
@@ -39,6 +42,7 @@ static const brim_param path = BRIM_PARAM(PATH, all, path, "", NULL, "");
 static const brim_param choice = BRIM_PARAM(ENUM, all, choice, "ring", "ring|tree|2", "");
 static const brim_param list = BRIM_PARAM(LIST, all, list, "[]", NULL, "");
 static const brim_param list_in = BRIM_PARAM(LIST, all, list, "[1]", "[0,1]", "");
+static const brim_param words = BRIM_PARAM(NAMES, all, names, "[]", NULL, "");
 static const brim_param shares = BRIM_PARAM(SHARES, all, shares, "{}", NULL, "");
 
 static const brim_param set = BRIM_PARAM(SET, all, size, "all", "red|green|blue", "");
@@ -161,6 +165,19 @@ static void enums_are_indices_of_their_names(void **state)
   assert_int_equal(accept(&choice, "ring").choice, 0);
   assert_int_equal(accept(&choice, "'tree'").choice, 1);
   assert_int_equal(accept(&choice, "2").choice, 2);
+}
+
+static void names_are_strings(void **state)
+{
+  (void)state;
+  const brim_names two = accept(&words, "[q_proj, 'attn.qkv:q']").names;
+  assert_int_equal(two.count, 2);
+  assert_string_equal(two.item[0], "q_proj");
+  assert_string_equal(two.item[1], "attn.qkv:q");
+  assert_int_equal(accept(&words, "[]").names.count, 0);
+  assert_int_equal(accept(&words, "''").names.count, 0);
+  assert_int_equal(accept(&words, "[1]").names.count, 1);
+  assert_string_equal(accept(&words, "fc1").names.item[0], "fc1");
 }
 
 static void lists_are_of_numbers(void **state)
@@ -287,6 +304,10 @@ static const struct {
     {&list, "[[1]]", "must be a list of numbers, but item 0 is a list"},
     {&list_in, "[0, 2]", "must be a list of numbers in [0,1], but item 1 is 2"},
     {&list_in, "2", "must be a list of numbers in [0,1], got 2"},
+    {&words, "{a: b}", "must be a list of names, got a map"},
+    {&words, "null", "must be a list of names, got null"},
+    {&words, "[a, [b]]", "must be a list of names, but item 1 is a list"},
+    {&words, "[a, '']", "must be a list of names, but item 1 is the string ''"},
     {&set, "[red, grey]", "must be all, none, or a list of red|green|blue, got grey"},
     {&set, "re", "must be all, none, or a list of red|green|blue, got re"},
     {&set, "[red, all]", "must be all, none, or a list of red|green|blue, got all"},
@@ -473,6 +494,7 @@ int main(void)
       cmocka_unit_test_teardown(times_take_units, release),
       cmocka_unit_test_teardown(strings_are_any_scalar, release),
       cmocka_unit_test_teardown(enums_are_indices_of_their_names, release),
+      cmocka_unit_test_teardown(names_are_strings, release),
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
       cmocka_unit_test_teardown(a_range_may_have_a_name_in_front, release),
       cmocka_unit_test_teardown(shares_are_fractions_or_bytes_with_a_unit, release),

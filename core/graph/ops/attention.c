@@ -106,7 +106,7 @@ brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_
   brim_attr attr = {.attention = {.heads = options.heads,
                                   .kv_heads = options.kv_heads ? options.kv_heads : options.heads,
                                   .scale = options.scale,
-                                  .dropout_p = g->training ? options.dropout : 0,
+                                  .dropout_p = g->training && !g->freezing ? options.dropout : 0,
                                   .causal = options.causal != 0}};
   const brim_tensor *const shapes[] = {q, k, v};
   if (check_shapes(g, shapes, &attr.attention) != BRIM_OK) return NULL;

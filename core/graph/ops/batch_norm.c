@@ -18,6 +18,22 @@ static brim_status gradient_batch_norm(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "batch_norm_grad", n, NULL, in, 5, n->in, 3);
 }
 
+static brim_tensor *zeros_like(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
+{
+  return brim_autodiff_compute(ad, "scale", n, &(brim_attr){.activation = {.factor = 0}}, &x, 1, &x->shape);
+}
+
+/* In training only frozen norms work so, and of these the input alone has a gradient: dy through the same statistics,
+ * without what they shift by. */
+static brim_status gradient_inference(brim_autodiff *ad, const brim_node *n)
+{
+  if (!brim_autodiff_needs(ad, n->in[0])) return BRIM_OK;
+  brim_tensor *bias = zeros_like(ad, n, n->in[2]), *mean = zeros_like(ad, n, n->in[3]);
+  if (!bias || !mean) return BRIM_EINVAL; /* the graph has the error */
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0]), n->in[1], bias, mean, n->in[4]};
+  return brim_autodiff_emit(ad, "batch_norm_inference", n, NULL, in, 5, n->in, 1);
+}
+
 static void cost_batch_norm(const brim_node *n, brim_cost *out)
 {
   out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
@@ -49,6 +65,7 @@ BRIM_OP(batch_norm_inference) = {
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_inference,
+    .gradient = gradient_inference,
     .cost = cost_inference};
 BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
@@ -103,7 +120,8 @@ brim_tensor *brim_batch_norm(brim_graph *g, const char *name, brim_tensor *x, do
   in[3] = brim_graph_buffer(g, brim_arena_printf(&g->arena, "%s.running_mean", name), &shape, zero, momentum);
   in[4] = brim_graph_buffer(g, brim_arena_printf(&g->arena, "%s.running_var", name), &shape, one, momentum);
   if (g->status != BRIM_OK) return NULL;
-  g->uses_norm_group = true;
-  if (g->training) return of_training(g, name, in, eps);
+  const bool trained = !g->freezing;
+  if (trained) g->uses_norm_group = true;
+  if (g->training && trained) return of_training(g, name, in, eps);
   return brim_graph_apply(g, "batch_norm_inference", name, in, 5, &(brim_attr){.norm = {.eps = eps}});
 }

@@ -2,7 +2,7 @@
  * leading dimensions. */
 #include <math.h>
 
-#include "graph/graph.h"
+#include "graph/wrap.h"
 
 #undef brim_linear
 #undef brim_linear_no_bias
@@ -77,7 +77,8 @@ brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, b
     return NULL;
   }
   brim_tensor *const in[] = {x, weight, bias};
-  return brim_graph_apply(g, "linear", name, in, bias ? 3 : 2, NULL);
+  brim_tensor *y = brim_graph_apply(g, "linear", name, in, bias ? 3 : 2, NULL);
+  return y ? brim_wrap_adapt(g, name, x, weight, y) : NULL;
 }
 
 static brim_tensor *make_layer(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features, bool with_bias)

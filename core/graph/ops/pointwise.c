@@ -59,7 +59,7 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
     return NULL;
   }
   const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that numbers stay the same */
-  if (!g->training || p == 0) return x;
+  if (!g->training || g->freezing || p == 0) return x;
   const brim_attr attr = {.dropout = {p, stream}};
   return brim_graph_apply(g, "dropout", NULL, &x, 1, &attr);
 }

@@ -15,14 +15,28 @@ enum brim_task {
 
 typedef struct brim_dataset_info {
   int64_t count;     /* samples in the split; 0 is an error that the core reports */
-  brim_shape sample; /* one sample: [C, H, W], [F], [T, F] (a sequence) or, of tokens, [T]; without N */
+  brim_shape sample; /* one sample: [C, H, W], [F], [T, F] (a sequence) or, of tokens, [T]; without N. [C, 0, 0]:
+                        pictures that each have a size of their own; see pixels_max */
   uint32_t dtype;    /* of what read() writes: BRIM_DTYPE_U8 (0..255, the core scales to 0..1), BRIM_DTYPE_F32, or, of
                         tokens, BRIM_DTYPE_I32 */
   int64_t classes;   /* labels are 0 .. classes-1; of tokens: the vocabulary. Of BRIM_TASK_VALUES: 0 */
   const char *const *class_names; /* `classes` names, or NULL */
   int32_t task;                   /* enum brim_task */
   int64_t targets;                /* of BRIM_TASK_VALUES: numbers to be answered, at least 1; else 0 */
+  /* Of pictures of different sizes, of type U8: no one of the split has more pixels, or a longer side. The core makes
+   * room by them; of a split that is not open they may be estimates. Else 0. Since ABI 1.5. */
+  int64_t pixels_max, side_max;
 } brim_dataset_info;
+
+/* A picture that is read. Since ABI 1.5. */
+typedef struct brim_picture {
+  uint8_t *pixels;       /* for rows from the top, of pixels from the left, of C channels, without gaps */
+  uint64_t room;         /* bytes there, pixels_max * C */
+  int64_t rows, columns; /* set by read() */
+  /* What is going to be made of it needs no more pixels than so many on the shorter side: a dataset that may read
+   * pictures smaller than they are, because its options say so, can go by that. */
+  int64_t side_needed;
+} brim_picture;
 
 #define BRIM_NO_TOKEN (-100) /* as PyTorch's ignore_index. Since ABI 1.5, as tasks are */
 
@@ -38,7 +52,8 @@ typedef struct brim_dataset_ops {
   brim_status (*describe)(const void *self, const char *split, brim_dataset_info *out);
   /* [any thread] Sample `index` in [0, count): writes count(sample) values of `dtype` to `values`, and to `label` one
    * int32_t; for BRIM_TASK_TOKENS one for each token, of which BRIM_NO_TOKEN counts for nothing; for BRIM_TASK_VALUES
-   * `targets` floats. Must not allocate. */
+   * `targets` floats. Must not allocate. Of pictures of different sizes, `values` is a brim_picture; libraries that
+   * decode them may allocate. */
   brim_status (*read)(const void *self, const char *split, int64_t index, void *values, void *label);
   /* [init] Opens a file of samples without labels, of the kind that the dataset's own files are, as the split `split`,
    * a name of the core's choice; from then on describe() and read() know it, and read() gives it the label -1. Checks

@@ -17,17 +17,26 @@
 #ifndef BRIM_MODEL_H
 #define BRIM_MODEL_H
 #include "brim/ops.h"
+#include "brim/plugin.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct brim_graph brim_graph;
 
+/* What a model does with the model of the group `backbone`. Since ABI 1.5 */
+enum brim_wraps {
+  BRIM_WRAPS_NOTHING,
+  BRIM_WRAPS_BACKBONE, /* it builds it, by brim_backbone */
+  BRIM_WRAPS_FEATURES  /* likewise, and nothing in front of its features is trained: so they are computed once */
+};
+
 typedef struct brim_model_ops {
   uint32_t size;
   /* [init] Called once per batch shape, on any thread; must build the same graph each time, but for N.
    * `self` is the instance, or the parameters where create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
+  int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
 } brim_model_ops;
 
 /* The samples: [N, ...] as the dataset describes them, real numbers; of tokens [N, T] I32, for brim_embedding. */
@@ -44,6 +53,31 @@ BRIM_EXPORT void brim_output(brim_graph *g, brim_tensor *logits);
 BRIM_EXPORT brim_tensor *brim_block(brim_graph *g, brim_tensor *x);
 /* A tensor's shape; a shape of rank 0 for NULL. */
 BRIM_EXPORT brim_shape brim_shape_of(const brim_tensor *x);
+
+/* ---- models around a model; since ABI 1.5 ---- */
+
+/* What the model knows of a sample, x [N, ..., F], in front of its head; returned. Every model that has a head calls it
+ * once, so that it can be another's backbone; else nothing happens:
+ *     brim_output(g, brim_linear(g, "head", brim_features(g, x), brim_classes(g))); */
+BRIM_EXPORT brim_tensor *brim_features(brim_graph *g, brim_tensor *x);
+/* Builds the model of the group `backbone` on brim_input and returns its features; what it has behind them is left out.
+ * Its parameters keep their names and are frozen: no gradient, no optimizer state. In training too its norms go by
+ * running statistics, which do not move, and nothing is dropped. Once, by a model whose table says what it wraps. */
+BRIM_EXPORT brim_tensor *brim_backbone(brim_graph *g);
+typedef struct brim_lora_options {
+  uint32_t size;  /* sizeof(brim_lora_options) */
+  int64_t r;      /* rank of a change of weights; at least 1 */
+  double alpha;   /* it counts alpha / r times */
+  double dropout; /* of what goes into it, while training; [0, 1) */
+  /* Linear layers, by name: those called so, or whose names end in ".<target>". With ":q", ":k" or ":v" behind it, the
+   * first, second or last third of the results of a layer that makes all three. */
+  brim_names targets;
+} brim_lora_options;
+/* Before brim_backbone: each of its linear layers that is a target gets a change of low rank that is trained (Hu et
+ * al., LoRA, arXiv:2106.09685): y = W x + b + alpha / r * B A dropout(x). Parameters "<layer>.lora_A.weight" [r, F],
+ * which starts as torch.nn.Linear's, and "<layer>.lora_B.weight" [O, r] from 0; of a third "<layer>.q.lora_A.weight".
+ * An error of brim_backbone if no layer is a target; it lists them. */
+BRIM_EXPORT void brim_lora(brim_graph *g, const brim_lora_options *options);
 
 /* ---- parameters ---- */
 
@@ -260,6 +294,9 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_block(g, ...) brim_block(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_output(g, ...) brim_output(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_features(g, ...) brim_features(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_backbone(g) brim_backbone(brim_at((g), __FILE__, __LINE__))
+#define brim_lora(g, ...) brim_lora(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

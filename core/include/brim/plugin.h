@@ -33,12 +33,17 @@ enum brim_type {
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
   BRIM_SET,      /* uint64_t: bit i for the i-th name in `range`; written all, none, a name or a list of names */
-  BRIM_SHARES    /* brim_shares; written {cuda:0: {alice: 0.5, bob: 8000MB}} */
+  BRIM_SHARES,   /* brim_shares; written {cuda:0: {alice: 0.5, bob: 8000MB}} */
+  BRIM_NAMES     /* brim_names; a list of strings, or one. Since ABI 1.5 */
 };
 typedef struct brim_list {
   const double *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_list;
+typedef struct brim_names {
+  const char *const *item; /* owned by the core, as for BRIM_STR */
+  size_t count;
+} brim_names;
 /* Who may have how much of what. */
 typedef struct brim_share {
   const char *of, *who; /* "cuda:0", "alice" */

@@ -33,7 +33,7 @@ BRIM_EXPORT int brim_shape_equal(const brim_shape *a, const brim_shape *b);
 
 /* What a tensor is for. The plan reports bytes by these classes. */
 #define BRIM_ROLE_MAP(X)                                                                                               \
-  X(PARAMETER, 0, "parameters")   /* persistent, trained */                                                            \
+  X(PARAMETER, 0, "parameters")   /* persistent, trained or frozen */                                                  \
   X(GRADIENT, 1, "gradients")     /* persistent, one per parameter; kernels add into them */                           \
   X(OPTIMIZER, 2, "optimizer")    /* persistent, the optimizer's state */                                              \
   X(ACTIVATION, 3, "activations") /* forward values and their gradients, alive for a while */                          \

@@ -1,5 +1,5 @@
-/* See logits.h. */
-#include "train/logits.h"
+/* See values.h. */
+#include "train/values.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static double f16_value(uint16_t half)
   return half & 0x8000 ? -size : size;
 }
 
-double brim_logit_at(uint32_t dtype, const void *values, int64_t i)
+double brim_value_at(uint32_t dtype, const void *values, int64_t i)
 {
   switch (dtype) {
   case BRIM_DTYPE_BF16:

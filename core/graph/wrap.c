@@ -1,0 +1,297 @@
+/* The backbone of a model, and changes of low rank to it. See wrap.h. */
+#include "graph/wrap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#undef brim_features
+#undef brim_backbone
+#undef brim_lora
+#undef brim_add
+#undef brim_dropout
+#undef brim_pad
+#undef brim_scale
+
+#define LAYERS_TOLD 64 /* of an error's list */
+
+/* How much of a graph there is. */
+typedef struct extent {
+  size_t tensors, nodes, parameters, blocks;
+} extent;
+
+struct brim_wrap {
+  const brim_model_ops *backbone;
+  const void *self;
+  const char *id;
+  bool given;              /* the input is the features */
+  bool building, built;    /* the backbone */
+  brim_tensor *features;   /* that it has named; NULL: none yet */
+  brim_tensor *output;     /* its own, which nobody reads */
+  extent end;              /* of what makes the features */
+  brim_lora_options adapt; /* r 0: nothing is changed */
+  brim_wrap_change *change;
+  size_t adapted, change_room;
+  const char *head;               /* the first linear layer that works on the features */
+  const char *layer[LAYERS_TOLD]; /* linear layers, with "*" for numbers */
+  size_t layers;
+};
+
+void brim_wrap_open(brim_graph *g, const brim_graph_options *o)
+{
+  g->wrap = BRIM_ARENA_NEW(&g->arena, brim_wrap, 1);
+  *g->wrap =
+      (brim_wrap){.backbone = o->backbone, .self = o->backbone_self, .id = o->backbone_id, .given = o->given_features};
+  g->frozen_type = o->frozen_type;
+}
+
+brim_tensor **brim_wrap_output(brim_graph *g)
+{
+  return g->wrap && g->wrap->building ? &g->wrap->output : &g->output;
+}
+
+brim_status brim_wrap_check(brim_graph *g)
+{
+  if (g->status != BRIM_OK || !g->wrap || g->wrap->built) return g->status;
+  return brim_graph_fail(g, "backbone", NULL,
+                         "the model's table says that it wraps one, but it does not build it "
+                         "(brim_backbone)");
+}
+
+/* ---- the backbone ---- */
+
+static extent extent_of(const brim_graph *g)
+{
+  return (extent){g->tensor_count, g->node_count, g->parameter_count, g->block_end_count};
+}
+
+brim_tensor *brim_features(brim_graph *g, brim_tensor *x)
+{
+  brim_wrap *w = g->wrap;
+  if (!brim_graph_accepts(g, "features", NULL, x)) return NULL;
+  if (!w || !w->building) return x;
+  if (w->features) {
+    brim_graph_fail(g, "features", NULL, "the model's features were named twice");
+    return NULL;
+  }
+  w->features = x;
+  w->end = extent_of(g);
+  return x;
+}
+
+brim_tensor *brim_wrap_features(const brim_graph *g)
+{
+  return g->wrap ? g->wrap->features : NULL;
+}
+
+/* What lies behind the features: the head, and what it would be trained with. */
+static void cut(brim_graph *g, const extent *end)
+{
+  g->tensor_count = end->tensors;
+  g->node_count = end->nodes;
+  g->parameter_count = end->parameters;
+  g->block_end_count = end->blocks;
+}
+
+static void check_targets(brim_graph *g)
+{
+  const brim_wrap *w = g->wrap;
+  if (w->adapt.r == 0 || w->adapted > 0) return;
+  brim_text names = {0}, layers = {0};
+  for (size_t i = 0; i < w->adapt.targets.count; i++)
+    brim_text_printf(&names, "%s%s", i ? ", " : "", w->adapt.targets.item[i]);
+  for (size_t i = 0; i < w->layers; i++) brim_text_printf(&layers, "%s%s", i ? " " : "", w->layer[i]);
+  if (w->layers == 0)
+    brim_graph_fail(g, "backbone", w->id, "it has no linear layers in front of its features that could be adapted");
+  else
+    brim_graph_fail(g, "backbone", w->id,
+                    "none of its linear layers is called %s, or ends in it after a dot\n"
+                    "it has: %s",
+                    names.length ? brim_text_str(&names) : "so: no targets were given", brim_text_str(&layers));
+  brim_text_release(&names);
+  brim_text_release(&layers);
+}
+
+static void build(brim_graph *g)
+{
+  brim_wrap *w = g->wrap;
+  const char *file = g->file;
+  const int line = g->line;
+  w->building = g->freezing = true;
+  const brim_status status = w->backbone->build(w->self, g);
+  w->building = g->freezing = false;
+  if (g->status == BRIM_OK && status != BRIM_OK) { /* the reason is the thread's, as of any model */
+    g->status = status;
+    g->error = brim_arena_string(&g->arena, brim_error_text());
+    if (!g->error[0]) g->error = brim_arena_printf(&g->arena, "backbone '%s' could not be built", w->id);
+  }
+  g->file = file;
+  g->line = line;
+  if (g->status != BRIM_OK) return;
+  if (!w->features)
+    brim_graph_fail(g, "backbone", w->id,
+                    "it does not say what its features are (brim_features), so nothing can be put on them");
+  else
+    cut(g, &w->end);
+}
+
+brim_tensor *brim_backbone(brim_graph *g)
+{
+  brim_wrap *w = g->wrap;
+  if (g->status != BRIM_OK) return NULL;
+  if (!w || w->building || w->built) {
+    brim_graph_fail(g, "backbone", NULL, "%s",
+                    !w            ? "the model's table does not say that it wraps one (brim_model_ops.wraps)"
+                    : w->building ? "a backbone cannot have one itself"
+                                  : "it was built already");
+    return NULL;
+  }
+  w->built = true;
+  if (w->given) return g->input;
+  build(g);
+  if (g->status == BRIM_OK) check_targets(g);
+  return g->status == BRIM_OK ? w->features : NULL;
+}
+
+/* ---- changes of low rank ---- */
+
+void brim_lora(brim_graph *g, const brim_lora_options *options)
+{
+  if (g->status != BRIM_OK) return;
+  if (!g->wrap || g->wrap->built || g->wrap->building)
+    brim_graph_fail(g, "lora", NULL, "it goes before brim_backbone, in a model whose table says that it wraps one");
+  else if (options->r < 1)
+    brim_graph_fail(g, "lora", NULL, "r must be at least 1, got %lld", (long long)options->r);
+  else if (!(options->dropout >= 0 && options->dropout < 1))
+    brim_graph_fail(g, "lora", NULL, "dropout must be in [0,1), got %g", options->dropout);
+  else if (!isfinite(options->alpha))
+    brim_graph_fail(g, "lora", NULL, "alpha must be a finite number, got %g", options->alpha);
+  else
+    g->wrap->adapt = *options;
+}
+
+/* "blocks.3.attn.qkv" as "blocks.*.attn.qkv", told once. */
+static void note_layer(brim_graph *g, const char *name)
+{
+  brim_wrap *w = g->wrap;
+  char *pattern = brim_arena_string(&g->arena, name), *to = pattern;
+  bool start = true;
+  for (const char *from = name; *from;) {
+    const size_t digits = start ? strspn(from, "0123456789") : 0;
+    const bool number = digits > 0 && (from[digits] == '.' || from[digits] == '\0');
+    start = *from == '.';
+    *to++ = number ? '*' : *from;
+    from += number ? digits : 1;
+  }
+  *to = '\0';
+  for (size_t i = 0; i < w->layers; i++)
+    if (strcmp(w->layer[i], pattern) == 0) return;
+  if (w->layers < LAYERS_TOLD) w->layer[w->layers++] = pattern;
+}
+
+/* What of a layer a target names: 0: nothing; 'a': all of it; 'q', 'k', 'v': a third. */
+static char part_of(const char *target, const char *name)
+{
+  const size_t length = strlen(target), whole = strlen(name);
+  const bool third = length > 2 && target[length - 2] == ':' && strchr("qkv", target[length - 1]);
+  const size_t plain = third ? length - 2 : length;
+  if (whole < plain || strncmp(name + whole - plain, target, plain) != 0) return 0;
+  if (whole > plain && name[whole - plain - 1] != '.') return 0;
+  return third ? target[length - 1] : 'a';
+}
+
+static void note_change(brim_graph *g, brim_wrap_change change)
+{
+  brim_wrap *w = g->wrap;
+  if (w->adapted == w->change_room) {
+    const brim_wrap_change *before = w->change;
+    w->change_room = 2 * w->change_room + 16;
+    w->change = BRIM_ARENA_NEW(&g->arena, brim_wrap_change, w->change_room);
+    if (before) memcpy(w->change, before, w->adapted * sizeof *before);
+  }
+  w->change[w->adapted++] = change;
+}
+
+/* B A dropout(x) * alpha / r, with `out` results. NULL on error. */
+static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x, int64_t out, brim_wrap_change *change)
+{
+  const brim_lora_options *o = &g->wrap->adapt;
+  const int64_t in = x->shape.dim[x->shape.rank - 1];
+  const brim_shape down = {2, {o->r, in}}, up = {2, {out, o->r}};
+  const char *a = brim_arena_printf(&g->arena, "%s.lora_A", name);
+  const char *b = brim_arena_printf(&g->arena, "%s.lora_B", name);
+  brim_tensor *weight_a = brim_graph_weight(g, a, "weight", &down, 1 / sqrt((double)in));
+  brim_tensor *weight_b =
+      brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.weight", b), &up, (brim_init){BRIM_INIT_CONSTANT, 0});
+  if (!weight_a || !weight_b) return NULL;
+  *change = (brim_wrap_change){.down = weight_a, .up = weight_b, .scale = o->alpha / (double)o->r};
+  brim_tensor *to_a[] = {brim_dropout(g, x, o->dropout), weight_a};
+  brim_tensor *low = to_a[0] ? brim_graph_apply(g, "linear", a, to_a, 2, NULL) : NULL;
+  brim_tensor *const to_b[] = {low, weight_b};
+  brim_tensor *high = low ? brim_graph_apply(g, "linear", b, to_b, 2, NULL) : NULL;
+  return high ? brim_scale(g, high, change->scale) : NULL;
+}
+
+/* The change of one third of a layer's results: zeros in the places of the others. */
+static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *y, char part,
+                               brim_wrap_change *noted)
+{
+  const int32_t last = y->shape.rank - 1;
+  const int64_t all = y->shape.dim[last], third = all / 3;
+  int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
+  if (all % 3 != 0) {
+    brim_graph_fail(g, "linear", name, "it is the target ':%c', but its %lld results are no thirds", part,
+                    (long long)all);
+    return NULL;
+  }
+  before[last] = part == 'q' ? 0 : part == 'k' ? third : 2 * third;
+  after[last] = all - third - before[last];
+  brim_tensor *change = make_change(g, brim_arena_printf(&g->arena, "%s.%c", name, part), x, third, noted);
+  noted->first_row = before[last];
+  return change ? brim_pad(g, change, before, after, 0) : NULL;
+}
+
+const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count)
+{
+  *count = g->wrap ? g->wrap->adapted : 0;
+  return g->wrap ? g->wrap->change : NULL;
+}
+
+const brim_lora_options *brim_wrap_lora(const brim_graph *g)
+{
+  return &g->wrap->adapt;
+}
+
+const char *brim_wrap_head(const brim_graph *g)
+{
+  return g->wrap ? g->wrap->head : NULL;
+}
+
+brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *weight, brim_tensor *y)
+{
+  brim_wrap *w = g->wrap;
+  if (w && w->features && w->building && !w->head) w->head = brim_arena_string(&g->arena, name);
+  if (!w || !w->building || w->features) return y;
+  note_layer(g, name);
+  const brim_names *targets = &w->adapt.targets;
+  char parts[4] = ""; /* each once, whatever the targets say */
+  for (size_t i = 0; i < targets->count && w->adapt.r > 0; i++) {
+    const char part = part_of(targets->item[i], name);
+    if (part == 'a') parts[0] = 'a', parts[1] = '\0';
+    if (part && parts[0] != 'a' && !strchr(parts, part)) parts[strlen(parts)] = part;
+  }
+  g->freezing = false;
+  for (const char *part = parts; *part && y; part++) {
+    brim_wrap_change noted = {.layer = NULL};
+    brim_tensor *change = *part == 'a' ? make_change(g, name, x, y->shape.dim[y->shape.rank - 1], &noted)
+                                       : make_third(g, name, x, y, *part, &noted);
+    noted.layer = brim_arena_string(&g->arena, name);
+    noted.weight = weight;
+    y = change ? brim_add(g, y, change) : NULL;
+    note_change(g, noted);
+  }
+  g->freezing = true;
+  return y;
+}

@@ -1,0 +1,22 @@
+/* linear_probe: one linear layer on the features of a frozen model, that of the group `backbone`. What the backbone
+ * makes of each sample never changes, so brim computes it once and trains on that. */
+#include "brim/model.h"
+#include "brim/plugin.h"
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_linear(g, "head", brim_backbone(g), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static const brim_model_ops ops = {.size = sizeof ops, .build = build, .wraps = BRIM_WRAPS_FEATURES};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_MODEL,
+    .id = "linear_probe",
+    .help = "a linear layer on the features of a frozen backbone, which are computed once",
+    .ops = &ops,
+};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-linear-probe", "0.1", plugins)

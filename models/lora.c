@@ -1,0 +1,45 @@
+/* lora: a frozen model whose linear layers get changes of low rank, and a head of its own; both are trained (Hu et al.,
+ * LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, arXiv:2106.09685). The model is that of the group
+ * `backbone`: model=lora backbone=vit backbone.depth=12. */
+#include "brim/model.h"
+#include "brim/plugin.h"
+
+typedef struct lora {
+  int64_t lora_r;
+  double lora_alpha, lora_dropout;
+  brim_names lora_targets;
+} lora;
+
+static const brim_param params[] = {
+    BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the changes"),
+    BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "they count alpha / r times"),
+    BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "probability of dropping, of what goes into a change"),
+    BRIM_PARAM(NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, attn.c_attn:q]", NULL,
+               "linear layers by the ends of their names; ':q', ':k', ':v': that third of a layer's results"),
+    BRIM_PARAMS_END,
+};
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  const lora *m = self;
+  brim_lora(g, &(brim_lora_options){.size = sizeof(brim_lora_options),
+                                    .r = m->lora_r,
+                                    .alpha = m->lora_alpha,
+                                    .dropout = m->lora_dropout,
+                                    .targets = m->lora_targets});
+  brim_output(g, brim_linear(g, "head", brim_backbone(g), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static const brim_model_ops ops = {.size = sizeof ops, .build = build, .wraps = BRIM_WRAPS_BACKBONE};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_MODEL,
+    .id = "lora",
+    .help = "changes of low rank to the linear layers of a frozen backbone, and a head",
+    .params_size = sizeof(lora),
+    .params = params,
+    .ops = &ops,
+};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-lora", "0.1", plugins)

@@ -1,0 +1,117 @@
+/* See table.h. */
+#include "table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "brim/host.h"
+
+#define FILE_BYTES_MAX ((int64_t)256 << 20)
+
+static brim_status read_whole(const char *path, int fd, size_t bytes, char *out)
+{
+  size_t have = 0;
+  while (have < bytes) {
+    const ssize_t n = read(fd, out + have, bytes - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, n < 0 ? strerror(errno) : "it became shorter");
+    have += (size_t)n;
+  }
+  return BRIM_OK;
+}
+
+static brim_status read_file(const char *path, char **out, size_t *bytes)
+{
+  struct stat s;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  brim_status status = BRIM_OK;
+  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > FILE_BYTES_MAX)
+    status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most 256 MiB", path);
+  if (status == BRIM_OK) {
+    *bytes = (size_t)s.st_size;
+    *out = brim_try_calloc(*bytes + 1, 1);
+    status = *out ? read_whole(path, fd, *bytes, *out) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  }
+  close(fd);
+  return status;
+}
+
+/* A number at *at, which must end where a space or the line does. */
+static int take_number(char **at, double *out)
+{
+  char *end;
+  while (**at == ' ' || **at == '\t') (*at)++;
+  if (**at == '\0') return 0;
+  *out = strtod(*at, &end);
+  const int whole = end > *at && (*end == ' ' || *end == '\t' || *end == '\0') && isfinite(*out);
+  *at = end;
+  return whole;
+}
+
+static int take_line(char *line, size_t number, int numbers, cub200_row *row)
+{
+  double own;
+  if (!take_number(&line, &own) || own != (double)number) return 0;
+  for (int i = 0; i < numbers; i++)
+    if (!take_number(&line, &row->number[i])) return 0;
+  while (*line == ' ' || *line == '\t') line++;
+  row->text = numbers == 0 ? line : NULL;
+  return numbers == 0 ? *line != '\0' : *line == '\0';
+}
+
+/* Ends a line with a 0 byte; returns the start of the next one. */
+static char *end_line(char *line, char *end)
+{
+  char *stop = memchr(line, '\n', (size_t)(end - line));
+  char *next = stop ? stop + 1 : end;
+  if (!stop) stop = end;
+  while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ')) stop--;
+  *stop = '\0';
+  return next;
+}
+
+static brim_status take_lines(const char *path, int numbers, size_t bytes, cub200_table *t)
+{
+  size_t lines = 1;
+  for (size_t i = 0; i < bytes; i++) lines += t->bytes[i] == '\n';
+  t->row = brim_try_calloc(lines, sizeof *t->row);
+  if (!t->row) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  char *end = t->bytes + bytes;
+  for (char *line = t->bytes, *next; line < end; line = next) {
+    next = end_line(line, end);
+    if (line[0] == '\0' && next == end) break;
+    if (!take_line(line, t->count + 1, numbers, &t->row[t->count]))
+      return brim_fail(BRIM_ELOAD, "'%s', line %zu: '%zu' and %s expected, got '%.100s'", path, t->count + 1,
+                       t->count + 1,
+                       numbers == 0   ? "a name are"
+                       : numbers == 1 ? "a number are"
+                                      : "numbers are",
+                       line);
+    t->count++;
+  }
+  return t->count > 0 ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' is empty", path);
+}
+
+brim_status cub200_table_read(const char *path, int numbers, cub200_table *out)
+{
+  size_t bytes = 0;
+  *out = (cub200_table){0};
+  brim_status status = read_file(path, &out->bytes, &bytes);
+  if (status == BRIM_OK) status = take_lines(path, numbers, bytes, out);
+  if (status != BRIM_OK) cub200_table_free(out);
+  return status;
+}
+
+void cub200_table_free(cub200_table *t)
+{
+  free(t->bytes);
+  free(t->row);
+  *t = (cub200_table){0};
+}

@@ -1,0 +1,26 @@
+/* The text files of CUB-200-2011: a line for each picture or class, its number first, from 1 on without gaps. */
+#ifndef CUB200_TABLE_H
+#define CUB200_TABLE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+#define CUB200_NUMBERS_MAX 4
+
+typedef struct cub200_row {
+  const char *text;                  /* what follows the number in the line, if it is text; else NULL */
+  double number[CUB200_NUMBERS_MAX]; /* or numbers */
+} cub200_row;
+
+typedef struct cub200_table {
+  char *bytes; /* the file, owned; texts lie in it */
+  cub200_row *row;
+  size_t count; /* row[i] is of number i + 1 */
+} cub200_table;
+
+/* [init] numbers: how many follow the line's own in each line, 1 to CUB200_NUMBERS_MAX; 0: text. ELOAD says which line
+ * is wrong; ENOMEM_HOST. On failure *out is empty. */
+brim_status cub200_table_read(const char *path, int numbers, cub200_table *out);
+void cub200_table_free(cub200_table *table); /* one that is empty: a no-op */
+#endif

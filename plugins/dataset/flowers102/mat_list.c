@@ -1,0 +1,238 @@
+/* See mat_list.h. Format: MathWorks, MAT-File Format, "Level 5". A file is a header of 128 bytes and elements: a type,
+ * a number of bytes, and these. A variable is an element of elements (flags, dimensions, name, values), or one that is
+ * so when it is inflated.
+ *
+ * This is not done by matio: on damaged files 1.5.23 asks for whatever memory a header names, and may not come back. */
+#include "mat_list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "brim/host.h"
+
+#define HEADER_BYTES 128
+#define FILE_BYTES_MAX ((int64_t)64 << 20)
+#define INFLATED_BYTES_MAX ((size_t)64 << 20) /* of one variable */
+
+enum { TYPE_INT8 = 1, TYPE_INT32 = 5, TYPE_UINT32 = 6, TYPE_MATRIX = 14, TYPE_PACKED = 15 };
+enum { CLASS_DOUBLE = 6, CLASS_LAST = 15 }; /* arrays of numbers */
+#define FLAG_COMPLEX 0x0800u
+
+typedef struct reader {
+  const uint8_t *at;
+  size_t left;
+  bool big; /* numbers begin with their highest byte */
+} reader;
+
+typedef struct element {
+  uint32_t type;
+  const uint8_t *data;
+  size_t bytes;
+} element;
+
+static uint64_t number(const uint8_t *p, size_t bytes, bool big)
+{
+  uint64_t x = 0;
+  for (size_t i = 0; i < bytes; i++) x = x << 8 | p[big ? i : bytes - 1 - i];
+  return x;
+}
+
+/* The next element; false: there is none, or it is not there whole. */
+static bool next(reader *r, element *out)
+{
+  if (r->left < 8) return false;
+  const uint32_t first = (uint32_t)number(r->at, 4, r->big);
+  const bool small = first >> 16 != 0; /* up to 4 bytes, in the tag itself */
+  *out = (element){small ? first & 0xFFFF : first, r->at + (small ? 4 : 8),
+                   small ? first >> 16 : (size_t)number(r->at + 4, 4, r->big)};
+  const size_t room = small ? 4 : r->left - 8;
+  if (out->bytes > room) return false;
+  size_t used = small ? 8 : 8 + out->bytes;
+  if (!small && out->type != TYPE_PACKED) used = (used + 7) & ~(size_t)7;
+  if (used > r->left) used = r->left; /* the last one may lack what would fill it up */
+  r->at += used;
+  r->left -= used;
+  return true;
+}
+
+/* ---- Values ---- */
+
+/* Bytes of a number of a type; 0: it is none. */
+static size_t width_of(uint32_t type)
+{
+  static const uint8_t widths[] = {0, 1, 1, 2, 2, 4, 4, 4, 0, 8};
+  return type < sizeof widths ? widths[type] : 0;
+}
+
+static double value_of(const uint8_t *p, uint32_t type, bool big)
+{
+  const size_t width = width_of(type);
+  const uint64_t bits = number(p, width, big);
+  const uint32_t half = (uint32_t)bits;
+  float narrow;
+  double wide;
+  if (type == 7) {
+    memcpy(&narrow, &half, sizeof narrow);
+    return (double)narrow;
+  }
+  if (type == 9) {
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+  }
+  const bool is_signed = type % 2 == 1, negative = is_signed && bits >> (8 * width - 1) != 0;
+  return negative ? (double)bits - ldexp(1, 8 * (int)width) : (double)bits;
+}
+
+typedef struct wanted {
+  const char *path, *name;
+  int32_t most;
+  bool found;
+  mat_list *out;
+} wanted;
+
+static brim_status take_values(wanted *w, const element *e, size_t count, bool big)
+{
+  const size_t width = width_of(e->type);
+  if (width == 0 || count == 0 || e->bytes / width < count)
+    return brim_fail(BRIM_ELOAD, "'%s': '%s' is not a list of numbers", w->path, w->name);
+  w->out->item = brim_try_calloc(count, sizeof *w->out->item);
+  if (!w->out->item) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' of '%s'", w->name, w->path);
+  for (size_t i = 0; i < count; i++) {
+    const double x = value_of(e->data + i * width, e->type, big);
+    if (!(x >= 1 && x <= w->most) || x != floor(x))
+      return brim_fail(BRIM_ELOAD, "'%s': number %zu of '%s' is %g; whole numbers from 1 to %d are expected", w->path,
+                       i + 1, w->name, x, w->most);
+    w->out->item[i] = (int32_t)x;
+  }
+  w->out->count = count;
+  return BRIM_OK;
+}
+
+/* One row or column: how many there are; 0: it is something else. */
+static size_t count_of(const element *dims, bool big)
+{
+  if (dims->type != TYPE_INT32 || dims->bytes != 8) return 0;
+  const uint64_t rows = number(dims->data, 4, big), columns = number(dims->data + 4, 4, big);
+  if (rows != 1 && columns != 1) return 0;
+  return (size_t)(rows * columns);
+}
+
+static brim_status take_matrix(wanted *w, const element *matrix, bool big)
+{
+  reader r = {matrix->data, matrix->bytes, big};
+  element flags, dims, name, values;
+  if (!next(&r, &flags) || !next(&r, &dims) || !next(&r, &name) || flags.type != TYPE_UINT32 || flags.bytes != 8 ||
+      name.type != TYPE_INT8)
+    return brim_fail(BRIM_ELOAD, "'%s' is damaged: a variable without flags, dimensions and name", w->path);
+  if (name.bytes != strlen(w->name) || memcmp(name.data, w->name, name.bytes) != 0) return BRIM_OK;
+  w->found = true;
+  const uint32_t bits = (uint32_t)number(flags.data, 4, big), class = bits & 0xFF;
+  const size_t count = count_of(&dims, big);
+  if (class < CLASS_DOUBLE || class > CLASS_LAST || bits & FLAG_COMPLEX || count == 0 || !next(&r, &values))
+    return brim_fail(BRIM_ELOAD, "'%s': '%s' is not a list of numbers", w->path, w->name);
+  return take_values(w, &values, count, big);
+}
+
+/* ---- Inflating ---- */
+
+/* All that a stream inflates to, in memory that grows with it; to be freed. */
+static brim_status inflate_all(const wanted *w, const element *packed, uint8_t **out, size_t *bytes)
+{
+  z_stream z = {.next_in = (uint8_t *)packed->data, .avail_in = (uInt)packed->bytes};
+  size_t room = 0;
+  int result = inflateInit(&z);
+  if (result != Z_OK) return brim_fail(BRIM_ENOMEM_HOST, "no memory to inflate '%s'", w->path);
+  while (result == Z_OK && room < INFLATED_BYTES_MAX) {
+    const size_t wanted_room = room > 0 ? 2 * room : 65536;
+    uint8_t *grown = brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(*out, wanted_room);
+    if (!grown) break;
+    *out = grown;
+    z.next_out = grown + room;
+    z.avail_out = (uInt)(wanted_room - room);
+    room = wanted_room;
+    result = inflate(&z, Z_NO_FLUSH);
+  }
+  *bytes = room - z.avail_out;
+  inflateEnd(&z);
+  if (result == Z_STREAM_END) return BRIM_OK;
+  if (result == Z_OK && room < INFLATED_BYTES_MAX)
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory to inflate '%s'", w->path);
+  return brim_fail(BRIM_ELOAD, "'%s' is damaged: a variable cannot be inflated", w->path);
+}
+
+static brim_status take_packed(wanted *w, const element *packed, bool big)
+{
+  uint8_t *bytes = NULL;
+  size_t count = 0;
+  element matrix;
+  brim_status status = inflate_all(w, packed, &bytes, &count);
+  reader r = {bytes, count, big};
+  if (status == BRIM_OK && next(&r, &matrix) && matrix.type == TYPE_MATRIX) status = take_matrix(w, &matrix, big);
+  free(bytes);
+  return status;
+}
+
+/* ---- Files ---- */
+
+static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
+{
+  const uint8_t *end = bytes + HEADER_BYTES - 4; /* of the header: a version, and letters in the order of bytes */
+  const bool big = count >= HEADER_BYTES && memcmp(end, "\x01\x00MI", 4) == 0;
+  if (!big && (count < HEADER_BYTES || memcmp(end, "\x00\x01IM", 4) != 0))
+    return brim_fail(BRIM_ELOAD, "'%s' is not a file of MATLAB 5 to 7.2 (.mat)", w->path);
+  reader r = {bytes + HEADER_BYTES, count - HEADER_BYTES, big};
+  element e;
+  while (!w->found && next(&r, &e)) {
+    if (e.type == TYPE_PACKED) BRIM_TRY(take_packed(w, &e, big));
+    if (e.type == TYPE_MATRIX) BRIM_TRY(take_matrix(w, &e, big));
+  }
+  if (w->found) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s' %s no variable '%s'", w->path,
+                   r.left > 0 ? "is damaged: in front of that there is" : "holds", w->name);
+}
+
+static brim_status read_whole(const char *path, int fd, size_t bytes, uint8_t *out)
+{
+  size_t have = 0;
+  while (have < bytes) {
+    const ssize_t n = read(fd, out + have, bytes - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, n < 0 ? strerror(errno) : "it became shorter");
+    have += (size_t)n;
+  }
+  return BRIM_OK;
+}
+
+brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out)
+{
+  wanted w = {path, name, most, false, out};
+  struct stat s;
+  *out = (mat_list){0};
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  brim_status status = BRIM_OK;
+  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > FILE_BYTES_MAX)
+    status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most 64 MiB", path);
+  uint8_t *bytes = status == BRIM_OK ? brim_try_calloc((size_t)s.st_size + 1, 1) : NULL;
+  if (status == BRIM_OK && !bytes) status = brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  if (status == BRIM_OK) status = read_whole(path, fd, (size_t)s.st_size, bytes);
+  if (status == BRIM_OK) status = take_file(&w, bytes, (size_t)s.st_size);
+  free(bytes);
+  close(fd);
+  if (status != BRIM_OK) mat_list_free(out);
+  return status;
+}
+
+void mat_list_free(mat_list *list)
+{
+  free(list->item);
+  *list = (mat_list){0};
+}

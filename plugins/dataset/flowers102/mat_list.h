@@ -1,0 +1,18 @@
+/* Lists of whole numbers in MATLAB's files. */
+#ifndef FLOWERS102_MAT_LIST_H
+#define FLOWERS102_MAT_LIST_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+typedef struct mat_list {
+  int32_t *item; /* owned */
+  size_t count;
+} mat_list;
+
+/* [init] Reads variable `name`, real whole numbers from 1 to `most` in one row or column, from a file of MATLAB 5
+ * to 7.2. ELOAD says what is wrong with the file; ENOMEM_HOST. On failure *out is empty. */
+brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out);
+void mat_list_free(mat_list *list); /* one that is empty: a no-op */
+#endif

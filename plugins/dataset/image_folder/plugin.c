@@ -1,0 +1,179 @@
+/* A folder of pictures, a folder for each class in it, as torchvision's ImageFolder reads them:
+ *
+ *     path/train/daisy/1.jpg    path/test/daisy/7.jpg       or    path/daisy/1.jpg
+ *     path/train/rose/2.png     path/test/rose/8.png              path/rose/2.png
+ *
+ * Classes are numbered as their names are sorted, byte by byte; pictures come in the order of their names. Folders in a
+ * class's folder belong to it. What does not end in .jpg, .jpeg or .png is left alone. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "set.h"
+
+#define NAME_ROOM 2048
+#define DEPTH_MAX 16
+
+typedef struct folder_params {
+  const char *path, *train, *test;
+  PIXELS_FIELDS;
+} folder_params;
+
+static const brim_param table[] = {
+    BRIM_PARAM(PATH, folder_params, path, NULL, NULL,
+               "folder that holds train/<class>/<picture> and perhaps test/ or val/, or <class>/<picture>"),
+    BRIM_PARAM(STR, folder_params, train, "auto", NULL, "folder of the training split in it; auto: train, or all"),
+    BRIM_PARAM(STR, folder_params, test, "auto", NULL,
+               "folder of the test split in it; auto: test, val or validation; empty: there is no test split"),
+    PIXELS_PARAMS(folder_params),
+    BRIM_PARAMS_END,
+};
+
+static bool is_folder(const char *path, const char *name)
+{
+  char full[2 * NAME_ROOM];
+  struct stat s;
+  snprintf(full, sizeof full, "%.2000s/%.2000s", path, name);
+  return stat(full, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+static int is_visible(const struct dirent *entry)
+{
+  return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+  return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void names_free(struct dirent **entry, int count)
+{
+  for (int i = 0; i < count; i++) free(entry[i]);
+  free(entry);
+}
+
+/* The names in folder `name` of `path`, sorted. */
+static brim_status names_read(const char *path, const char *name, struct dirent ***entry, int *count)
+{
+  char full[2 * NAME_ROOM];
+  snprintf(full, sizeof full, "%.2000s%s%.2000s", path, name[0] ? "/" : "", name);
+  *count = scandir(full, entry, is_visible, by_bytes);
+  if (*count >= 0) return BRIM_OK;
+  if (errno == ENOMEM) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the names in '%s'", full);
+  return brim_fail(BRIM_ELOAD, "cannot read the folder '%s': %s", full, strerror(errno));
+}
+
+static brim_status join(char *out, const char *folder, const char *name)
+{
+  const int used = snprintf(out, NAME_ROOM, "%s%s%s", folder, folder[0] ? "/" : "", name);
+  return used < NAME_ROOM ? BRIM_OK : brim_fail(BRIM_ELOAD, "the name '%.200s...' is too long", out);
+}
+
+/* All pictures below a class's folder. */
+static brim_status add_pictures(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
+                                int32_t label, int depth)
+{
+  struct dirent **entry;
+  int count;
+  if (depth > DEPTH_MAX) return brim_fail(BRIM_ELOAD, "'%s/%s' lies too deep", path, folder);
+  BRIM_TRY(names_read(path, folder, &entry, &count));
+  brim_status status = BRIM_OK;
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
+    char name[NAME_ROOM];
+    status = join(name, folder, entry[i]->d_name);
+    if (status != BRIM_OK) break;
+    if (is_folder(path, name))
+      status = add_pictures(set, split, path, name, label, depth + 1);
+    else if (pixels_is_name(name))
+      status = pixels_set_add(set, split, name, label, NULL);
+  }
+  names_free(entry, count);
+  return status;
+}
+
+/* The label of a class's folder: training's are new, others must be known. */
+static brim_status label_of(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
+                            const char *name, int64_t classes, int32_t *label)
+{
+  *label = (int32_t)pixels_set_classes(set);
+  if (split == PIXELS_TRAIN) return pixels_set_add_class(set, name);
+  *label = (int32_t)pixels_set_find_class(set, name, classes);
+  if (*label >= 0) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s/%s' holds a class '%s' that the training split does not have", path, folder, name);
+}
+
+static brim_status add_split(pixels_set *set, enum pixels_split split, const char *path, const char *folder)
+{
+  const int64_t classes = pixels_set_classes(set);
+  struct dirent **entry;
+  int count;
+  BRIM_TRY(names_read(path, folder, &entry, &count));
+  brim_status status = BRIM_OK;
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
+    char name[NAME_ROOM];
+    int32_t label;
+    status = join(name, folder, entry[i]->d_name);
+    if (status != BRIM_OK) break;
+    if (!is_folder(path, name)) continue;
+    status = label_of(set, split, path, folder, entry[i]->d_name, classes, &label);
+    if (status == BRIM_OK) status = add_pictures(set, split, path, name, label, 0);
+  }
+  names_free(entry, count);
+  return status;
+}
+
+static const char *test_folder(const folder_params *p, bool has_train)
+{
+  static const char *const names[] = {"test", "val", "validation"};
+  if (strcmp(p->test, "auto") != 0) return p->test;
+  for (size_t i = 0; has_train && i < sizeof names / sizeof names[0]; i++)
+    if (is_folder(p->path, names[i])) return names[i];
+  return "";
+}
+
+static brim_status list(const void *params, pixels_set *set)
+{
+  const folder_params *p = params;
+  const bool is_auto = strcmp(p->train, "auto") == 0, has_train = is_folder(p->path, is_auto ? "train" : p->train);
+  const char *train = !is_auto ? p->train : has_train ? "train" : "", *test = test_folder(p, has_train);
+  if (!is_folder(p->path, "."))
+    return brim_fail(BRIM_ELOAD,
+                     "there is no folder '%s'\ndataset.path names it; it holds train/<class>/<picture>.jpg, or "
+                     "<class>/<picture>.jpg",
+                     p->path);
+  BRIM_TRY(add_split(set, PIXELS_TRAIN, p->path, train));
+  if (pixels_set_count(set, PIXELS_TRAIN) == 0)
+    return brim_fail(
+        BRIM_ELOAD,
+        "there are no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
+        "files in it",
+        p->path, train[0] ? "/" : "", train);
+  if (test[0]) BRIM_TRY(add_split(set, PIXELS_TEST, p->path, test));
+  return BRIM_OK;
+}
+
+static brim_status create(const void *params, void **self)
+{
+  const folder_params *p = params;
+  const pixels_setup setup = PIXELS_SETUP(p, list);
+  return pixels_set_create(&setup, self);
+}
+
+static const brim_plugin plugin = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_DATASET,
+    .id = "image_folder",
+    .help = "JPEG and PNG files of any size, a folder for each class",
+    .params_size = sizeof(folder_params),
+    .params = table,
+    .create = create,
+    .destroy = pixels_set_destroy,
+    .ops = &pixels_set_ops,
+};
+
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-image-folder", "0.1", plugins)

@@ -1,0 +1,63 @@
+/* A data set of picture files with a class each: what image_folder, flowers102 and cub200 have in common. A plugin says
+ * which files there are (pixels_setup.list); opening, describing and reading them is done here, by one table of ops.
+ *
+ * Damaged files. A file whose header is wrong is found when a split is opened, before the first step: it is refused, or
+ * left out of the split (dataset.damaged=skip), with a warning that counts and names. What is wrong behind the header
+ * shows only when the pixels are decoded; then the run ends and names the file, or with `skip` the next sound picture
+ * of the split takes its place, with its own class. That depends on the files alone, so the stream of samples is the
+ * same for any number of threads and after a resume; to decode every file once more before a run would take as long as
+ * an epoch. */
+#ifndef BRIM_PIXELS_SET_H
+#define BRIM_PIXELS_SET_H
+#include "pixels.h"
+
+enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
+
+/* In every plugin's parameters, and their rows in its table. */
+#define PIXELS_FIELDS                                                                                                  \
+  int32_t damaged;                                                                                                     \
+  int64_t max_pixels;                                                                                                  \
+  bool exif_orientation, scaled_decoding
+#define PIXELS_PARAMS(S)                                                                                               \
+  BRIM_PARAM(ENUM, S, damaged, "refuse", "refuse|skip",                                                                \
+             "pictures that cannot be decoded: end and name them, or leave them out"),                                 \
+      BRIM_PARAM(I64, S, max_pixels, "100000000", "[1,1000000000]", "larger pictures count as damaged"),               \
+      BRIM_PARAM(BOOL, S, exif_orientation, "true", NULL, "turn JPEGs as their EXIF orientation says"),                \
+      BRIM_PARAM(BOOL, S, scaled_decoding, "false", NULL,                                                              \
+                 "decode JPEGs at 1/2, 1/4 or 1/8 where that is enough: faster, other pixels than without")
+
+typedef struct pixels_box {
+  int32_t left, top, columns, rows; /* columns 0: the whole picture */
+} pixels_box;
+
+typedef struct pixels_set pixels_set;
+enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* files that were opened by themselves come behind */
+
+typedef struct pixels_setup {
+  const void *params;     /* the plugin's */
+  const char *folder;     /* names of files are relative to it */
+  int32_t damaged;        /* enum pixels_damaged */
+  pixels_options options; /* side_needed: any number above 0 allows scaled decoding */
+  /* [init] Tells of every file and class, once, before anything else is asked. ELOAD. */
+  brim_status (*list)(const void *params, pixels_set *set);
+} pixels_setup;
+#define PIXELS_SETUP(p, lister)                                                                                        \
+  {                                                                                                                    \
+    .params = (p), .folder = (p)->path, .damaged = (p)->damaged,                                                       \
+    .options = {(uint64_t)(p)->max_pixels, (p)->exif_orientation, (p)->scaled_decoding}, .list = (lister)              \
+  }
+
+brim_status pixels_set_create(const pixels_setup *setup, void **self);
+void pixels_set_destroy(void *self);
+/* [init] For list(). Copies the name. ENOMEM_HOST. */
+brim_status pixels_set_add_class(pixels_set *set, const char *name);
+brim_status pixels_set_add(pixels_set *set, enum pixels_split split, const char *name, int32_t label,
+                           const pixels_box *box);
+int64_t pixels_set_classes(const pixels_set *set);
+int64_t pixels_set_count(const pixels_set *set, enum pixels_split split);
+/* The class of this name, among the first `count`; -1: there is none. Those must be sorted by strcmp. */
+int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t count);
+
+/* Ops of such plugins: their instance is the set. */
+extern const brim_dataset_ops pixels_set_ops;
+#endif

@@ -1,0 +1,229 @@
+"""model=lora and model=linear_probe: around a frozen backbone, with checkpoints of what is trained alone."""
+
+import json
+import os
+import shutil
+
+import tensors
+from ranks import Ranks
+from support import LOAD, USAGE, Case, main, write_idx_dataset
+
+VIT = {"patch": 4, "depth": 2, "width": 12, "heads": 3}
+MODEL = ["model=vit", *(f"model.{key}={value}" for key, value in VIT.items())]
+BACKBONE = ["backbone=vit", *(f"backbone.{key}={value}" for key, value in VIT.items())]
+DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256", "dataset.test_count=64",
+        "training.batch_size=32", "backend=cpu", "backend.threads=1", "memory.timing=false", "training.num_workers=0"]
+LORA = ["model=lora", *BACKBONE, *DATA]
+PROBE = ["model=linear_probe", *BACKBONE, *DATA]
+
+
+def without_threads(words):
+    """For the reference backend, which has none."""
+    return [word for word in words if word != "backend.threads=1"]
+
+
+class Choosing(Case):
+    def test_a_wrapper_without_a_backbone_says_what_to_write(self):
+        self.assert_error(self.brim("config", "model=lora", "dataset=synthetic", status=USAGE),
+                          "model=lora is around another model", "write backbone=OPTION", "available: ", "vit")
+
+    def test_a_backbone_without_a_wrapper_is_said_to_be_unused(self):
+        result = self.brim("plan", *MODEL, *DATA, "backbone=mlp")
+        self.assertIn("backbone=mlp is not used: model=vit is not around another", result.err)
+
+    def test_wrappers_are_no_backbones(self):
+        self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
+                          "backbone=linear_probe: it is around another model itself")
+
+    def test_targets_that_no_layer_has_are_told_with_the_layers(self):
+        result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
+        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
+        self.assertNotIn("head", result.err)
+
+    def test_a_resolved_configuration_loads_again(self):
+        self.train("run", *LORA, "training.steps=1", "model.lora_r=4", "model.lora_targets=[attn.qkv,'mlp.fc1']")
+        self.assertIn("lora_r: 4", self.read("run", "config.yaml"))
+        self.train("again", "--from", "run")
+        self.assert_same_checkpoint("run", "again", 1)
+
+
+class Plans(Case):
+    def plan(self, *words):
+        return json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
+
+    def test_only_what_is_trained_has_gradients_and_states(self):
+        plan = self.plan(*LORA, "model.lora_r=2")
+        plan = plan.get("plan", plan)
+        # of each block: 2 * 12 down, 12 * 2 up; the head 12 * 10 + 10
+        self.assertEqual(plan["trained_parameters"], 2 * 48 + 130)
+        whole = self.plan(*MODEL, *DATA)
+        whole = whole.get("plan", whole)
+        self.assertEqual(plan["parameters"], whole["parameters"] + 2 * 48)
+        self.assertLess(plan["classes"]["optimizer"], whole["classes"]["optimizer"] / 4)
+        self.assertIn("of which 226 trained", self.brim("plan", *LORA, "model.lora_r=2", "--no-timing").out)
+
+    def test_bf16_makes_frozen_bytes_about_half(self):
+        wide, small = (self.plan(*LORA, f"backbone.store={store}") for store in ("fp32", "bf16"))
+        wide, small = wide.get("plan", wide), small.get("plan", small)
+        self.assertLess(small["frozen_bytes"], 0.7 * wide["frozen_bytes"])
+
+    def test_a_probe_is_planned_with_what_computing_features_takes(self):
+        self.assertIn("features: computed once", self.brim("plan", *PROBE, "--no-timing").out)
+        self.assertFalse((self.folder / "cache/brim/features").exists(), "a plan computes nothing")
+
+
+class Checkpoints(Case):
+    def names(self, *path):
+        return set(tensors.read(self.folder.joinpath(*path))[0])
+
+    def test_hold_what_is_trained_alone(self):
+        self.train("run", *LORA, "training.steps=4")
+        names = self.names("run", "checkpoints", "last", "model.safetensors")
+        self.assertEqual(names, {f"blocks.{i}.attn.qkv.q.lora_{part}.weight" for i in (0, 1) for part in "AB"} |
+                         {"head.weight", "head.bias"})
+
+    def test_a_resumed_run_leaves_the_same_bytes(self):
+        for name, words in (("lora", LORA), ("probe", PROBE), ("small", [*LORA, "backbone.store=bf16"])):
+            self.train(f"{name}-whole", *words, "training.steps=12", "training.checkpoint_every_steps=4",
+                       "training.keep_checkpoints=9")
+            shutil.copytree(self.folder / f"{name}-whole", self.folder / f"{name}-cut", symlinks=True)
+            (self.folder / f"{name}-cut" / "summary.json").unlink()
+            for step in (8, 12):
+                shutil.rmtree(self.checkpoint(f"{name}-cut", step))
+            self.brim("train", "--resume", f"{name}-cut")
+            self.assert_same_checkpoint(f"{name}-whole", f"{name}-cut", 12)
+
+    def test_frozen_weights_are_there_again_after_another_plan(self):
+        for name, words in (("lora", [*LORA, "backbone.store=bf16"]), ("average", [*LORA, "training.ema_decay=0.9"])):
+            words = [*words, "training.steps=6"]
+            self.train(f"{name}-whole", *words)
+            faults = ",".join(f"step:2:begin:{n}" for n in range(1, 6))
+            self.train(f"{name}-again", *words, env={"BRIM_FAULT": faults})
+            self.assertEqual(self.summary(f"{name}-again")["retries"], 5)
+            self.assert_same_checkpoint(f"{name}-whole", f"{name}-again", 6)
+            self.assertEqual(json.loads(self.brim("eval", f"{name}-again", "--json").out)["loss"],
+                             self.summary(f"{name}-again")["test_loss"])
+
+    def test_updates_in_the_backward_pass_and_states_in_host_memory_give_the_same_numbers(self):
+        self.train("plain", *LORA, "training.steps=6")
+        self.train("fused", *LORA, "training.steps=6", "optimizer.update=fused_backward")
+        self.train("host", *LORA, "training.steps=6", "memory.offload=optimizer")
+        for run in ("fused", "host"):
+            self.assert_same_checkpoint("plain", run, 6)
+
+    def test_dropout_knows_nothing_of_micro_batches(self):
+        words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4", "observe.log_every_steps=1"]
+        self.train("one", *words)
+        self.train("four", *words, "training.batch_size=8", "training.gradient_accumulation_steps=4")
+        self.train("none", *words, "model.lora_dropout=0")
+        one, four, none = ([r["loss"] for r in self.records(run)] for run in ("one", "four", "none"))
+        for a, b in zip(one, four):
+            self.assertAlmostEqual(a, b, delta=1e-9)
+        self.assertNotEqual(one, none)
+
+    def test_other_weights_are_refused(self):
+        self.train("a", *MODEL, *DATA, "training.steps=2")
+        self.train("b", *MODEL, *DATA, "training.steps=3")
+        for name, words in (("lora", LORA), ("probe", PROBE)):
+            self.train(name, *words, "model.weights=a", "training.steps=4")
+            told = self.summary(name)["test_loss"]
+            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], told)
+            self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
+
+
+class Features(Case):
+    def kept(self):
+        return sorted((self.folder / "cache/brim/features").glob("*.bin"))
+
+    def test_are_computed_once(self):
+        first = self.train("a", *PROBE, "training.steps=6")
+        self.assertIn("features: computing those of 320 samples", first.err)
+        second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
+        self.assertIn("features: taken from", second.err)
+        self.assertEqual(len(self.kept()), 1)
+        self.assertEqual([path.name for path in (self.folder / "cache/brim/features").iterdir()], [self.kept()[0].name])
+
+    def test_training_on_them_is_training_the_head_of_the_whole(self):
+        self.train("run", *PROBE, "training.steps=8")
+        self.assertEqual(json.loads(self.brim("eval", "run", "--json").out)["loss"], self.summary("run")["test_loss"])
+
+    def test_belong_to_weights_data_and_transform(self):
+        folder = write_idx_dataset(self.folder / "data", rows=8)
+        words = ["model=linear_probe", *BACKBONE, *DATA, "dataset=mnist", f"dataset.path={folder}", "training.steps=1"]
+        words = [w for w in words if not w.startswith(("dataset=synthetic", "dataset.shape", "dataset.train_count",
+                                                       "dataset.test_count"))]
+        for count, change in enumerate([[], ["seed=5"], ["dataset.mean=[0.3]"], ["precision=bf16"], ["backbone.mlp_ratio=2"],
+                                        ["training.num_train_samples=64"]], 1):
+            self.train(f"run{count}", *words, *change)
+            self.assertEqual(len(self.kept()), count, change)
+        self.train("same", *words)
+        self.assertEqual(len(self.kept()), count)
+        os.utime(folder / "train-images-idx3-ubyte", (1, 1))
+        self.train("touched", *words)
+        self.assertEqual(len(self.kept()), count + 1, "a file that changed")
+
+    def test_a_damaged_file_is_made_again(self):
+        self.train("a", *PROBE, "training.steps=2")
+        path = self.kept()[0]
+        whole = path.read_bytes()
+        path.write_bytes(whole[:5000])
+        result = self.train("b", *PROBE, "training.steps=2")
+        self.assertIn("computed again", result.err)
+        self.assertEqual(path.read_bytes(), whole)
+
+    def test_are_of_samples_as_they_are(self):
+        result = self.train("run", *PROBE, "augment.flip=true", "training.steps=1")
+        self.assertIn("augment means nothing to model=linear_probe", result.err)
+
+
+class Exports(Case):
+    def test_a_merged_model_answers_as_the_wrapper_does(self):
+        self.train("before", *MODEL, *DATA, "training.steps=8")
+        for name, words in (("lora", [*LORA, "optimizer.lr=0.01", "model.lora_targets=['attn.qkv:q','attn.qkv:v',fc1]"]),
+                            ("probe", PROBE)):
+            self.train(name, *words, "model.weights=before", "training.steps=12")
+            self.brim("export", name, "--merge", "-o", f"{name}.safetensors")
+            self.train(f"{name}-plain", *MODEL, *DATA, f"model.weights={name}.safetensors", "training.steps=1",
+                       "optimizer.lr=1e-30", "optimizer.weight_decay=0")
+            self.assertAlmostEqual(self.summary(f"{name}-plain")["test_loss"], self.summary(name)["test_loss"], places=5)
+
+    def test_adapters_are_written_as_peft_keeps_them(self):
+        self.train("run", *LORA, "model.lora_r=3", "training.steps=4")
+        self.brim("export", "run", "--format", "peft", "-o", "adapter")
+        config = self.json("adapter", "adapter_config.json")
+        self.assertEqual((config["peft_type"], config["r"], config["lora_alpha"], config["lora_dropout"]),
+                         ("LORA", 3, 16, 0.1))
+        self.assertIn("attn.qkv", config["target_modules"])
+        self.assertEqual(config["modules_to_save"], ["head"])
+        found, _ = tensors.read(self.folder / "adapter/adapter_model.safetensors")
+        layer = "base_model.model.blocks.1.attn.qkv"
+        self.assertEqual(found[f"{layer}.lora_A.weight"][:2], ("F32", [3, 12]))
+        kind, shape, values = found[f"{layer}.lora_B.weight"]
+        self.assertEqual((kind, shape), ("F32", [36, 3]))
+        self.assertTrue(any(values[:36]))
+        self.assertFalse(any(values[36:]), "keys and values are not changed")
+        self.assertEqual(found["base_model.model.head.weight"][1], [10, 12])
+
+    def test_what_cannot_be_exported_so_is_told(self):
+        self.train("plain", *MODEL, *DATA, "training.steps=1")
+        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit is not around another")
+        self.train("probe", *PROBE, "training.steps=1")
+        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no changes of low rank")
+        self.train("two", *LORA, "model.lora_targets=['attn.qkv:q','attn.qkv:v']", "training.steps=1")
+        self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE), "--merge writes the whole model")
+
+
+class SeveralRanks(Ranks):
+    def test_two_ranks_train_what_one_does(self):
+        for name, words in (("lora", LORA), ("probe", PROBE)):
+            words = [*without_threads(words), "backend=reference", "training.steps=6", "observe.log_every_steps=1"]
+            self.train(f"{name}1", *words)
+            self.ranks(2, f"{name}2", *words)
+            one, two = self.records(f"{name}1"), self.records(f"{name}2")
+            self.assertEqual(len(one), len(two))
+            for a, b in zip(one, two):
+                self.assertAlmostEqual(a["loss"], b["loss"], delta=1e-9)
+
+
+if __name__ == "__main__":
+    main()
