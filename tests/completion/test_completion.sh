@@ -68,7 +68,7 @@ includes "eval runs/a " optimizer.lr=
 includes "predict -" --checkpoint -o --json
 
 # groups and their options
-exactly "train mod" model= model.width= model.dropout1= model.dropout2=
+exactly "train mod" model= model.width= model.dropout1= model.dropout2= model.weights= model.weights_map= model.weights_except=
 exactly "train model=m" mental_state mlp
 includes "train dataset=" fashion_mnist mnist synthetic
 exactly "train +schedule=cos" cosine
@@ -76,7 +76,7 @@ includes "train graph.fuse=" all none residual_norm
 
 # keys, which follow the choices made
 exactly "train optimizer.l" optimizer.lr=
-exactly "train model=mlp model." model.hidden= model.dropout=
+exactly "train model=mlp model." model.hidden= model.dropout= model.weights= model.weights_map= model.weights_except=
 exactly "train model=mlp,cnn -m model.h" model.hidden=
 exactly "train dataset=synthetic dataset.noi" dataset.noise=
 exactly "train '+optimizer.w" +optimizer.weight_decay=
