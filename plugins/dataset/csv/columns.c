@@ -124,11 +124,10 @@ static brim_status read_names(csv_reader *r, bool has_header, csv_header *h)
 
 static brim_status check_width(const csv_reader *r, const csv_header *h, const csv_field *f)
 {
-  if (f->column < h->columns && f->last == (f->column == h->columns - 1)) return BRIM_OK;
-  const int32_t columns = f->column + 1;
+  const int32_t fields = f->column + 1;
+  if (fields <= h->columns && f->last == (fields == h->columns)) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s', line %" PRId64 ": %s%d field%s, but the first line has %d", csv_reader_name(r),
-                   f->line, f->last ? "" : "more than ", f->last ? columns : columns - 1,
-                   (f->last ? columns : columns - 1) == 1 ? "" : "s", h->columns);
+                   f->line, f->last ? "" : "more than ", fields, fields == 1 ? "" : "s", h->columns);
 }
 
 static brim_status read_kinds(csv_reader *r, csv_header *h)
@@ -176,7 +175,8 @@ static brim_status fail_no_column(const csv_header *h, const char *file, brim_st
   list[0] = '\0';
   for (int32_t i = 0; i < h->columns && used + 8 < sizeof list; i++)
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%.60s", i ? ", " : "", h->name[i]);
-  return brim_fail(status, "'%s' has no column '%.100s'%s\nits columns are %.1000s", file, name, what, list);
+  brim_fail(status, "'%s' has no column '%.100s'%s\nits columns are %.1000s", file, name, what, list);
+  return h->columns > 1 ? status : brim_fail_add(status, "dataset.separator says what stands between fields");
 }
 
 /* How many columns have this name; the first of them into *out. */
@@ -271,10 +271,9 @@ static brim_status choose(const csv_header *h, const char *file, const csv_wishe
   int32_t at = 0;
   if ((w->targets.count > 0) == (w->label[0] != '\0'))
     return brim_fail(BRIM_ECONFIG,
-                     "%s: dataset.targets are columns of real numbers, dataset.label is a column of "
-                     "classes",
-                     w->label[0] ? "samples are to be answered with one of the two"
-                                 : "what are samples to be answered with? Set one of the two");
+                     "%s\ndataset.targets=NAME is a column of real numbers, dataset.label=NAME one of classes",
+                     w->label[0] ? "samples are to be answered with targets or a label, and both are set"
+                                 : "nothing says what samples are to be answered with");
   out->label = w->label;
   out->group = w->group;
   BRIM_TRY(add_list(h, file, "targets", &w->targets, &out->target, &out->targets));

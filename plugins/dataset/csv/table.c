@@ -10,6 +10,8 @@
 
 #include "brim/host.h"
 
+#define SHOWN_BYTES 60
+
 typedef struct loading {
   const csv_reading *how;
   const csv_header *header;
@@ -60,7 +62,6 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   t->rows = l->header->records;
   t->features = chosen->features;
   t->targets = l->how->answers ? chosen->targets : 0;
-  if (t->rows == 0) return brim_fail(BRIM_ELOAD, "'%s' has no rows", t->file);
   BRIM_TRY(reserve(t, t->rows, t->features, sizeof *t->feature, &feature));
   t->feature = feature;
   BRIM_TRY(reserve(t, t->rows, t->targets, sizeof *t->target, &target));
@@ -81,6 +82,13 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   brim_fail(BRIM_ELOAD, "'%s', line %" PRId64 ", column %d '%.100s': " format, (l)->table->file, (f)->line,            \
             (f)->column + 1, (l)->header->name[(f)->column], __VA_ARGS__)
 
+/* How many bytes of a field a message has: of its first line. */
+static int shown(const csv_field *f)
+{
+  const size_t n = strcspn(f->text, "\n");
+  return n < SHOWN_BYTES ? (int)n : SHOWN_BYTES;
+}
+
 static brim_status take_number(const loading *l, const csv_field *f, enum csv_fill fill, float *out)
 {
   const bool missing = csv_is_missing(f);
@@ -91,7 +99,7 @@ static brim_status take_number(const loading *l, const csv_field *f, enum csv_fi
   if (missing)
     return fail_at(l, f, "a value is missing%s",
                    l->use[f->column].target >= 0 ? "" : "\ndataset.fill=mean or zero puts one in its place");
-  if (!csv_is_number(f, out)) return fail_at(l, f, "'%.60s' is not a number that a float can hold", f->text);
+  if (!csv_is_number(f, out)) return fail_at(l, f, "'%.*s' is not a number that a float can hold", shown(f), f->text);
   return BRIM_OK;
 }
 
@@ -101,7 +109,7 @@ static brim_status take_label(loading *l, const csv_field *f, int32_t *out)
   if (l->any_class) return csv_names_add(l->classes, f->text, out);
   *out = csv_names_find(l->classes, f->text);
   if (*out >= 0) return BRIM_OK;
-  return fail_at(l, f, "class '%.60s' is not one of the training file's %d", f->text, l->classes->count);
+  return fail_at(l, f, "class '%.*s' is not one of the training file's %d", shown(f), f->text, l->classes->count);
 }
 
 static brim_status take_field(loading *l, int64_t row, const csv_field *f)
@@ -169,6 +177,7 @@ static brim_status sort_groups(loading *l)
 static brim_status load(loading *l, csv_reader *r, csv_chosen *chosen)
 {
   csv_use *use = NULL;
+  if (l->header->records == 0) return brim_fail(BRIM_ELOAD, "'%s' has no rows", l->table->file);
   if (chosen->features == 0) BRIM_TRY(csv_choose(l->header, l->table->file, l->how->wishes, chosen));
   BRIM_TRY(csv_use_of(l->header, l->table->file, chosen, l->how->answers, &use));
   l->use = use;
