@@ -56,32 +56,47 @@ static csv_wishes wishes_of(const csv_params *p)
 
 /* ---- files ---- */
 
-static brim_status read_file(csv_set *s, const char *name, csv_table *table)
+/* The path of a file in the folder. */
+static void name_file(const csv_params *p, const char *name, char *out)
+{
+  const bool absolute = name[0] == '/';
+  snprintf(out, NAME_ROOM, "%.4000s%s%.4000s", absolute ? "" : p->path, absolute ? "" : "/", name);
+}
+
+static brim_status read_file(csv_set *s, const char *file, csv_table *table)
 {
   const csv_params *p = s->params;
   const csv_reading how = {separators[p->separator], true, (enum csv_fill)p->fill, &s->wishes};
-  char file[NAME_ROOM];
-  const bool whole = name[0] == '\0' || name[0] == '/';
-  snprintf(file, sizeof file, "%.4000s%s%.4000s", name[0] == '/' ? "" : p->path, whole ? "" : "/", name);
   return csv_table_read(file, &how, &s->chosen, &s->classes, table);
+}
+
+static brim_status read_test(csv_set *s)
+{
+  char file[NAME_ROOM];
+  struct stat st;
+  if (!csv_set_has_test(s->params) || s->params->test_fraction > 0) return BRIM_OK;
+  name_file(s->params, s->params->test, file);
+  if (stat(file, &st) == 0) return read_file(s, file, &s->table[1]);
+  return brim_fail(BRIM_ELOAD,
+                   "there is no '%s'\ndataset.test= if there is no test file, dataset.test_fraction=0.2 to test on the "
+                   "last rows",
+                   file);
 }
 
 static brim_status read_files(csv_set *s)
 {
   const csv_params *p = s->params;
-  const bool one = is_file(p->path);
+  char file[NAME_ROOM];
   struct stat st;
   if (stat(p->path, &st) != 0)
     return brim_fail(BRIM_ELOAD, "there is no '%s'\ndataset.path names a CSV file, or a folder that has '%s'", p->path,
                      p->train);
-  if (!one && p->train[0] == '\0')
+  if (is_file(p->path)) return read_file(s, p->path, &s->table[0]);
+  if (p->train[0] == '\0')
     return brim_fail(BRIM_ECONFIG, "'%s' is a folder: dataset.train must name the training file in it", p->path);
-  BRIM_TRY(read_file(s, one ? "" : p->train, &s->table[0]));
-  if (!csv_set_has_test(p) || p->test_fraction > 0) return BRIM_OK;
-  const brim_status status = read_file(s, p->test, &s->table[1]);
-  if (status == BRIM_ELOAD)
-    brim_fail_add(status, "dataset.test= if there is no test file, dataset.test_fraction=0.2 to test on the last rows");
-  return status;
+  name_file(p, p->train, file);
+  BRIM_TRY(read_file(s, file, &s->table[0]));
+  return read_test(s);
 }
 
 /* ---- samples ---- */
@@ -120,11 +135,8 @@ static int64_t longest_group(const csv_table *t)
 
 static brim_status set_length(csv_set *s)
 {
-  s->length = s->params->sequence;
-  for (int i = 0; s->length == 0 && s->params->group[0] && i < 2; i++) {
-    const int64_t longest = longest_group(&s->table[i]);
-    if (longest > s->length) s->length = longest;
-  }
+  const int64_t train = longest_group(&s->table[0]), test = longest_group(&s->table[1]); /* 0 without groups */
+  s->length = s->params->sequence > 0 ? s->params->sequence : train > test ? train : test;
   int64_t values;
   if (__builtin_mul_overflow(s->length, s->chosen.features, &values) || values > VALUES_MAX)
     return brim_fail(BRIM_ECONFIG, "dataset.sequence=%" PRId64 ": samples of %d features would be too large", s->length,
