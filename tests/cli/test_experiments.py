@@ -23,7 +23,7 @@ class Experiment(Case):
         said = self.chosen(*words)
         for line in lines:
             self.assertIn(line, said)
-        self.assertIn("programs", json.loads(self.brim("plan", "--json", *words, "memory.timing=false").out))
+        return json.loads(self.brim("plan", "--json", *words, "memory.timing=false").out)
 
     def write(self, name, header, rows):
         with (self.folder / name).open("w", encoding="utf-8", newline="") as file:
@@ -60,7 +60,8 @@ class OfPictures(Experiment):
     def test_emotion(self):
         self.sets.write_folder(self.folder / "faces", tuple(f"emotion_{k}" for k in range(7)), train=6, test=2)
         words = ["experiment=emotion", "dataset.path=faces"]
-        self.check(words, "id: emotion_cnn", "id: adam", "lr: 1e-4", "batch_size: 16", "epochs: 20", "size: 48")
+        plan = self.check(words, "id: emotion_cnn", "id: adam", "lr: 1e-4", "batch_size: 16", "epochs: 20")
+        self.assertEqual(plan["parameters"], 2345607)  # those of 1x48x48 and 7 classes
         self.train("run", *words, "training.epochs=1")
         self.assertEqual(self.summary("run")["steps"], 3)
 
