@@ -192,11 +192,20 @@ static brim_status read_quoted(csv_reader *r)
                    r->name, r->line, r->column + 1);
 }
 
+/* As many bytes at a time as the buffer has of it. */
 static brim_status read_plain(csv_reader *r)
 {
-  for (int c = peek(r); c != END && !is_line_end(c) && c != (unsigned char)r->separator; c = peek(r)) {
-    BRIM_TRY(gather(r, c));
-    skip(r);
+  while (peek(r) != END) {
+    const unsigned char *s = r->input + r->at;
+    const size_t room = r->filled - r->at, left = CSV_FIELD_BYTES_MAX - r->bytes;
+    size_t n = 0;
+    while (n < room && n < left && s[n] && !is_line_end(s[n]) && s[n] != (unsigned char)r->separator) n++;
+    memcpy(r->text + r->bytes, s, n);
+    r->bytes += n;
+    r->at += n;
+    if (n == room) continue;
+    if (is_line_end(s[n]) || s[n] == (unsigned char)r->separator) break;
+    BRIM_TRY(gather(r, s[n])); /* which says what is wrong: a zero, or one byte too many */
   }
   return r->status;
 }

@@ -91,6 +91,7 @@ static int shown(const csv_field *f)
 
 static brim_status take_number(const loading *l, const csv_field *f, enum csv_fill fill, float *out)
 {
+  if (csv_is_number(f, out)) return BRIM_OK;
   const bool missing = csv_is_missing(f);
   if (missing && fill != CSV_FILL_NO) {
     *out = fill == CSV_FILL_MEAN ? NAN : 0;
@@ -99,8 +100,7 @@ static brim_status take_number(const loading *l, const csv_field *f, enum csv_fi
   if (missing)
     return fail_at(l, f, "a value is missing%s",
                    l->use[f->column].target >= 0 ? "" : "\ndataset.fill=mean or zero puts one in its place");
-  if (!csv_is_number(f, out)) return fail_at(l, f, "'%.*s' is not a number that a float can hold", shown(f), f->text);
-  return BRIM_OK;
+  return fail_at(l, f, "'%.*s' is not a number that a float can hold", shown(f), f->text);
 }
 
 static brim_status take_label(loading *l, const csv_field *f, int32_t *out)
