@@ -1,4 +1,4 @@
-"""Experiments that are installed, on small data made here: each is what it says, plans, and trains in a smaller size."""
+"""Installed experiments on small data made here: each is what it says, plans, and trains in a smaller size."""
 
 import csv
 import json
