@@ -67,16 +67,33 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
   return false;
 }
 
-const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option)
+/* The folder of options that a group shares with another: a backbone is any of the models. NULL: none. */
+static const char *shared_folder(const char *group)
 {
-  if (option[0] == '\0' || option[0] == '/' || strstr(option, "..")) return NULL;
+  const brim_group *wrapped = NULL, *all = brim_config_groups;
+  for (int g = 0; all[g].name; g++)
+    if (all[g].wrapped && strcmp(all[g].name, group) == 0) wrapped = &all[g];
+  for (int g = 0; wrapped && all[g].name; g++)
+    if (!all[g].wrapped && all[g].kind == wrapped->kind) return all[g].name;
+  return NULL;
+}
+
+static const char *file_in(const brim_composition *c, const char *folder, const char *option)
+{
   const char *suffix = brim_ends_with(option, ".yaml") ? "" : ".yaml";
   for (size_t i = 0; i < c->request->search_count; i++) {
     const char *path =
-        brim_arena_printf(c->arena, "%s/%s%s%s%s", c->request->search[i], group, group[0] ? "/" : "", option, suffix);
+        brim_arena_printf(c->arena, "%s/%s%s%s%s", c->request->search[i], folder, folder[0] ? "/" : "", option, suffix);
     if (access(path, F_OK) == 0) return path;
   }
   return NULL;
+}
+
+const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option)
+{
+  if (option[0] == '\0' || option[0] == '/' || strstr(option, "..")) return NULL;
+  const char *path = file_in(c, group, option), *shared = shared_folder(group);
+  return path || !shared ? path : file_in(c, shared, option);
 }
 
 static bool has_option(const brim_composition *c, const char *group, const char *option)
@@ -131,8 +148,10 @@ size_t brim_compose_options(const brim_composition *c, const char *group, const 
 {
   brim_arena *arena = c->arena;
   brim_yaml *found = brim_yaml_list(arena, (brim_yaml_origin){0});
-  for (size_t i = 0; i < c->request->search_count; i++)
-    add_files(arena, brim_arena_printf(arena, "%s/%s", c->request->search[i], group), found);
+  const char *const folder[] = {group, shared_folder(group)};
+  for (size_t i = 0; i < 2 * c->request->search_count; i++)
+    if (folder[i % 2])
+      add_files(arena, brim_arena_printf(arena, "%s/%s", c->request->search[i / 2], folder[i % 2]), found);
   const uint32_t kind = brim_compose_group_kind(group);
   const size_t plugins = kind ? brim_registry_count(c->registry) : 0;
   for (size_t i = 0; i < plugins; i++) {

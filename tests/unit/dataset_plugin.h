@@ -12,8 +12,9 @@
 
 typedef struct dataset_param {
   const char *key;
-  const char *text; /* a string or a number */
+  const char *text; /* a string, a number, true, a name of an enum, or a word of its own in front of a range */
   brim_list list;
+  brim_names names;
 } dataset_param;
 
 typedef struct dataset {
@@ -22,6 +23,17 @@ typedef struct dataset {
   void *params, *self;
 } dataset;
 
+/* Which of "ring|tree" it is. */
+static inline int32_t dataset_name(const char *names, const char *text)
+{
+  int32_t i = 0;
+  for (const size_t n = strlen(text); strncmp(names, text, n) != 0 || (names[n] && names[n] != '|'); i++) {
+    names = strchr(names, '|');
+    if (!names++) abort();
+  }
+  return i;
+}
+
 static inline void dataset_fill(const brim_param *row, const dataset_param *given, void *params)
 {
   void *field = (char *)params + row->offset;
@@ -29,11 +41,17 @@ static inline void dataset_fill(const brim_param *row, const dataset_param *give
   if (row->type == BRIM_STR || row->type == BRIM_PATH)
     memcpy(field, &text, sizeof text);
   else if (row->type == BRIM_I64)
-    *(int64_t *)field = strtoll(text, NULL, 10);
+    *(int64_t *)field = text[0] >= 'a' ? -1 : strtoll(text, NULL, 10);
   else if (row->type == BRIM_F64)
     *(double *)field = strtod(text, NULL);
   else if (row->type == BRIM_LIST && given)
     *(brim_list *)field = given->list;
+  else if (row->type == BRIM_NAMES && given)
+    *(brim_names *)field = given->names;
+  else if (row->type == BRIM_BOOL)
+    *(bool *)field = strcmp(text, "true") == 0;
+  else if (row->type == BRIM_ENUM)
+    *(int32_t *)field = dataset_name(row->range, text);
 }
 
 /* `given` ends with a NULL key. */

@@ -289,6 +289,7 @@ static brim_status set_describe(const void *self, const char *title, brim_datase
   pixels_set *set = (pixels_set *)self;
   split *s;
   pixels_header largest = {0};
+  const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* colours are decoded where gray is made of them */
   BRIM_TRY(split_find(set, title, &s));
   if (!s->opened && s->count > 0) {
     if (set->setup.damaged == PIXELS_SKIP)
@@ -299,9 +300,9 @@ static brim_status set_describe(const void *self, const char *title, brim_datase
                              .dtype = BRIM_DTYPE_U8,
                              .classes = set->classes,
                              .class_names = (const char *const *)set->class_name,
-                             .pixels_max = s->opened ? s->pixels_max : largest.rows,
+                             .pixels_max = (s->opened ? s->pixels_max : largest.rows) * decoded,
                              .side_max = s->opened ? s->side_max : largest.columns};
-  out->sample = (brim_shape){.rank = 3, .dim = {PIXELS_CHANNELS, 0, 0}};
+  out->sample = (brim_shape){.rank = 3, .dim = {PIXELS_CHANNELS / decoded, 0, 0}};
   return BRIM_OK;
 }
 
@@ -329,6 +330,14 @@ static void cut_box(const pixels_box *box, brim_picture *p)
   p->columns = right - left;
 }
 
+/* In place, by ITU-R BT.601 in 16 bits, as Pillow has it. */
+static void make_gray(brim_picture *p)
+{
+  const uint8_t *rgb = p->pixels;
+  for (int64_t i = 0; i < p->rows * p->columns; i++, rgb += PIXELS_CHANNELS)
+    p->pixels[i] = (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+}
+
 static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim_picture *picture)
 {
   char name[NAME_ROOM];
@@ -341,6 +350,7 @@ static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim
   const brim_status status = pixels_decode(&source, name, &options, picture);
   close(fd);
   if (status == BRIM_OK) cut_box(&s->item[i].box, picture);
+  if (status == BRIM_OK && set->setup.gray) make_gray(picture);
   return status;
 }
 

@@ -17,14 +17,15 @@ enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
 #define PIXELS_FIELDS                                                                                                  \
   int32_t damaged;                                                                                                     \
   int64_t max_pixels;                                                                                                  \
-  bool exif_orientation, scaled_decoding
+  bool exif_orientation, scaled_decoding, gray
 #define PIXELS_PARAMS(S)                                                                                               \
   BRIM_PARAM(ENUM, S, damaged, "refuse", "refuse|skip",                                                                \
              "pictures that cannot be decoded: end and name them, or leave them out"),                                 \
       BRIM_PARAM(I64, S, max_pixels, "100000000", "[1,1000000000]", "larger pictures count as damaged"),               \
       BRIM_PARAM(BOOL, S, exif_orientation, "true", NULL, "turn JPEGs as their EXIF orientation says"),                \
       BRIM_PARAM(BOOL, S, scaled_decoding, "false", NULL,                                                              \
-                 "decode JPEGs at 1/2, 1/4 or 1/8 where that is enough: faster, other pixels than without")
+                 "decode JPEGs at 1/2, 1/4 or 1/8 where that is enough: faster, other pixels than without"),           \
+      BRIM_PARAM(BOOL, S, gray, "false", NULL, "one channel: colours become gray, as Pillow's mode L has them")
 
 typedef struct pixels_box {
   int32_t left, top, columns, rows; /* columns 0: the whole picture */
@@ -37,13 +38,14 @@ typedef struct pixels_setup {
   const void *params;     /* the plugin's */
   const char *folder;     /* names of files are relative to it */
   int32_t damaged;        /* enum pixels_damaged */
+  bool gray;              /* samples have one channel */
   pixels_options options; /* side_needed: any number above 0 allows scaled decoding */
   /* [init] Tells of every file and class, once, before anything else is asked. ELOAD. */
   brim_status (*list)(const void *params, pixels_set *set);
 } pixels_setup;
 #define PIXELS_SETUP(p, lister)                                                                                        \
   {                                                                                                                    \
-    .params = (p), .folder = (p)->path, .damaged = (p)->damaged,                                                       \
+    .params = (p), .folder = (p)->path, .damaged = (p)->damaged, .gray = (p)->gray,                                    \
     .options = {(uint64_t)(p)->max_pixels, (p)->exif_orientation, (p)->scaled_decoding}, .list = (lister)              \
   }
 

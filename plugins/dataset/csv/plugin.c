@@ -1,0 +1,212 @@
+/* Rows of CSV files: classes or real numbers by features, time series, sequences.
+ *
+ *     a row         [features], answered by the same row's class or targets
+ *     a window      with dataset.sequence: [length, features], answered by the row `horizon` behind its last
+ *     a group       with dataset.group: all rows with one id, [length, features], answered by the last of them
+ *
+ * Files are read whole when the first split is opened, which says what is wrong with its place in the file; what is
+ * kept are floats. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brim/brim.h"
+#include "set.h"
+
+static const brim_param table[] = {
+    BRIM_PARAM(PATH, csv_params, path, NULL, NULL, "folder that holds the files, or the one file there is"),
+    BRIM_PARAM(STR, csv_params, train, "train.csv", NULL, "training file in the folder"),
+    BRIM_PARAM(STR, csv_params, test, "test.csv", NULL, "test file in the folder; empty: there is no test split"),
+    BRIM_PARAM(
+        F64, csv_params, test_fraction, "0", "[0,1)",
+        "share of the training file's rows (with group: groups), the last ones, that are the test split instead"),
+    BRIM_PARAM(ENUM, csv_params, separator, "comma", "comma|semicolon|tab|pipe|space", "what stands between fields"),
+    BRIM_PARAM(BOOL, csv_params, header, "true", NULL,
+               "the first line has the columns' names; without one they are called 1, 2, ..."),
+    BRIM_PARAM(NAMES, csv_params, features, "[]", NULL,
+               "columns of numbers to learn from, by name or as from..to; empty: all that are nothing else"),
+    BRIM_PARAM(NAMES, csv_params, targets, "[]", NULL, "columns of real numbers that samples are to be answered with"),
+    BRIM_PARAM(STR, csv_params, label, "", NULL, "column of classes, names or numbers, instead of targets"),
+    BRIM_PARAM(STR, csv_params, group, "", NULL,
+               "column of ids: the rows of one id are one sample, answered with what the last one has"),
+    BRIM_PARAM(I64, csv_params, sequence, "0", "[0,1000000000]",
+               "rows in a sample: windows of so many; with group: 0 takes the longest"),
+    BRIM_PARAM(I64, csv_params, stride, "1", "[1,1000000000]", "rows from one window to the next"),
+    BRIM_PARAM(I64, csv_params, horizon, "auto", "auto|[0,1000000000]",
+               "the row with a window's answer, counted from its last; auto: 1 with targets, 0 with a label"),
+    BRIM_PARAM(ENUM, csv_params, pad, "front", "front|behind", "where zeros go in a group of fewer rows than others"),
+    BRIM_PARAM(ENUM, csv_params, cut, "front", "front|behind",
+               "where rows go from a group that has more than dataset.sequence"),
+    BRIM_PARAM(ENUM, csv_params, fill, "none", "none|mean|zero",
+               "what stands for a feature that is missing; none: that is an error"),
+    BRIM_PARAM(BOOL, csv_params, standardise, "true", NULL,
+               "give each feature mean 0 and deviation 1 over the training rows; targets stay as they are"),
+    BRIM_PARAMS_END,
+};
+
+/* A file that was opened by itself. */
+typedef struct csv_extra {
+  char *name; /* of its split */
+  csv_table table;
+  csv_part part;
+} csv_extra;
+
+typedef struct csv_dataset {
+  const csv_params *params;
+  bool opened;
+  csv_set set;
+  csv_extra **extra; /* each apart, as its part points into it */
+  int32_t extras;
+} csv_dataset;
+
+static brim_status csv_create(const void *params, void **self)
+{
+  csv_dataset *d = brim_try_calloc(1, sizeof *d);
+  if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
+  d->params = params;
+  *self = d;
+  return BRIM_OK;
+}
+
+static void extra_free(csv_extra *e)
+{
+  if (!e) return;
+  csv_table_free(&e->table);
+  free(e->name);
+  free(e);
+}
+
+static void csv_destroy(void *self)
+{
+  csv_dataset *d = self;
+  if (!d) return;
+  for (int32_t i = 0; i < d->extras; i++) extra_free(d->extra[i]);
+  free(d->extra);
+  csv_set_free(&d->set);
+  free(d);
+}
+
+/* NULL: there is no such split, or it is not open. */
+static const csv_part *part_of(const csv_dataset *d, const char *split)
+{
+  if (strcmp(split, "train") == 0) return d->opened ? &d->set.train : NULL;
+  if (strcmp(split, "test") == 0) return d->opened && d->set.test.table ? &d->set.test : NULL;
+  for (int32_t i = 0; i < d->extras; i++)
+    if (strcmp(d->extra[i]->name, split) == 0) return &d->extra[i]->part;
+  return NULL;
+}
+
+static brim_status check_split(const csv_dataset *d, const char *split)
+{
+  if (strcmp(split, "train") == 0 || (strcmp(split, "test") == 0 && csv_set_has_test(d->params)) || part_of(d, split))
+    return BRIM_OK;
+  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
+}
+
+/* Both at once: features are by the training rows, and sequences as long as the longest of either. */
+static brim_status csv_open(void *self, const char *split)
+{
+  csv_dataset *d = self;
+  BRIM_TRY(check_split(d, split));
+  if (d->opened) return BRIM_OK;
+  BRIM_TRY(csv_set_open(d->params, &d->set));
+  d->opened = true;
+  return BRIM_OK;
+}
+
+static brim_status find_part(const csv_dataset *d, const char *split, const csv_part **out)
+{
+  BRIM_TRY(check_split(d, split));
+  *out = part_of(d, split);
+  return *out ? BRIM_OK : brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
+}
+
+static brim_status csv_describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  const csv_dataset *d = self;
+  const csv_part *part;
+  BRIM_TRY(find_part(d, split, &part));
+  const csv_set *s = &d->set;
+  const bool is_values = s->chosen.targets > 0;
+  *out = (brim_dataset_info){.count = part->count,
+                             .dtype = BRIM_DTYPE_F32,
+                             .classes = s->classes.count,
+                             .class_names = is_values ? NULL : (const char *const *)s->classes.item,
+                             .task = is_values ? BRIM_TASK_VALUES : BRIM_TASK_CLASS,
+                             .targets = s->chosen.targets};
+  out->sample =
+      s->length > 0 ? (brim_shape){2, {s->length, s->chosen.features}} : (brim_shape){1, {s->chosen.features}};
+  return BRIM_OK;
+}
+
+/* A table that both parts have is the training part's. */
+static brim_status csv_host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  const csv_dataset *d = self;
+  const csv_part *part;
+  BRIM_TRY(find_part(d, split, &part));
+  *out = part == &d->set.test && part->table == d->set.train.table ? 0 : part->table->bytes;
+  return BRIM_OK;
+}
+
+static brim_status csv_read(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const csv_dataset *d = self;
+  const csv_part *part = part_of(d, split);
+  if (!part) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
+  if (index < 0 || index >= part->count)
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, part->count);
+  csv_set_sample(&d->set, part, index, values, label);
+  return BRIM_OK;
+}
+
+static brim_status add_extra(csv_dataset *d, csv_extra *e)
+{
+  csv_extra **grown = brim_try_calloc((size_t)d->extras + 1, sizeof *grown);
+  if (!grown) return brim_fail(BRIM_ENOMEM_HOST, "no memory for another file");
+  if (d->extras) memcpy(grown, d->extra, (size_t)d->extras * sizeof *grown);
+  free(d->extra);
+  d->extra = grown;
+  d->extra[d->extras++] = e;
+  return BRIM_OK;
+}
+
+/* The columns are the training file's, so that is opened first. */
+static brim_status csv_open_file(void *self, const char *path, const char *split)
+{
+  csv_dataset *d = self;
+  if (part_of(d, split)) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
+  BRIM_TRY(csv_open(d, "train"));
+  csv_extra *e = brim_try_calloc(1, sizeof *e);
+  if (!e) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  const size_t bytes = strlen(split) + 1;
+  e->name = brim_try_calloc(bytes, 1);
+  if (e->name) memcpy(e->name, split, bytes);
+  brim_status status = e->name ? csv_set_read_file(&d->set, path, &e->table, &e->part)
+                               : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+  if (status == BRIM_OK) status = add_extra(d, e);
+  if (status != BRIM_OK) extra_free(e);
+  return status;
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops,
+                                     .open = csv_open,
+                                     .describe = csv_describe,
+                                     .read = csv_read,
+                                     .open_file = csv_open_file,
+                                     .host_bytes = csv_host_bytes};
+
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_DATASET,
+    .id = "csv",
+    .help = "rows of CSV files: classes or real numbers by features, time series, sequences",
+    .params_size = sizeof(csv_params),
+    .params = table,
+    .create = csv_create,
+    .destroy = csv_destroy,
+    .ops = &ops,
+};
+
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-csv", "0.1", plugins)

@@ -1,0 +1,37 @@
+/* Fields of a CSV file in order (RFC 4180), a buffer at a time:
+ *
+ *     a field is as it stands, or "quoted": then it may hold separators, line ends and quotes, written ""
+ *     a record ends with LF, CR LF or CR, or with the file
+ *     a line with nothing in it is no record
+ *
+ * Text is UTF-8, with a byte order mark or without. */
+#ifndef CSV_READER_H
+#define CSV_READER_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+#define CSV_FIELD_BYTES_MAX ((size_t)1 << 20)
+
+typedef struct csv_field {
+  const char *text; /* NUL-terminated, without the quotes around it; until the next call */
+  size_t bytes;
+  int64_t line;   /* on which it begins, from 1 */
+  int32_t column; /* from 0 */
+  bool quoted;
+  bool last; /* of its record */
+} csv_field;
+
+typedef struct csv_reader csv_reader;
+/* [init] Reads from the start of `fd`, an open regular file that stays the caller's; `name` stands in messages and must
+ * outlive the reader. ELOAD, ENOMEM_HOST. */
+brim_status csv_reader_open(int fd, const char *name, char separator, csv_reader **out);
+/* [init] The next field, or *more = false at the end. ELOAD says where and what is wrong. */
+brim_status csv_reader_next(csv_reader *reader, csv_field *out, bool *more);
+/* [init] Begins again. ELOAD. */
+brim_status csv_reader_rewind(csv_reader *reader);
+const char *csv_reader_name(const csv_reader *reader);
+void csv_reader_close(csv_reader *reader); /* NULL: a no-op */
+#endif

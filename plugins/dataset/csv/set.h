@@ -1,0 +1,50 @@
+/* Samples of one or more CSV files: rows, windows over consecutive rows, or the rows of a group. */
+#ifndef CSV_SET_H
+#define CSV_SET_H
+#include "table.h"
+
+enum csv_side { CSV_FRONT, CSV_BEHIND };
+
+typedef struct csv_params {
+  const char *path, *train, *test;
+  double test_fraction;
+  int32_t separator;
+  bool header;
+  brim_names features, targets;
+  const char *label, *group;
+  int64_t sequence, stride, horizon; /* horizon -1: auto */
+  int32_t pad, cut, fill;            /* enum csv_side, csv_side, csv_fill */
+  bool standardise;
+} csv_params;
+
+/* Samples of a table. */
+typedef struct csv_part {
+  const csv_table *table; /* NULL: there is no such part */
+  int64_t first;          /* the first row, or with groups the first group */
+  int64_t rows;           /* or groups, that samples are made of */
+  int64_t count;          /* samples */
+} csv_part;
+
+typedef struct csv_set {
+  const csv_params *params;
+  csv_wishes wishes;
+  csv_chosen chosen;
+  csv_names classes;
+  csv_table table[2]; /* the training file, and the test file if there is one */
+  csv_part train, test;
+  int64_t length;           /* rows in a sample; 0: a sample is a row */
+  double *mean, *deviation; /* [features] */
+} csv_set;
+
+/* [init] Reads the files. ELOAD, ECONFIG, ENOMEM_HOST; *out is then empty. */
+brim_status csv_set_open(const csv_params *params, csv_set *out);
+void csv_set_free(csv_set *set);
+/* [init] Samples of another file, without what they are to be answered with. The table must outlive the part. ELOAD,
+ * ENOMEM_HOST; *table is then empty. */
+brim_status csv_set_read_file(const csv_set *set, const char *path, csv_table *table, csv_part *part);
+/* Is there a test part? Files need not be read for that. */
+bool csv_set_has_test(const csv_params *params);
+/* [any thread] Sample `index` of a part: its features, [length, features] or [features], and its class or targets.
+ * Without them: class -1, targets 0. */
+void csv_set_sample(const csv_set *set, const csv_part *part, int64_t index, float *values, void *label);
+#endif

@@ -1,0 +1,99 @@
+"""Installed experiments on small data made here: each is what it says, plans, and trains in a smaller size."""
+
+import csv
+import json
+import math
+import pathlib
+import random
+import unittest
+
+from support import BINARY, USAGE, Case, main
+
+READS_PICTURES = pathlib.Path(BINARY).parents[1].joinpath("lib/brim/plugins/dataset/image_folder.so").exists()
+SMALL_TOWER = ["backbone.depth=1", "backbone.width=32", "backbone.heads=2", "backbone.projection=16",
+               "backbone.patch=56"]
+
+
+class Experiment(Case):
+    def chosen(self, *words):
+        """The configuration's lines, without blanks at their beginnings."""
+        return [line.strip() for line in self.brim("config", *words).out.splitlines()]
+
+    def check(self, words, *lines):
+        said = self.chosen(*words)
+        for line in lines:
+            self.assertIn(line, said)
+        return json.loads(self.brim("plan", "--json", *words, "memory.timing=false").out)
+
+    def write(self, name, header, rows):
+        with (self.folder / name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
+
+
+class OfTables(Experiment):
+    def test_temperature(self):
+        self.write("rooms.csv", ["date", "temperature", "humidity"],
+                   [[i, f"{math.sin(i / 9):.4f}", f"{math.cos(i / 9):.4f}"] for i in range(200)])
+        words = ["experiment=temperature", "dataset.path=rooms.csv"]
+        self.check(words, "id: temperature_lstm", "hidden: 50", "id: mse", "id: adam", "batch_size: 16", "sequence: 24")
+        err = self.train("run", *words, "training.epochs=2").err
+        self.assertIn("MAPE", err)
+        self.assertLess(self.summary("run")["test_mae"], 1)
+
+    def test_mental_state(self):
+        draw = random.Random(1)
+        self.write("eeg.csv", [*(f"feature_{k}" for k in range(40)), "Label"],
+                   [[*(f"{draw.gauss(i % 3, 1):.3f}" for _ in range(40)), f"{i % 3}.0"] for i in range(90)])
+        words = ["experiment=mental_state", "dataset.path=eeg.csv"]
+        self.check(words, "id: mental_state", "heads: 4", "hidden: 64", "id: adamw", "batch_size: 16")
+        self.train("run", *words, "training.epochs=15", "model.width=8", "model.hidden=8")
+        self.assertGreater(self.records("run")[-1]["accuracy"], 0.6)
+
+
+@unittest.skipUnless(READS_PICTURES, "this build reads no pictures")
+class OfPictures(Experiment):
+    def setUp(self):
+        super().setUp()
+        import image_sets
+        self.sets = image_sets
+
+    def test_emotion(self):
+        self.sets.write_folder(self.folder / "faces", tuple(f"emotion_{k}" for k in range(7)), train=6, test=2)
+        words = ["experiment=emotion", "dataset.path=faces"]
+        plan = self.check(words, "id: emotion_cnn", "id: adam", "lr: 1e-4", "batch_size: 16", "epochs: 20")
+        self.assertEqual(plan["parameters"], 2345607)  # those of 1x48x48 and 7 classes
+        self.train("run", *words, "training.epochs=1")
+        self.assertEqual(self.summary("run")["steps"], 3)
+
+    def test_clip(self):
+        """Plans are of the real size."""
+        self.sets.write_flowers(self.folder / "flowers102")
+        self.sets.write_birds(self.folder / "cub200")
+        for name, lr in (("clip_linear_probe", "1e-3"), ("clip_lora", "1e-4")):
+            for data in ("flowers102", "cub200"):
+                words = [f"experiment={name}", f"dataset={data}", f"dataset.path={data}"]
+                self.check(words, "id: clip_vit", "patch: 14", "depth: 24", f"id: {data}", "id: adam", f"lr: {lr}",
+                           "effective_batch_size: 128", "num_workers: 4", "epochs: 1", "normalize: clip",
+                           "flip: false", "random_resized_crop: false")
+                self.train(f"{name}-{data}", *words, *SMALL_TOWER)
+        self.assertIn("lora_alpha: 16", self.chosen("experiment=clip_lora", "dataset.path=flowers102"))
+
+    def test_clip_that_shares_its_machine(self):
+        said = self.chosen("--config-name", "robust", "experiment=clip_lora", "dataset.path=x", "model.lora_r=4")
+        for line in ("lora_r: 4", "batch_size: 32", "gradient_accumulation_steps: 4", "effective_batch_size: 128",
+                     "lr: 1e-4"):
+            self.assertIn(line, said)
+
+
+class WhatThereIs(Experiment):
+    def test_backbones_are_models(self):
+        refused = self.brim("config", "model=lora", "backbone=clip", status=USAGE)
+        self.assert_error(refused, "no option 'clip' in group 'backbone'", " clip_vit_l14 ", " resnet18 ")
+        words = ["model=lora", "backbone=clip_vit_b32", "backbone.depth=1", "dataset=synthetic",
+                 "dataset.shape=[3,32,32]"]
+        self.assertIn("width: 768", self.chosen(*words))
+        self.brim("plan", *words, "memory.timing=false")
+
+
+if __name__ == "__main__":
+    main()

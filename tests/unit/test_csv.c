@@ -1,0 +1,558 @@
+/* Pins how CSV files become samples, and what is said about files that cannot. Each test writes its files into a folder
+ * of its own; the plugin is the one that users run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "unit/dataset_plugin.h"
+
+#define GIVEN_MAX 12
+#define VALUES_MAX 64
+
+static char folder[PATH_MAX]; /* of the running test; messages show it as DIR */
+
+static int make_folder(void **state)
+{
+  (void)state;
+  const char *temporary = getenv("TMPDIR");
+  snprintf(folder, sizeof folder, "%s/brim-test_csv.XXXXXX", temporary ? temporary : P_tmpdir);
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+  (void)state;
+  char command[2 * PATH_MAX];
+  snprintf(command, sizeof command, "rm -r '%s'", folder);
+  return system(command);
+}
+
+static void put_bytes(const char *name, const char *bytes, size_t count)
+{
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(bytes, 1, count, f), count);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void put(const char *name, const char *text)
+{
+  put_bytes(name, text, strlen(text));
+}
+
+/* ---- What is checked ---- */
+
+/* A dataset over the test's folder, from "key=value" words; a list's names are between blanks. No test split and no
+ * standardisation unless somebody asks. */
+static dataset create(const char *const *words)
+{
+  static char text[GIVEN_MAX][256];
+  static const char *name[GIVEN_MAX][8];
+  dataset_param given[GIVEN_MAX + 4] = {
+      {.key = "path", .text = folder}, {.key = "test", .text = ""}, {.key = "standardise", .text = "false"}};
+  size_t n = 3;
+  for (size_t i = 0; words[i]; i++) {
+    snprintf(text[i], sizeof text[i], "%s", words[i]);
+    char *value = strchr(text[i], '=');
+    *value++ = '\0';
+    size_t at = 0, names = 0;
+    while (at < n && strcmp(given[at].key, text[i]) != 0) at++;
+    given[at] = (dataset_param){.key = text[i], .text = value};
+    if (at == n) n++;
+    if (strcmp(text[i], "features") != 0 && strcmp(text[i], "targets") != 0) continue;
+    for (char *s = value; *s; names++) {
+      name[i][names] = s;
+      s += strcspn(s, " ");
+      if (*s) *s++ = '\0';
+    }
+    given[at].names = (brim_names){name[i], names};
+  }
+  given[n].key = NULL;
+  return dataset_create("csv", given);
+}
+#define CREATE(...) create((const char *const[]){__VA_ARGS__, NULL})
+
+static void open_split(dataset *d, const char *split, brim_dataset_info *info)
+{
+  if (d->ops->open(d->self, split) != BRIM_OK) fail_msg("%s", brim_error_text());
+  assert_int_equal(d->ops->describe(d->self, split, info), BRIM_OK);
+}
+
+/* A sample has these values, and this class or first target. */
+static void expect_sample(const dataset *d, const char *split, int64_t index, const float *values, size_t count,
+                          double answer)
+{
+  brim_dataset_info info;
+  float got[VALUES_MAX], target[8] = {0};
+  int32_t label = -7;
+  assert_int_equal(d->ops->describe(d->self, split, &info), BRIM_OK);
+  assert_int_equal(brim_shape_count(&info.sample), count);
+  const bool is_values = info.task == BRIM_TASK_VALUES;
+  void *to = is_values ? (void *)target : (void *)&label;
+  if (d->ops->read(d->self, split, index, got, to) != BRIM_OK) fail_msg("%s", brim_error_text());
+  for (size_t i = 0; i < count; i++)
+    if (fabsf(got[i] - values[i]) > 1e-6f) fail_msg("value %zu is %g, not %g", i, (double)got[i], (double)values[i]);
+  const double is = is_values ? (double)target[0] : (double)label;
+  if (fabs(is - answer) > 1e-6) fail_msg("answered with %g, not %g", is, answer);
+}
+#define EXPECT_SAMPLE(d, split, index, answer, ...)                                                                    \
+  expect_sample(d, split, index, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float),   \
+                answer)
+
+/* Opening the training split fails with just this text, where DIR stands for the test's folder. */
+static void expect_error(dataset d, brim_status expected, const char *text)
+{
+  assert_int_equal(d.ops->open(d.self, "train"), expected);
+  char shown[4096] = "";
+  size_t used = 0;
+  for (const char *s = brim_error_text(); *s && used + 4 < sizeof shown;) {
+    const bool is_folder = strncmp(s, folder, strlen(folder)) == 0;
+    used += (size_t)snprintf(shown + used, sizeof shown - used, is_folder ? "DIR" : "%c", *s);
+    s += is_folder ? strlen(folder) : 1;
+  }
+  assert_string_equal(shown, text);
+  dataset_destroy(&d);
+}
+
+static void expect_file_error(const char *file, const char *text)
+{
+  put("train.csv", file);
+  expect_error(CREATE("label=k"), BRIM_ELOAD, text);
+}
+
+/* ---- Rows ---- */
+
+static void rows_have_classes_that_are_sorted(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,k,b\n1,rose,2\n3,lily,4\n5,rose,6\n");
+  dataset d = CREATE("label=k");
+  assert_int_equal(d.ops->describe(d.self, "train", &info), BRIM_EINVAL); /* not open yet */
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 3);
+  assert_int_equal(info.task, BRIM_TASK_CLASS);
+  assert_int_equal(info.classes, 2);
+  assert_string_equal(info.class_names[0], "lily");
+  assert_string_equal(info.class_names[1], "rose");
+  EXPECT_SAMPLE(&d, "train", 0, 1, 1, 2);
+  EXPECT_SAMPLE(&d, "train", 1, 0, 3, 4);
+  assert_int_equal(d.ops->open(d.self, "test"), BRIM_ENOTSUP);
+  assert_int_equal(d.ops->read(d.self, "train", 3, (float[2]){0}, &(int32_t){0}), BRIM_EINVAL);
+  dataset_destroy(&d);
+}
+
+static void classes_that_are_numbers_are_sorted_as_such(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,k\n1,10\n2,9\n3,-1\n");
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  assert_string_equal(info.class_names[0], "-1");
+  assert_string_equal(info.class_names[1], "9");
+  EXPECT_SAMPLE(&d, "train", 0, 2, 1);
+  dataset_destroy(&d);
+}
+
+static void more_names_than_a_first_table_holds(void **state)
+{
+  (void)state;
+  static char text[64 * 1024];
+  brim_dataset_info info;
+  size_t used = (size_t)snprintf(text, sizeof text, "a,k\n");
+  for (int i = 0; i < 3000; i++) used += (size_t)snprintf(text + used, sizeof text - used, "%d,x%04d\n", i, i);
+  put("train.csv", text);
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.classes, 3000);
+  for (int i = 0; i < 3000; i += 7) EXPECT_SAMPLE(&d, "train", i, i, (float)i);
+  dataset_destroy(&d);
+}
+
+static void targets_are_real_numbers_and_no_features(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,y,b,z\n1,2.5,3,4\n-5e1, 6 ,+.7,8\n");
+  dataset d = CREATE("targets=y z");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.task, BRIM_TASK_VALUES);
+  assert_int_equal(info.targets, 2);
+  EXPECT_SAMPLE(&d, "train", 0, 2.5, 1, 3);
+  EXPECT_SAMPLE(&d, "train", 1, 6, -50, 0.7f);
+  dataset_destroy(&d);
+}
+
+static void features_are_named_one_by_one_or_from_to(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "k,a,b,c,d..e\nx,1,2,3,4\ny,5,6,7,8\n");
+  dataset d = CREATE("label=k", "features=d..e a..b");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 0, 4, 1, 2);
+  dataset_destroy(&d);
+  put("train.csv", "1,2,3,x\n4,5,6,y\n");
+  d = CREATE("label=4", "features=2..3", "header=false");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 5, 6);
+  dataset_destroy(&d);
+}
+
+/* What pandas writes: an index without a name, and text that is no feature. */
+static void text_and_an_index_without_a_name_are_no_features(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", ",date,a,k\n0,2020-01-01,5,x\n1,2020-01-02,6,y\n");
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 6);
+  dataset_destroy(&d);
+}
+
+static void a_test_file_has_its_columns_in_any_order(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
+  put("test.csv", "k,b,extra,a\ny,8,?,7\n");
+  dataset d = CREATE("label=k", "test=test.csv");
+  open_split(&d, "train", &info);
+  open_split(&d, "test", &info);
+  assert_int_equal(info.count, 1);
+  EXPECT_SAMPLE(&d, "test", 0, 1, 7, 8);
+  dataset_destroy(&d);
+}
+
+static void the_last_rows_can_be_the_test_split(void **state)
+{
+  (void)state;
+  char path[PATH_MAX + 64];
+  brim_dataset_info info;
+  uint64_t bytes = 0;
+  put("one.csv", "a,y\n1,1\n2,2\n3,3\n4,4\n5,5\n");
+  snprintf(path, sizeof path, "path=%s/one.csv", folder);
+  dataset d = CREATE(path, "targets=y", "test_fraction=0.4");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 3);
+  open_split(&d, "test", &info);
+  assert_int_equal(info.count, 2);
+  EXPECT_SAMPLE(&d, "test", 0, 4, 4);
+  assert_int_equal(d.ops->host_bytes(d.self, "train", &bytes), BRIM_OK);
+  assert_int_equal(bytes, 5 * 2 * sizeof(float));
+  assert_int_equal(d.ops->host_bytes(d.self, "test", &bytes), BRIM_OK);
+  assert_int_equal(bytes, 0);
+  dataset_destroy(&d);
+}
+
+/* ---- Sequences ---- */
+
+static void windows_are_answered_by_a_row_behind_them(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "t,u\n1,10\n2,20\n3,30\n4,40\n5,50\n6,60\n7,70\n");
+  dataset d = CREATE("targets=t", "sequence=3");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.sample.rank, 2);
+  assert_int_equal(info.sample.dim[0], 3);
+  assert_int_equal(info.sample.dim[1], 2); /* the target's past too */
+  assert_int_equal(info.count, 4);
+  EXPECT_SAMPLE(&d, "train", 3, 7, 4, 40, 5, 50, 6, 60);
+  dataset_destroy(&d);
+  d = CREATE("targets=t", "sequence=2", "stride=2", "horizon=2", "features=u");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 2);
+  EXPECT_SAMPLE(&d, "train", 1, 6, 30, 40);
+  dataset_destroy(&d);
+  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* then it is not told */
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 6);
+  EXPECT_SAMPLE(&d, "train", 5, 7, 60, 70);
+  dataset_destroy(&d);
+}
+
+static void windows_of_a_label_have_that_of_their_last_row(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,k\n1,x\n2,x\n3,y\n");
+  dataset d = CREATE("label=k", "sequence=2");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 2);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 2, 3);
+  dataset_destroy(&d);
+}
+
+static void no_window_lies_over_the_place_where_the_test_split_begins(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "t\n1\n2\n3\n4\n5\n6\n7\n8\n");
+  dataset d = CREATE("targets=t", "sequence=2", "test_fraction=0.5");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 2);
+  EXPECT_SAMPLE(&d, "train", 1, 4, 2, 3);
+  open_split(&d, "test", &info);
+  EXPECT_SAMPLE(&d, "test", 0, 7, 5, 6);
+  dataset_destroy(&d);
+}
+
+static const char groups[] = "id,a,k\np,1,x\nq,10,y\np,2,x\nr,100,x\np,3,y\nq,20,y\n";
+
+static void groups_are_padded_to_the_longest(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", groups);
+  dataset d = CREATE("label=k", "group=id");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 3);
+  EXPECT_SAMPLE(&d, "train", 0, 1, 1, 2, 3);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 0, 10, 20);
+  EXPECT_SAMPLE(&d, "train", 2, 0, 0, 0, 100);
+  dataset_destroy(&d);
+  d = CREATE("label=k", "group=id", "pad=behind");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 10, 20, 0);
+  dataset_destroy(&d);
+  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* the longest of both files */
+  d = CREATE("label=k", "group=id", "test=test.csv");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 1, 0, 1, 2, 3);
+  dataset_destroy(&d);
+}
+
+static void groups_are_cut_on_the_side_that_is_asked_for(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", groups);
+  dataset d = CREATE("label=k", "group=id", "sequence=2");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 1, 2, 3);
+  dataset_destroy(&d);
+  d = CREATE("label=k", "group=id", "sequence=2", "cut=behind", "test_fraction=0.3");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 2);
+  EXPECT_SAMPLE(&d, "train", 0, 1, 1, 2);
+  EXPECT_SAMPLE(&d, "test", 0, 0, 0, 100);
+  dataset_destroy(&d);
+}
+
+/* ---- Values ---- */
+
+static void features_are_standardised_by_the_training_rows(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,same,y\n1,7,1\n3,7,2\n5,9,3\n");
+  dataset d = CREATE("targets=y", "standardise=true", "test_fraction=0.34");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 1, -1, 0);
+  EXPECT_SAMPLE(&d, "test", 0, 3, 3, 2); /* (5 - 2) / 1; a constant is not divided */
+  dataset_destroy(&d);
+}
+
+static void what_is_missing_can_be_filled(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "a,b,k\n1,NA,x\n,4,y\n5, nan ,x\n");
+  dataset d = CREATE("label=k", "fill=mean");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 0, 1, 4);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 3, 4);
+  dataset_destroy(&d);
+  d = CREATE("label=k", "fill=zero");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 0, 4);
+  dataset_destroy(&d);
+  expect_error(CREATE("label=k"), BRIM_ELOAD,
+               "'DIR/train.csv', line 2, column 2 'b': a value is missing\n"
+               "dataset.fill=mean or zero puts one in its place");
+  expect_error(CREATE("label=k", "fill=mean", "features=a k"), BRIM_ELOAD,
+               "'DIR/train.csv', line 2, column 3 'k': 'x' is not a number that a float can hold");
+  expect_error(CREATE("targets=a", "fill=mean"), BRIM_ELOAD,
+               "'DIR/train.csv', line 3, column 1 'a': a value is missing");
+}
+
+/* ---- Files as RFC 4180 and others have them ---- */
+
+static void quotes_line_ends_and_marks(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "\xef\xbb\xbf\"a\",\"na\"\"me, of k\",note\r\n\"1\",\"x,\r\ny\",\r\n\r\n2,\"\"\"\",5\" pipe");
+  dataset d = CREATE("label=na\"me, of k", "features=a");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 2);
+  assert_string_equal(info.class_names[0], "\"");
+  assert_string_equal(info.class_names[1], "x,\ny");
+  EXPECT_SAMPLE(&d, "train", 1, 0, 2);
+  dataset_destroy(&d);
+  put("train.csv", "a;k\r1;x\r2;y\r");
+  d = CREATE("label=k", "separator=semicolon");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 1, 1, 2);
+  dataset_destroy(&d);
+}
+
+static void a_file_larger_than_the_buffer_is_read_in_pieces(void **state)
+{
+  (void)state;
+  static char text[1 << 20];
+  brim_dataset_info info;
+  size_t used = (size_t)snprintf(text, sizeof text, "a,\"b\",k\r\n");
+  for (int i = 0; i < 40000; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%d,\"%d\",\"x\"\"\"\r\n", i, i % 10);
+  put("train.csv", text);
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  assert_int_equal(info.count, 40000);
+  for (int i = 0; i < 40000; i += 13) EXPECT_SAMPLE(&d, "train", i, 0, (float)i, (float)(i % 10));
+  dataset_destroy(&d);
+}
+
+static void what_is_no_csv_is_refused(void **state)
+{
+  (void)state;
+  expect_file_error("", "'DIR/train.csv' is empty");
+  expect_file_error("a,k\n", "'DIR/train.csv' has no rows");
+  expect_file_error("a,k\n1,x\n2\n", "'DIR/train.csv', line 3: 1 field, but the first line has 2");
+  expect_file_error("a,k\n1,\"x\ny\"\n2,z,\n", "'DIR/train.csv', line 4: more than 2 fields, but the first line has 2");
+  expect_file_error("a,k\n1,\"x\n2,y\n", "'DIR/train.csv', line 2, column 2: the quote is never closed");
+  expect_file_error("a,k\n1,\"x\"y\n", "'DIR/train.csv', line 2, column 2: something stands behind the closing quote\n"
+                                       "a quote inside of a quoted field is written twice");
+  expect_file_error("a,k\n1,\xe4\n", "'DIR/train.csv', line 2, column 2: byte e4 is not UTF-8\nsave the file as UTF-8");
+  expect_file_error("a,k\n1,\xed\xa0\x80\n",
+                    "'DIR/train.csv', line 2, column 2: byte ed is not UTF-8\nsave the file as UTF-8");
+  expect_file_error("\xff\xfe"
+                    "a",
+                    "'DIR/train.csv' is UTF-16; save it as UTF-8");
+  expect_file_error("\x1f\x8b\x08", "'DIR/train.csv' is compressed; write what `gzip -d` makes of it into a file");
+  put_bytes("train.csv", "a\0,k\n", 5);
+  expect_error(CREATE("label=k"), BRIM_ELOAD,
+               "'DIR/train.csv', line 1: a byte of 0, which no text has\nis it UTF-16? save it as UTF-8");
+}
+
+static void values_that_cannot_be_used_are_named(void **state)
+{
+  (void)state;
+  expect_file_error("a,k\n1,x\n1x,y\n",
+                    "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number that a float can hold");
+  expect_file_error("a,k\n1,x\n1e39,y\n",
+                    "'DIR/train.csv', line 3, column 1 'a': '1e39' is not a number that a float can hold");
+  expect_file_error("a,k\n1,x\n\"2\n3\",y\n",
+                    "'DIR/train.csv', line 3, column 1 'a': '2' is not a number that a float can hold");
+  expect_file_error("a,k\n1,x\n2,\n", "'DIR/train.csv', line 3, column 2 'k': the class is missing");
+  expect_file_error("b,k\nx,y\n",
+                    "'DIR/train.csv' has no column of numbers besides those that are to be answered with");
+  expect_file_error("a,a,k\n1,1,x\n", "'DIR/train.csv' has 2 columns of the name 'a'");
+  put("train.csv", "a,k\n1,x\n");
+  put("test.csv", "a,k\n1,z\n");
+  expect_error(CREATE("label=k", "test=test.csv"), BRIM_ELOAD,
+               "'DIR/test.csv', line 2, column 2 'k': class 'z' is not one of the training file's 1");
+  expect_error(CREATE("label=k", "test=t.csv"), BRIM_ELOAD,
+               "there is no 'DIR/t.csv'\n"
+               "dataset.test= if there is no test file, dataset.test_fraction=0.2 to test on the last rows");
+}
+
+static void settings_that_do_not_go_with_the_file_are_refused(void **state)
+{
+  (void)state;
+  put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
+  expect_error(CREATE("features=a"), BRIM_ECONFIG,
+               "nothing says what samples are to be answered with\n"
+               "dataset.targets=NAME is a column of real numbers, dataset.label=NAME one of classes");
+  expect_error(CREATE("label=class"), BRIM_ECONFIG,
+               "'DIR/train.csv' has no column 'class', which dataset.label names\nits columns are a, b, k");
+  expect_error(CREATE("label=k", "separator=tab"), BRIM_ECONFIG,
+               "'DIR/train.csv' has no column 'k', which dataset.label names\nits columns are a,b,k\n"
+               "dataset.separator says what stands between fields");
+  expect_error(CREATE("label=k", "features=b..a"), BRIM_ECONFIG,
+               "dataset.features: 'b..a' is the wrong way round: 'b' is behind 'a' in 'DIR/train.csv'");
+  expect_error(CREATE("label=k", "features=a a..b"), BRIM_ECONFIG, "dataset.features names column 'a' twice");
+  expect_error(
+      CREATE("targets=a", "sequence=2"), BRIM_ELOAD,
+      "'DIR/train.csv': 2 rows are too few for one window of dataset.sequence=2 rows and what lies 1 behind it");
+  expect_error(CREATE("targets=a", "horizon=1"), BRIM_ECONFIG,
+               "dataset.horizon is of windows over rows; dataset.sequence sets how long they are");
+  expect_error(CREATE("label=k", "group=b", "stride=2"), BRIM_ECONFIG,
+               "dataset.stride is of windows over rows; with dataset.group a sample is all of a group");
+  expect_error(CREATE("label=k", "test_fraction=0.1"), BRIM_ECONFIG,
+               "dataset.test_fraction=0.1, which of the 2 rows of 'DIR/train.csv' is none");
+  expect_error(CREATE("label=k", "train="), BRIM_ECONFIG,
+               "'DIR' is a folder: dataset.train must name the training file in it");
+  expect_error(CREATE("label=k", "path=/nowhere/at/all"), BRIM_ELOAD,
+               "there is no '/nowhere/at/all'\n"
+               "dataset.path names a CSV file, or a folder that has 'train.csv'");
+}
+
+/* ---- Files by themselves ---- */
+
+static void a_file_to_be_predicted_needs_no_answers(void **state)
+{
+  (void)state;
+  char path[PATH_MAX + 64];
+  brim_dataset_info info;
+  put("train.csv", "t,u\n1,1\n2,2\n3,3\n4,4\n");
+  put("new.csv", "u,t\n10,5\n20,6\n30,7\n");
+  snprintf(path, sizeof path, "%s/new.csv", folder);
+  dataset d = CREATE("targets=t", "sequence=2");
+  assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
+  open_split(&d, "file0", &info);
+  assert_int_equal(info.count, 2); /* what comes behind the last row is asked for too */
+  EXPECT_SAMPLE(&d, "file0", 1, 0, 6, 20, 7, 30);
+  assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_EINVAL);
+  dataset_destroy(&d);
+  put("new.csv", "a\n9\n");
+  put("train.csv", "a,k\n1,x\n2,y\n");
+  d = CREATE("label=k", "standardise=true");
+  assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
+  EXPECT_SAMPLE(&d, "file0", 0, -1, 15); /* (9 - 1.5) / 0.5 */
+  put("new.csv", "b\n9\n");
+  assert_int_equal(d.ops->open_file(d.self, path, "file1"), BRIM_ELOAD);
+  dataset_destroy(&d);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+  const struct CMUnitTest tests[] = {
+      T(rows_have_classes_that_are_sorted),
+      T(classes_that_are_numbers_are_sorted_as_such),
+      T(more_names_than_a_first_table_holds),
+      T(targets_are_real_numbers_and_no_features),
+      T(features_are_named_one_by_one_or_from_to),
+      T(text_and_an_index_without_a_name_are_no_features),
+      T(a_test_file_has_its_columns_in_any_order),
+      T(the_last_rows_can_be_the_test_split),
+      T(windows_are_answered_by_a_row_behind_them),
+      T(windows_of_a_label_have_that_of_their_last_row),
+      T(no_window_lies_over_the_place_where_the_test_split_begins),
+      T(groups_are_padded_to_the_longest),
+      T(groups_are_cut_on_the_side_that_is_asked_for),
+      T(features_are_standardised_by_the_training_rows),
+      T(what_is_missing_can_be_filled),
+      T(quotes_line_ends_and_marks),
+      T(a_file_larger_than_the_buffer_is_read_in_pieces),
+      T(what_is_no_csv_is_refused),
+      T(values_that_cannot_be_used_are_named),
+      T(settings_that_do_not_go_with_the_file_are_refused),
+      T(a_file_to_be_predicted_needs_no_answers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
