@@ -84,8 +84,8 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
   BRIM_TRY(brim_export_choose(arena, &where, w->format, p, &map));
   const bool has_config = map && map->config;
   if (has_config) BRIM_TRY(config_path(w, config, sizeof config));
-  if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
   BRIM_TRY(brim_export_write(p, map, dtype, w->output));
+  if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
   brim_log(BRIM_LOG_INFO, "%zu tensors in %s%s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
            map ? map->name : "", has_config ? "; config.json beside it" : "");
   return BRIM_OK;

@@ -258,7 +258,9 @@ static brim_status set_shape(brim_data *data)
 {
   const brim_transform *t = &data->transform;
   const brim_shape *s = &data->train.sample;
-  BRIM_TRY(brim_transform_init(&data->transform, data->settings, data->plugin->id, &data->train, &data->test));
+  BRIM_TRY(brim_transform_init(&data->transform, data->settings, data->plugin->id, &data->train));
+  if (data->validation.count > 0) brim_transform_widen(&data->transform, &data->validation);
+  if (data->test.count > 0) brim_transform_widen(&data->transform, &data->test);
   data->channels = s->rank == 2 ? s->dim[1] : t->channels;
   data->rows = s->rank == 2 ? s->dim[0] : t->rows;
   data->columns = s->rank == 2 ? 1 : t->columns;

@@ -112,20 +112,23 @@ static brim_status take_place(brim_session *s, brim_feature_set *set)
 
 /* ---- what a file belongs to ---- */
 
-static _Thread_local uint64_t files_hash; /* nftw has no argument for it */
+static _Thread_local uint64_t files_hash; /* nftw has no argument for these */
+static _Thread_local size_t files_root;
 
-/* Added up, as files come in any order. */
+/* Added up, as files come in any order. By their place below the folder, which may say of which class they are. */
 static int add_file(const char *path, const struct stat *info, int kind, struct FTW *at)
 {
   const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec};
-  if (kind == FTW_F)
-    files_hash += brim_hash(brim_hash(BRIM_HASH_START, path + at->base, strlen(path + at->base)), of, sizeof of);
+  const char *name = path + files_root;
+  (void)at;
+  if (kind == FTW_F) files_hash += brim_hash(brim_hash(BRIM_HASH_START, name, strlen(name)), of, sizeof of);
   return 0;
 }
 
 static uint64_t hash_files(const char *path)
 {
   files_hash = 0;
+  files_root = strlen(path);
   (void)nftw(path, add_file, 32, 0); /* what is not there, reading the data set has told */
   return files_hash;
 }
@@ -153,7 +156,8 @@ static brim_status find_key(const brim_session *s, uint64_t weights, uint64_t *o
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "dataset"), &key);
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "backend"), &key);
   brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
-  brim_text_printf(&key, "weights %016llx precision %d\n", (unsigned long long)weights, (int)s->precision);
+  brim_text_printf(&key, "weights %016llx precision %d grain %lld\n", (unsigned long long)weights, (int)s->precision,
+                   (long long)s->grain);
   if (t->num_train_samples > 0) /* the others are holes */
     brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
   *out = brim_hash(BRIM_HASH_START, brim_text_str(&key), key.length);
@@ -356,6 +360,11 @@ static brim_status find_shape(const brim_session *s, brim_feature_set *set)
   if (s->data.train.task != BRIM_TASK_CLASS)
     return brim_fail(BRIM_ECONFIG,
                      "model=%s keeps features of samples that have a class each, and dataset '%s' has others",
+                     brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
+  if (s->data.validation.count > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"
+                     "leave them out, and set dataset.validation_fraction",
                      brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
   brim_graph *g = NULL;
   char text[96];

@@ -54,15 +54,23 @@ static uint64_t taps_bytes(int64_t window, int64_t most)
   return aligned((uint64_t)window * sizeof(tap)) + aligned((uint64_t)window * (uint64_t)most * sizeof(int32_t));
 }
 
-/* What a window is cut out of is no smaller than the window. */
-uint64_t brim_resample_bytes(int64_t side, int64_t window_rows, int64_t window_columns, int64_t channels)
+/* A window has as many pixels, each made of so many of a line at most: a line of `resized` pixels has more for each
+ * than the window, where it is smaller. */
+static uint64_t window_bytes(int64_t side, int64_t resized, int64_t window)
+{
+  const int64_t out = resized > 0 && resized < window ? resized : window;
+  return taps_bytes(window, most_taps(side, out, SUPPORT_MAX));
+}
+
+uint64_t brim_resample_bytes(int64_t side, int64_t resized, int64_t window_rows, int64_t window_columns,
+                             int64_t channels)
 {
   uint64_t lines;
   if (__builtin_mul_overflow((uint64_t)side, (uint64_t)window_columns * (uint64_t)channels, &lines) ||
       lines > UINT64_MAX / 2 || side > INT64_MAX >> 16)
     return UINT64_MAX;
-  return taps_bytes(window_rows, most_taps(side, window_rows, SUPPORT_MAX)) +
-         taps_bytes(window_columns, most_taps(side, window_columns, SUPPORT_MAX)) + aligned(lines) + ALIGN_BYTES;
+  return window_bytes(side, resized, window_rows) + window_bytes(side, resized, window_columns) + aligned(lines) +
+         ALIGN_BYTES;
 }
 
 static char *place_taps(taps *t, char *at, int64_t window, int64_t most)

@@ -25,9 +25,11 @@ typedef struct brim_resize {
   enum brim_filter filter;
 } brim_resize;
 
-/* [any thread] Bytes of scratch with which pictures of at most `side` rows and `side` columns are resized to a window
- * of window_rows x window_columns; UINT64_MAX if that does not fit in 64 bits. */
-uint64_t brim_resample_bytes(int64_t side, int64_t window_rows, int64_t window_columns, int64_t channels);
+/* [any thread] Bytes of scratch with which pictures of at most `side` rows and `side` columns are resized so that their
+ * shorter side has `resized` pixels, or 0: no fewer than the window, of which a window of window_rows x window_columns
+ * at most is made; UINT64_MAX if that does not fit in 64 bits. */
+uint64_t brim_resample_bytes(int64_t side, int64_t resized, int64_t window_rows, int64_t window_columns,
+                             int64_t channels);
 /* [any thread] Writes the window, rows of `window_columns * channels` bytes that are `stride` bytes apart, to `out`.
  * Computes no more than the window asks for; what lies around it in the source has its part in the pixels at the
  * window's edges, as if the whole had been resized and then cut. Does not allocate. */

@@ -49,8 +49,17 @@ static brim_status load_and_make_folder(brim_running *r)
   return status;
 }
 
+/* It would train on noise, which nobody wants but to try things out. */
+static void warn_of_random_backbone(const brim_running *r)
+{
+  if (!brim_config_backbone(r->session->config) || r->settings->model.weights[0] || !brim_running_speaks(r)) return;
+  brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
+                          "trained ones");
+}
+
 static brim_status open_new(brim_running *r)
 {
+  warn_of_random_backbone(r);
   BRIM_TRY(brim_running_begin_together(r, load_and_make_folder(r)));
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }

@@ -246,11 +246,24 @@ void brim_trainer_follow(brim_trainer *t, brim_session *session)
   t->session = session;
 }
 
+/* Frozen values are read again, from files that may be others by now. */
+static brim_status write_frozen_again(brim_trainer *t)
+{
+  const uint64_t before = t->state.frozen_hash;
+  BRIM_TRY(write_frozen(t));
+  if (t->state.frozen_hash == before) return BRIM_OK;
+  t->state.frozen_hash = before;
+  return brim_fail(BRIM_ELOAD,
+                   "the weights of the backbone, '%s', are others than those that the run has begun with\n"
+                   "put them back, and go on with the run",
+                   t->session->settings->model.weights);
+}
+
 static brim_status put_back(brim_trainer *t)
 {
   BRIM_TRY(place_again(t));
   BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
-  BRIM_TRY(write_frozen(t));
+  BRIM_TRY(write_frozen_again(t));
   return brim_snapshot_write(&t->kept, t->exec);
 }
 

@@ -48,7 +48,8 @@ static uint64_t together_bytes(const brim_transform *t)
 uint64_t brim_transform_bytes(const brim_transform *t)
 {
   if (!t->applies) return t->read_bytes;
-  const uint64_t resampling = brim_resample_bytes(t->side_max, t->rows, t->columns, t->channels);
+  const int64_t resized = t->settings->transform.resize;
+  const uint64_t resampling = brim_resample_bytes(t->side_max, resized, t->rows, t->columns, t->channels);
   if (t->read_bytes > UINT64_MAX / 4 || resampling > UINT64_MAX / 4) return UINT64_MAX;
   return aligned(t->read_bytes) + canvas_bytes(t) + together_bytes(t) + resampling;
 }

@@ -42,10 +42,10 @@ typedef struct brim_transform {
   uint64_t read_bytes;             /* of a sample as it is read: the scratch begins with it */
 } brim_transform;
 
-/* [init] From the descriptions of the splits (count 0: there is none) and the settings. ECONFIG: what is asked for
- * cannot be done to such samples. */
+/* [init] From the description of the training split and the settings. ECONFIG: what is asked for cannot be done to such
+ * samples. */
 brim_status brim_transform_init(brim_transform *t, const brim_settings *settings, const char *dataset,
-                                const brim_dataset_info *train, const brim_dataset_info *test);
+                                const brim_dataset_info *train);
 /* [init] Makes room for another split's pictures. */
 void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 /* Bytes of scratch for one sample; UINT64_MAX if that does not fit in 64 bits. */

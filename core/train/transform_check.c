@@ -11,10 +11,19 @@
 
 static const char *const filters[] = {"nearest", "bilinear", "bicubic"};
 
-bool brim_transform_has_colours(const brim_settings *s)
+/* The first key that is set and needs red, green and blue; NULL: none. */
+static const char *key_of_colours(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
-  return a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0;
+  if (a->brightness > 0) return "augment.brightness";
+  if (a->contrast > 0) return "augment.contrast";
+  if (a->saturation > 0) return "augment.saturation";
+  return a->hue > 0 ? "augment.hue" : NULL;
+}
+
+bool brim_transform_has_colours(const brim_settings *s)
+{
+  return key_of_colours(s) != NULL;
 }
 
 bool brim_transform_augments(const brim_settings *s)
@@ -38,14 +47,11 @@ static const char *key_of_images(const brim_settings *s)
 /* The first key that is set and needs pixels that are bytes; NULL: none. */
 static const char *key_of_bytes(const brim_settings *s)
 {
-  const brim_augment_settings *a = &s->augment;
   if (s->transform.size.count > 0) return "transform.size";
   if (s->transform.resize > 0) return "transform.resize";
-  if (a->random_resized_crop) return "augment.random_resized_crop";
-  if (a->brightness > 0) return "augment.brightness";
-  if (a->contrast > 0) return "augment.contrast";
-  if (a->saturation > 0) return "augment.saturation";
-  return a->hue > 0 ? "augment.hue" : NULL;
+  if (s->augment.random_resized_crop) return "augment.random_resized_crop";
+  if (s->augment.random_crop) return "augment.random_crop";
+  return key_of_colours(s);
 }
 
 static brim_status check_kind(const brim_settings *s, const char *dataset, const brim_dataset_info *info)
@@ -59,7 +65,8 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
   if (key && info->dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG, "'%s' needs images of bytes, but the samples of dataset '%s' are of type %s", key,
                      dataset, brim_dtype_name(info->dtype));
-  if (brim_transform_has_colours(s) && info->sample.dim[0] != 3)
+  key = key_of_colours(s);
+  if (key && info->sample.dim[0] != 3)
     return brim_fail(BRIM_ECONFIG, "'%s' needs 3 channels, but the images of dataset '%s' have %" PRId64, key, dataset,
                      info->sample.dim[0]);
   return BRIM_OK;
@@ -135,7 +142,7 @@ void brim_transform_widen(brim_transform *t, const brim_dataset_info *info)
 }
 
 brim_status brim_transform_init(brim_transform *t, const brim_settings *settings, const char *dataset,
-                                const brim_dataset_info *train, const brim_dataset_info *test)
+                                const brim_dataset_info *train)
 {
   const brim_shape *s = &train->sample;
   *t = (brim_transform){.settings = settings, .any_size = train->pixels_max > 0};
@@ -145,13 +152,11 @@ brim_status brim_transform_init(brim_transform *t, const brim_settings *settings
   t->columns_in = s->rank == 3 ? s->dim[2] : s->dim[0];
   BRIM_TRY(set_size(t, dataset));
   BRIM_TRY(check_ranges(&settings->augment));
-  t->applies =
-      t->any_size || (s->rank == 3 && key_of_bytes(settings)) || (s->rank == 3 && settings->augment.random_crop);
+  t->applies = t->any_size || (s->rank == 3 && key_of_bytes(settings));
   if (t->applies) BRIM_TRY(check_crop(t));
   t->side_max = t->rows_in > t->columns_in ? t->rows_in : t->columns_in;
   t->read_bytes = (uint64_t)brim_shape_count(s) * brim_dtype_bytes(train->dtype);
   brim_transform_widen(t, train);
-  if (test->count > 0) brim_transform_widen(t, test);
   return BRIM_OK;
 }
 

@@ -54,17 +54,16 @@ class Justfile(Case):
         self.just("sweep", *SMALL, "training.steps=1", "run.dir=sweep", "seed=1,2", "optimizer.lr=1e-2,1e-3")
         self.assertEqual(len(list((self.folder / "sweep").rglob("summary.json"))), 4)
 
-    def test_robust_recipes_run_and_say_what_is_not_there_yet(self):
-        for recipe, model in (("linear", "linear_probe"), ("lora", "lora")):
-            result = self.just(f"train-{recipe}-flowers-robust", status=USAGE)
-            self.assertIn(f"error: no option '{model}' in group 'model'", result.stderr)
-            self.assertIn("error: no option 'flowers102' in group 'dataset'", result.stderr)
+    def test_robust_recipes_want_the_pictures(self):
+        for recipe in ("linear", "lora"):
+            result = self.just(f"train-{recipe}-flowers-robust", status=LOAD)
+            self.assertIn("error: there is no 'data/flowers-102'", result.stderr)
 
     def test_all_robust_is_four_jobs(self):
-        lines = self.just("train-all-robust", status=USAGE).stdout.splitlines()
+        lines = self.just("train-all-robust", status=LOAD).stdout.splitlines()
         for model in ("linear_probe", "lora"):
-            for dataset in ("flowers102", "cub200"):
-                self.assertIn(f"{model}-{dataset}: error: no option '{model}' in group 'model'", lines)
+            for dataset, folder in (("flowers102", "data/flowers-102"), ("cub200", "data/CUB_200_2011")):
+                self.assertIn(f"{model}-{dataset}: error: there is no '{folder}'", lines)
 
     def test_all_robust_waits_for_its_jobs(self):
         self.just("models=mlp cnn", "datasets=synthetic", "train-all-robust", "dataset.train_count=256",

@@ -24,8 +24,19 @@ def without_threads(words):
 
 class Choosing(Case):
     def test_a_wrapper_without_a_backbone_says_what_to_write(self):
-        self.assert_error(self.brim("config", "model=lora", "dataset=synthetic", status=USAGE),
+        (self.folder / "configs" / "model").mkdir(parents=True)
+        (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
+        self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic", status=USAGE),
                           "model=lora is around another model", "write backbone=OPTION", "available: ", "vit")
+
+    def test_unless_another_is_chosen_it_is_clip(self):
+        for model in ("lora", "linear_probe"):
+            self.assertIn("backbone:\n  id: clip_vit\n", self.brim("config", f"model={model}", "dataset=synthetic").out)
+
+    def test_a_backbone_with_random_weights_is_warned_of(self):
+        self.assertIn("the frozen backbone has random weights: set model.weights",
+                      self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
+        self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
     def test_a_backbone_without_a_wrapper_is_said_to_be_unused(self):
         result = self.brim("plan", *MODEL, *DATA, "backbone=mlp")

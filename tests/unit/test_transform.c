@@ -40,9 +40,29 @@ static int read_scene(void **state)
 
 static void *scratch_of(const brim_resize *to, int64_t side, int64_t channels)
 {
-  void *scratch = malloc(brim_resample_bytes(side, to->window_rows, to->window_columns, channels));
+  void *scratch = malloc(brim_resample_bytes(side, 0, to->window_rows, to->window_columns, channels));
   assert_non_null(scratch);
   return scratch;
+}
+
+/* A picture is resized to fewer pixels than are made, and black lies around it. */
+static void there_is_room_for_pictures_that_become_smaller_than_what_is_made(void **state)
+{
+  (void)state;
+  static uint8_t out[ROWS * ROWS * 3];
+  static const char guard[64] = "nothing is written here";
+  for (int64_t side = 8; side <= ROWS; side++) {
+    const int64_t resized = side - 1;
+    const size_t room = (size_t)brim_resample_bytes(side, resized, side, side, 3);
+    const brim_pixels in = {scene, side, side, 3, COLUMNS * 3};
+    const brim_resize to = {resized, resized, 0, 0, resized, resized, BRIM_FILTER_BICUBIC};
+    char *scratch = malloc(room + sizeof guard);
+    assert_non_null(scratch);
+    memcpy(scratch + room, guard, sizeof guard);
+    brim_resample(&in, &to, scratch, out, resized * 3);
+    assert_memory_equal(scratch + room, guard, sizeof guard);
+    free(scratch);
+  }
 }
 
 static void resizing_makes_the_bytes_that_pillow_makes(void **state)
@@ -440,6 +460,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(resizing_makes_the_bytes_that_pillow_makes),
+      cmocka_unit_test(there_is_room_for_pictures_that_become_smaller_than_what_is_made),
       cmocka_unit_test(window_is_a_part_of_the_whole),
       cmocka_unit_test(colours_are_those_of_pillow),
       cmocka_unit_test(shorter_side_is_resized_and_the_middle_cut_out),

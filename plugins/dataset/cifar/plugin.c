@@ -150,6 +150,11 @@ static brim_status create(const void *params, void **self)
   cifar *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
+  const brim_status status = load_names(d); /* what is described has them before and after it is opened */
+  if (status != BRIM_OK) {
+    free(d);
+    return status;
+  }
   *self = d;
   return BRIM_OK;
 }
@@ -168,7 +173,7 @@ static brim_status open_split(void *self, const char *split)
   if (which < 0) return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
   if (d->opened[which]) return BRIM_OK;
   cifar_records records = {0};
-  brim_status status = load_names(d);
+  brim_status status = BRIM_OK;
   for (const char *const *file = files_of(d, which); *file && status == BRIM_OK; file++) {
     char path[NAME_ROOM];
     status = find_file(d, *file, path);
