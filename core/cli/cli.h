@@ -105,4 +105,7 @@ brim_status brim_cli_print_json(json_t *root);
 
 /* The whole program: what main() calls. */
 BRIM_EXPORT int brim_main(int argc, char **argv);
+/* [init] May -o name this file, whose content is of that kind ("a report is HTML")? So that no data file is written
+ * over by mistake. ECONFIG unless its name ends in `ending` (".html"). */
+brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind);
 #endif

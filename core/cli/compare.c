@@ -147,6 +147,7 @@ int brim_command_compare(brim_cli *cli, int argc, char **argv)
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK && svg) status = brim_cli_check_output(svg, ".svg", "the picture is SVG");
   if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, svg, json);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);

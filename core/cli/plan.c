@@ -288,10 +288,7 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   brim_config *config = NULL;
   brim_status status = brim_cli_parse(argc, argv, option, 3, &operands);
-  if (status == BRIM_OK && wish.picture && !brim_ends_with(wish.picture, ".svg"))
-    status =
-        brim_fail(BRIM_ECONFIG, "-o %s: the picture is SVG, so the file's name must end in .svg; --json prints figures",
-                  wish.picture);
+  if (status == BRIM_OK && wish.picture) status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG");
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(cli, config, &wish);
   brim_config_free(config);

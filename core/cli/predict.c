@@ -141,6 +141,17 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
   return overrides;
 }
 
+/* Answers take the place of no questions. */
+static brim_status check_output(const predict *p)
+{
+  struct stat output, input;
+  if (!p->output || stat(p->output, &output) != 0) return BRIM_OK;
+  for (size_t i = 0; i < p->file_count; i++)
+    if (stat(p->file[i].path, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
+      return brim_fail(BRIM_ECONFIG, "-o %s is a file that is to be predicted: name another", p->output);
+  return BRIM_OK;
+}
+
 int brim_command_predict(brim_cli *cli, int argc, char **argv)
 {
   predict p = {0};
@@ -160,6 +171,7 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
   }
   if (status == BRIM_OK && p.file_count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim predict needs the folder of a run and files: brim predict RUN FILE...");
+  if (status == BRIM_OK) status = check_output(&p);
   if (status == BRIM_OK) status = brim_cli_run_config(p.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(p.run, p.which, p.checkpoint, sizeof p.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, overrides, &config);

@@ -212,3 +212,9 @@ void brim_cli_quote(const char *const *word, brim_text *out)
     quote_word(word[i], out);
   }
 }
+
+brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind)
+{
+  if (brim_ends_with(path, ending)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
+}
