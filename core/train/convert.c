@@ -103,6 +103,11 @@ void brim_convert(uint32_t to_dtype, void *to, uint32_t from_dtype, const void *
   }
 }
 
+double brim_value_at(uint32_t dtype, const void *values, int64_t i)
+{
+  return get(dtype, values, (size_t)i);
+}
+
 bool brim_all_finite(uint32_t dtype, const void *values, size_t count)
 {
   const float *single = values; /* most are, and this is quick */

@@ -12,6 +12,8 @@ bool brim_dtype_is_real(uint32_t dtype);
  * what does not fit is rounded to the nearest, of two to the even one, or becomes infinite. `from` need not be aligned.
  */
 void brim_convert(uint32_t to_dtype, void *to, uint32_t from_dtype, const void *from, size_t count);
+/* [any thread] Number `i` of values of a type of real numbers. */
+double brim_value_at(uint32_t dtype, const void *values, int64_t i);
 /* [any thread] Is none of them infinite or not a number? Of types of real numbers, aligned. */
 bool brim_all_finite(uint32_t dtype, const void *values, size_t count);
 #endif

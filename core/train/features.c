@@ -13,11 +13,11 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "exec/exec.h"
+#include "train/convert.h"
 #include "train/feature_file.h"
 #include "train/frozen.h"
 #include "train/placement.h"
 #include "train/session_parts.h"
-#include "train/values.h"
 
 #define TOLD_SECONDS 10 /* between lines that say how far it is */
 

@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "brim/random.h"
+#include "train/convert.h"
 #include "train/trainer.h"
-#include "train/values.h"
 
 struct brim_generator {
   brim_arena arena;

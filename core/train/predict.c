@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "train/convert.h"
 #include "train/trainer.h"
-#include "train/values.h"
 
 typedef struct predictor {
   brim_session *session;

@@ -219,13 +219,6 @@ const brim_safetensor *brim_weights_files_at(const brim_weights_files *f, size_t
   return brim_safetensors_at(f->file[k], i);
 }
 
-const brim_safetensor *brim_weights_files_find(const brim_weights_files *f, const char *name)
-{
-  const brim_safetensor *found = NULL;
-  for (size_t k = 0; k < f->file_count && !found; k++) found = brim_safetensors_find(f->file[k], name);
-  return found;
-}
-
 size_t brim_weights_files_file_count(const brim_weights_files *f)
 {
   return f->file_count;

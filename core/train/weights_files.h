@@ -34,7 +34,6 @@ void brim_weights_files_close(brim_weights_files *files); /* NULL is a no-op */
 /* Tensors of all files, in the order of the files and of their data. */
 size_t brim_weights_files_count(const brim_weights_files *files);
 const brim_safetensor *brim_weights_files_at(const brim_weights_files *files, size_t i);
-const brim_safetensor *brim_weights_files_find(const brim_weights_files *files, const char *name); /* NULL: absent */
 /* Which of the files: those that hold tensors, and in what order. */
 size_t brim_weights_files_file_count(const brim_weights_files *files);
 const char *brim_weights_files_path(const brim_weights_files *files, size_t file);

@@ -12,37 +12,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "scratch.h"
 #include "unit/dataset_plugin.h"
 
 #define GIVEN_MAX 12
 #define VALUES_MAX 64
 
-static char folder[PATH_MAX]; /* of the running test; messages show it as DIR */
-
-static int make_folder(void **state)
-{
-  (void)state;
-  const char *temporary = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/brim-test_csv.XXXXXX", temporary ? temporary : P_tmpdir);
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  char command[2 * PATH_MAX];
-  snprintf(command, sizeof command, "rm -r '%s'", folder);
-  return system(command);
-}
-
 static void put_bytes(const char *name, const char *bytes, size_t count)
 {
-  char path[PATH_MAX + 64];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *f = fopen(path, "wb");
-  assert_non_null(f);
-  assert_int_equal(fwrite(bytes, 1, count, f), count);
-  assert_int_equal(fclose(f), 0);
+  scratch_write(scratch("%s", name), bytes, count);
 }
 
 static void put(const char *name, const char *text)
@@ -59,7 +37,7 @@ static dataset create(const char *const *words)
   static char text[GIVEN_MAX][256];
   static const char *name[GIVEN_MAX][8];
   dataset_param given[GIVEN_MAX + 4] = {
-      {.key = "path", .text = folder}, {.key = "test", .text = ""}, {.key = "standardise", .text = "false"}};
+      {.key = "path", .text = scratch_root}, {.key = "test", .text = ""}, {.key = "standardise", .text = "false"}};
   size_t n = 3;
   for (size_t i = 0; words[i]; i++) {
     snprintf(text[i], sizeof text[i], "%s", words[i]);
@@ -116,9 +94,9 @@ static void expect_error(dataset d, brim_status expected, const char *text)
   char shown[4096] = "";
   size_t used = 0;
   for (const char *s = brim_error_text(); *s && used + 4 < sizeof shown;) {
-    const bool is_folder = strncmp(s, folder, strlen(folder)) == 0;
+    const bool is_folder = strncmp(s, scratch_root, strlen(scratch_root)) == 0;
     used += (size_t)snprintf(shown + used, sizeof shown - used, is_folder ? "DIR" : "%c", *s);
-    s += is_folder ? strlen(folder) : 1;
+    s += is_folder ? strlen(scratch_root) : 1;
   }
   assert_string_equal(shown, text);
   dataset_destroy(&d);
@@ -243,7 +221,7 @@ static void the_last_rows_can_be_the_test_split(void **state)
   brim_dataset_info info;
   uint64_t bytes = 0;
   put("one.csv", "a,y\n1,1\n2,2\n3,3\n4,4\n5,5\n");
-  snprintf(path, sizeof path, "path=%s/one.csv", folder);
+  snprintf(path, sizeof path, "path=%s/one.csv", scratch_root);
   dataset d = CREATE(path, "targets=y", "test_fraction=0.4");
   open_split(&d, "train", &info);
   assert_int_equal(info.count, 3);
@@ -510,7 +488,7 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
   brim_dataset_info info;
   put("train.csv", "t,u\n1,1\n2,2\n3,3\n4,4\n");
   put("new.csv", "u,t\n10,5\n20,6\n30,7\n");
-  snprintf(path, sizeof path, "%s/new.csv", folder);
+  snprintf(path, sizeof path, "%s/new.csv", scratch_root);
   dataset d = CREATE("targets=t", "sequence=2");
   assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
   open_split(&d, "file0", &info);
@@ -530,7 +508,7 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define T(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
   const struct CMUnitTest tests[] = {
       T(rows_have_classes_that_are_sorted),
       T(classes_that_are_numbers_are_sorted_as_such),

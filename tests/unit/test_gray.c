@@ -11,40 +11,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "scratch.h"
 #include "unit/dataset_plugin.h"
 
-static char folder[PATH_MAX]; /* of two classes: colours/1.png and gray/1.png */
-
+/* Of two classes: colours/1.png and gray/1.png. */
 static int make_folder(void **state)
 {
-  (void)state;
   static const char *const class[] = {"colours", "gray"}, *const picture[] = {"rgb.png", "gray.png"};
-  const char *temporary = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/brim-test_gray.XXXXXX", temporary ? temporary : P_tmpdir);
-  bool made = mkdtemp(folder) != NULL;
+  bool made = scratch_setup(state) == 0;
   for (int i = 0; made && i < 2; i++) {
-    char path[PATH_MAX + 64], from[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, class[i]);
-    made = mkdir(path, 0777) == 0;
-    snprintf(path, sizeof path, "%s/%s/1.png", folder, class[i]);
+    char from[PATH_MAX];
+    made = mkdir(scratch("%s", class[i]), 0777) == 0;
     snprintf(from, sizeof from, "%s/images/pictures/%s", BRIM_TESTS_DIR, picture[i]);
-    made = made && symlink(from, path) == 0;
+    made = made && symlink(from, scratch("%s/1.png", class[i])) == 0;
   }
   return made ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  char command[2 * PATH_MAX];
-  snprintf(command, sizeof command, "rm -r '%s'", folder);
-  return system(command);
 }
 
 /* The picture of a class, in memory of the caller's. */
 static brim_picture read_picture(const char *gray, int64_t class, int64_t *channels)
 {
-  const dataset_param given[] = {{.key = "path", .text = folder}, {.key = "gray", .text = gray}, {.key = NULL}};
+  const dataset_param given[] = {{.key = "path", .text = scratch_root}, {.key = "gray", .text = gray}, {.key = NULL}};
   dataset d = dataset_create("image_folder", given);
   brim_dataset_info info;
   int32_t label = -1;
@@ -98,8 +85,8 @@ static void gray_stays_what_it_is(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(colours_become_their_luma, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(gray_stays_what_it_is, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(colours_become_their_luma, make_folder, scratch_teardown),
+      cmocka_unit_test_setup_teardown(gray_stays_what_it_is, make_folder, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
