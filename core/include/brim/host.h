@@ -1,8 +1,9 @@
-/* What this host has, within the limits of this process's control groups (versions 1 and 2), and which of its calls are
- * to fail for a test. */
+/* What this host has, within the limits of this process's control groups (versions 1 and 2), its files, and which of
+ * its calls are to fail for a test. */
 #ifndef BRIM_HOST_H
 #define BRIM_HOST_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "brim/status.h"
@@ -32,6 +33,10 @@ BRIM_EXPORT brim_host_memory brim_host_memory_now(void);
 /* [any thread] Zeroed memory, freed with free(); NULL if there is none, or a test wants none to be there. Plugins ask
  * for their own with it. Since ABI 1.3. */
 BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
+
+/* [any thread] Reads the next `bytes` of an open file to `out`. ELOAD with `path`, which is for messages, and the
+ * reason: also if there are fewer. Since ABI 1.5. */
+BRIM_EXPORT brim_status brim_read_whole(const char *path, int fd, size_t bytes, void *out);
 
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
 #define BRIM_FAULT_ALLOC "alloc"   /* memory of the host, asked for by brim */

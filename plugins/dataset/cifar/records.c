@@ -38,19 +38,6 @@ brim_status cifar_records_count(const char *path, int labels, int64_t *out)
   return BRIM_OK;
 }
 
-static brim_status read_whole(const char *path, int fd, size_t bytes, uint8_t *out)
-{
-  size_t have = 0;
-  while (have < bytes) {
-    const ssize_t n = read(fd, out + have, bytes - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, n < 0 ? strerror(errno) : "it became shorter");
-    have += (size_t)n;
-  }
-  return BRIM_OK;
-}
-
 static brim_status check_labels(const char *path, int labels, const int *classes, const uint8_t *record, int64_t count)
 {
   for (int64_t i = 0; i < count; i++, record += labels + CIFAR_PIXEL_BYTES)
@@ -70,7 +57,7 @@ brim_status cifar_records_add(const char *path, int labels, const int *classes, 
   uint8_t *grown =
       brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(records->bytes, have + (size_t)count * each + 1);
   if (grown) records->bytes = grown;
-  brim_status status = grown ? read_whole(path, fd, (size_t)count * each, grown + have)
+  brim_status status = grown ? brim_read_whole(path, fd, (size_t)count * each, grown + have)
                              : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
   close(fd);
   if (status == BRIM_OK) status = check_labels(path, labels, classes, grown + have, count);

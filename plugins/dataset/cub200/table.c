@@ -13,19 +13,6 @@
 
 #define FILE_BYTES_MAX ((int64_t)256 << 20)
 
-static brim_status read_whole(const char *path, int fd, size_t bytes, char *out)
-{
-  size_t have = 0;
-  while (have < bytes) {
-    const ssize_t n = read(fd, out + have, bytes - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, n < 0 ? strerror(errno) : "it became shorter");
-    have += (size_t)n;
-  }
-  return BRIM_OK;
-}
-
 static brim_status read_file(const char *path, char **out, size_t *bytes)
 {
   struct stat s;
@@ -37,7 +24,7 @@ static brim_status read_file(const char *path, char **out, size_t *bytes)
   if (status == BRIM_OK) {
     *bytes = (size_t)s.st_size;
     *out = brim_try_calloc(*bytes + 1, 1);
-    status = *out ? read_whole(path, fd, *bytes, *out) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
+    status = *out ? brim_read_whole(path, fd, *bytes, *out) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
   }
   close(fd);
   return status;

@@ -198,19 +198,6 @@ static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
                    r.left > 0 ? "is damaged: in front of that there is" : "holds", w->name);
 }
 
-static brim_status read_whole(const char *path, int fd, size_t bytes, uint8_t *out)
-{
-  size_t have = 0;
-  while (have < bytes) {
-    const ssize_t n = read(fd, out + have, bytes - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, n < 0 ? strerror(errno) : "it became shorter");
-    have += (size_t)n;
-  }
-  return BRIM_OK;
-}
-
 brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out)
 {
   wanted w = {path, name, most, false, out};
@@ -223,7 +210,7 @@ brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_
     status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most 64 MiB", path);
   uint8_t *bytes = status == BRIM_OK ? brim_try_calloc((size_t)s.st_size + 1, 1) : NULL;
   if (status == BRIM_OK && !bytes) status = brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
-  if (status == BRIM_OK) status = read_whole(path, fd, (size_t)s.st_size, bytes);
+  if (status == BRIM_OK) status = brim_read_whole(path, fd, (size_t)s.st_size, bytes);
   if (status == BRIM_OK) status = take_file(&w, bytes, (size_t)s.st_size);
   free(bytes);
   close(fd);
