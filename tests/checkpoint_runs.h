@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "scratch.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "observe/svg.h"
 #include "report/runs.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 #define CURVES_A_RUN 2    /* train, and what it is judged by */
 #define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */

@@ -5,9 +5,9 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "store/summary.h"
 #include "train/report.h"
 #include "train/scores.h"
-#include "train/summary.h"
 #include "train/trainer.h"
 
 #define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
-#include "train/export_config.h"
-#include "train/merge.h"
+#include "export/export_config.h"
+#include "export/merge.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
 #define PEFT "peft" /* a folder, of what was trained on a frozen model */

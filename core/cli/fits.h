@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "cli/cli.h"
-#include "train/fits.h"
+#include "session/fits.h"
 
 /* The devices of the session's backend, and with `others` those of other backends. What sessions made for it log is
  * not shown. The session as for brim_fits_add. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/table.h"
-#include "train/summary.h"
+#include "store/summary.h"
 
 static const char *const basis_names[] = {
     [BRIM_BASIS_TIMED] = "timed", [BRIM_BASIS_DERIVED] = "derived", [BRIM_BASIS_GUESSED] = "guessed"};

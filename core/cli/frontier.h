@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/text.h"
-#include "train/frontier.h"
+#include "session/frontier.h"
 
 void brim_cli_print_frontier(const brim_frontier *frontier, const brim_session *session, brim_text *out);
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_session *session);

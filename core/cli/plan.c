@@ -10,12 +10,12 @@
 #include "cli/ranks.h"
 #include "graph/plan_json.h"
 #include "graph/plan_svg.h"
-#include "train/features.h"
-#include "train/footprint.h"
-#include "train/placement.h"
-#include "train/rundir.h"
-#include "train/session.h"
-#include "train/session_weights.h"
+#include "session/features.h"
+#include "session/footprint.h"
+#include "session/placement.h"
+#include "session/session.h"
+#include "session/session_weights.h"
+#include "store/rundir.h"
 
 #define TABLE_ROWS_MAX 24
 

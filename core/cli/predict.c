@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "store/rundir.h"
 #include "train/predict.h"
-#include "train/rundir.h"
 
 typedef struct predict {
   const char *run, *which, *output; /* as typed; which and output may be NULL */

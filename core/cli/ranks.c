@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "train/placement.h"
+#include "session/placement.h"
 
 #define NAMES_MAX 24 /* characters; more are only counted */
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "cli/cli.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* Ranks with as many samples of a step, and plans that take as much. */
 typedef struct brim_rank_group {

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "report/page.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 static brim_status report(brim_comparison *c, const char *const *dir, size_t count, const char *path)
 {

@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "config/kept.h"
-#include "train/checkpoint_choose.h"
-#include "train/rundir.h"
+#include "store/checkpoint_choose.h"
+#include "store/rundir.h"
 
 /* A lock, and nothing that a run writes once it has its configuration. */
 static bool ended_before_it_began(const char *run)

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fits.h"
-#include "train/cuts.h"
-#include "train/placement.h"
+#include "session/cuts.h"
+#include "session/placement.h"
 
 #define BATCHES_SHOWN_MAX 12
 

@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "config/compose.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 #define LEFT_SHOWN_MAX 20 /* jobs listed after an interruption */
 

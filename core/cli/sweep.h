@@ -2,9 +2,9 @@
 #ifndef BRIM_CLI_SWEEP_H
 #define BRIM_CLI_SWEEP_H
 #include "cli/cli.h"
+#include "cli/job.h"
 #include "config/sweep.h"
-#include "train/job.h"
-#include "train/summary.h"
+#include "store/summary.h"
 
 enum brim_job_state { BRIM_JOB_WAITING, BRIM_JOB_FINISHED, BRIM_JOB_FAILED, BRIM_JOB_KILLED, BRIM_JOB_INTERRUPTED };
 

@@ -8,7 +8,7 @@
 
 #include "base/table.h"
 #include "cli/sweep.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 const char *brim_sweep_state_name(enum brim_job_state state)
 {

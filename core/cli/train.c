@@ -14,9 +14,9 @@
 #include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
+#include "store/rundir.h"
 #include "train/run.h"
-#include "train/rundir.h"
 
 typedef struct train_options {
   const char *resume, *from;

@@ -18,7 +18,7 @@ typedef struct brim_training_settings {
   double clip_norm, ema_decay;
 } brim_training_settings;
 typedef struct brim_model_settings {
-  const char *weights, *weights_map, *weights_except; /* see train/weights.h; weights "": none */
+  const char *weights, *weights_map, *weights_except; /* see store/weights.h; weights "": none */
 } brim_model_settings;
 /* The type that a wrapper's backbone is kept in. */
 enum brim_store { BRIM_STORE_AUTO, BRIM_STORE_FP32, BRIM_STORE_BF16 };

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
+#include "base/file.h"
 #include "report/page_parts.h"
-#include "train/file.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 #define SHADES 10 /* of the confusion matrix, as page_confusion.c has them */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "report/page_parts.h"
-#include "train/file.h"
 
 #define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown as it is */
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "report/epochs.h"
-#include "train/file.h"
 
 #define KEY_DEPTH_MAX 16 /* of a configuration: deeper maps are compared as a whole */
 

@@ -5,7 +5,7 @@
 #include "config/yaml.h"
 #include "observe/metrics.h"
 #include "report/epochs.h"
-#include "train/summary.h"
+#include "store/summary.h"
 
 #define BRIM_COMPARE_RUNS_MAX 10000
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/convert.h"
 #include "brim/random.h"
-#include "train/convert.h"
 #include "train/trainer.h"
 
 struct brim_generator {

@@ -3,8 +3,8 @@
 #define BRIM_TRAIN_GENERATE_H
 #include <stdbool.h>
 
+#include "session/session.h"
 #include "train/sampling.h"
-#include "train/session.h"
 
 typedef struct brim_generator brim_generator;
 

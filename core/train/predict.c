@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "train/convert.h"
+#include "base/convert.h"
 #include "train/trainer.h"
 
 typedef struct predictor {

@@ -2,7 +2,7 @@
 #ifndef BRIM_TRAIN_PREDICT_H
 #define BRIM_TRAIN_PREDICT_H
 #include "base/arena.h"
-#include "train/session.h"
+#include "session/session.h"
 
 typedef struct brim_prediction {
   int64_t class;      /* the most probable one; of equals the first */

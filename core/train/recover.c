@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "train/cuts.h"
-#include "train/decide.h"
+#include "session/cuts.h"
+#include "session/decide.h"
 
 #define ERROR_ROOM 4096
 #define REASON_ROOM 512

@@ -1,7 +1,7 @@
 #include "train/relief.h"
+#include "base/process.h"
 
-#include "train/checkpoint.h"
-#include "train/report.h"
+#include "store/checkpoint.h"
 
 brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
 {

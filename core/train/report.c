@@ -12,14 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/process.h"
 #include "graph/plan_json.h"
-#include "train/figures.h"
-#include "train/file.h"
-#include "train/footprint.h"
+#include "session/figures.h"
+#include "session/footprint.h"
+#include "store/rundir.h"
+#include "store/summary.h"
 #include "train/run.h"
-#include "train/rundir.h"
 #include "train/scores.h"
-#include "train/summary.h"
 
 void brim_report_init(brim_report *r)
 {
@@ -141,29 +142,6 @@ void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures 
   brim_jsonl_int(events, "micro_batch", f->batch);
   brim_jsonl_int(events, "step_samples", f->step_samples);
   end_event(events);
-}
-
-/* Of a line such as "VmHWM:   1234 kB". */
-static uint64_t status_bytes(const char *key)
-{
-  char line[256];
-  uint64_t bytes = 0;
-  FILE *file = fopen("/proc/self/status", "re");
-  if (!file) return 0;
-  while (fgets(line, sizeof line, file))
-    if (brim_starts_with(line, key)) bytes = strtoull(line + strlen(key), NULL, 10) * 1024;
-  fclose(file);
-  return bytes;
-}
-
-uint64_t brim_rss_peak_bytes(void)
-{
-  return status_bytes("VmHWM:");
-}
-
-uint64_t brim_rss_bytes(void)
-{
-  return status_bytes("VmRSS:");
 }
 
 static brim_status write_text(const char *dir, const char *name, const brim_text *text)

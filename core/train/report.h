@@ -20,7 +20,7 @@ typedef struct brim_report {
   uint64_t device_taken_bytes;              /* besides arenas, by the driver and libraries */
   char device[64];                          /* "cuda:0" */
   char device_name[128];                    /* "NVIDIA H100 80GB HBM3" */
-  uint64_t predicted_rss_bytes;             /* see train/footprint.h */
+  uint64_t predicted_rss_bytes;             /* see session/footprint.h */
   double loss_scale;                        /* 0: the loss is not scaled */
   int64_t skipped_steps;
 } brim_report;
@@ -61,7 +61,4 @@ brim_status brim_report_write_summary(brim_report *report, const char *dir, brim
 const char *brim_report_format(char *out, size_t room, const brim_evaluation *e);
 /* Closing lines for a person. */
 void brim_report_say(const brim_report *report, const char *dir, double wall_seconds);
-/* Highest resident set of this process so far (VmHWM). */
-uint64_t brim_rss_peak_bytes(void);
-uint64_t brim_rss_bytes(void); /* now (VmRSS) */
 #endif

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "train/cuts.h"
-#include "train/decide.h"
+#include "session/cuts.h"
+#include "session/decide.h"
 #include "train/recover.h"
 
 #define ASK_SECONDS 1.0

@@ -4,14 +4,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "dist/line.h"
-#include "train/deal.h"
-#include "train/figures.h"
-#include "train/file.h"
+#include "session/deal.h"
+#include "session/figures.h"
+#include "store/rundir.h"
+#include "store/weights.h"
 #include "train/run_parts.h"
-#include "train/rundir.h"
 #include "train/scores.h"
-#include "train/weights.h"
 
 /* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
 static uint64_t hash_profile(const brim_running *r)

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "train/decide.h"
+#include "session/decide.h"
 #include "train/run_parts.h"
 
 /* ---- records ---- */

@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
-#include "train/file.h"
 #include "train/run_parts.h"
 
 #define SLOW_SHARE 0.1 /* more time than half of the ranks take, from which on it is told */

@@ -6,7 +6,7 @@
 #ifndef BRIM_TRAIN_SNAPSHOT_H
 #define BRIM_TRAIN_SNAPSHOT_H
 #include "exec/exec.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 /* Ready when zeroed. */
 typedef struct brim_snapshot {

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "train/features.h"
-#include "train/frozen.h"
-#include "train/initialize.h"
-#include "train/loss_scale.h"
-#include "train/placement.h"
+#include "session/features.h"
+#include "session/frozen.h"
+#include "session/initialize.h"
+#include "session/loss_scale.h"
+#include "session/placement.h"
 #include "train/trainer_parts.h"
 
 static void init_state(brim_trainer *t)

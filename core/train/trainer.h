@@ -5,9 +5,9 @@
 #include <jansson.h>
 
 #include "exec/exec.h"
-#include "train/checkpoint.h"
-#include "train/footprint.h"
-#include "train/session.h"
+#include "session/footprint.h"
+#include "session/session.h"
+#include "store/checkpoint.h"
 
 typedef struct brim_trainer brim_trainer;
 
@@ -62,12 +62,12 @@ brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
 /* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation
- * that made such a value; nothing is committed. Where the loss is scaled (train/loss_scale.h) such a step is committed
- * without an update, and counted in the state, until it no longer helps to lower the scale. With `more` the caller
- * promises to go straight on to the next step, whatever this one gives, without reading or writing parameters: then a
- * device that can has the next step begun before the host waits for the loss of this one.
- * On failure the step is discarded: the state is that of the last commit, and the next call begins with the samples
- * behind it. So are the parameters, unless the update itself failed: see brim_trainer_has_values. */
+ * that made such a value; nothing is committed. Where the loss is scaled (session/loss_scale.h) such a step is
+ * committed without an update, and counted in the state, until it no longer helps to lower the scale. With `more` the
+ * caller promises to go straight on to the next step, whatever this one gives, without reading or writing parameters:
+ * then a device that can has the next step begun before the host waits for the loss of this one. On failure the step is
+ * discarded: the state is that of the last commit, and the next call begins with the samples behind it. So are the
+ * parameters, unless the update itself failed: see brim_trainer_has_values. */
 brim_status brim_trainer_step(brim_trainer *trainer, bool more);
 /* [step] Has the step after the last commit been begun, so that the next call must be brim_trainer_step? */
 bool brim_trainer_is_ahead(const brim_trainer *trainer);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "train/loss_scale.h"
+#include "session/loss_scale.h"
 #include "train/nonfinite.h"
 #include "train/trainer_parts.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "train/session_weights.h"
+#include "session/session_weights.h"
 #include "train/trainer_parts.h"
 
 /* Parameters have the same index in every program; evaluation's may lie elsewhere (training.ema_decay). */
@@ -45,7 +45,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   BRIM_TRY(brim_session_weights_open(t->session, t->plan->program[0].graph, &w));
   brim_status status = BRIM_OK;
   if (w.weights) {
-    if (!brim_config_backbone(t->session->config)) status = fill(t, &w); /* else they are there: train/frozen.h */
+    if (!brim_config_backbone(t->session->config)) status = fill(t, &w); /* else they are there: session/frozen.h */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK && w.count > 0) tell(&w); /* of features the file was read before */
   }

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "builtin/builtin.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "peak.h"
-#include "train/builtin.h"
 
 #define RUNS 15
 #define INPUTS 2048

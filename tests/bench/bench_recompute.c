@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "builtin/builtin.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "exec/timing.h"
-#include "train/builtin.h"
-#include "train/initialize.h"
+#include "session/initialize.h"
 #include "unit/recompute_models.h"
 
 #define ROUNDS_MAX 200

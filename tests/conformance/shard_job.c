@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "train/builtin.h"
+#include "builtin/builtin.h"
 
 #define SAMPLES 24 /* of a step: as many for each rank of 1, 2, 3 and 4 */
 #define MICRO 2    /* and of a norm group */

@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
+#include "builtin/builtin.h"
 #include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "plugin/registry.h"
-#include "train/builtin.h"
 
 #define STEPS 6
 #define CLASSES 5

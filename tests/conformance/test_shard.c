@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "brim/code8.h"
+#include "builtin/builtin.h"
 #include "conformance/shard_job.h"
-#include "train/builtin.h"
 
 #define STEPS 3
 

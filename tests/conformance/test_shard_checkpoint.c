@@ -2,9 +2,9 @@
  * on from them. */
 #include <pthread.h>
 
+#include "builtin/builtin.h"
 #include "checkpoint_runs.h"
 #include "conformance/shard_job.h"
-#include "train/builtin.h"
 #include "train/snapshot.h"
 
 /* ---- writing: each rank is a thread, and a barrier is where they meet ---- */

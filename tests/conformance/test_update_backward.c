@@ -8,12 +8,12 @@
 
 #include <cmocka.h>
 
+#include "builtin/builtin.h"
 #include "conformance/all_fused.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "graph/fuse.h"
 #include "plugin/registry.h"
-#include "train/builtin.h"
 
 #define CLASSES 5
 #define BATCH 24

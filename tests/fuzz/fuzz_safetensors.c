@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/safetensors.h"
+#include "store/safetensors.h"
 
 static volatile uint64_t sink; /* so that the reads are made */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/weights_files.h"
+#include "store/weights_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/weights_map.h"
+#include "store/weights_map.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

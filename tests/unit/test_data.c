@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "brim/random.h"
-#include "train/data.h"
+#include "data/data.h"
 #include "unit/made_dataset.h"
 
 #define COUNT 200

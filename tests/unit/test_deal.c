@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "train/deal.h"
+#include "session/deal.h"
 
 static int64_t sum_of(const int64_t *weight, int32_t ranks)
 {

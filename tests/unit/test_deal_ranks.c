@@ -14,8 +14,8 @@
 
 #include "base/log.h"
 #include "scratch.h"
-#include "train/deal.h"
-#include "train/session.h"
+#include "session/deal.h"
+#include "session/session.h"
 
 static int other = -1; /* socket to the other rank */
 static int32_t own_rank;

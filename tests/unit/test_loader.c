@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "train/data.h"
+#include "data/data.h"
 #include "unit/made_dataset.h"
 
 #define COUNT 203 /* no multiple of any micro-batch here */

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "train/order.h"
+#include "data/order.h"
 
 /* Of one rank, `accumulation` micro-batches a step. */
 static brim_order alone(int64_t count, int64_t batch, int64_t accumulation, int64_t unit, int64_t epochs, int64_t steps)

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "brim/random.h"
-#include "train/data.h"
+#include "data/data.h"
 
 static void is_a_bijection_for_every_count(void **state)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "scratch.h"
-#include "train/rundir.h"
+#include "store/rundir.h"
 
 static void expect_file(const char *path, const char *text)
 {

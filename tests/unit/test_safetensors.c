@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "scratch.h"
-#include "train/safetensors.h"
+#include "store/safetensors.h"
 
 #define F32 BRIM_DTYPE_F32
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))

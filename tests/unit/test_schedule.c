@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "builtin/builtin.h"
 #include "plugin/registry.h"
-#include "train/builtin.h"
 
 /* The layout of the schedules' parameters, as their tables describe it. */
 typedef struct schedule {

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "../../plugins/dataset/pixels/pixels.h"
-#include "train/data.h"
-#include "train/jitter.h"
-#include "train/resample.h"
+#include "data/data.h"
+#include "data/jitter.h"
+#include "data/resample.h"
 #include "unit/made_dataset.h"
 #include "unit/picture_files.h"
 

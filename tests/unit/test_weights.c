@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
+#include "base/convert.h"
 #include "base/text.h"
+#include "export/export.h"
 #include "scratch.h"
-#include "train/convert.h"
-#include "train/export.h"
-#include "train/weights.h"
+#include "store/weights.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 #define F32 BRIM_DTYPE_F32

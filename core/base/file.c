@@ -1,0 +1,211 @@
+/* Files and folders, with every system call checked. See file.h. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define READ_BYTES (64 * 1024)
+#define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* Linux takes at most 2 GiB in one write */
+
+brim_status brim_path_join(char *out, const char *folder, const char *name)
+{
+  const int length = snprintf(out, BRIM_PATH_MAX, "%s/%s", folder, name);
+  if (length < 0 || length >= BRIM_PATH_MAX)
+    return brim_fail(BRIM_EINVAL, "path '%.200s.../%s' is longer than %d bytes", folder, name, BRIM_PATH_MAX - 1);
+  return BRIM_OK;
+}
+
+brim_status brim_file_create(const char *path, int *fd)
+{
+  *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
+  return BRIM_OK;
+}
+
+brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes)
+{
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t n = write(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    from += n;
+    bytes -= (size_t)n;
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_file_open_to_write(const char *path, int *fd)
+{
+  *fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s' to write: %s", path, strerror(errno));
+  return BRIM_OK;
+}
+
+brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes)
+{
+  int result;
+  do result = ftruncate(fd, (off_t)bytes);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "cannot make '%s' %llu bytes long: %s", path, (unsigned long long)bytes, strerror(errno));
+}
+
+brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset)
+{
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    from += n;
+    offset += (uint64_t)n;
+    bytes -= (size_t)n;
+  }
+  return BRIM_OK;
+}
+
+/* fsync may be interrupted on network file systems. */
+static int sync_fd(int fd)
+{
+  int result;
+  do result = fsync(fd);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+brim_status brim_file_finish(int fd, const char *path)
+{
+  brim_status status = BRIM_OK;
+  if (sync_fd(fd) != 0) status = brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", path, strerror(errno));
+  /* An interrupted close has closed the descriptor, and the bytes are on the disk already. */
+  if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
+    status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));
+  return status;
+}
+
+brim_status brim_file_write(const char *path, const char *text, size_t bytes)
+{
+  int fd;
+  BRIM_TRY(brim_file_create(path, &fd));
+  brim_status status = brim_file_write_all(fd, path, text, bytes);
+  if (status == BRIM_OK)
+    status = brim_file_finish(fd, path);
+  else
+    close(fd);
+  if (status != BRIM_OK) brim_file_discard(path);
+  return status;
+}
+
+static brim_status hash_fd(int fd, const char *path, uint64_t *bytes, uint64_t *hash)
+{
+  char buffer[READ_BYTES];
+  *bytes = 0;
+  *hash = BRIM_HASH_START;
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
+    if (n == 0) return BRIM_OK;
+    *bytes += (uint64_t)n;
+    *hash = brim_hash(*hash, buffer, (size_t)n);
+  }
+}
+
+brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
+{
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  const brim_status status = hash_fd(fd, path, bytes, hash);
+  close(fd);
+  return status;
+}
+
+static brim_status copy_fd(int from, const char *from_path, int to, const char *to_path)
+{
+  char buffer[READ_BYTES];
+  for (;;) {
+    const ssize_t n = read(from, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", from_path, strerror(errno));
+    if (n == 0) return BRIM_OK;
+    BRIM_TRY(brim_file_write_all(to, to_path, buffer, (size_t)n));
+  }
+}
+
+static brim_status copy_from(int from, const char *from_path, const char *to_path)
+{
+  int to;
+  BRIM_TRY(brim_file_create(to_path, &to));
+  brim_status status = copy_fd(from, from_path, to, to_path);
+  if (status == BRIM_OK)
+    status = brim_file_finish(to, to_path);
+  else
+    close(to);
+  if (status != BRIM_OK) brim_file_discard(to_path);
+  return status;
+}
+
+brim_status brim_file_copy(const char *from_path, const char *to_path)
+{
+  const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+  if (from < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", from_path, strerror(errno));
+  const brim_status status = copy_from(from, from_path, to_path);
+  close(from);
+  return status;
+}
+
+void brim_file_discard(const char *path)
+{
+  struct stat info;
+  if (lstat(path, &info) == 0 && S_ISREG(info.st_mode)) unlink(path);
+}
+
+void brim_file_drop_cached(const char *path)
+{
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
+brim_status brim_folder_sync(const char *path)
+{
+  const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return brim_fail(BRIM_EIO, "cannot open folder '%s': %s", path, strerror(errno));
+  brim_status status = BRIM_OK;
+  if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+    status = brim_fail(BRIM_EIO, "cannot sync folder '%s' to disk: %s", path, strerror(errno));
+  close(fd); /* nothing was written through it */
+  return status;
+}
+
+bool brim_folder_remove(const char *path)
+{
+  DIR *folder = opendir(path);
+  if (!folder) return errno == ENOENT;
+  int problem = 0;
+  for (const struct dirent *entry; (entry = readdir(folder));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT) problem = errno;
+  }
+  closedir(folder);
+  if (rmdir(path) == 0) return true;
+  if (problem) errno = problem;
+  return false;
+}
+
+bool brim_is_folder(const char *path)
+{
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}

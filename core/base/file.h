@@ -1,0 +1,42 @@
+/* Writing files so that a failure or a kill leaves either the old bytes or the new ones. Paths are at most
+ * BRIM_PATH_MAX bytes with the NUL. Every call that can fail for want of space or permission is checked. */
+#ifndef BRIM_BASE_FILE_H
+#define BRIM_BASE_FILE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+#define BRIM_PATH_MAX 4096
+
+/* "<folder>/<name>" into `out`, which holds BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
+brim_status brim_path_join(char *out, const char *folder, const char *name);
+/* Makes or empties a file for writing; EIO with the path and the system's reason, also in the next two. */
+brim_status brim_file_create(const char *path, int *fd);
+/* Writes all of it, however many calls that takes. */
+brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);
+/* The same from a byte of the file on, for a file that others write too: made before, opened as it is, of the length
+ * that it will have. EIO. */
+brim_status brim_file_open_to_write(const char *path, int *fd);
+brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
+brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
+/* Puts the bytes on the disk and closes; the descriptor is closed in every case. */
+brim_status brim_file_finish(int fd, const char *path);
+/* A whole file, synced; removed again on failure. */
+brim_status brim_file_write(const char *path, const char *text, size_t bytes);
+/* A copy of a file, whole or not at all. ELOAD if it cannot be read, EIO if not written. */
+brim_status brim_file_copy(const char *from, const char *to);
+/* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
+brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
+/* Removes what a failed write left at `path`; leaves devices and the like alone, and the error text. */
+void brim_file_discard(const char *path);
+/* Takes what is on the disk from the page cache. */
+void brim_file_drop_cached(const char *path);
+/* Puts a folder's entries on the disk. File systems that cannot sync a folder are left alone. */
+brim_status brim_folder_sync(const char *path);
+/* Deletes a folder of plain files. Leaves the thread's error text alone, because it cleans up after errors.
+ * False, with errno, if something of it remains; a folder that is not there is fine. */
+bool brim_folder_remove(const char *path);
+bool brim_is_folder(const char *path);
+#endif

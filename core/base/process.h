@@ -1,0 +1,9 @@
+/* What this process has of the host's memory. */
+#ifndef BRIM_BASE_PROCESS_H
+#define BRIM_BASE_PROCESS_H
+#include <stdint.h>
+
+/* Bytes; 0 where the system does not tell. */
+uint64_t brim_rss_peak_bytes(void); /* the highest so far (VmHWM) */
+uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
+#endif

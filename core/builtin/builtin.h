@@ -1,0 +1,46 @@
+/* The core's own plugins: optimizers, learning-rate schedules, losses, the choice of a communicator. They have
+ * parameter tables like any plugin; these are their ops tables. */
+#ifndef BRIM_BUILTIN_BUILTIN_H
+#define BRIM_BUILTIN_BUILTIN_H
+#include "brim/backend.h"
+#include "brim/plugin.h"
+#include "graph/graph.h"
+
+typedef struct brim_optimizer_ops {
+  uint32_t size;
+  const char *op;                                    /* the operation that updates one parameter */
+  uint32_t state_count;                              /* its states, after parameter and gradient */
+  const char *state_name[BRIM_OPTIMIZER_STATES_MAX]; /* as in checkpoints */
+  /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
+  void (*fill)(const void *params, double factor, brim_step *step);
+  /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
+  void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
+  /* [plan] What a parameter has in the place of the operation and the states above: see brim_update_options. NULL:
+   * these.
+   */
+  void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
+} brim_optimizer_ops;
+
+/* Fills what a plan is to know of an optimizer; the rest of *out stays. */
+void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out);
+
+typedef struct brim_schedule_ops {
+  uint32_t size;
+  /* [step] What the learning rate is multiplied by in step `step` (from 0) of `steps`. */
+  double (*factor)(const void *params, int64_t step, int64_t steps);
+} brim_schedule_ops;
+
+typedef struct brim_loss_ops {
+  uint32_t size;
+  const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
+  /* [init] What the parameters say of the operation, on *attr, which is zero before; and the weights of the classes
+   * (count 0: none). */
+  void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
+} brim_loss_ops;
+
+extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
+    brim_optimizer_adafactor, brim_optimizer_adamw8bit;
+extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
+    brim_schedule_polynomial;
+extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
+#endif

@@ -1,0 +1,228 @@
+/* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "brim/code8.h"
+#include "builtin/builtin.h"
+
+#define NO_DECAY_HELP "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"
+
+typedef struct adam {
+  double lr, weight_decay, beta1, beta2, eps;
+  const char *no_decay;
+} adam;
+
+#define ADAM_ROWS(decay, decay_help)                                                                                   \
+  BRIM_PARAM(F64, adam, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),                          \
+      BRIM_PARAM(F64, adam, weight_decay, decay, "[0,inf)", decay_help),                                               \
+      BRIM_PARAM(F64, adam, beta1, "0.9", "[0,1)", "decay of the mean of gradients"),                                  \
+      BRIM_PARAM(F64, adam, beta2, "0.999", "[0,1)", "decay of the mean of squared gradients"),                        \
+      BRIM_PARAM(F64, adam, eps, "1e-8", "(0,inf)", "added to the denominator"),                                       \
+      BRIM_PARAM(STR, adam, no_decay, "", NULL, NO_DECAY_HELP), BRIM_PARAMS_END
+
+static const brim_param adamw_table[] = {ADAM_ROWS("0.01", "decoupled weight decay")};
+static const brim_param adam_table[] = {ADAM_ROWS("0", "L2 penalty, added to the gradient")};
+
+static void fill_adam(const void *params, double factor, brim_step *step)
+{
+  const adam *p = params;
+  const double t = (double)step->step + 1;
+  step->lr = p->lr * factor;
+  step->weight_decay = p->weight_decay;
+  step->beta1 = p->beta1;
+  step->beta2 = p->beta2;
+  step->eps = p->eps;
+  step->bias_correction1 = 1 - pow(p->beta1, t);
+  step->bias_correction2 = 1 - pow(p->beta2, t);
+}
+
+static void attr_adam(const void *params, const brim_tensor *parameter, brim_update_attr *out)
+{
+  const adam *p = params;
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
+}
+
+typedef struct sgd {
+  double lr, weight_decay, momentum;
+  bool nesterov;
+  const char *no_decay;
+} sgd;
+
+static const brim_param sgd_table[] = {
+    BRIM_PARAM(F64, sgd, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
+    BRIM_PARAM(F64, sgd, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
+    BRIM_PARAM(F64, sgd, momentum, "0.9", "[0,1)", "share of the velocity that is kept"),
+    BRIM_PARAM(BOOL, sgd, nesterov, "false", NULL, "Nesterov's momentum"),
+    BRIM_PARAM(STR, sgd, no_decay, "", NULL, NO_DECAY_HELP),
+    BRIM_PARAMS_END};
+
+static void fill_sgd(const void *params, double factor, brim_step *step)
+{
+  const sgd *p = params;
+  step->lr = p->lr * factor;
+  step->weight_decay = p->weight_decay;
+  step->momentum = p->momentum;
+}
+
+static void attr_sgd(const void *params, const brim_tensor *parameter, brim_update_attr *out)
+{
+  const sgd *p = params;
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
+  out->nesterov = p->nesterov;
+}
+
+/* ---- lion ---- */
+
+typedef struct lion {
+  double lr, weight_decay, beta1, beta2;
+  const char *no_decay;
+} lion;
+
+static const brim_param lion_table[] = {
+    BRIM_PARAM(F64, lion, lr, "0.0001", "[0,inf)",
+               "learning rate, multiplied by the schedule: about a tenth of adamw's, as every value moves by it"),
+    BRIM_PARAM(F64, lion, weight_decay, "0", "[0,inf)", "decoupled weight decay: about ten times adamw's"),
+    BRIM_PARAM(F64, lion, beta1, "0.9", "[0,1)", "share of the mean in the direction of a step"),
+    BRIM_PARAM(F64, lion, beta2, "0.99", "[0,1)", "decay of the mean of gradients"),
+    BRIM_PARAM(STR, lion, no_decay, "", NULL, NO_DECAY_HELP),
+    BRIM_PARAMS_END};
+
+static void fill_lion(const void *params, double factor, brim_step *step)
+{
+  const lion *p = params;
+  step->lr = p->lr * factor;
+  step->weight_decay = p->weight_decay;
+  step->beta1 = p->beta1;
+  step->beta2 = p->beta2;
+}
+
+static void attr_lion(const void *params, const brim_tensor *parameter, brim_update_attr *out)
+{
+  const lion *p = params;
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
+}
+
+/* ---- adafactor ---- */
+
+typedef struct adafactor {
+  double lr, weight_decay, beta1, beta2_decay, eps1, eps2, d;
+  const char *no_decay;
+} adafactor;
+
+static const brim_param adafactor_table[] = {
+    BRIM_PARAM(F64, adafactor, lr, "0.01", "[0,inf)",
+               "most of a step beside the size of the parameter, multiplied by the schedule; at most 1 / sqrt(step)"),
+    BRIM_PARAM(F64, adafactor, weight_decay, "0", "[0,inf)", "decoupled weight decay"),
+    BRIM_PARAM(F64, adafactor, beta1, "0", "[0,1)", "decay of a mean of updates, which takes memory; 0: there is none"),
+    BRIM_PARAM(F64, adafactor, beta2_decay, "-0.8", "[-10,0]",
+               "step to this power is the share of new squares in their means"),
+    BRIM_PARAM(F64, adafactor, eps1, "1.1920929e-07", "(0,1)", "least root of a mean of squares"),
+    BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)", "least size of a parameter"),
+    BRIM_PARAM(F64, adafactor, d, "1", "(0,inf)", "most root mean square of an update beside the learning rate"),
+    BRIM_PARAM(STR, adafactor, no_decay, "", NULL, NO_DECAY_HELP),
+    BRIM_PARAMS_END};
+
+static void fill_adafactor(const void *params, double factor, brim_step *step)
+{
+  const adafactor *p = params;
+  step->lr = p->lr * factor;
+  step->weight_decay = p->weight_decay;
+  step->beta1 = p->beta1;
+  step->beta2 = 1 - pow((double)step->step + 1, p->beta2_decay);
+  step->eps = p->eps1;
+}
+
+static void attr_adafactor(const void *params, const brim_tensor *parameter, brim_update_attr *out)
+{
+  const adafactor *p = params;
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
+  out->averages = p->beta1 > 0;
+  out->clip = p->d;
+  out->least = p->eps2;
+}
+
+/* Appends a state. */
+static void add_state(brim_update_form *form, const char *name, uint32_t dtype, const brim_shape *shape)
+{
+  form->state[form->state_count].name = name;
+  form->state[form->state_count].dtype = dtype;
+  form->state[form->state_count++].shape = *shape;
+}
+
+/* Second moments of a matrix are kept as means of its rows and of its columns; a tensor of more dimensions is a matrix
+ * of its first and all others. */
+static void form_adafactor(const void *params, const brim_tensor *parameter, brim_update_form *out)
+{
+  const adafactor *p = params;
+  const brim_shape *shape = &parameter->shape;
+  const int64_t rows = shape->rank > 0 ? shape->dim[0] : 1;
+  const brim_shape row = {1, {rows}}, column = {1, {brim_shape_count(shape) / rows}};
+  out->state_count = 0;
+  out->is_whole = true;
+  if (shape->rank < 2) {
+    add_state(out, "exp_avg_sq", parameter->dtype, shape);
+  } else {
+    add_state(out, "exp_avg_sq_row", parameter->dtype, &row);
+    add_state(out, "exp_avg_sq_col", parameter->dtype, &column);
+  }
+  if (p->beta1 > 0) add_state(out, "exp_avg", parameter->dtype, shape);
+}
+
+/* ---- adamw8bit ---- */
+
+/* Small tensors are adamw's: what they take is little, and biases and norms ask for more than 8 bits. */
+static void form_adamw8bit(const void *params, const brim_tensor *parameter, brim_update_form *out)
+{
+  (void)params;
+  const int64_t count = brim_shape_count(&parameter->shape);
+  const brim_shape blocks = {1, {brim_code8_blocks(count)}};
+  out->state_count = 0;
+  if (count < BRIM_CODE8_VALUES_MIN) {
+    out->op = "adamw";
+    add_state(out, "exp_avg", parameter->dtype, &parameter->shape);
+    add_state(out, "exp_avg_sq", parameter->dtype, &parameter->shape);
+    return;
+  }
+  add_state(out, "exp_avg", BRIM_DTYPE_U8, &parameter->shape);
+  add_state(out, "exp_avg_absmax", parameter->dtype, &blocks);
+  add_state(out, "exp_avg_sq", BRIM_DTYPE_U8, &parameter->shape);
+  add_state(out, "exp_avg_sq_absmax", parameter->dtype, &blocks);
+  out->state[1].block = out->state[3].block = BRIM_CODE8_BLOCK;
+}
+
+void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out)
+{
+  out->op = ops->op;
+  out->state_count = ops->state_count;
+  out->state_name = ops->state_name;
+  out->attr = ops->attr;
+  out->form = ops->form;
+  out->params = params;
+}
+
+#define OPTIMIZER(name, type, table, text, ...)                                                                        \
+  static const brim_optimizer_ops name##_ops = {sizeof(brim_optimizer_ops), #name, __VA_ARGS__};                       \
+  const brim_plugin brim_optimizer_##name = {.size = sizeof(brim_plugin),                                              \
+                                             .kind = BRIM_OPTIMIZER,                                                   \
+                                             .id = #name,                                                              \
+                                             .help = text,                                                             \
+                                             .params_size = sizeof(type),                                              \
+                                             .params = table,                                                          \
+                                             .ops = &name##_ops}
+OPTIMIZER(adamw, adam, adamw_table, "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)", 2,
+          {"exp_avg", "exp_avg_sq"}, fill_adam, attr_adam, NULL);
+OPTIMIZER(adam, adam, adam_table, "Adam (Kingma and Ba, 2015); weight decay is an L2 penalty", 2,
+          {"exp_avg", "exp_avg_sq"}, fill_adam, attr_adam, NULL);
+OPTIMIZER(sgd, sgd, sgd_table, "stochastic gradient descent with momentum", 1, {"momentum_buffer"}, fill_sgd, attr_sgd,
+          NULL);
+OPTIMIZER(lion, lion, lion_table, "the sign of a mean of gradients (Chen et al., 2023): half of adamw's state", 1,
+          {"exp_avg"}, fill_lion, attr_lion, NULL);
+OPTIMIZER(adafactor, adafactor, adafactor_table,
+          "second moments as means of rows and columns (Shazeer and Stern, 2018): next to no state", 0, {NULL},
+          fill_adafactor, attr_adafactor, form_adafactor);
+OPTIMIZER(adamw8bit, adam, adamw_table,
+          "adamw with moments of 8 bits in blocks of 256 (Dettmers et al., 2022): a quarter of adamw's state", 0,
+          {NULL}, fill_adam, attr_adam, form_adamw8bit);

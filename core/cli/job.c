@@ -1,0 +1,130 @@
+/* fork and exec of /proc/self/exe. The job has a process group of its own, so that a terminal's Ctrl-C reaches only the
+ * sweep, which passes it on exactly once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are
+ * passed on for the same reason. Signals are blocked wherever `running` changes, so that a handler never sees a process
+ * number that is not the job's any more. */
+#include "cli/job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
+#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
+
+static volatile sig_atomic_t stop_signal;
+static double stop_time;              /* of the last signal that was passed on */
+static volatile sig_atomic_t running; /* the job's process; 0: none */
+
+static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
+#define PASSED_ON (sizeof passed_on / sizeof passed_on[0])
+static struct sigaction old_action[PASSED_ON], old_child_action;
+
+static void on_stop(int number)
+{
+  const int saved = errno;
+  const double now = brim_now();
+  const bool again = stop_signal != 0 && now - stop_time < ECHO_SECONDS;
+  stop_signal = number;
+  if (!again) stop_time = now;
+  if (running > 0 && !again) kill(running, number);
+  errno = saved;
+}
+
+static void on_suspend(int number)
+{
+  const int saved = errno;
+  (void)number;
+  if (running > 0) kill(-running, SIGSTOP);
+  raise(SIGSTOP);
+  if (running > 0) kill(-running, SIGCONT);
+  errno = saved;
+}
+
+void brim_jobs_begin(void)
+{
+  const struct sigaction plain = {.sa_handler = SIG_DFL};
+  stop_signal = 0;
+  sigaction(SIGCHLD, &plain, &old_child_action); /* inherited as ignored, it would take away how a job ended */
+  for (size_t i = 0; i < PASSED_ON; i++) {
+    struct sigaction action = {.sa_handler = passed_on[i] == SIGTSTP ? on_suspend : on_stop, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t k = 0; k < PASSED_ON; k++) sigaddset(&action.sa_mask, passed_on[k]);
+    sigaction(passed_on[i], &action, &old_action[i]);
+  }
+}
+
+void brim_jobs_end(void)
+{
+  for (size_t i = 0; i < PASSED_ON; i++) sigaction(passed_on[i], &old_action[i], NULL);
+  sigaction(SIGCHLD, &old_child_action, NULL);
+}
+
+int brim_jobs_stop_signal(void)
+{
+  return stop_signal;
+}
+
+/* In the child. The words are the parent's memory, which exec copies. A job whose sweep is gone is asked to end with a
+ * checkpoint, as by SIGTERM; that wish outlives exec. */
+_Noreturn static void become_job(const char *const *argv, const sigset_t *mask, pid_t sweep)
+{
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != sweep) _exit(EXEC_FAILED); /* it went before it could be asked for */
+  setpgid(0, 0);
+  for (size_t i = 0; i < PASSED_ON; i++) signal(passed_on[i], SIG_DFL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  execv("/proc/self/exe", (char *const *)argv);
+  _exit(EXEC_FAILED);
+}
+
+/* Waits without reaping, so that the process number stays the job's until no handler can use it. */
+static brim_status wait_for_job(pid_t pid, int *status)
+{
+  sigset_t block, before;
+  siginfo_t info;
+  while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
+  sigemptyset(&block);
+  for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
+  sigprocmask(SIG_BLOCK, &block, &before);
+  running = 0;
+  const bool reaped = waitpid(pid, status, 0) == pid;
+  const int reason = errno;
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return reaped ? BRIM_OK : brim_fail(BRIM_EIO, "how a job ended cannot be told: %s", strerror(reason));
+}
+
+brim_status brim_job_run(const char *const *argv, brim_job_end *out)
+{
+  sigset_t block, before;
+  int status = 0;
+  const double start = brim_now();
+  fflush(NULL); /* what is buffered would be written by both */
+  sigemptyset(&block);
+  for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
+  sigprocmask(SIG_BLOCK, &block, &before);
+  const bool stopped = stop_signal != 0;
+  const pid_t sweep = getpid(), pid = stopped ? -1 : fork();
+  if (pid == 0) become_job(argv, &before, sweep);
+  const int reason = errno;
+  if (pid > 0) {
+    setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
+    running = pid;
+  }
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  if (stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped by a signal");
+  if (pid < 0) return brim_fail(BRIM_EIO, "a job's process cannot be started: %s", strerror(reason));
+  BRIM_TRY(wait_for_job(pid, &status));
+  *out = (brim_job_end){.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                        .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                        .seconds = brim_now() - start};
+  if (out->exit_status == EXEC_FAILED) return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
+  return BRIM_OK;
+}

@@ -1,0 +1,133 @@
+/* From a dataset to micro-batches in order.
+ *
+ * The order of samples, the split and every augmentation are functions of (seed, epoch, sample) and of
+ * nothing else, so the stream is the same for any number of loader threads, any micro-batch, and after
+ * a resume. */
+#ifndef BRIM_DATA_DATA_H
+#define BRIM_DATA_DATA_H
+#include "brim/dataset.h"
+#include "brim/plugin.h"
+#include "config/settings.h"
+#include "data/transform.h"
+
+/* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
+ * walking cycles back into range: random access, no memory. */
+typedef struct brim_permutation {
+  uint64_t seed, item, count;
+  uint32_t use, half_bits;
+} brim_permutation;
+void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uint64_t item, uint64_t count);
+uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
+
+enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
+
+#define BRIM_DATA_CHANNELS_MAX 64 /* with a mean and deviation of their own */
+
+/* An opened dataset and its parts. Validation samples are those of the validation split, or if there is none the last
+ * round(count * fraction) of the training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0); training
+ * samples are the first num_train_samples of the others, or all of them. */
+typedef struct brim_data {
+  const brim_plugin *plugin;
+  const brim_dataset_ops *ops;
+  void *self;
+  brim_dataset_info train, validation, test; /* of the splits; count = 0: there is none such */
+  int64_t count[3];                          /* samples of each part */
+  brim_permutation split;
+  uint64_t seed;
+  brim_transform transform;
+  brim_shape sample;               /* as the model gets it */
+  int64_t elements;                /* values of it */
+  int64_t channels, rows, columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels
+                                      side by side, of T rows */
+  int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does; from open or describe on to
+                                      be set */
+  uint64_t scratch_bytes;          /* one raw sample, and what it takes to transform it */
+  const brim_settings *settings;
+  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
+  int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
+  bool opened;                       /* samples can be read */
+  struct brim_data_opening *opening; /* between open_start and open_finish */
+} brim_data;
+
+/* [init] Opens the splits, checks them against each other and against the settings. ECONFIG/ELOAD.
+ * Nothing has to be given back but the plugin's instance. */
+brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] The same from what the dataset can tell at once (see brim_dataset_ops.describe), for plans: shapes, classes
+ * and counts are there and the settings are checked, but no sample can be read. A dataset that must be opened
+ * for that is opened. */
+brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] brim_data_open in two halves, so that files are read while the caller builds graphs and kernels: the
+ * first describes and starts a thread that opens, the second waits for it and says how it went. Between them
+ * samples cannot be read and the plugin's instance must not be touched; after a successful start, finish must
+ * be called before the instance is destroyed. */
+brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+brim_status brim_data_open_finish(brim_data *data);
+/* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
+ * counted. Not between open_start and open_finish. What the dataset says. */
+brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
+/* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
+ * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way; tokens are
+ * I32) and the label: I32, checked against the number of classes; of tokens one for each, where what does not count is
+ * BRIM_NO_TOKEN; of real numbers `targets` of `real`. `scratch` has room for `scratch_bytes`, the others for what the
+ * two functions below say. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of
+ * range; what the dataset says. */
+brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
+                             void *scratch, void *values, void *label);
+/* Of a sample's values and of its label; UINT64_MAX if that does not fit in 64 bits. */
+uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real);
+uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real);
+
+/* [any thread] Which sample of its split that is. */
+int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
+
+/* [plan] Seconds that one thread takes to read and prepare a training sample. `data` need only be described: samples
+ * are read from an instance of its own, made with `params`, which is closed again. ENOTSUP: it would take much memory;
+ * what the dataset says. */
+brim_status brim_data_sample_seconds(const brim_data *data, const void *params, uint32_t real, double *out);
+
+/* [init] Opens a file of samples without labels as the split `split`, and says how many there are; `scratch_bytes` may
+ * grow by it. ELOAD if they are
+ * not like the training samples; ECONFIG if the dataset cannot read files. */
+brim_status brim_data_open_file(brim_data *data, const char *path, const char *split, int64_t *count);
+/* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. `label`: room for one, which is of no
+ * use. */
+brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
+                                  void *values, void *label);
+
+/* What is loaded, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
+typedef struct brim_span {
+  enum brim_part part;
+  int64_t epoch, first, count; /* samples first .. first+count-1 of the part */
+} brim_span;
+/* Gives the span of micro-batch number `sequence` (0, 1, ...); count 0 ends the stream. Called under
+ * the loader's lock, in order, once each, up to `slots` ahead of what was taken; not after the end. */
+typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
+
+typedef struct brim_batch {
+  brim_span span;
+  void *values; /* [count, elements] of `real`, or tokens of I32 */
+  void *labels; /* [count], tokens [count, elements], of I32; real numbers [count, targets] of `real` */
+} brim_batch;
+
+typedef struct brim_loader brim_loader;
+typedef struct brim_loader_options {
+  const brim_data *data;
+  int64_t batch_max; /* samples in the largest micro-batch */
+  uint32_t real;
+  int32_t threads; /* 0: decoded by the caller, when asked */
+  int32_t slots;   /* micro-batches held, the one in use among them; at least 2. For all threads to work
+                      while one is in use: threads + 1 */
+  brim_span_fn next;
+  void *context;
+} brim_loader_options;
+/* [init] Host memory that a loader with these options takes, to the byte (its threads' stacks aside);
+ * UINT64_MAX if that does not fit in 64 bits. */
+uint64_t brim_loader_bytes(const brim_loader_options *options);
+/* [init] The data must stay opened until close. EINVAL, ENOMEM_HOST. */
+brim_status brim_loader_open(const brim_loader_options *options, brim_loader **out);
+/* [step] Waits for the next micro-batch; *out is valid until the next call. NULL at the end of the stream. Does not
+ * allocate. An error of a sample arrives in place of the micro-batch that holds it; the next call goes on behind it. */
+brim_status brim_loader_next(brim_loader *loader, const brim_batch **out);
+/* Stops the threads and frees; NULL is a no-op. */
+void brim_loader_close(brim_loader *loader);
+#endif

@@ -1,0 +1,250 @@
+/* See transform.h. Where what is drawn follows torchvision, its names stand beside it. */
+#include "data/transform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/jitter.h"
+#include "data/resample.h"
+#include "data/transform_check.h"
+
+#define ATTEMPTS 10 /* torchvision's, at a crop or a rectangle that fits */
+#define ALIGN_BYTES 64u
+
+brim_philox brim_draw(const brim_draws *d, uint32_t block)
+{
+  return brim_random4(d->seed, BRIM_STREAM_AUGMENT, (uint32_t)d->epoch, (uint64_t)d->sample, block);
+}
+
+int64_t brim_draw_below(uint32_t x, int64_t n)
+{
+  return (int64_t)((uint64_t)x * (uint64_t)n >> 32);
+}
+
+static double between(uint32_t x, double low, double high)
+{
+  return low + (high - low) * brim_uniform(x);
+}
+
+/* ---- Memory: [ sample as read | canvas | resampling ] ---- */
+
+static uint64_t aligned(uint64_t bytes)
+{
+  return (bytes + ALIGN_BYTES - 1) & ~(uint64_t)(ALIGN_BYTES - 1);
+}
+
+static uint64_t canvas_bytes(const brim_transform *t)
+{
+  return aligned((uint64_t)(t->rows * t->columns * t->channels));
+}
+
+/* A sample that comes plane by plane is put together first, behind the canvas. */
+static uint64_t together_bytes(const brim_transform *t)
+{
+  return t->any_size || t->channels == 1 ? 0 : aligned((uint64_t)(t->rows_in * t->columns_in * t->channels));
+}
+
+uint64_t brim_transform_bytes(const brim_transform *t)
+{
+  if (!t->applies) return t->read_bytes;
+  const int64_t resized = t->settings->transform.resize;
+  const uint64_t resampling = brim_resample_bytes(t->side_max, resized, t->rows, t->columns, t->channels);
+  if (t->read_bytes > UINT64_MAX / 4 || resampling > UINT64_MAX / 4) return UINT64_MAX;
+  return aligned(t->read_bytes) + canvas_bytes(t) + together_bytes(t) + resampling;
+}
+
+brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch)
+{
+  const brim_settings *s = t->settings;
+  const int64_t shorter = t->rows < t->columns ? t->rows : t->columns;
+  const int64_t resized = s->transform.resize > 0 ? s->transform.resize : shorter;
+  /* a crop of random size is made of a part of the picture */
+  const int64_t needed = training && s->augment.random_resized_crop ? 2 * shorter : resized;
+  return (brim_picture){.pixels = scratch, .room = t->read_bytes, .side_needed = needed};
+}
+
+/* ---- Which pixels ---- */
+
+/* A part of the source, the size that it gets, and where in that what is made begins: maybe outside. */
+typedef struct cut {
+  int64_t top, left, rows, columns;
+  int64_t to_rows, to_columns, y, x;
+} cut;
+
+/* RandomResizedCrop.get_params: the part, or the largest one in the middle with a ratio in range. */
+static void draw_part(const brim_augment_settings *a, const brim_draws *draws, int64_t rows, int64_t columns, cut *c)
+{
+  const double *scale = a->crop_scale.item, *ratio = a->crop_ratio.item;
+  for (uint32_t k = 0; k < ATTEMPTS; k++) {
+    const brim_philox r = brim_draw(draws, BRIM_DRAW_CROP + k);
+    const double area = (double)rows * (double)columns * between(r.v[0], scale[0], scale[1]);
+    const double aspect = exp(between(r.v[1], log(ratio[0]), log(ratio[1])));
+    const int64_t w = llrint(sqrt(area * aspect)), h = llrint(sqrt(area / aspect));
+    if (w < 1 || w > columns || h < 1 || h > rows) continue;
+    *c = (cut){brim_draw_below(r.v[2], rows - h + 1), brim_draw_below(r.v[3], columns - w + 1), h, w, 0, 0, 0, 0};
+    return;
+  }
+  const double own = (double)columns / (double)rows;
+  int64_t w = columns, h = rows;
+  if (own < ratio[0]) h = llrint((double)columns / ratio[0]);
+  if (own > ratio[1]) w = llrint((double)rows * ratio[1]);
+  if (h < 1) h = 1;
+  if (w < 1) w = 1;
+  *c = (cut){(rows - h) / 2, (columns - w) / 2, h, w, 0, 0, 0, 0};
+}
+
+/* Resize: the shorter side becomes `side`, the other one follows, rounded down. */
+static void resized(int64_t side, int64_t rows, int64_t columns, cut *c)
+{
+  const bool wide = columns > rows;
+  const int64_t longer = (int64_t)((double)side * (double)(wide ? columns : rows) / (double)(wide ? rows : columns));
+  c->to_rows = wide ? side : longer;
+  c->to_columns = wide ? longer : side;
+}
+
+/* CenterCrop: half a pixel goes to the even side; of what is missing the smaller half is on top. */
+static int64_t middle(int64_t have, int64_t want)
+{
+  return have < want ? -((want - have) / 2) : llrint((double)(have - want) / 2);
+}
+
+static cut choose(const brim_transform *t, int64_t rows, int64_t columns, const brim_draws *draws)
+{
+  const brim_augment_settings *a = &t->settings->augment;
+  cut c = {0, 0, rows, columns, t->rows, t->columns, 0, 0};
+  if (draws && a->random_resized_crop) {
+    draw_part(a, draws, rows, columns, &c);
+    c.to_rows = t->rows;
+    c.to_columns = t->columns;
+    return c;
+  }
+  if (t->settings->transform.resize > 0) resized(t->settings->transform.resize, rows, columns, &c);
+  if (draws && (a->random_crop || a->crop_padding > 0)) {
+    const brim_philox r = brim_draw(draws, BRIM_DRAW_PLACE);
+    c.y = brim_draw_below(r.v[1], c.to_rows + 2 * a->crop_padding - t->rows + 1) - a->crop_padding;
+    c.x = brim_draw_below(r.v[2], c.to_columns + 2 * a->crop_padding - t->columns + 1) - a->crop_padding;
+  } else {
+    c.y = middle(c.to_rows, t->rows);
+    c.x = middle(c.to_columns, t->columns);
+  }
+  return c;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* What is outside of the picture is black, as in torchvision. */
+static void fill(const brim_transform *t, const brim_pixels *source, const cut *c, void *scratch, uint8_t *canvas)
+{
+  const int64_t stride = t->columns * t->channels, top = c->y < 0 ? -c->y : 0, left = c->x < 0 ? -c->x : 0;
+  const int64_t rows = least(t->rows - top, c->to_rows - (c->y + top)),
+                columns = least(t->columns - left, c->to_columns - (c->x + left));
+  if (rows < t->rows || columns < t->columns) memset(canvas, 0, (size_t)(t->rows * stride));
+  if (rows < 1 || columns < 1) return;
+  const brim_pixels part = {source->data + c->top * source->stride + c->left * t->channels, c->rows, c->columns,
+                            t->channels, source->stride};
+  const brim_resize to = {c->to_rows,
+                          c->to_columns,
+                          c->y + top,
+                          c->x + left,
+                          rows,
+                          columns,
+                          (enum brim_filter)t->settings->transform.interpolation};
+  brim_resample(&part, &to, scratch, canvas + top * stride + left * t->channels, stride);
+}
+
+/* ---- Colours ---- */
+
+/* ColorJitter.forward: those that are asked for, one after the other in a random order. */
+static void change_colours(const brim_transform *t, const brim_draws *draws, uint8_t *canvas)
+{
+  const brim_augment_settings *a = &t->settings->augment;
+  const double amount[3] = {a->brightness, a->contrast, a->saturation};
+  void (*const change[3])(uint8_t *, int64_t, double) = {brim_jitter_brightness, brim_jitter_contrast,
+                                                         brim_jitter_saturation};
+  const brim_philox size = brim_draw(draws, BRIM_DRAW_COLOUR), place = brim_draw(draws, BRIM_DRAW_COLOUR_ORDER);
+  int order[4] = {0, 1, 2, 3};
+  for (int i = 3; i > 0; i--) {
+    const int64_t k = brim_draw_below(place.v[i], i + 1);
+    const int other = order[i];
+    order[i] = order[k];
+    order[k] = other;
+  }
+  const int64_t count = t->rows * t->columns;
+  for (int i = 0; i < 4; i++) {
+    const int what = order[i];
+    const uint32_t x = size.v[what];
+    if (what == 3 && a->hue > 0) brim_jitter_hue(canvas, count, between(x, -a->hue, a->hue));
+    if (what < 3 && amount[what] > 0)
+      change[what](canvas, count, between(x, amount[what] > 1 ? 0 : 1 - amount[what], 1 + amount[what]));
+  }
+}
+
+/* ---- The chain ---- */
+
+static const uint8_t *put_together(const brim_transform *t, const uint8_t *planes, uint8_t *out)
+{
+  const int64_t pixels = t->rows_in * t->columns_in;
+  if (t->channels == 1) return planes;
+  for (int64_t c = 0; c < t->channels; c++)
+    for (int64_t i = 0; i < pixels; i++) out[i * t->channels + c] = planes[c * pixels + i];
+  return out;
+}
+
+const uint8_t *brim_transform_apply(const brim_transform *t, const brim_picture *picture, const brim_draws *draws,
+                                    void *scratch)
+{
+  uint8_t *canvas = (uint8_t *)scratch + aligned(t->read_bytes), *together = canvas + canvas_bytes(t);
+  brim_pixels source = {.rows = t->rows_in, .columns = t->columns_in, .channels = t->channels};
+  if (t->any_size) {
+    source.data = picture->pixels;
+    source.rows = picture->rows;
+    source.columns = picture->columns;
+  } else {
+    source.data = put_together(t, scratch, together);
+  }
+  source.stride = source.columns * t->channels;
+  const cut c = choose(t, source.rows, source.columns, draws);
+  fill(t, &source, &c, together + together_bytes(t), canvas);
+  if (draws && brim_transform_has_colours(t->settings)) change_colours(t, draws, canvas);
+  return canvas;
+}
+
+void brim_transform_scale(const brim_transform *t, const uint8_t *in, const float *scale, const float *shift,
+                          int32_t step, bool mirror, float *out)
+{
+  const int64_t columns = t->columns, channels = t->channels;
+  for (int64_t c = 0; c < channels; c++) {
+    const float a = scale[c * step], b = shift[c * step];
+    for (int64_t y = 0; y < t->rows; y++, out += columns) {
+      const uint8_t *row = in + y * columns * channels + c;
+      if (mirror)
+        for (int64_t x = 0; x < columns; x++) out[x] = (float)row[(columns - 1 - x) * channels] * a + b;
+      else
+        for (int64_t x = 0; x < columns; x++) out[x] = (float)row[x * channels] * a + b;
+    }
+  }
+}
+
+/* RandomErasing.get_params, with value 0. */
+void brim_transform_erase(const brim_transform *t, const brim_draws *draws, float *values)
+{
+  const brim_augment_settings *a = &t->settings->augment;
+  if (a->erase_probability == 0 || brim_uniform(brim_draw(draws, BRIM_DRAW_ERASE).v[0]) >= a->erase_probability) return;
+  const double *scale = a->erase_scale.item, *ratio = a->erase_ratio.item;
+  for (uint32_t k = 0; k < ATTEMPTS; k++) {
+    const brim_philox r = brim_draw(draws, BRIM_DRAW_ERASE_PLACE + k);
+    const double area = (double)t->rows * (double)t->columns * between(r.v[0], scale[0], scale[1]);
+    const double aspect = exp(between(r.v[1], log(ratio[0]), log(ratio[1])));
+    const int64_t h = llrint(sqrt(area * aspect)), w = llrint(sqrt(area / aspect));
+    if (h >= t->rows || w >= t->columns) continue;
+    const int64_t top = brim_draw_below(r.v[2], t->rows - h + 1), left = brim_draw_below(r.v[3], t->columns - w + 1);
+    for (int64_t c = 0; c < t->channels; c++)
+      for (int64_t y = top; y < top + h; y++)
+        for (int64_t x = left; x < left + w; x++) values[(c * t->rows + y) * t->columns + x] = 0;
+    return;
+  }
+}

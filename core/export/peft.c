@@ -1,0 +1,153 @@
+/* What was trained on a frozen model, in the files of Hugging Face's PEFT: adapter_model.safetensors with names as
+ * "base_model.model.<layer>.lora_A.weight", and adapter_config.json (peft/utils/save_and_load.py, LoraConfig). */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/convert.h"
+#include "export/merge.h"
+#include "graph/wrap.h"
+#include "session/session_parts.h"
+#include "store/rundir.h"
+
+#define PREFIX "base_model.model."
+
+typedef struct adapter {
+  const brim_session *session;
+  const brim_graph *graph;
+  const brim_parameters *trained;
+  brim_arena arena;
+  brim_safetensor *tensor;
+  size_t count;
+} adapter;
+
+static const brim_safetensor *find(const adapter *a, const brim_tensor *t)
+{
+  for (size_t i = 0; i < a->trained->count; i++)
+    if (strcmp(a->trained->tensor[i].name, t->name) == 0 && brim_shape_equal(&a->trained->tensor[i].shape, &t->shape))
+      return &a->trained->tensor[i];
+  return NULL;
+}
+
+/* `rows` of them, of which the tensor's own begin at `first`; what is around them is 0. */
+static brim_status add(adapter *a, const char *name, const brim_tensor *t, int64_t first, int64_t rows)
+{
+  const brim_safetensor *from = find(a, t);
+  if (!from) return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' as the run's configuration has it", t->name);
+  brim_shape shape = t->shape;
+  if (rows > 0) shape.dim[0] = rows;
+  const size_t count = (size_t)brim_shape_count(&shape), own = (size_t)brim_shape_count(&t->shape);
+  float *values = brim_arena_try(&a->arena, count * sizeof *values);
+  if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for '%s'", t->name);
+  memset(values, 0, count * sizeof *values);
+  const size_t columns = own / (size_t)t->shape.dim[0];
+  brim_convert(BRIM_DTYPE_F32, values + (size_t)first * columns, from->dtype, from->data, own);
+  a->tensor[a->count++] = (brim_safetensor){.name = name, .dtype = BRIM_DTYPE_F32, .shape = shape, .data = values};
+  return BRIM_OK;
+}
+
+static brim_status add_changes(adapter *a, bool *listed)
+{
+  size_t count;
+  const brim_wrap_change *c = brim_wrap_changes(a->graph, &count);
+  if (count == 0) return brim_fail(BRIM_ECONFIG, "the model has no changes of low rank: PEFT has no form for it");
+  for (size_t i = 0; i < count; i++) {
+    if (i > 0 && c[i].weight == c[i - 1].weight)
+      return brim_fail(BRIM_ECONFIG,
+                       "layer '%s' has several changes, and PEFT has no form for that: --merge writes the whole model",
+                       c[i].layer);
+    const char *down = brim_arena_printf(&a->arena, PREFIX "%s.lora_A.weight", c[i].layer);
+    const char *up = brim_arena_printf(&a->arena, PREFIX "%s.lora_B.weight", c[i].layer);
+    BRIM_TRY(add(a, down, c[i].down, 0, 0));
+    BRIM_TRY(add(a, up, c[i].up, c[i].first_row, c[i].weight->shape.dim[0]));
+    listed[c[i].down->id] = listed[c[i].up->id] = true;
+  }
+  return BRIM_OK;
+}
+
+static const char *head_of(const adapter *a)
+{
+  const char *head = brim_wrap_head(a->graph);
+  return head ? head : "head";
+}
+
+static brim_status add_all(adapter *a)
+{
+  const brim_graph *g = a->graph;
+  bool *listed = BRIM_ARENA_NEW(&a->arena, bool, g->tensor_count);
+  a->tensor = BRIM_ARENA_NEW(&a->arena, brim_safetensor, g->parameter_count);
+  BRIM_TRY(add_changes(a, listed));
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_tensor *t = g->parameter[i].value;
+    const char *dot = strchr(t->name, '.');
+    if (g->parameter[i].is_frozen || listed[t->id]) continue;
+    BRIM_TRY(add(a, brim_arena_printf(&a->arena, PREFIX "%s%s", head_of(a), dot ? dot : ""), t, 0, 0));
+  }
+  return BRIM_OK;
+}
+
+/* A target of a third is one of the whole layer there. */
+static json_t *targets_of(const brim_lora_options *o)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < o->targets.count; i++) {
+    const char *name = o->targets.item[i];
+    const size_t length = strlen(name);
+    const bool third = length > 2 && name[length - 2] == ':';
+    json_array_append_new(list, json_stringn(name, third ? length - 2 : length));
+  }
+  return list;
+}
+
+static brim_status write_config(const adapter *a, const char *folder)
+{
+  char path[BRIM_PATH_MAX];
+  const brim_lora_options *o = brim_wrap_lora(a->graph);
+  const char *base = a->session->settings->model.weights;
+  BRIM_TRY(brim_path_join(path, folder, "adapter_config.json"));
+  json_t *root =
+      json_pack("{s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:[s], s:b, s:b, s:n}", "peft_type", "LORA",
+                "base_model_name_or_path", base[0] ? json_string(base) : json_null(), "r", (json_int_t)o->r,
+                "lora_alpha", o->alpha, "lora_dropout", o->dropout, "target_modules", targets_of(o), "bias", "none",
+                "modules_to_save", head_of(a), "fan_in_fan_out", 0, "inference_mode", 1, "task_type");
+  char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  const brim_status status = text ? brim_file_write_atomic(path, text, strlen(text))
+                                  : brim_fail(BRIM_EINTERNAL, "cannot format adapter_config.json");
+  free(text);
+  json_decref(root);
+  return status;
+}
+
+static brim_status write_tensors(const adapter *a, const char *folder)
+{
+  char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX], parent[BRIM_PATH_MAX];
+  static const char *const metadata[] = {"format", "pt", "producer", "brim", NULL};
+  brim_file_digest digest;
+  BRIM_TRY(brim_path_join(path, folder, "adapter_model.safetensors"));
+  BRIM_TRY(brim_path_aside(path, parent, aside));
+  BRIM_TRY(brim_safetensors_write(aside, a->tensor, a->count, metadata, &digest));
+  return brim_file_publish(aside, path, parent);
+}
+
+static brim_status write_all(adapter *a, const char *folder)
+{
+  BRIM_TRY(add_all(a));
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return brim_fail(BRIM_EIO, "cannot make the folder '%s': %s", folder, strerror(errno));
+  BRIM_TRY(write_tensors(a, folder));
+  return write_config(a, folder);
+}
+
+brim_status brim_peft_write(const brim_session *s, const brim_parameters *trained, const char *folder)
+{
+  brim_graph *g = NULL;
+  BRIM_TRY(brim_merge_graph(s, &g));
+  adapter a = {.session = s, .graph = g, .trained = trained};
+  const brim_status status = write_all(&a, folder);
+  brim_arena_release(&a.arena);
+  brim_graph_free(g);
+  return status;
+}

@@ -1,0 +1,310 @@
+/* See deal.h. */
+#include "session/deal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "session/figures.h"
+
+#define PARTS_A_RANK 64 /* that a step is cut into, to be dealt */
+#define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
+#define ERROR_ROOM 4096
+
+void brim_deal_release(brim_dealing *deal)
+{
+  free(deal->weight);
+  free(deal->batch);
+  *deal = (brim_dealing){0};
+}
+
+/* ---- arithmetic ---- */
+
+/* What rounding down left goes to the first ranks of those whose weights it has made the smallest for their speed. */
+static int32_t most_loaded(const uint64_t *speed, const int64_t *weight, int32_t ranks)
+{
+  int32_t best = 0;
+  for (int32_t r = 1; r < ranks; r++)
+    if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;
+  return best;
+}
+
+bool brim_deal_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
+{
+  const int64_t parts = (int64_t)PARTS_A_RANK * ranks;
+  uint64_t least = UINT64_MAX, sum = 0;
+  int64_t given = 0;
+  for (int32_t r = 0; r < ranks; r++) least = sample_time[r] < least ? sample_time[r] : least;
+  if (least == 0) return false;
+  if (least > UINT64_MAX >> 20) least = UINT64_MAX >> 20;
+  uint64_t *speed = brim_xmalloc((size_t)ranks * sizeof *speed);
+  for (int32_t r = 0; r < ranks; r++) {
+    speed[r] = (least << 20) / sample_time[r];
+    if (speed[r] == 0) speed[r] = 1;
+    sum += speed[r];
+  }
+  for (int32_t r = 0; r < ranks; r++) {
+    weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* everybody has something */
+    given += weight[r];
+  }
+  for (; given < parts; given++) weight[most_loaded(speed, weight, ranks)]++;
+  free(speed);
+  return true;
+}
+
+brim_portion brim_deal_portion(const brim_dealing *deal, int32_t rank, int32_t ranks)
+{
+  brim_portion p = {0, 0, 0};
+  if (!deal->weight) return brim_portion_even(rank, ranks);
+  for (int32_t r = 0; r < ranks; r++) {
+    if (r < rank) p.from += deal->weight[r];
+    if (r <= rank) p.to += deal->weight[r];
+    p.of += deal->weight[r];
+  }
+  return p;
+}
+
+/* ---- what a run has kept ---- */
+
+static json_t *numbers(const int64_t *value, int32_t count)
+{
+  json_t *out = json_array();
+  for (int32_t i = 0; i < count; i++) json_array_append_new(out, json_integer((json_int_t)value[i]));
+  return out;
+}
+
+void brim_deal_describe(const brim_session *s, json_t *plan)
+{
+  if (s->world.ranks <= 1) return;
+  json_object_set_new(plan, "ranks", json_integer(s->world.ranks));
+  if (s->deal.weight) json_object_set_new(plan, "deal", numbers(s->deal.weight, s->world.ranks));
+  if (s->deal.batch) json_object_set_new(plan, "batch_sizes", numbers(s->deal.batch, s->world.ranks));
+}
+
+/* The same of a folder's plan.json, as text; empty if it has none, or of another number of ranks. */
+static void read_kept(const brim_session *s, char *out, size_t room)
+{
+  static const char *const keys[] = {"deal", "batch_sizes"};
+  char path[4200];
+  if (!s->options.resume) return;
+  snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
+  json_t *plan = json_load_file(path, 0, NULL), *kept = json_object();
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    json_object_set(kept, keys[i], json_object_get(plan, keys[i]));
+  const bool fits = json_integer_value(json_object_get(plan, "ranks")) == s->world.ranks;
+  const size_t length = fits ? json_dumpb(kept, out, room - 1, JSON_COMPACT) : 0;
+  out[length < room ? length : 0] = '\0';
+  json_decref(plan);
+  json_decref(kept);
+}
+
+/* NULL if they are not one a rank, all at least 1, or together another number than `sum`; 0: any. */
+static int64_t *parse_numbers(const json_t *array, int32_t ranks, int64_t sum)
+{
+  int64_t left = sum;
+  bool fits = json_array_size(array) == (size_t)ranks;
+  int64_t *out = brim_xcalloc((size_t)ranks, sizeof *out);
+  for (int32_t r = 0; r < ranks && fits; r++) {
+    out[r] = json_integer_value(json_array_get(array, (size_t)r));
+    fits = out[r] >= 1 && (sum == 0 || out[r] <= left);
+    if (sum > 0 && fits) left -= out[r];
+  }
+  if (fits && left == 0) return out;
+  free(out);
+  return NULL;
+}
+
+static void parse_kept(const char *text, int32_t ranks, brim_dealing *deal)
+{
+  json_t *kept = json_loads(text, 0, NULL);
+  deal->weight = parse_numbers(json_object_get(kept, "deal"), ranks, (int64_t)PARTS_A_RANK * ranks);
+  deal->batch = parse_numbers(json_object_get(kept, "batch_sizes"), ranks, 0);
+  json_decref(kept);
+}
+
+/* ---- agreeing ---- */
+
+/* What ranks tell each other. */
+typedef struct word {
+  int32_t status;
+  uint32_t kept_bytes;  /* of rank 0's text about a run that is gone on with; 0: it has none */
+  uint64_t device;      /* hash of what it is */
+  uint64_t sample_time; /* nanoseconds, predicted; 0: not known */
+} word;
+
+/* Every rank's, in `all`. A rank's own failure stays what it is; the others get EPEER. */
+static brim_status exchange(brim_dist *dist, const word *own, word *all)
+{
+  char error[ERROR_ROOM];
+  const int32_t ranks = brim_dist_world(dist).ranks;
+  snprintf(error, sizeof error, "%s", own->status != BRIM_OK ? brim_error_text() : "");
+  BRIM_TRY(brim_dist_exchange(dist, own, sizeof *own, all));
+  if (own->status != BRIM_OK) return brim_fail(own->status, "%s", error);
+  for (int32_t r = 0; r < ranks; r++)
+    if (all[r].status != BRIM_OK)
+      return brim_fail(BRIM_EPEER, "rank %d has failed before its first plan: %s", (int)r,
+                       brim_status_text(all[r].status));
+  return BRIM_OK;
+}
+
+static uint64_t hash_device(const brim_session *s)
+{
+  const brim_device_info *d = &s->device_info;
+  return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
+}
+
+/* Of the plan that the session has now. The update is no part of it: it begins when all have added up, and takes as
+ * long whatever a rank had before. */
+static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
+{
+  brim_figures f;
+  const brim_variant v = brim_session_variant(s, s->batch);
+  const int64_t share = brim_session_share(s);
+  *nanoseconds = 0;
+  if (share == 0) return BRIM_OK;
+  BRIM_TRY(brim_session_figures(s, &v, &f));
+  const double each = 1e9 * (f.step_seconds - f.update_seconds) / (double)share;
+  if (isfinite(each) && each >= 1 && each < 1e18) *nanoseconds = (uint64_t)each;
+  return BRIM_OK;
+}
+
+static void log_weights(const brim_session *s)
+{
+  brim_text text = {0};
+  for (int32_t r = 0; r < s->world.ranks; r++)
+    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)s->deal.weight[r]);
+  if (s->world.rank == 0)
+    brim_log(BRIM_LOG_INFO, "devices differ: samples are dealt to the ranks as %s, by predicted times (dist.deal=auto)",
+             brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+/* By the times that all ranks predict; nothing where some cannot. */
+static brim_status weigh_ranks(brim_dist *dist, brim_session *s, word *own, word *all)
+{
+  const int32_t ranks = s->world.ranks;
+  own->status = predict_sample(s, &own->sample_time);
+  BRIM_TRY(exchange(dist, own, all));
+  uint64_t *times = brim_xmalloc((size_t)ranks * sizeof *times);
+  int64_t *weight = brim_xmalloc((size_t)ranks * sizeof *weight);
+  for (int32_t r = 0; r < ranks; r++) times[r] = all[r].sample_time;
+  if (brim_deal_weigh(times, ranks, weight)) {
+    brim_session_deal(s, weight);
+    log_weights(s);
+  } else {
+    free(weight);
+  }
+  free(times);
+  return BRIM_OK;
+}
+
+static bool are_alike(const word *all, int32_t ranks)
+{
+  for (int32_t r = 1; r < ranks; r++)
+    if (all[r].device != all[0].device) return false;
+  return true;
+}
+
+/* Rank 0 says what the run's folder holds, so that all go by the same. The first meeting: who has no session says so,
+ * and nobody goes on. */
+static brim_status share_kept(brim_dist *dist, brim_status before, const brim_session *s, word *all, brim_dealing *kept)
+{
+  char *text = brim_xcalloc(1, KEPT_ROOM);
+  const brim_world world = brim_dist_world(dist);
+  word own = {.status = before};
+  if (before == BRIM_OK && world.rank == 0) read_kept(s, text, KEPT_ROOM);
+  if (text[0]) own.kept_bytes = (uint32_t)strlen(text) + 1;
+  brim_status status = exchange(dist, &own, all);
+  if (status == BRIM_OK && all[0].kept_bytes > 0) {
+    status = brim_dist_share_text(dist, text, all[0].kept_bytes);
+    if (status == BRIM_OK) parse_kept(text, world.ranks, kept);
+  }
+  free(text);
+  return status;
+}
+
+static void take_kept(brim_session *s, brim_dealing *kept)
+{
+  free(s->deal.batch);
+  s->deal.batch = kept->batch;
+  if (kept->weight && s->settings->dist.deal == BRIM_DEAL_AUTO)
+    brim_session_deal(s, kept->weight);
+  else
+    free(kept->weight);
+}
+
+static brim_status settle_together(brim_dist *dist, brim_status before, brim_session **session, word *all)
+{
+  brim_dealing kept = {0};
+  BRIM_TRY(share_kept(dist, before, before == BRIM_OK ? *session : NULL, all, &kept));
+  const bool is_kept = kept.weight || kept.batch;
+  take_kept(*session, &kept);
+  word own = {.status = brim_session_settle(session)};
+  if (own.status == BRIM_OK) own.device = hash_device(*session);
+  BRIM_TRY(exchange(dist, &own, all));
+  brim_session *s = *session;
+  s->deal.is_settled = true;
+  if (is_kept || s->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, s->world.ranks)) return BRIM_OK;
+  BRIM_TRY(weigh_ranks(dist, s, &own, all));
+  if (!s->deal.weight) return BRIM_OK;
+  own.status = brim_session_settle(session);
+  return exchange(dist, &own, all);
+}
+
+brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_session **session)
+{
+  const bool alone = !dist || brim_dist_world(dist).ranks == 1;
+  if (alone || (before == BRIM_OK && (*session)->deal.is_settled)) {
+    BRIM_TRY(before);
+    return brim_session_settle(session);
+  }
+  word *all = brim_xcalloc((size_t)brim_dist_world(dist).ranks, sizeof *all);
+  const brim_status status = settle_together(dist, before, session, all);
+  free(all);
+  return status;
+}
+
+brim_status brim_deal_exchange_batches(brim_session *s)
+{
+  if (s->world.ranks == 1 || !s->options.dist) return BRIM_OK;
+  int64_t *all = brim_xcalloc((size_t)s->world.ranks, sizeof *all);
+  const brim_status status = brim_dist_exchange(s->options.dist, &s->batch, sizeof s->batch, all);
+  if (status != BRIM_OK) {
+    free(all);
+    return status;
+  }
+  free(s->deal.batch);
+  s->deal.batch = all;
+  return BRIM_OK;
+}
+
+/* ---- telling ---- */
+
+/* Do all ranks have as many samples of a full step, in the same micro-batches as far as is known? */
+static bool is_even(const brim_session *s)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, units = brim_session_norm_groups(s, effective);
+  if (s->deal.weight || brim_session_share(s) * s->world.ranks != effective) return false;
+  if (s->norm_group > 0 && units % s->world.ranks != 0) return false;
+  for (int32_t r = 0; s->deal.batch && r < s->world.ranks; r++)
+    if (s->deal.batch[r] != s->deal.batch[0]) return false;
+  return true;
+}
+
+void brim_deal_tell(const brim_session *s, brim_text *out)
+{
+  char cut[BRIM_CUT_ROOM];
+  const long long effective = (long long)s->settings->training.effective_batch_size;
+  brim_session_format_cut(s, s->batch, cut, sizeof cut);
+  brim_text_printf(out, "effective batch %lld", effective);
+  if (s->world.ranks == 1)
+    brim_text_printf(out, " = %s", cut);
+  else if (is_even(s))
+    brim_text_printf(out, " = %d ranks x %s", (int)s->world.ranks, cut);
+  else
+    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)s->world.ranks, (int)s->world.rank,
+                     (long long)brim_session_share(s), cut);
+}

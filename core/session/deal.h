@@ -1,0 +1,48 @@
+/* How a step's samples are dealt to the ranks: to each as many, or, where devices differ and dist.deal=auto, to each as
+ * many as lets all finish together. What was found is part of the run: its plan.json has it, and a run that is gone on
+ * with by as many ranks deals as before, in the same micro-batches. */
+#ifndef BRIM_SESSION_DEAL_H
+#define BRIM_SESSION_DEAL_H
+#include <jansson.h>
+
+#include "base/text.h"
+#include "data/order.h"
+#include "dist/dist.h"
+
+struct brim_session;
+
+/* Ready when zeroed: to each as many. */
+typedef struct brim_dealing {
+  int64_t *weight; /* of each rank: its part of a step is the weight, of the sum of all; NULL: all have the same */
+  int64_t *batch;  /* samples in each rank's micro-batches; NULL: not known */
+  bool is_settled; /* the ranks have agreed on it */
+} brim_dealing;
+
+void brim_deal_release(brim_dealing *deal);
+
+/* ---- arithmetic ---- */
+
+/* Weights by what a sample takes on each rank, in any unit: the faster the more, at least 1, together 64 for each rank.
+ * Integers only, so that every rank comes to the same. False, and nothing written, if some is not known: 0. */
+bool brim_deal_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight);
+/* Of one of so many ranks. */
+brim_portion brim_deal_portion(const brim_dealing *deal, int32_t rank, int32_t ranks);
+
+/* ---- the ranks agree ---- */
+
+/* [init] Settles the session (brim_session_settle), and the first time finds with the other ranks how samples are
+ * dealt; the plan is then made for the session's own share. Every rank calls it: `before`, with the thread's error
+ * text, is what came of opening the session, which need not be there if that is not OK. *session may be another
+ * afterwards. All ranks know of any failure, each of its own, or EPEER; ECOMM: the job is over. */
+brim_status brim_deal_settle(brim_dist *dist, brim_status before, struct brim_session **session);
+/* [init] All ranks call it when their plans are placed, before a run's files are written: afterwards the session knows
+ * each rank's micro-batch. ECOMM. */
+brim_status brim_deal_exchange_batches(struct brim_session *session);
+
+/* ---- a run's files ---- */
+
+/* Adds to what plan.json holds; nothing for one rank. */
+void brim_deal_describe(const struct brim_session *session, json_t *plan);
+/* "effective batch 128 = 2 ranks x 64 x 1"; where ranks differ, also what this one has of it. */
+void brim_deal_tell(const struct brim_session *session, brim_text *out);
+#endif

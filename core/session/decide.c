@@ -1,0 +1,456 @@
+/* Queries to the policies, made of a session. See decide.h. */
+#include "session/decide.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "base/text.h"
+#include "brim/host.h"
+#include "memory/choose.h"
+#include "session/cuts.h"
+#include "session/figures.h"
+
+#define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
+#define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
+#define DECISIONS_MAX 64 /* about out-of-memory, before a first step, and then until what failed is done */
+
+/* ---- views ---- */
+
+typedef struct views {
+  brim_device_view device[DEVICES_MAX];
+  brim_device_query query;
+  brim_arena arena;
+} views;
+
+static const char *backend_id(const brim_session *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+/* Runs in line that would take a device. */
+static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
+{
+  int32_t waiting = 0;
+  for (size_t i = 0; i < count; i++) waiting += ticket[i].device < 0 && brim_ticket_accepts(&ticket[i], key);
+  return waiting;
+}
+
+uint64_t brim_decide_device_key(const brim_session *s)
+{
+  const int devices = s->backend_ops->device_count(s->backend);
+  return brim_device_key(backend_id(s), s->device, devices, &s->device_info);
+}
+
+static void view_device(const brim_session *s, int device, const brim_device_info *info, brim_device_view *out)
+{
+  *out = (brim_device_view){.total_bytes = info->total_bytes,
+                            .free_bytes = info->free_bytes,
+                            .is_shared = brim_device_is_shared(info),
+                            .on_host = info->on_host,
+                            .tried = device < DEVICES_MAX ? (int32_t)(s->tried >> device & 1) : 0};
+  snprintf(out->name, sizeof out->name, "%s:%d", backend_id(s), device);
+}
+
+void brim_decide_view_device(const brim_session *s, brim_device_view *out)
+{
+  view_device(s, s->device, &s->device_info, out);
+}
+
+static brim_status look_at_devices(brim_session *s, views *v)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  brim_ticket *ticket = NULL;
+  size_t tickets = 0;
+  bool listed = false;
+  int count = ops->device_count(s->backend);
+  if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend_id(s));
+  if (count > DEVICES_MAX) count = DEVICES_MAX;
+  for (int i = 0; i < count; i++) {
+    brim_device_info info = {0};
+    brim_device_view *d = &v->device[i];
+    BRIM_TRY(ops->describe(s->backend, i, &info));
+    view_device(s, i, &info, d);
+    if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
+    listed = listed || d->is_shared;
+    d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
+  }
+  v->query = (brim_device_query){sizeof v->query, &s->demands, v->device, (size_t)count};
+  return BRIM_OK;
+}
+
+/* ---- another configuration ---- */
+
+BRIM_PRINTF(2, 3)
+static void ask_again(brim_session *s, const char *format, ...)
+{
+  va_list list;
+  char text[256];
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  s->again.word[s->again.count++] = brim_arena_string(&s->arena, text);
+}
+
+static brim_status go_to_host(brim_session *s)
+{
+  if (s->options.resume)
+    return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
+                     backend_id(s));
+  if (s->running && s->backend_ops->real != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ENODEVICE,
+                     "a run that has begun in double precision cannot go on with the host's processors");
+  if (s->changes >= CHANGES_MAX)
+    return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", s->changes);
+  ask_again(s, "backend=cpu");
+  ask_again(s, "backend.devices=1");
+  ask_again(s, "backend.memory_mb=0");
+  ask_again(s, "device=cpu");
+  return brim_fail(BRIM_ENODEVICE, "the host's processors are asked for");
+}
+
+/* ---- devices ---- */
+
+/* What the session wants from now on. */
+static brim_status take_place(brim_session *s, const views *v, const brim_place *place)
+{
+  if (place->kind == BRIM_PLACE_HOST) return go_to_host(s);
+  s->wait = s->wait || place->kind == BRIM_PLACE_WAIT;
+  s->limit_bytes = place->limit_bytes;
+  snprintf(s->wanted, sizeof s->wanted, "%s",
+           place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->asked_device);
+  if (place->kind != BRIM_PLACE_DEVICE || place->limit_bytes == 0) return BRIM_OK;
+  s->demands.device = s->wanted;
+  s->demands.stays = 1;
+  return BRIM_OK;
+}
+
+/* The device that $GPU_DEVICE_ID names is the user's, for policies too; "cpu" is the name of the first. */
+static brim_status name_device(brim_session *s, const views *v)
+{
+  const brim_device_wish wish = {s->demands.device, s->settings->auto_device, 0};
+  int named;
+  BRIM_TRY(brim_device_named(backend_id(s), s->backend_ops, s->backend, &wish, &named));
+  if (named >= 0 && (size_t)named < v->query.count)
+    s->demands.device = brim_arena_string(&s->arena, v->device[named].name);
+  return BRIM_OK;
+}
+
+brim_status brim_decide_device(brim_session *s)
+{
+  views v = {.arena = {0}};
+  brim_place place;
+  brim_status status = look_at_devices(s, &v);
+  if (status == BRIM_OK) status = name_device(s, &v);
+  if (status == BRIM_OK) {
+    status = brim_policies_choose_device(s->policies, &v.query, &place);
+    if (status == BRIM_ENOTSUP)
+      status = BRIM_OK;
+    else if (status == BRIM_OK)
+      status = take_place(s, &v, &place);
+  }
+  brim_arena_release(&v.arena);
+  return status;
+}
+
+/* What the policies would say if the user named this device. */
+static brim_device_limit limit_on(const brim_session *s, views *v, int device)
+{
+  brim_demands demands = s->demands;
+  brim_place place;
+  demands.device = v->device[device].name;
+  v->query.demands = &demands;
+  const brim_status status = brim_policies_choose_device(s->policies, &v->query, &place);
+  v->query.demands = &s->demands;
+  if (status == BRIM_ENOTSUP) return (brim_device_limit){true, 0};
+  const bool there =
+      status == BRIM_OK && place.kind != BRIM_PLACE_HOST && (place.kind != BRIM_PLACE_DEVICE || place.device == device);
+  return (brim_device_limit){there, there ? place.limit_bytes : 0};
+}
+
+brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int count)
+{
+  views v = {.arena = {0}};
+  const brim_status status = look_at_devices(s, &v);
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
+    out[i] = (brim_device_limit){true, s->limit_bytes};
+    if (i != s->device && (size_t)i < v.query.count) out[i] = limit_on(s, &v, i);
+  }
+  brim_arena_release(&v.arena);
+  return status;
+}
+
+/* ---- plans ---- */
+
+/* Of the plan of a micro-batch of the list. */
+static brim_status peak_of(brim_session *s, int64_t micro_batch, uint64_t *bytes)
+{
+  for (size_t i = 0; i < s->micro_batch_count; i++)
+    if (s->micro_batch[i] == micro_batch) return brim_session_peak(s, i, bytes);
+  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+                   (long long)micro_batch);
+}
+
+static brim_session *session_of(const brim_plan_query *q)
+{
+  const brim_policy_host *host = q->host;
+  return host->session;
+}
+
+/* ENOTSUP would leave it to the next policy. */
+static brim_status as_answer(brim_status status)
+{
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status;
+}
+
+static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
+{
+  return as_answer(peak_of(session_of(q), micro_batch, bytes));
+}
+
+static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision,
+                                  brim_plan_figures *out)
+{
+  brim_session *s = session_of(q);
+  brim_figures f;
+  brim_variant v = brim_session_variant(s, micro_batch);
+  v.precision = precision - 1;
+  BRIM_TRY(as_answer(brim_session_figures(s, &v, &f)));
+  *out = (brim_plan_figures){.size = sizeof *out,
+                             .basis = f.basis,
+                             .peak_bytes = f.peak_bytes,
+                             .step_seconds = f.step_seconds,
+                             .recompute_share = f.recompute_share,
+                             .rounds = brim_session_rounds(s, micro_batch)};
+  return BRIM_OK;
+}
+
+static bool chooses_precision(const brim_session *s)
+{
+  return s->settings->precision == BRIM_PRECISION_AUTO;
+}
+
+/* Updates in the backward pass do not go with fp16: see update_mode.c. */
+static uint32_t precisions_of(const brim_session *s)
+{
+  const uint32_t has = brim_session_precisions(s) << 1;
+  return brim_session_updates_in_backward(s) ? has & ~(1u << BRIM_TAKE_FP16) : has;
+}
+
+/* The user's micro-batch, or all that the rank has of a step; 0: auto. */
+static int64_t set_batch(const brim_session *s)
+{
+  const int64_t set = s->settings->training.batch_size, share = brim_session_share(s);
+  if (set <= 0) return 0;
+  return share > 0 && set > share ? share : set;
+}
+
+static brim_plan_query query_of(brim_session *s, const views *v)
+{
+  const int64_t share = brim_session_share(s);
+  uint64_t all = 0;
+  for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
+  s->host = (brim_policy_host){answer_figures, s};
+  return (brim_plan_query){.size = sizeof(brim_plan_query),
+                           .demands = &s->demands,
+                           .device = &v->device[s->device < DEVICES_MAX ? s->device : 0],
+                           .room_bytes = brim_session_room(s, false),
+                           .later_bytes = brim_session_room(s, true),
+                           .all_bytes = all,
+                           .effective_batch = share > 0 ? share : s->batch,
+                           .batch_size = set_batch(s),
+                           .micro_batch = s->micro_batch,
+                           .micro_batch_count = s->micro_batch_count,
+                           .may_change_variant = !s->options.resume && !s->running && s->changes < CHANGES_MAX,
+                           .precisions = precisions_of(s),
+                           .precision = chooses_precision(s) ? BRIM_AS_IT_IS : s->precision + 1,
+                           .model = brim_config_choice_of(s->config, "model")->plugin->id,
+                           .peak = answer_peak,
+                           .host = &s->host};
+}
+
+/* What precision=auto comes to where no policy chooses. */
+static int32_t settle_precision(brim_session *s)
+{
+  brim_policies_tell(s->policies, "precision=auto", "precision fp32", "as no policy chooses another");
+  return s->precision + 1;
+}
+
+/* Takes a choice; what needs another configuration is in s->again. */
+static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan_choice *plan)
+{
+  int32_t precision = plan->precision;
+  if (chooses_precision(s) && precision == BRIM_AS_IT_IS) precision = settle_precision(s);
+  if (precision != BRIM_AS_IT_IS && precision != q->precision)
+    ask_again(s, "precision=%s", brim_precision_names[precision - 1]);
+  if (plan->model && strcmp(plan->model, q->model) != 0) ask_again(s, "model=%s", plan->model);
+  if (s->again.count == 0) brim_session_cut(s, plan->micro_batch);
+  if (s->again.count > 0 && !plan->model && chooses_precision(s)) s->decided_batch = plan->micro_batch;
+}
+
+/* The micro-batch that a run began with, for bits that depend on it: of its plan.json, or as the ranks have agreed. 0:
+ * not known, or there were more ranks. */
+static int64_t read_kept_batch(const brim_session *s)
+{
+  char path[4200];
+  if (s->world.ranks > 1) return s->deal.batch ? s->deal.batch[s->world.rank] : 0;
+  snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
+  json_t *plan = json_load_file(path, 0, NULL);
+  const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
+  const bool is_alone = !json_object_get(plan, "ranks");
+  json_decref(plan);
+  return is_alone ? batch : 0;
+}
+
+/* Is it one of the list, and is there room for it? */
+static bool fits(brim_session *s, int64_t batch)
+{
+  uint64_t peak = 0;
+  return peak_of(s, batch, &peak) == BRIM_OK && peak <= brim_session_room(s, true);
+}
+
+static brim_status choose_plan(brim_session *s, views *v)
+{
+  brim_plan_choice plan;
+  const int64_t set = set_batch(s);
+  const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s) : 0;
+  const int64_t decided = s->decided_batch > 0 ? s->decided_batch : kept;
+  s->decided_batch = 0;
+  if (decided > 0 && fits(s, decided)) {
+    brim_session_cut(s, decided);
+    return BRIM_OK;
+  }
+  const brim_plan_query q = query_of(s, v);
+  const brim_status status = brim_policies_choose_plan(s->policies, &q, &plan);
+  if (status == BRIM_OK) {
+    take_plan(s, &q, &plan);
+    return BRIM_OK;
+  }
+  if (status != BRIM_ENOTSUP) return status;
+  if (set > 0) {
+    plan = (brim_plan_choice){.micro_batch = set};
+    take_plan(s, &q, &plan);
+    return BRIM_OK;
+  }
+  return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
+                                 "add one that does: policy+=auto_plan");
+}
+
+static brim_status decide_plan(brim_session *s)
+{
+  views v = {.arena = {0}};
+  if (brim_session_list_micro_batches(s) == 0)
+    return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
+                     (long long)BRIM_MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
+  brim_status status = look_at_devices(s, &v);
+  if (status == BRIM_OK) status = choose_plan(s, &v);
+  brim_arena_release(&v.arena);
+  return status;
+}
+
+brim_status brim_session_settle(brim_session **session)
+{
+  for (;;) {
+    BRIM_TRY(decide_plan(*session));
+    if ((*session)->again.count == 0) return BRIM_OK;
+    BRIM_TRY(brim_session_remake(session));
+  }
+}
+
+/* ---- out of memory ---- */
+
+/* To the device of the decision, and a plan for it. */
+static brim_status move(brim_session *s, views *v, const brim_place *place)
+{
+  int device;
+  if (s->device < DEVICES_MAX) s->tried |= UINT64_C(1) << s->device;
+  BRIM_TRY(take_place(s, v, place));
+  device = place->kind == BRIM_PLACE_DEVICE ? place->device : s->device;
+  BRIM_TRY(brim_session_move(s, device));
+  s->retries = 0;
+  return choose_plan(s, v);
+}
+
+static brim_status act(brim_session *s, views *v, const brim_oom *event, const brim_action *action)
+{
+  if (action->kind == BRIM_ACT_PLACE) return move(s, v, &action->place);
+  s->retries++;
+  take_plan(s, &event->plan, &action->plan);
+  return s->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
+}
+
+/* The event, and what the policies say to it: ENOTSUP if nobody decides, or the decision is to give up. */
+static brim_status ask(brim_session *s, views *v, uint64_t needed)
+{
+  brim_action action;
+  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  BRIM_TRY(look_at_devices(s, v));
+  if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
+  const brim_oom event = {.size = sizeof event,
+                          .micro_batch = s->batch,
+                          .needed_bytes = needed,
+                          .room_bytes = brim_session_room(s, true),
+                          .retries = s->retries,
+                          .plan = query_of(s, v),
+                          .devices = v->query,
+                          .device = s->device};
+  BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
+  if (action.kind == BRIM_ACT_GIVE_UP) return BRIM_ENOTSUP;
+  return act(s, v, &event, &action);
+}
+
+brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t needed)
+{
+  views v = {.arena = {0}};
+  char text[4096];
+  snprintf(text, sizeof text, "%s", brim_error_text());
+  if (brim_session_list_micro_batches(s) == 0) return failure;
+  const brim_status status = ask(s, &v, needed);
+  brim_arena_release(&v.arena);
+  if (status != BRIM_ENOTSUP) return status;
+  return brim_fail(failure, "%s", text);
+}
+
+/* ---- boundaries ---- */
+
+static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned)
+{
+  const brim_host_memory host = brim_host_memory_now();
+  return (brim_memory_view){.size = sizeof(brim_memory_view),
+                            .step = step,
+                            .round = round,
+                            .is_end = is_end,
+                            .host_total_bytes = host.total_bytes,
+                            .host_available_bytes = host.available_bytes,
+                            .process_bytes = brim_rss_bytes(),
+                            .device_total_bytes = s->device_info.total_bytes,
+                            .device_free_bytes = s->device_info.free_bytes,
+                            .device_planned_bytes = planned};
+}
+
+/* What the policies say; ENOTSUP: nothing. Nothing is looked at, and nothing allocated, if none of them would. */
+static brim_status ask_at_boundary(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned,
+                                   brim_boundary *out)
+{
+  if (!brim_policies_watch(s->policies)) return BRIM_ENOTSUP;
+  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  const brim_memory_view view = view_of(s, step, round, is_end, planned);
+  return brim_policies_on_boundary(s->policies, &view, out);
+}
+
+brim_status brim_decide_at_boundary(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned,
+                                    enum brim_cleanup *out)
+{
+  brim_boundary boundary;
+  const int64_t every = s->settings->training.clear_cache_every_n_rounds;
+  *out = BRIM_CLEAN_NONE;
+  const brim_status status = ask_at_boundary(s, step, round, is_end, planned, &boundary);
+  if (status == BRIM_OK) *out = (enum brim_cleanup)boundary.cleanup;
+  if (status != BRIM_ENOTSUP) return status;
+  if (every == 0 || is_end || round % every != 0) return BRIM_OK;
+  *out = BRIM_CLEAN_LIGHT;
+  brim_policies_tell(s->policies, "training.clear_cache_every_n_rounds", "light cleanup", "");
+  return BRIM_OK;
+}

@@ -1,0 +1,26 @@
+/* What plans that could be take of memory and time, by the device profile: what policies choose by, and brim plan
+ * shows. */
+#ifndef BRIM_SESSION_FIGURES_H
+#define BRIM_SESSION_FIGURES_H
+#include "brim/policy.h"
+#include "session/session.h"
+
+typedef struct brim_figures {
+  uint64_t peak_bytes, lower_bound_bytes, activation_bytes; /* exact */
+  size_t recomputed;                                        /* operations */
+  double recompute_share;                                   /* see brim_recompute_share */
+  double step_seconds;                                      /* predicted, of this rank's share with its update */
+  double update_seconds;                                    /* of it: the update */
+  enum brim_basis basis;
+} brim_figures;
+
+/* [plan] Figures of a variant. What the profile lacks is timed before (unless memory.timing or the session's options
+ * say no, or it would take long, or there is no room): then no plan of the session may be placed. */
+brim_status brim_session_figures(brim_session *session, const brim_variant *variant, brim_figures *out);
+/* [plan] Predicted seconds of a step by a plan that is there, from what the profile has. NAN without one. */
+double brim_session_step_seconds(brim_session *session, const brim_plan *plan, int64_t batch);
+/* [plan] Writes the file of the profile, if something was timed. What goes wrong there is said and no failure. */
+void brim_session_save_profile(const brim_session *session);
+
+#define BRIM_PROFILE_NAME "profile.jsonl" /* in a run's folder */
+#endif

@@ -1,0 +1,176 @@
+/* See footprint.h. */
+#include "session/footprint.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "exec/exec.h"
+
+#define THREAD_PAGES 3 /* that a thread of a loader touches: its descriptor with its variables, and the stack's end */
+
+/* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
+static brim_loader_options loader_of(const brim_session *s, int64_t batch_max)
+{
+  const int32_t threads = (int32_t)s->settings->training.num_workers;
+  return (brim_loader_options){.data = &s->data,
+                               .batch_max = batch_max,
+                               .real = s->backend_ops->real,
+                               .threads = threads,
+                               .slots = threads < 4 ? 4 : threads + 1};
+}
+
+/* A rank without samples has a loader that ends at once. */
+static int64_t at_least_one(int64_t samples)
+{
+  return samples > 0 ? samples : 1;
+}
+
+brim_loader_options brim_session_train_loader(const brim_session *s)
+{
+  return loader_of(s, at_least_one(brim_order_batch_max(&s->order)));
+}
+
+brim_loader_options brim_session_part_loader(const brim_session *s, enum brim_part part)
+{
+  int64_t first, count;
+  brim_session_part(s, part, &first, &count);
+  return loader_of(s, s->eval_batch < count ? s->eval_batch : at_least_one(count));
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
+}
+
+static uint64_t page_bytes(void)
+{
+  return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t kernel_bytes(const brim_plan *plan)
+{
+  uint64_t bytes = brim_exec_table_bytes(plan);
+  for (size_t i = 0; i < plan->program_count; i++)
+    for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
+  return bytes;
+}
+
+static uint64_t loader_bytes(const brim_loader_options *options)
+{
+  return brim_loader_bytes(options) + (uint64_t)options->threads * THREAD_PAGES * page_bytes();
+}
+
+static uint64_t evaluation_bytes(const brim_session *s)
+{
+  uint64_t bytes = 0;
+  for (int part = BRIM_PART_VALIDATION; part <= BRIM_PART_TEST; part++) {
+    if (s->data.count[part] == 0) continue;
+    const brim_loader_options options = brim_session_part_loader(s, (enum brim_part)part);
+    bytes = larger(bytes, loader_bytes(&options));
+  }
+  return bytes;
+}
+
+/* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
+ * and the model's is let go when its tensors are copied. */
+static void add_copies(brim_footprint *f, const brim_plan *plan)
+{
+  const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
+  const bool averages = update->first_average < update->node_count;
+  uint64_t model = 0, optimizer = 0;
+  for (size_t i = 0; i < update->parameter_count; i++) {
+    const brim_parameter *p = &update->parameter[i];
+    if (p->is_frozen) continue; /* in no checkpoint */
+    model += p->value->bytes;
+    optimizer += averages ? p->value->bytes : 0;
+  }
+  for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
+  f->copy_bytes = model + optimizer;
+  f->resume_bytes = f->copy_bytes + larger(model, optimizer);
+}
+
+/* All that stays from the first step on, but for training's loader. */
+static uint64_t kept_bytes(const brim_footprint *f)
+{
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
+}
+
+void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
+{
+  const brim_loader_options train = brim_session_train_loader(s);
+  *out = (brim_footprint){.process_bytes = s->resident_bytes,
+                          .arena_bytes = s->device_info.on_host ? plan->peak_bytes : 0,
+                          .state_bytes = plan->host_bytes,
+                          .kernel_bytes = kernel_bytes(plan),
+                          .data_bytes = s->data_bytes,
+                          .loader_bytes = loader_bytes(&train),
+                          .evaluation_bytes = evaluation_bytes(s)};
+  add_copies(out, plan);
+  out->total_bytes = kept_bytes(out) + out->loader_bytes + larger(out->evaluation_bytes, out->copy_bytes);
+  out->total_bytes = larger(out->total_bytes, brim_rss_peak_bytes()); /* it has had so much, to time kernels */
+}
+
+void brim_footprint_add_resume(brim_footprint *f)
+{
+  f->total_bytes = larger(f->total_bytes, kept_bytes(f) + f->resume_bytes);
+}
+
+/* The terms, in the order in which they are told. */
+static const struct {
+  const char *key, *text;
+  size_t offset;
+} terms[] = {
+#define TERM(name, text)                                                                                               \
+  {                                                                                                                    \
+#name, text, offsetof(brim_footprint, name)                                                                        \
+  }
+    TERM(process_bytes, "program and libraries"),
+    TERM(arena_bytes, "arena"),
+    TERM(state_bytes, "optimizer's state"),
+    TERM(kernel_bytes, "kernels"),
+    TERM(data_bytes, "data"),
+    TERM(loader_bytes, "micro-batches ahead"),
+    TERM(evaluation_bytes, "the same in an evaluation"),
+    TERM(copy_bytes, "copy for a checkpoint"),
+#undef TERM
+};
+#define TERM_COUNT (sizeof terms / sizeof terms[0])
+
+static uint64_t term_of(const brim_footprint *f, size_t i)
+{
+  uint64_t bytes;
+  memcpy(&bytes, (const char *)f + terms[i].offset, sizeof bytes);
+  return bytes;
+}
+
+/* An evaluation and a checkpoint come one after the other: the smaller of the two adds nothing. */
+static bool adds(const brim_footprint *f, size_t i)
+{
+  const bool copies = f->copy_bytes > f->evaluation_bytes;
+  const size_t idle = copies ? offsetof(brim_footprint, evaluation_bytes) : offsetof(brim_footprint, copy_bytes);
+  return term_of(f, i) > 0 && terms[i].offset != idle;
+}
+
+void brim_footprint_tell(const brim_footprint *f, brim_text *out)
+{
+  char bytes[32];
+  const char *before = ": ";
+  brim_text_printf(out, "the process will take about %s of the host",
+                   brim_format_bytes(bytes, sizeof bytes, f->total_bytes));
+  for (size_t i = 0; i < TERM_COUNT; i++) {
+    if (!adds(f, i)) continue;
+    brim_text_printf(out, "%s%s %s", before, brim_format_bytes(bytes, sizeof bytes, term_of(f, i)), terms[i].text);
+    before = ", ";
+  }
+}
+
+json_t *brim_footprint_json(const brim_footprint *f)
+{
+  json_t *o = json_object();
+  for (size_t i = 0; i < TERM_COUNT; i++) json_object_set_new(o, terms[i].key, json_integer((json_int_t)term_of(f, i)));
+  json_object_set_new(o, "resume_bytes", json_integer((json_int_t)f->resume_bytes));
+  json_object_set_new(o, "total_bytes", json_integer((json_int_t)f->total_bytes));
+  return o;
+}

@@ -1,0 +1,41 @@
+/* What the process of a training run will take of the host's memory, told before anything is placed.
+ *
+ * Each term has its cause. What the process has at the time of planning (program, libraries, configuration, the plan
+ * itself) is measured; everything that comes later is counted from what will ask for it. At the peak there are, besides
+ * what stays, the loader of an evaluation or a copy of the parameters and the optimizer's state on its way to a
+ * checkpoint, whichever is larger: one comes after the other.
+ *
+ * Not counted: pages of libraries' code that are read only when kernels are made or run (0.4 to 1.7 MiB with oneDNN 2.6
+ * on x86-64), and what the driver of a device that is not the host keeps on the host. */
+#ifndef BRIM_SESSION_FOOTPRINT_H
+#define BRIM_SESSION_FOOTPRINT_H
+#include <jansson.h>
+
+#include "session/session.h"
+
+/* Bytes of the host's memory. */
+typedef struct brim_footprint {
+  uint64_t process_bytes;    /* resident when it had planned */
+  uint64_t arena_bytes;      /* 0 on a device that is not the host */
+  uint64_t state_bytes;      /* the optimizer's state, where it is kept in host memory: memory.offload */
+  uint64_t kernel_bytes;     /* what kernels keep besides the arena, and the launches of the programs */
+  uint64_t data_bytes;       /* what the dataset keeps, if it was not opened yet */
+  uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */
+  uint64_t evaluation_bytes; /* the same of the largest evaluation */
+  uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */
+  uint64_t resume_bytes;     /* the same when a run begins with one, and what is mapped of its files */
+  uint64_t total_bytes;      /* at the peak */
+} brim_footprint;
+
+/* What training's loader is opened with, and that of an evaluation of a part, but for their streams. */
+brim_loader_options brim_session_train_loader(const brim_session *session);
+brim_loader_options brim_session_part_loader(const brim_session *session, enum brim_part part);
+
+/* [plan] Of a plan of training, after brim_session_start. */
+void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);
+/* The run will begin with a checkpoint, which is read before there are loaders. */
+void brim_footprint_add_resume(brim_footprint *footprint);
+/* "the process will take about 123.0 MiB of the host: 44.6 MiB arena, ..." */
+void brim_footprint_tell(const brim_footprint *footprint, brim_text *out);
+json_t *brim_footprint_json(const brim_footprint *footprint);
+#endif

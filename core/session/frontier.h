@@ -1,0 +1,26 @@
+/* What could be chosen for a run: micro-batches, recompute and, where it is open, precision, with the exact peak and
+ * the predicted time of a step. Of these the ones that nothing beats: less memory costs time. */
+#ifndef BRIM_SESSION_FRONTIER_H
+#define BRIM_SESSION_FRONTIER_H
+#include "session/figures.h"
+
+#define BRIM_FRONTIER_MAX 192
+
+typedef struct brim_choice {
+  brim_variant variant;
+  brim_figures figures;
+  bool chosen; /* it is what the session has */
+} brim_choice;
+
+/* Ready when zeroed. */
+typedef struct brim_frontier {
+  brim_choice
+      choice[BRIM_FRONTIER_MAX]; /* by peak, rising; the time falls, but for the chosen one, which is there always */
+  size_t count;
+  uint64_t room_bytes; /* that a plan may take, within every limit */
+} brim_frontier;
+
+/* [plan] Of a settled session. `precisions`: all that the backend has are looked at, and not only the session's. No
+ * plan of it may be placed, as something may be timed. */
+brim_status brim_frontier_find(brim_session *session, bool precisions, brim_frontier *frontier);
+#endif

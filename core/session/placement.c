@@ -1,0 +1,130 @@
+#include "session/placement.h"
+
+#include "session/decide.h"
+
+typedef struct placement {
+  brim_session *session;
+  const brim_placement_wish *wish;
+  brim_plan *plan;
+  brim_exec *exec;
+} placement;
+
+static brim_status make_plan(placement *p)
+{
+  const brim_placement_wish *w = p->wish;
+  brim_plan_free(p->plan);
+  p->plan = NULL;
+  if (w->count == 0) return brim_session_plan(p->session, p->session->batch, &p->plan);
+  return brim_session_plan_evaluation(p->session, w->count, w->batch, w->keep_output, &p->plan);
+}
+
+/* To the device that was claimed, if it is another. */
+static brim_status move(placement *p, int device)
+{
+  if (device != p->session->device) {
+    brim_plan_free(p->plan);
+    p->plan = NULL;
+    BRIM_TRY(brim_session_move(p->session, device));
+    BRIM_TRY(make_plan(p));
+  }
+  brim_session_tell_device(p->session);
+  return BRIM_OK;
+}
+
+/* On the device that the run has and holds. *placed is false if the memory went to somebody who does not queue: then it
+ * is claimed as a new run's. */
+static brim_status open_held(placement *p, bool *placed)
+{
+  *placed = false;
+  if (!p->session->held) return BRIM_OK;
+  const brim_status status = brim_exec_open(p->plan, p->session->device, &p->exec);
+  brim_session_let_go(p->session);
+  *placed = status == BRIM_OK;
+  return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
+}
+
+/* Waits for a device if it must, and places. Who is not in the queue may have taken the memory meanwhile: then the run
+ * queues again. */
+static brim_status claim_and_open(placement *p)
+{
+  for (;;) {
+    int device;
+    bool placed;
+    brim_claim *claim;
+    if (!p->plan) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
+    BRIM_TRY(brim_session_check_budget(p->session, p->plan));
+    BRIM_TRY(open_held(p, &placed));
+    if (placed) return BRIM_OK;
+    BRIM_TRY(brim_session_claim(p->session, p->plan, &claim, &device));
+    const bool queues = claim && p->session->wait;
+    brim_status status = move(p, device);
+    if (status == BRIM_OK) status = brim_exec_open(p->plan, p->session->device, &p->exec);
+    brim_claim_release(claim);
+    if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
+    brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
+  }
+}
+
+/* Is it want of memory that another plan or device may have? A run that may wait has had all its time. */
+static bool is_want(const brim_session *s, brim_status status)
+{
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
+}
+
+static brim_status place(placement *p)
+{
+  for (;;) {
+    BRIM_TRY(make_plan(p));
+    BRIM_TRY(brim_session_start(p->session));
+    const brim_status status = claim_and_open(p);
+    if (status == BRIM_OK || p->wish->count > 0 || !is_want(p->session, status) || !p->plan) return status;
+    const uint64_t needed = p->plan->peak_bytes;
+    brim_plan_free(p->plan); /* plans are of the device that they were made for */
+    p->plan = NULL;
+    BRIM_TRY(brim_decide_after_oom(p->session, status, needed));
+  }
+}
+
+brim_status brim_placement_open(brim_session *session, const brim_placement_wish *wish, brim_plan **plan,
+                                brim_exec **exec)
+{
+  placement p = {.session = session, .wish = wish};
+  const brim_status status = place(&p);
+  if (status != BRIM_OK) {
+    brim_plan_free(p.plan);
+    return status;
+  }
+  brim_exec_join(p.exec, session->options.dist);
+  *plan = p.plan;
+  *exec = p.exec;
+  return BRIM_OK;
+}
+
+/* The plan of a session as it is, if it does not fit its device: `needed` bytes. */
+static brim_status check(brim_session *s, uint64_t *needed)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  *needed = plan->peak_bytes;
+  const brim_status status = brim_session_check_budget(s, plan);
+  brim_plan_free(plan);
+  return status;
+}
+
+brim_status brim_placement_try(brim_session **session)
+{
+  BRIM_TRY(brim_session_settle(session));
+  for (;;) {
+    brim_session *s = *session;
+    uint64_t needed = 0;
+    brim_status status = check(s, &needed);
+    if (!is_want(s, status)) return status;
+    status = brim_decide_after_oom(s, status, needed);
+    if (s->again.count > 0) {
+      BRIM_TRY(brim_session_remake(session));
+      BRIM_TRY(brim_session_settle(session));
+    } else if (status != BRIM_OK) {
+      return is_want(s, status) ? BRIM_OK : status;
+    }
+  }
+}

@@ -1,0 +1,205 @@
+/* Everything a run is made of before any memory is taken: the chosen plugins' instances, the data, the device, and the
+ * plans that can be asked for. `brim plan` stops here; `brim train` goes on with a trainer. */
+#ifndef BRIM_SESSION_SESSION_H
+#define BRIM_SESSION_SESSION_H
+#include "builtin/builtin.h"
+#include "config/config.h"
+#include "data/data.h"
+#include "data/order.h"
+#include "dist/dist.h"
+#include "exec/profile.h"
+#include "graph/plan.h"
+#include "memory/claims.h"
+#include "memory/policies.h"
+#include "session/deal.h"
+
+#define BRIM_MICRO_BATCHES_MAX 256
+#define BRIM_AGAIN_MAX 4
+
+/* What a policy asks for, or the data, that needs another configuration: words that take the place of others. */
+typedef struct brim_again {
+  const char *word[BRIM_AGAIN_MAX];
+  size_t count; /* 0: nothing */
+  bool by_data; /* not by a policy */
+} brim_again;
+
+typedef struct brim_session_options {
+  bool read_data;           /* a thread reads the data, from brim_session_start on */
+  const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
+  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
+  bool whole;               /* a model around a backbone is evaluated with it, also if features could be kept */
+  bool no_timing;           /* nothing is timed, whatever memory.timing says */
+  brim_dist *dist;          /* the job that this process is a rank of; NULL: it is alone */
+  brim_world world;         /* without a job, the rank that is planned for; ranks 0: one of one */
+} brim_session_options;
+
+typedef struct brim_feature_set brim_feature_set; /* session/features.h */
+
+typedef struct brim_session {
+  const brim_config *config;
+  brim_config *own_config; /* that was asked for (brim_again), in the place of the caller's; NULL: none */
+  brim_session_options options;
+  const brim_settings *settings;
+  brim_policies *policies;
+  void *model, *dataset, *backend; /* instances */
+  void *backbone;                  /* that the model is around; NULL: none */
+  brim_feature_set *features;      /* that the model is trained on, in the place of samples; NULL: of samples */
+  bool extracts;                   /* features are being computed: plans of evaluation keep them */
+  const brim_backend_ops *backend_ops;
+  const brim_optimizer_ops *optimizer_ops;
+  const brim_schedule_ops *schedule_ops;
+  const void *optimizer_params, *schedule_params;
+  brim_loss_attr loss;
+  int32_t top_k;           /* resolved; 0: off */
+  int64_t answers;         /* numbers that the model answers with: see brim_classes */
+  brim_list class_weights; /* of the loss; count 0: none */
+  brim_list label_weights; /* what a sample of each class counts for in the mean of losses; count 0: 1 */
+  double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
+  brim_world world;        /* which rank of how many it is */
+  brim_dealing deal;       /* what each rank has of a step */
+  int device;
+  brim_device_info device_info;
+  double fraction; /* of the device's memory, from the environment; 0: none */
+  brim_demands demands;
+  const char *asked_device; /* the device that the configuration asks for; of "auto", if ranks of this host share
+                        several, this rank's */
+  char wanted[64];          /* the same, or what a policy asks for */
+  bool wait;                /* for a device, until there is room */
+  uint64_t within_bytes;    /* see brim_session_plan_within */
+  uint64_t limit_bytes;     /* by a policy; 0: none */
+  bool running;             /* it has begun: precision and model are what they are */
+  brim_claim *held;         /* while a run that has begun changes its plan; NULL: see brim_session_hold */
+  brim_data data;
+  uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
+  bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
+  brim_order order;
+  int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
+  int64_t grain, eval_batch; /* resolved */
+  int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
+  int32_t recompute;         /* enum brim_recompute_kind: as configured, or what a run that ran out of memory came to */
+  int32_t precision;         /* resolved: fp32 while nobody has chosen another for `auto` */
+  brim_profile *profile;     /* of the device, by session/figures.h; NULL: not asked for yet */
+  double timing_seconds;     /* spent on timing */
+  /* for policies; see session/decide.h */
+  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
+  uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
+  size_t micro_batch_count;
+  int64_t retries, asked; /* plans tried on this device after the first; decisions about out-of-memory */
+  uint64_t tried;         /* devices that did not have the memory: a bit each */
+  int changes;            /* configurations that policies have asked for */
+  int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */
+  brim_policy_host host;  /* of the queries */
+  brim_again again;
+  brim_arena arena;             /* its words */
+  brim_recompute_cache *levels; /* of all its plans */
+} brim_session;
+
+/* A plan that could be. */
+typedef struct brim_variant {
+  int64_t batch;         /* samples in a micro-batch */
+  int32_t precision;     /* enum brim_precision */
+  int32_t recompute;     /* enum brim_recompute_kind */
+  uint64_t budget_bytes; /* that recompute=auto keeps below; 0: as configured */
+} brim_variant;
+
+/* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
+ * session. */
+brim_status brim_session_open(const brim_config *config, const brim_session_options *options, brim_session **out);
+/* Lets the policies choose the plan of training. They may ask for another configuration: then *session is another, too,
+ * also on failure. */
+brim_status brim_session_settle(brim_session **session);
+/* Opens *session anew with what session->again asks for; its plans must be freed. */
+brim_status brim_session_remake(brim_session **session);
+/* Right after the first plan, before anything is placed: looks at what the process has, for session/footprint.h; then a
+ * thread begins to read the data, if it is to be read. Again: nothing. */
+brim_status brim_session_start(brim_session *session);
+/* Waits until the data is read; afterwards samples can be had. */
+brim_status brim_session_finish_data(brim_session *session);
+void brim_session_close(brim_session *session);
+/* May micro-batches have `batch` samples, and the effective batch be as it is? Not if they cut norm groups. One that is
+ * larger than the rank's share of a step stands for all of it, where there are several ranks. */
+bool brim_session_allows(const brim_session *session, int64_t batch);
+/* Is each parameter updated in the backward pass (optimizer.update)? */
+bool brim_session_updates_in_backward(const brim_session *session);
+/* ECONFIG if it should be, and the rest of the configuration does not go with it: says what and why. */
+brim_status brim_session_check_update(const brim_session *session);
+/* ECONFIG: with micro-batches of `batch` samples a step has several. */
+brim_status brim_session_refuse_accumulation(const brim_session *session, int64_t batch);
+/* Training goes in micro-batches of `batch` samples from now on, or of all that the rank has of a step; the effective
+ * batch stays. */
+void brim_session_cut(brim_session *session, int64_t batch);
+/* Samples are dealt to the ranks by these weights (see brim_dealing) from now on, which are the session's then. How a
+ * step may be cut is another question after it: brim_session_settle. */
+void brim_session_deal(brim_session *session, int64_t *weight);
+/* This rank's samples of a full step, which may be none; of one rank the effective batch. */
+int64_t brim_session_share(const brim_session *session);
+/* Micro-batches that they are cut into. */
+int64_t brim_session_micros(const brim_session *session, int64_t batch);
+/* Do its results differ by rounding from those of micro-batches that are multiples of the grain? */
+bool brim_session_rounds(const brim_session *session, int64_t batch);
+/* "64 x 2", or where the last is another, "64 x 2 + 16"; "none" of a rank without samples. Into `out`, returned. */
+#define BRIM_CUT_ROOM 96
+const char *brim_session_format_cut(const brim_session *session, int64_t batch, char *out, size_t room);
+/* What a rank has to do in a run, apart from how it cuts it: ranks of the same load have the same plans. */
+typedef struct brim_load {
+  int64_t share, last_share; /* samples of a full step, and of an epoch's last */
+  int64_t validation, test;  /* samples that it evaluates */
+} brim_load;
+brim_load brim_session_load(const brim_session *session, int32_t rank);
+/* This rank's samples of a part that is evaluated: as many for each; may be none. */
+void brim_session_part(const brim_session *session, enum brim_part part, int64_t *first, int64_t *count);
+/* Groups of batch norm in a step of so many samples, of all ranks. */
+int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
+/* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
+brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
+/* What is configured, for micro-batches of `batch` samples. */
+brim_variant brim_session_variant(const brim_session *session, int64_t batch);
+/* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
+brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
+                                      brim_plan **out);
+/* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
+ * `keep_output` the model's output can be read after each batch. */
+brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
+                                         brim_plan **out);
+/* A device for a plan: the one it was made for, or another like it, which has room for it and which nobody who came
+ * before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed; NULL where nobody
+ * shares the device. For another device than the session's, brim_session_move and a new plan. ENODEVICE, ENOMEM_DEVICE,
+ * EINTERRUPTED: see brim_claim_take. */
+brim_status brim_session_claim(const brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
+/* [step] Nobody else is served on the session's device until brim_session_let_go: for a run that gives its arena back
+ * to place another. `alone`: not if anybody waits for it. False, with the thread's error text, if it is not held, so
+ * that the plan must be claimed as a new run's. True where nobody shares the device, and if it is held already. */
+bool brim_session_hold(brim_session *session, bool alone);
+void brim_session_let_go(brim_session *session);
+/* Plans of before must be freed: they are of another device. */
+brim_status brim_session_move(brim_session *session, int device);
+void brim_session_tell_device(const brim_session *session); /* which of several, and why */
+/* Looks at what the device has now; forgets peaks that went by what it had before. */
+brim_status brim_session_look(brim_session *session);
+/* Bytes that a plan may take of the device now, within all limits; `later`: of the empty one, if the run may wait. */
+uint64_t brim_session_room(const brim_session *session, bool later);
+/* The same of any of the backend's devices, if `has_bytes` of it are to be had, and a policy lets the run have
+ * `cap_bytes`; 0: all. */
+uint64_t brim_session_room_on(const brim_session *session, const brim_device_info *device, uint64_t cap_bytes,
+                              uint64_t has_bytes);
+/* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
+void brim_session_plan_within(brim_session *session, uint64_t bytes);
+/* The same, and memory.recompute=auto from now on. */
+void brim_session_recompute_within(brim_session *session, uint64_t bytes);
+/* How the session plans, as far as a run that goes on may change it; and to plan so from now on. */
+typedef struct brim_way {
+  int64_t batch;
+  int32_t recompute; /* enum brim_recompute_kind */
+  uint64_t within_bytes;
+} brim_way;
+brim_way brim_session_way(const brim_session *session);
+void brim_session_go(brim_session *session, const brim_way *way);
+/* May brim choose what is made again? Not where the user has set memory.recompute to another than auto. */
+bool brim_session_may_recompute(const brim_session *session);
+/* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
+uint32_t brim_session_precisions(const brim_session *session);
+/* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
+ * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
+ * that would fit. */
+brim_status brim_session_check_budget(brim_session *session, const brim_plan *plan);
+#endif

@@ -1,0 +1,53 @@
+/* See session_weights.h. */
+#include "session/session_weights.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+static brim_weights_request request_of(const brim_session *s)
+{
+  const brim_model_settings *m = &s->settings->model;
+  return (brim_weights_request){.path = m->weights,
+                                .map = m->weights_map,
+                                .except = m->weights_except,
+                                .search = {s->config->request.search, s->config->request.search_count}};
+}
+
+/* A frozen parameter is read as it would be if it were not kept in a smaller type. */
+static const brim_tensor *wide_copy(brim_session_weights *w, const brim_graph *g, const brim_tensor *t)
+{
+  brim_tensor *copy = BRIM_ARENA_NEW(&w->arena, brim_tensor, 1);
+  *copy = *t;
+  copy->dtype = g->real;
+  copy->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(g->real);
+  return copy;
+}
+
+brim_status brim_session_weights_open(const brim_session *s, const brim_graph *g, brim_session_weights *out)
+{
+  *out = (brim_session_weights){0};
+  if (!s->settings->model.weights[0]) return BRIM_OK;
+  brim_weights_request request = request_of(s);
+  request.of_part = brim_config_backbone(s->config) != NULL;
+  out->parameter = brim_xcalloc(g->parameter_count + 1, sizeof *out->parameter);
+  out->index = brim_xcalloc(g->parameter_count + 1, sizeof *out->index);
+  const bool wrapped = brim_config_backbone(s->config) != NULL;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    if (wrapped != g->parameter[i].is_frozen) continue;
+    out->parameter[out->count] = wrapped ? wide_copy(out, g, g->parameter[i].value) : g->parameter[i].value;
+    out->index[out->count++] = i;
+  }
+  const brim_status status = brim_weights_open(&request, out->parameter, out->count, &out->weights);
+  if (status != BRIM_OK) brim_session_weights_close(out);
+  return status;
+}
+
+void brim_session_weights_close(brim_session_weights *w)
+{
+  brim_weights_close(w->weights);
+  free(w->parameter);
+  free(w->index);
+  brim_arena_release(&w->arena);
+  *w = (brim_session_weights){0};
+}

@@ -1,0 +1,21 @@
+/* The weights that a configuration names, for the parameters of its model. */
+#ifndef BRIM_SESSION_SESSION_WEIGHTS_H
+#define BRIM_SESSION_SESSION_WEIGHTS_H
+#include "session/session.h"
+#include "store/weights.h"
+
+typedef struct brim_session_weights {
+  brim_weights *weights; /* NULL: there are none */
+  /* The parameters that they are for (of a model around another the frozen ones, as if they were kept in the type of
+   * real numbers), and the place of each among all parameters of the graph. */
+  const brim_tensor **parameter;
+  size_t *index;
+  size_t count;
+  brim_arena arena; /* of copies of parameters */
+} brim_session_weights;
+
+/* [plan] Names and shapes are compared, values are not read. As brim_weights_open. On failure there is nothing to
+ * close. */
+brim_status brim_session_weights_open(const brim_session *session, const brim_graph *graph, brim_session_weights *out);
+void brim_session_weights_close(brim_session_weights *weights);
+#endif

@@ -1,0 +1,12 @@
+/* Which checkpoint of a run is meant. */
+#ifndef BRIM_STORE_CHECKPOINT_CHOOSE_H
+#define BRIM_STORE_CHECKPOINT_CHOOSE_H
+#include <stddef.h>
+
+#include "brim/status.h"
+
+/* The folder of a checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a path;
+ * NULL: the best if the run has one, else the last. Links are resolved. ELOAD if there is no such checkpoint. Nothing
+ * is written: a run may be going on meanwhile. */
+brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room);
+#endif

@@ -1,0 +1,163 @@
+/* Filling a checkpoint's folder: by one process, or by all ranks of a job. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "store/checkpoint_attempt.h"
+#include "store/checkpoint_state.h"
+
+/* state.json counts their records: after a power cut they must not be fewer. */
+static brim_status sync_logs(const char *run_dir)
+{
+  static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
+  char path[BRIM_PATH_MAX];
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    BRIM_TRY(brim_path_join(path, run_dir, names[i]));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
+    BRIM_TRY(brim_file_finish(fd, path));
+  }
+  return BRIM_OK;
+}
+
+/* Of the safetensors' headers: pairs, NULL behind the last. */
+#define METADATA(state)                                                                                                \
+  {                                                                                                                    \
+    "format", "pt", "producer", "brim", "model", (state)->model_id, NULL                                               \
+  }
+
+/* A file of a checkpoint, and the tensors in it. */
+typedef struct part {
+  char path[BRIM_PATH_MAX];
+  const brim_safetensor *tensor;
+  size_t count;
+} part;
+
+static brim_status find_part(const char *folder, const brim_checkpoint_tensors *tensors, int i, part *out)
+{
+  out->tensor = i == BRIM_CHECKPOINT_MODEL ? tensors->model : tensors->optimizer;
+  out->count = i == BRIM_CHECKPOINT_MODEL ? tensors->model_count : tensors->optimizer_count;
+  return brim_path_join(out->path, folder, brim_checkpoint_part_name[i]);
+}
+
+static brim_status write_files(const char *folder, const brim_train_state *state,
+                               const brim_checkpoint_tensors *tensors)
+{
+  brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
+  const char *const metadata[] = METADATA(state);
+  part p;
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    BRIM_TRY(find_part(folder, tensors, i, &p));
+    BRIM_TRY(brim_safetensors_write(p.path, p.tensor, p.count, metadata, &digest[i]));
+  }
+  BRIM_TRY(brim_checkpoint_state_write(folder, state, digest));
+  return brim_folder_sync(folder);
+}
+
+static brim_status fail(const brim_train_state *state, brim_status status)
+{
+  return brim_fail_add(status, "the checkpoint of step %" PRId64 " was not written; earlier ones are as they were",
+                       state->step);
+}
+
+brim_status brim_checkpoint_write(const char *run_dir, const brim_train_state *state,
+                                  const brim_checkpoint_tensors *tensors, int64_t keep)
+{
+  brim_checkpoint_attempt a = BRIM_CHECKPOINT_ATTEMPT_NONE;
+  brim_status status = sync_logs(run_dir);
+  if (status == BRIM_OK) status = brim_checkpoint_begin(&a, run_dir, state->step, state->best_step);
+  if (status == BRIM_OK) status = write_files(a.aside, state, tensors);
+  if (status == BRIM_OK) status = brim_checkpoint_publish(&a);
+  if (status != BRIM_OK) {
+    brim_checkpoint_abandon(&a);
+    return fail(state, status);
+  }
+  brim_checkpoint_conclude(&a, state, keep);
+  return BRIM_OK;
+}
+
+/* ---- by several ranks ---- */
+
+static bool has_slices(const brim_checkpoint_tensors *tensors)
+{
+  for (size_t i = 0; i < tensors->optimizer_count; i++)
+    if (tensors->optimizer[i].is_slice) return true;
+  return false;
+}
+
+static brim_status lay_out(const char *folder, const brim_train_state *state, const brim_checkpoint_tensors *tensors)
+{
+  const char *const metadata[] = METADATA(state);
+  part p;
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    BRIM_TRY(find_part(folder, tensors, i, &p));
+    BRIM_TRY(brim_safetensors_lay_out(p.path, p.tensor, p.count, metadata));
+  }
+  return BRIM_OK;
+}
+
+static brim_status write_shares(const char *run_dir, const brim_train_state *state,
+                                const brim_checkpoint_tensors *tensors, const brim_checkpoint_ranks *ranks)
+{
+  const char *const metadata[] = METADATA(state);
+  char folder[BRIM_PATH_MAX];
+  part p;
+  BRIM_TRY(brim_checkpoint_aside(run_dir, state->step, folder));
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    BRIM_TRY(find_part(folder, tensors, i, &p));
+    BRIM_TRY(brim_safetensors_write_share(p.path, p.tensor, p.count, metadata, ranks->rank, ranks->ranks));
+  }
+  return BRIM_OK;
+}
+
+/* All shares are there: the manifest comes last. */
+static brim_status sign(const char *folder, const brim_train_state *state, const brim_checkpoint_tensors *tensors)
+{
+  brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
+  part p;
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    BRIM_TRY(find_part(folder, tensors, i, &p));
+    BRIM_TRY(brim_file_hash(p.path, &digest[i].bytes, &digest[i].hash));
+  }
+  BRIM_TRY(brim_checkpoint_state_write(folder, state, digest));
+  return brim_folder_sync(folder);
+}
+
+/* The first rank makes the folder and publishes it; between the meetings all write. Whoever fails, all leave at the
+ * same meeting. */
+static brim_status write_sliced(brim_checkpoint_attempt *a, bool *published, const char *run_dir,
+                                const brim_train_state *state, const brim_checkpoint_tensors *tensors,
+                                const brim_checkpoint_ranks *ranks)
+{
+  const bool first = ranks->rank == 0;
+  brim_status status = first ? sync_logs(run_dir) : BRIM_OK;
+  if (first && status == BRIM_OK) status = brim_checkpoint_begin(a, run_dir, state->step, state->best_step);
+  if (first && status == BRIM_OK) status = lay_out(a->aside, state, tensors);
+  BRIM_TRY(ranks->meet(ranks->context, status));
+  BRIM_TRY(ranks->meet(ranks->context, write_shares(run_dir, state, tensors, ranks)));
+  if (first) status = sign(a->aside, state, tensors);
+  if (first && status == BRIM_OK) status = brim_checkpoint_publish(a);
+  *published = first && status == BRIM_OK;
+  return ranks->meet(ranks->context, status);
+}
+
+brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train_state *state,
+                                           const brim_checkpoint_tensors *tensors, int64_t keep,
+                                           const brim_checkpoint_ranks *ranks)
+{
+  const bool first = ranks->rank == 0;
+  brim_checkpoint_attempt a = BRIM_CHECKPOINT_ATTEMPT_NONE;
+  if (!has_slices(tensors)) {
+    const brim_status status = first ? brim_checkpoint_write(run_dir, state, tensors, keep) : BRIM_OK;
+    return ranks->meet(ranks->context, status);
+  }
+  bool published = false; /* then it counts, whatever becomes of other ranks */
+  const brim_status status = write_sliced(&a, &published, run_dir, state, tensors, ranks);
+  if (published) brim_checkpoint_conclude(&a, state, keep);
+  if (status != BRIM_OK && first && !published) brim_checkpoint_abandon(&a);
+  return status == BRIM_OK ? BRIM_OK : fail(state, status);
+}

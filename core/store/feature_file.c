@@ -1,0 +1,189 @@
+/* See feature_file.h. Numbers are in the host's order: the folder is the host's own. */
+#include "store/feature_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define MAGIC 0x3153544145464D42u /* "BMFEATS1" */
+#define HEADER_BYTES 4096u        /* what follows begins on a page */
+#define WAIT_NANOSECONDS 50000000
+
+typedef struct header {
+  uint64_t magic;
+  brim_feature_shape shape;
+  uint64_t bytes;
+} header;
+
+brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX])
+{
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const bool set = cache && cache[0] == '/';
+  if (!set && !(home && home[0] == '/'))
+    return brim_fail(BRIM_ECONFIG, "there is no folder to keep features in: set XDG_CACHE_HOME, or HOME");
+  const int length = snprintf(out, BRIM_PATH_MAX, "%s%s/brim/features/%016llx.bin", set ? cache : home,
+                              set ? "" : "/.cache", (unsigned long long)key);
+  if (length > 0 && length < BRIM_PATH_MAX) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "the path of the folder to keep features in is too long: see XDG_CACHE_HOME");
+}
+
+/* ---- where things lie ---- */
+
+static uint64_t label_offset(const brim_feature_shape *s, enum brim_feature_split split)
+{
+  return HEADER_BYTES + (split == BRIM_FEATURES_TEST ? sizeof(int32_t) * (uint64_t)s->count[BRIM_FEATURES_TRAIN] : 0);
+}
+
+static uint64_t value_offset(const brim_feature_shape *s, enum brim_feature_split split)
+{
+  const uint64_t all = (uint64_t)(s->count[BRIM_FEATURES_TRAIN] + s->count[BRIM_FEATURES_TEST]);
+  const uint64_t labels = (sizeof(int32_t) * all + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES;
+  const uint64_t before = split == BRIM_FEATURES_TEST ? (uint64_t)s->count[BRIM_FEATURES_TRAIN] : 0;
+  return HEADER_BYTES + labels + sizeof(float) * (uint64_t)s->values * before;
+}
+
+static uint64_t file_bytes(const brim_feature_shape *s)
+{
+  return value_offset(s, BRIM_FEATURES_TEST) + sizeof(float) * (uint64_t)(s->values * s->count[BRIM_FEATURES_TEST]);
+}
+
+static header header_of(const brim_feature_shape *s)
+{
+  return (header){MAGIC, *s, file_bytes(s)};
+}
+
+/* ---- reading ---- */
+
+static bool is_whole(int fd, const header *expected)
+{
+  header found;
+  struct stat info;
+  if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != expected->bytes) return false;
+  return pread(fd, &found, sizeof found, 0) == (ssize_t)sizeof found && memcmp(&found, expected, sizeof found) == 0;
+}
+
+bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out)
+{
+  const header expected = header_of(shape);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  void *map = MAP_FAILED;
+  if (is_whole(fd, &expected))
+    map = mmap(NULL, expected.bytes, PROT_READ, MAP_SHARED, fd, 0);
+  else
+    brim_log(BRIM_LOG_WARN, "%s is not what features were kept in: they are computed again", path);
+  close(fd);
+  if (map == MAP_FAILED) return false;
+  *out = (brim_feature_file){*shape, map, expected.bytes};
+  return true;
+}
+
+void brim_feature_file_close(brim_feature_file *file)
+{
+  if (file->map) munmap((void *)file->map, file->bytes);
+  *file = (brim_feature_file){.map = NULL};
+}
+
+const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
+                                      int32_t *label)
+{
+  const brim_feature_shape *s = &file->shape;
+  const char *start = file->map;
+  memcpy(label, start + label_offset(s, split) + sizeof *label * (uint64_t)i, sizeof *label);
+  return (const float *)(const void *)(start + value_offset(s, split)) + i * s->values;
+}
+
+/* ---- writing ---- */
+
+static void make_folders(const char *path)
+{
+  char folder[BRIM_PATH_MAX];
+  snprintf(folder, sizeof folder, "%s", path);
+  for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    (void)mkdir(folder, 0777); /* what is missing is told when the file is made */
+    *slash = '/';
+  }
+}
+
+static void lock_path(char out[BRIM_PATH_MAX + 8], const char *path)
+{
+  snprintf(out, BRIM_PATH_MAX + 8, "%s.lock", path);
+}
+
+/* Somebody may have removed the file between opening and locking it. */
+static bool is_there(int fd, const char *path)
+{
+  struct stat own, there;
+  return fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
+}
+
+brim_status brim_feature_file_lock(const char *path, const volatile int *stop, int *lock)
+{
+  char name[BRIM_PATH_MAX + 8];
+  lock_path(name, path);
+  make_folders(path);
+  for (bool told = false;;) {
+    *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*lock < 0) return brim_fail(BRIM_EIO, "cannot make '%s': %s", name, strerror(errno));
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 && is_there(*lock, name)) return BRIM_OK;
+    close(*lock);
+    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted while another run computed the features");
+    if (!told) brim_log(BRIM_LOG_INFO, "features: another run computes them, waiting");
+    told = true;
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL);
+  }
+}
+
+void brim_feature_file_unlock(const char *path, int lock)
+{
+  char name[BRIM_PATH_MAX + 8];
+  lock_path(name, path);
+  unlink(name);
+  close(lock);
+}
+
+brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape)
+{
+  *w = (brim_feature_writer){.shape = *shape, .fd = -1};
+  const int length = snprintf(w->aside, sizeof w->aside, "%s.%ld", path, (long)getpid());
+  if (length < 0 || length >= BRIM_PATH_MAX) return brim_fail(BRIM_EIO, "the path '%s' is too long", path);
+  snprintf(w->path, sizeof w->path, "%s", path);
+  make_folders(path);
+  BRIM_TRY(brim_file_create(w->aside, &w->fd));
+  return brim_file_set_length(w->fd, w->aside, file_bytes(shape));
+}
+
+brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,
+                                    const float *values, int32_t label)
+{
+  const brim_feature_shape *s = &w->shape;
+  const uint64_t row = sizeof *values * (uint64_t)s->values;
+  BRIM_TRY(brim_file_write_at(w->fd, w->aside, values, row, value_offset(s, split) + row * (uint64_t)i));
+  return brim_file_write_at(w->fd, w->aside, &label, sizeof label, label_offset(s, split) + sizeof label * (uint64_t)i);
+}
+
+brim_status brim_feature_writer_close(brim_feature_writer *w, brim_status status)
+{
+  const header head = header_of(&w->shape);
+  if (status == BRIM_OK) status = brim_file_write_at(w->fd, w->aside, &head, sizeof head, 0);
+  if (status == BRIM_OK) {
+    status = brim_file_finish(w->fd, w->aside);
+    w->fd = -1;
+  }
+  if (status == BRIM_OK && rename(w->aside, w->path) != 0)
+    status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", w->aside, strerror(errno));
+  if (w->fd >= 0) close(w->fd);
+  if (status != BRIM_OK && w->aside[0]) brim_file_discard(w->aside);
+  w->fd = -1;
+  return status;
+}

@@ -1,0 +1,48 @@
+/* The file that features are kept in: a header, then for each split labels and features of its samples. Places of
+ * samples that are not used are holes. Written aside and renamed, so it is whole or not there; mapped to be read. */
+#ifndef BRIM_STORE_FEATURE_FILE_H
+#define BRIM_STORE_FEATURE_FILE_H
+#include <stdbool.h>
+
+#include "base/file.h"
+#include "brim/dataset.h"
+
+enum brim_feature_split { BRIM_FEATURES_TRAIN, BRIM_FEATURES_TEST, BRIM_FEATURES_SPLITS };
+
+/* What a file is of. */
+typedef struct brim_feature_shape {
+  uint64_t key, weights;               /* hashes */
+  int64_t values;                      /* of a sample */
+  int64_t count[BRIM_FEATURES_SPLITS]; /* samples; of a split that is not there 0 */
+} brim_feature_shape;
+
+typedef struct brim_feature_file {
+  brim_feature_shape shape;
+  const void *map;
+  uint64_t bytes;
+} brim_feature_file;
+
+/* "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment names no such folder. */
+brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
+/* False if there is none of this shape; one that is damaged is told. */
+bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
+void brim_feature_file_close(brim_feature_file *file);
+/* Only one process makes a file; others wait, until *stop becomes nonzero (NULL: never). EIO, EINTERRUPTED. */
+brim_status brim_feature_file_lock(const char *path, const volatile int *stop, int *lock);
+void brim_feature_file_unlock(const char *path, int lock);
+/* [any thread] `values` floats. */
+const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
+                                      int32_t *label);
+
+/* One that is being written. EIO. */
+typedef struct brim_feature_writer {
+  brim_feature_shape shape;
+  char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  int fd;
+} brim_feature_writer;
+brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape);
+brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,
+                                    const float *values, int32_t label);
+/* Ends it: with OK the file is there; else it is removed, and the thread's error text is left alone. */
+brim_status brim_feature_writer_close(brim_feature_writer *w, brim_status status);
+#endif

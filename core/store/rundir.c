@@ -1,0 +1,179 @@
+/* Run folders: made once, locked by one process, their small files replaced whole. See rundir.h. */
+#include "store/rundir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+#define ATTEMPTS_MAX 1000 /* runs of one name started in one second */
+
+/* The folder part of a path, "." if it has none; returns the last part. */
+static const char *split(const char *path, char *folder)
+{
+  const char *slash = strrchr(path, '/');
+  if (!slash) {
+    snprintf(folder, BRIM_PATH_MAX, ".");
+    return path;
+  }
+  const int length = slash == path ? 1 : (int)(slash - path);
+  snprintf(folder, BRIM_PATH_MAX, "%.*s", length, path);
+  return slash + 1;
+}
+
+brim_status brim_path_aside(const char *path, char *folder, char *aside)
+{
+  const char *name = split(path, folder);
+  const int length = snprintf(aside, BRIM_PATH_MAX, "%s/.%s.tmp", folder, name);
+  if (length >= 0 && length < BRIM_PATH_MAX) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %d bytes", path, BRIM_PATH_MAX - 8);
+}
+
+brim_status brim_file_publish(const char *aside, const char *path, const char *folder)
+{
+  if (rename(aside, path) != 0) {
+    const brim_status status = brim_fail(BRIM_EIO, "cannot replace '%s': %s", path, strerror(errno));
+    unlink(aside);
+    return status;
+  }
+  return brim_folder_sync(folder);
+}
+
+brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes)
+{
+  char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_aside(path, folder, aside));
+  BRIM_TRY(brim_file_write(aside, text, bytes));
+  return brim_file_publish(aside, path, folder);
+}
+
+static brim_status make_folder(const char *path)
+{
+  if (mkdir(path, 0777) == 0 || (errno == EEXIST && brim_is_folder(path))) return BRIM_OK;
+  /* On a read-only file system an existing folder may be answered by EROFS. */
+  const int reason = errno;
+  if (reason != EEXIST && brim_is_folder(path)) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(reason));
+}
+
+brim_status brim_make_folders(const char *path)
+{
+  char part[BRIM_PATH_MAX];
+  const size_t length = strlen(path);
+  if (length == 0 || length >= sizeof part) return brim_fail(BRIM_EINVAL, "'%.200s' is not a path", path);
+  for (size_t i = 1; i <= length; i++) {
+    if (path[i] != '/' && path[i] != '\0') continue;
+    snprintf(part, sizeof part, "%.*s", (int)i, path);
+    BRIM_TRY(make_folder(part));
+  }
+  return BRIM_OK;
+}
+
+/* What only a run leaves in its folder. */
+static const char *const run_marks[] = {"config.yaml", "metrics.jsonl", "checkpoints", "summary.json"};
+
+static brim_status create_given(const char *dir)
+{
+  char mark[BRIM_PATH_MAX];
+  struct stat info;
+  for (size_t i = 0; i < sizeof run_marks / sizeof run_marks[0]; i++) {
+    BRIM_TRY(brim_path_join(mark, dir, run_marks[i]));
+    if (lstat(mark, &info) == 0)
+      return brim_fail(BRIM_ECONFIG,
+                       "'%s' holds a run already (it has %s)\nto go on with it: brim train --resume %s\n"
+                       "for a new run: another run.dir, or none",
+                       dir, run_marks[i], dir);
+  }
+  return brim_make_folders(dir);
+}
+
+brim_status brim_make_stamped_folder(const char *before, char *path, size_t room)
+{
+  char stamp[32];
+  struct tm local;
+  const time_t now = time(NULL);
+  if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
+    return brim_fail(BRIM_EINTERNAL, "the clock shows no date: %s", strerror(errno));
+  for (int i = 1; i <= ATTEMPTS_MAX; i++) {
+    char number[16] = "";
+    if (i > 1) snprintf(number, sizeof number, "-%d", i);
+    const int length = snprintf(path, room, "%s%s%s", before, stamp, number);
+    if (length < 0 || (size_t)length >= room)
+      return brim_fail(BRIM_ECONFIG, "'%.100s...' is too long for the name of a folder", before);
+    if (mkdir(path, 0777) == 0) return BRIM_OK;
+    if (errno != EEXIST) return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(errno));
+  }
+  return brim_fail(BRIM_EIO, "cannot make folder '%s': %d of that name are there", path, ATTEMPTS_MAX);
+}
+
+static brim_status create_named(const char *name, char *path, size_t room)
+{
+  char before[BRIM_PATH_MAX];
+  const int length = snprintf(before, sizeof before, "runs/%s-", name);
+  if (length < 0 || (size_t)length >= sizeof before)
+    return brim_fail(BRIM_ECONFIG, "run.name '%.100s...' is too long", name);
+  BRIM_TRY(brim_make_folders("runs"));
+  return brim_make_stamped_folder(before, path, room);
+}
+
+brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room)
+{
+  if (dir && dir[0]) {
+    const int length = snprintf(path, room, "%s", dir);
+    if (length < 0 || (size_t)length >= room || length >= BRIM_PATH_MAX)
+      return brim_fail(BRIM_ECONFIG, "run.dir '%.100s...' is too long", dir);
+    return create_given(dir);
+  }
+  if (!name[0] || name[0] == '.' || strchr(name, '/'))
+    return brim_fail(BRIM_ECONFIG,
+                     "run.name '%s' cannot name a folder: it must not be empty, start with '.' or contain '/'\n"
+                     "to put the run somewhere else, set run.dir",
+                     name);
+  return create_named(name, path, room);
+}
+
+/* Who holds the lock, for the message; the number is a help only, and may be missing. */
+static long lock_holder(int fd)
+{
+  char text[32] = "";
+  const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  return n > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+static void sign_lock(int fd)
+{
+  char text[32];
+  const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
+    brim_log(BRIM_LOG_DEBUG, "the run's lock does not name this process: %s", strerror(errno));
+}
+
+brim_status brim_run_lock(const char *path, int *fd)
+{
+  char name[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_join(name, path, BRIM_RUN_LOCK_NAME));
+  const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock < 0 && (errno == ENOENT || errno == ENOTDIR))
+    return brim_fail(BRIM_EINVAL, "there is no run folder '%s'", path);
+  if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, strerror(errno));
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    sign_lock(lock);
+    *fd = lock;
+    return BRIM_OK;
+  }
+  brim_status status;
+  if (errno == EWOULDBLOCK)
+    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim (process %ld): wait for it, or stop it", path,
+                       lock_holder(lock));
+  else
+    status = brim_fail(BRIM_EIO, "cannot lock '%s': %s", name, strerror(errno));
+  close(lock);
+  return status;
+}

@@ -1,0 +1,205 @@
+/* Writing safetensors: by one process, which hashes what it writes, or by the ranks of a job side by side. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "store/safetensors.h"
+#include "store/safetensors_format.h"
+
+typedef struct sink {
+  int fd;
+  const char *path;
+  brim_file_digest digest;
+} sink;
+
+static brim_status sink_put(sink *to, const void *data, size_t bytes)
+{
+  to->digest.bytes += bytes;
+  to->digest.hash = brim_hash(to->digest.hash, data, bytes);
+  return brim_file_write_all(to->fd, to->path, data, bytes);
+}
+
+static uint64_t tensor_bytes(const brim_safetensor *tensor)
+{
+  return (uint64_t)brim_shape_count(&tensor->shape) * brim_dtype_bytes(tensor->dtype);
+}
+
+static json_t *describe(const brim_safetensor *tensor, uint64_t begin)
+{
+  json_t *shape = json_array();
+  for (int32_t i = 0; i < tensor->shape.rank; i++) json_array_append_new(shape, json_integer(tensor->shape.dim[i]));
+  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", brim_dtype_name(tensor->dtype), "shape", shape, "data_offsets",
+                   (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
+}
+
+/* Wider elements first: then every tensor is aligned to its elements without any padding. */
+static const uint32_t width_order[] = {8, 4, 2, 1};
+#define WIDTHS (sizeof width_order / sizeof width_order[0])
+
+static brim_status build_header(const char *path, const brim_safetensor *tensor, size_t count,
+                                const char *const *metadata, json_t *header)
+{
+  if (metadata && metadata[0]) {
+    json_t *map = json_object();
+    for (size_t i = 0; metadata[i]; i += 2) json_object_set_new(map, metadata[i], json_string(metadata[i + 1]));
+    json_object_set_new(header, BRIM_SAFETENSORS_METADATA, map);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (brim_dtype_bytes(tensor[i].dtype) == 0)
+      return brim_fail(BRIM_EINVAL, "cannot write '%s': '%s' has no known dtype", path, tensor[i].name);
+  uint64_t offset = 0;
+  for (size_t w = 0; w < WIDTHS; w++) {
+    for (size_t i = 0; i < count; i++) {
+      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
+      if (json_object_get(header, tensor[i].name) || strcmp(tensor[i].name, BRIM_SAFETENSORS_METADATA) == 0)
+        return brim_fail(BRIM_EINVAL, "cannot write '%s': two tensors have the name '%s'", path, tensor[i].name);
+      if (json_object_set_new(header, tensor[i].name, describe(&tensor[i], offset)) != 0)
+        return brim_fail(BRIM_EINVAL, "cannot write '%s': the name of tensor %zu is not valid UTF-8", path, i);
+      offset += tensor_bytes(&tensor[i]);
+    }
+  }
+  return BRIM_OK;
+}
+
+/* The length and the JSON, filled with spaces so that the data starts at a multiple of 8. To be freed. */
+static brim_status make_header(const char *path, const brim_safetensor *tensor, size_t count,
+                               const char *const *metadata, char **out, size_t *bytes)
+{
+  json_t *header = json_object();
+  char *json = NULL;
+  brim_status status = header ? build_header(path, tensor, count, metadata, header) : BRIM_OK;
+  if (header && status == BRIM_OK) json = json_dumps(header, JSON_COMPACT);
+  json_decref(header);
+  BRIM_TRY(status);
+  if (!json) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", path);
+  const uint64_t length = (strlen(json) + 7) / 8 * 8;
+  *bytes = BRIM_SAFETENSORS_LENGTH_BYTES + length;
+  *out = length > BRIM_SAFETENSORS_HEADER_MAX ? NULL : brim_try_malloc(*bytes);
+  if (length > BRIM_SAFETENSORS_HEADER_MAX)
+    status = brim_fail(BRIM_EINVAL, "cannot write '%s': its header would be longer than 100 MB", path);
+  else if (!*out)
+    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the header of '%s'", path);
+  if (status == BRIM_OK) {
+    memset(*out, ' ', *bytes);
+    memcpy(*out, &length, sizeof length);
+    memcpy(*out + sizeof length, json, strlen(json));
+  }
+  free(json);
+  return status;
+}
+
+/* `source` NULL: the tensors have their values. */
+static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count,
+                            const brim_safetensors_source *source)
+{
+  for (size_t w = 0; w < WIDTHS; w++)
+    for (size_t i = 0; i < count; i++) {
+      const void *values = tensor[i].data;
+      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
+      if (source) BRIM_TRY(source->values(source->context, i, &values));
+      BRIM_TRY(sink_put(to, values, tensor_bytes(&tensor[i])));
+    }
+  return BRIM_OK;
+}
+
+static brim_status finish(brim_status status, int fd, const char *path)
+{
+  if (status == BRIM_OK) return brim_file_finish(fd, path);
+  close(fd);
+  return status;
+}
+
+static brim_status write_file(const char *path, const brim_safetensor *tensor, size_t count,
+                              const char *const *metadata, const brim_safetensors_source *source,
+                              brim_file_digest *digest)
+{
+  sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
+  char *header = NULL;
+  size_t bytes = 0;
+  BRIM_TRY(make_header(path, tensor, count, metadata, &header, &bytes));
+  brim_status status = brim_file_create(path, &to.fd);
+  if (status == BRIM_OK) {
+    status = sink_put(&to, header, bytes);
+    if (status == BRIM_OK) status = put_data(&to, tensor, count, source);
+    status = finish(status, to.fd, path);
+    if (status != BRIM_OK) brim_file_discard(path);
+  }
+  free(header);
+  if (status == BRIM_OK && digest) *digest = to.digest;
+  return status;
+}
+
+brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
+                                   const char *const *metadata, brim_file_digest *digest)
+{
+  return write_file(path, tensor, count, metadata, NULL, digest);
+}
+
+brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
+                                        const char *const *metadata, const brim_safetensors_source *source)
+{
+  return write_file(path, tensor, count, metadata, source, NULL);
+}
+
+/* ---- by several ranks ---- */
+
+brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *tensor, size_t count,
+                                     const char *const *metadata)
+{
+  char *header = NULL;
+  size_t bytes = 0;
+  uint64_t data = 0;
+  int fd;
+  BRIM_TRY(make_header(path, tensor, count, metadata, &header, &bytes));
+  for (size_t i = 0; i < count; i++) data += tensor_bytes(&tensor[i]);
+  brim_status status = brim_file_create(path, &fd);
+  if (status == BRIM_OK) {
+    status = brim_file_write_all(fd, path, header, bytes);
+    if (status == BRIM_OK) status = brim_file_set_length(fd, path, bytes + data);
+    status = finish(status, fd, path);
+    if (status != BRIM_OK) brim_file_discard(path);
+  }
+  free(header);
+  return status;
+}
+
+/* What this rank writes of a tensor: its slice, or of one that every rank has an even share. */
+static brim_status put_share(int fd, const char *path, const brim_safetensor *t, int32_t rank, int32_t ranks,
+                             uint64_t begin)
+{
+  const uint64_t element = brim_dtype_bytes(t->dtype), all = (uint64_t)brim_shape_count(&t->shape);
+  uint64_t first = t->first, behind = t->first + t->count;
+  const char *data = t->data;
+  if (!t->is_slice) {
+    first = all * (uint64_t)rank / (uint64_t)ranks;
+    behind = all * (uint64_t)(rank + 1) / (uint64_t)ranks;
+    data += first * element;
+  }
+  if (behind <= first) return BRIM_OK;
+  return brim_file_write_at(fd, path, data, (behind - first) * element, begin + first * element);
+}
+
+brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,
+                                         const char *const *metadata, int32_t rank, int32_t ranks)
+{
+  char *header = NULL;
+  size_t bytes = 0;
+  int fd;
+  BRIM_TRY(make_header(path, tensor, count, metadata, &header, &bytes));
+  free(header);
+  BRIM_TRY(brim_file_open_to_write(path, &fd));
+  uint64_t at = bytes;
+  brim_status status = BRIM_OK;
+  for (size_t w = 0; w < WIDTHS; w++)
+    for (size_t i = 0; status == BRIM_OK && i < count; i++) {
+      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
+      status = put_share(fd, path, &tensor[i], rank, ranks, at);
+      at += tensor_bytes(&tensor[i]);
+    }
+  return finish(status, fd, path);
+}

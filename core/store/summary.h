@@ -1,0 +1,28 @@
+/* The figures of a run, read back from its summary.json. */
+#ifndef BRIM_STORE_SUMMARY_H
+#define BRIM_STORE_SUMMARY_H
+#include <jansson.h>
+#include <stdbool.h>
+
+typedef struct brim_summary {
+  char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
+  char error[1024]; /* why it failed; else "" */
+  double steps;     /* this and all others: NAN if it was never made */
+  double train_loss, train_accuracy, validation_loss, validation_accuracy, test_loss, test_accuracy;
+  double train_perplexity, validation_perplexity, test_perplexity; /* of tokens */
+  double train_mae, validation_mae, test_mae;                      /* of real numbers */
+  double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
+} brim_summary;
+
+/* False, with every figure NAN, if the folder has no summary that can be read. */
+bool brim_summary_read(const char *dir, brim_summary *out);
+/* What besides the loss is shown of runs side by side. */
+enum brim_score { BRIM_SCORE_ACCURACY, BRIM_SCORE_PERPLEXITY, BRIM_SCORE_MAE, BRIM_SCORE_COUNT };
+/* What a run is judged by: by its task. */
+enum brim_score brim_summary_score(const brim_summary *summary);
+const char *brim_score_name(enum brim_score score); /* "acc. %", for a column */
+/* Of training, validation, test; accuracies in percent. NAN: the run has none. */
+void brim_summary_scores(const brim_summary *summary, enum brim_score score, double out[3]);
+/* A figure as JSON, which has no NaN: one that was never made is null. */
+json_t *brim_json_figure(double value);
+#endif

@@ -1,0 +1,256 @@
+/* Which tensor of the files each parameter is, and its values. See weights.h. */
+#include "store/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/convert.h"
+#include "base/text.h"
+#include "graph/plan.h"
+#include "store/weights_parts.h"
+
+#define NAMED_MAX 4 /* parameters that keep their first values, named in a line */
+#define NONE ((size_t)-1)
+
+/* ---- names ---- */
+
+/* Parameters sorted by name. */
+typedef struct by_name {
+  const char *name;
+  size_t parameter;
+} by_name;
+
+static int compare_by_name(const void *a, const void *b)
+{
+  return strcmp(((const by_name *)a)->name, ((const by_name *)b)->name);
+}
+
+static by_name *sort_names(brim_weights *w)
+{
+  by_name *out = BRIM_ARENA_NEW(&w->arena, by_name, w->count + 1);
+  for (size_t i = 0; i < w->count; i++) out[i] = (by_name){w->parameter[i]->name, i};
+  if (w->count > 1) qsort(out, w->count, sizeof *out, compare_by_name);
+  return out;
+}
+
+static size_t find_parameter(const brim_weights *w, const by_name *names, const char *name)
+{
+  const by_name key = {name, 0};
+  const by_name *found = w->count ? bsearch(&key, names, w->count, sizeof *names, compare_by_name) : NULL;
+  return found ? found->parameter : NONE;
+}
+
+/* ---- matching ---- */
+
+static const char *format_shape(brim_weights *w, const brim_safetensor *t)
+{
+  brim_text text = {0};
+  brim_safetensor_format(t, &text);
+  const char *out = brim_arena_string(&w->arena, brim_text_str(&text));
+  brim_text_release(&text);
+  return out;
+}
+
+/* The shape of a parameter as the file should have it. */
+static brim_safetensor wanted_of(const brim_tensor *p, bool transpose)
+{
+  brim_safetensor out = {.name = p->name, .dtype = p->dtype, .shape = p->shape};
+  if (transpose && p->shape.rank == 2) {
+    out.shape.dim[0] = p->shape.dim[1];
+    out.shape.dim[1] = p->shape.dim[0];
+  }
+  return out;
+}
+
+static bool fits(const brim_safetensor *have, const brim_safetensor *want)
+{
+  return brim_dtype_is_real(have->dtype) && brim_shape_equal(&have->shape, &want->shape);
+}
+
+/* Without the type, which the file may choose. */
+static const char *shape_only(const char *form)
+{
+  return strchr(form, '[');
+}
+
+static void tell_misshaped(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *have,
+                           const brim_tensor *p, bool transpose)
+{
+  const brim_safetensor want = wanted_of(p, transpose);
+  const char *has = format_shape(w, have), *needs = shape_only(format_shape(w, &want));
+  const char *text =
+      brim_arena_printf(&w->arena, "%s; the model needs %s%s", brim_dtype_is_real(have->dtype) ? shape_only(has) : has,
+                        brim_dtype_is_real(have->dtype) ? "" : "real numbers ", needs);
+  brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_MISSHAPED, have->name, p->name, text});
+}
+
+/* A tensor of the files that is parameter `i`. */
+static brim_status take(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i,
+                        bool transpose)
+{
+  brim_weights_match *m = &w->match[i];
+  const brim_safetensor want = wanted_of(w->parameter[i], transpose);
+  if (m->kept) return BRIM_OK;
+  if (m->tensor)
+    return brim_fail(BRIM_ELOAD, "'%s': both '%.200s' and '%.200s' would be the model's '%s'", w->request.path,
+                     m->tensor->name, t->name, w->parameter[i]->name);
+  m->tensor = t;
+  m->transpose = transpose;
+  if (!fits(t, &want)) tell_misshaped(w, problems, t, w->parameter[i], transpose);
+  return BRIM_OK;
+}
+
+static void add_unexpected(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t,
+                           const char *name)
+{
+  const char *renamed = strcmp(name, t->name) == 0 ? "" : brim_arena_printf(&w->arena, ", '%.200s' in brim,", name);
+  const char *text = brim_arena_printf(&w->arena, "%s%s", format_shape(w, t), renamed);
+  brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_UNEXPECTED, t->name, NULL, text});
+}
+
+/* Its values are compared when those of the parameter are read. */
+static void add_twin(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i)
+{
+  const brim_safetensor want = wanted_of(w->parameter[i], false);
+  if (!fits(t, &want)) tell_misshaped(w, problems, t, w->parameter[i], false);
+  w->twin[w->twin_count++] = (brim_weights_twin){t, i};
+}
+
+static brim_status match_tensor(brim_weights *w, brim_weights_mismatches *problems, const by_name *names,
+                                const brim_safetensor *t)
+{
+  const brim_weights_way way = brim_weights_map_to_model(w->map, &w->arena, t->name);
+  const char *name = way.name ? way.name : way.same_as;
+  const size_t i = name ? find_parameter(w, names, name) : NONE;
+  if (way.name && i != NONE) return take(w, problems, t, i, way.transpose);
+  if (way.same_as && i != NONE)
+    add_twin(w, problems, t, i);
+  else if (!name || way.optional || w->request.of_part || brim_matches_any(w->request.except, name))
+    w->dropped++;
+  else
+    add_unexpected(w, problems, t, name);
+  return BRIM_OK;
+}
+
+static void find_missing(brim_weights *w, brim_weights_mismatches *problems)
+{
+  for (size_t i = 0; i < w->count; i++) {
+    const brim_tensor *p = w->parameter[i];
+    if (w->match[i].tensor || w->match[i].kept) continue;
+    const brim_weights_way way = brim_weights_map_to_file(w->map, &w->arena, p->name);
+    const brim_safetensor want = wanted_of(p, way.transpose);
+    brim_weights_mismatch_add(
+        w, problems,
+        (brim_weights_mismatch){BRIM_WEIGHTS_MISSING, way.name, p->name, shape_only(format_shape(w, &want))});
+  }
+}
+
+/* Patterns that say nothing are a mistake: of a name, or of the model. */
+static brim_status keep_excepted(brim_weights *w)
+{
+  static const char parts[] = ", \t\n";
+  for (const char *at = w->request.except + strspn(w->request.except, parts); *at; at += strspn(at, parts)) {
+    const char *pattern = brim_arena_string_n(&w->arena, at, strcspn(at, parts));
+    bool found = false;
+    for (size_t i = 0; i < w->count; i++)
+      if (brim_matches_any(pattern, w->parameter[i]->name)) found = w->match[i].kept = true;
+    for (size_t i = 0; !found && i < brim_weights_files_count(w->files); i++) {
+      const char *name = brim_weights_files_at(w->files, i)->name;
+      const brim_weights_way way = brim_weights_map_to_model(w->map, &w->arena, name);
+      found = way.name && brim_matches_any(pattern, way.name);
+    }
+    if (!found)
+      return brim_fail(BRIM_ECONFIG,
+                       "model.weights_except: '%s' is the name of no parameter of the model, and of no tensor of '%s'",
+                       pattern, w->request.path);
+    at += strlen(pattern);
+  }
+  return BRIM_OK;
+}
+
+static brim_status match_all(brim_weights *w)
+{
+  brim_weights_mismatches problems = {0};
+  const size_t tensors = brim_weights_files_count(w->files);
+  const by_name *names = sort_names(w);
+  w->match = BRIM_ARENA_NEW(&w->arena, brim_weights_match, w->count + 1);
+  w->twin = BRIM_ARENA_NEW(&w->arena, brim_weights_twin, tensors + 1);
+  BRIM_TRY(keep_excepted(w));
+  for (size_t i = 0; i < tensors; i++) BRIM_TRY(match_tensor(w, &problems, names, brim_weights_files_at(w->files, i)));
+  find_missing(w, &problems);
+  return brim_weights_mismatches_status(w, &problems);
+}
+
+static void copy_request(brim_weights *w, const brim_weights_request *r)
+{
+  w->request = *r;
+  w->request.path = brim_arena_string(&w->arena, r->path);
+  w->request.map = brim_arena_string(&w->arena, r->map);
+  w->request.except = brim_arena_string(&w->arena, r->except);
+}
+
+brim_status brim_weights_open(const brim_weights_request *request, const brim_tensor *const *parameter, size_t count,
+                              brim_weights **out)
+{
+  brim_weights *w = brim_xcalloc(1, sizeof *w);
+  w->parameter = parameter;
+  w->count = count;
+  copy_request(w, request);
+  brim_status status = brim_weights_files_open(w->request.path, &w->files);
+  if (status == BRIM_OK) status = brim_weights_choose_map(w);
+  if (status == BRIM_OK) status = match_all(w);
+  if (status != BRIM_OK)
+    brim_weights_close(w);
+  else
+    *out = w;
+  return status;
+}
+
+void brim_weights_close(brim_weights *w)
+{
+  if (!w) return;
+  brim_weights_files_close(w->files);
+  brim_arena_release(&w->arena);
+  free(w);
+}
+
+/* ---- what was found ---- */
+
+size_t brim_weights_count(const brim_weights *w)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < w->count; i++) count += w->match[i].tensor != NULL;
+  return count;
+}
+
+const brim_safetensor *brim_weights_source(const brim_weights *w, size_t parameter)
+{
+  return w->match[parameter].tensor;
+}
+
+static void tell_kept(const brim_weights *w, brim_text *out)
+{
+  size_t kept = 0, told = 0;
+  for (size_t i = 0; i < w->count; i++) kept += w->match[i].kept;
+  for (size_t i = 0; i < w->count && told < NAMED_MAX; i++) {
+    if (!w->match[i].kept) continue;
+    brim_text_printf(out, "%s%s", told == 0 ? "; " : told + 1 == kept ? " and " : ", ", w->parameter[i]->name);
+    told++;
+  }
+  if (kept > told) brim_text_printf(out, " and %zu more", kept - told);
+  if (kept > 0) brim_text_printf(out, " keep%s first value%s", kept == 1 ? "s its" : " their", kept == 1 ? "" : "s");
+}
+
+void brim_weights_tell(const brim_weights *w, brim_text *out)
+{
+  char size[32];
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < w->count; i++)
+    if (w->match[i].tensor) bytes += brim_safetensor_bytes(w->match[i].tensor);
+  brim_text_printf(out, "%zu tensor%s, %s, from '%s'", brim_weights_count(w),
+                   brim_plural((int64_t)brim_weights_count(w)), brim_format_bytes(size, sizeof size, bytes),
+                   w->request.path);
+  if (w->map) brim_text_printf(out, " by map %s%s", w->map->name, w->is_recognised ? ", recognised by its names" : "");
+  if (w->dropped > 0) brim_text_printf(out, ", without %zu that the model has no use for", w->dropped);
+  tell_kept(w, out);
+}

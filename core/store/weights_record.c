@@ -1,0 +1,93 @@
+/* What a run's folder keeps of the weights that it began with. See weights.h. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "store/rundir.h"
+#include "store/weights_parts.h"
+
+/* So that it can be found from any working directory. */
+static json_t *json_of_path(const char *path)
+{
+  char real[PATH_MAX];
+  return json_string(realpath(path, real) ? real : path);
+}
+
+static json_t *json_of_files(const brim_weights *w, bool hashes)
+{
+  json_t *out = json_array();
+  for (size_t i = 0; i < brim_weights_files_file_count(w->files); i++) {
+    const char *path = brim_weights_files_path(w->files, i);
+    uint64_t bytes = 0, hash = 0;
+    json_t *file = json_pack("{s:o}", "path", json_of_path(path));
+    if (hashes && brim_file_hash(path, &bytes, &hash) != BRIM_OK) {
+      json_decref(file);
+      json_decref(out);
+      return NULL;
+    }
+    if (hashes) {
+      json_object_set_new(file, "bytes", json_integer((json_int_t)bytes));
+      json_object_set_new(file, "hash", json_sprintf("fnv1a64:%016" PRIx64, hash));
+    }
+    json_array_append_new(out, file);
+  }
+  return out;
+}
+
+json_t *brim_weights_json(const brim_weights *w, bool hashes)
+{
+  json_t *kept = json_array(), *files = json_of_files(w, hashes);
+  for (size_t i = 0; i < w->count; i++)
+    if (w->match[i].kept) json_array_append_new(kept, json_string(w->parameter[i]->name));
+  if (!files) json_decref(kept);
+  if (!files) return NULL;
+  return json_pack("{s:o, s:o, s:s, s:I, s:o}", "path", json_of_path(w->request.path), "files", files, "map",
+                   w->map ? w->map->name : "none", "tensors", (json_int_t)brim_weights_count(w), "kept", kept);
+}
+
+brim_status brim_weights_record_write(const char *run, const json_t *record)
+{
+  char path[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_join(path, run, BRIM_WEIGHTS_RECORD_NAME));
+  char *dump = json_dumps(record, JSON_INDENT(2));
+  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format " BRIM_WEIGHTS_RECORD_NAME);
+  brim_text text = {0};
+  brim_text_printf(&text, "%s\n", dump);
+  free(dump);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  return status;
+}
+
+/* Paths may be others: files can be moved. */
+static bool are_same(const json_t *a, const json_t *b)
+{
+  const json_t *x = json_object_get(a, "files"), *y = json_object_get(b, "files");
+  bool same = json_array_size(x) == json_array_size(y) &&
+              json_equal(json_object_get(a, "map"), json_object_get(b, "map")) &&
+              json_equal(json_object_get(a, "kept"), json_object_get(b, "kept"));
+  for (size_t i = 0; same && i < json_array_size(x); i++)
+    same = json_equal(json_object_get(json_array_get(x, i), "hash"), json_object_get(json_array_get(y, i), "hash"));
+  return same;
+}
+
+brim_status brim_weights_record_check(const char *run, const json_t *record)
+{
+  char path[BRIM_PATH_MAX];
+  json_error_t problem;
+  BRIM_TRY(brim_path_join(path, run, BRIM_WEIGHTS_RECORD_NAME));
+  if (access(path, F_OK) != 0) return BRIM_OK;
+  json_t *was = json_load_file(path, 0, &problem);
+  if (!was) return brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, problem.text);
+  const bool same = are_same(was, record);
+  json_decref(was);
+  if (same) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "the weights in '%s' are not those that the run began with: '%s' has the hashes of these\n"
+                   "if they were moved, set model.weights in %s/config.yaml to where they are now",
+                   json_string_value(json_object_get(record, "path")), path, run);
+}
