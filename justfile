@@ -37,6 +37,11 @@ build:
 test:
     '{{ root }}/scripts/test.sh'
 
+# brim beside PyTorch on this processor: just bench cnn --rounds 3
+[group('develop')]
+bench *words: program
+    @BRIM_BINARY='{{ brim }}' python3 '{{ root }}/scripts/bench/speed.py' "$@"
+
 [private]
 program:
     @[[ -n ${BRIM:-} ]] || '{{ root }}/scripts/build.sh' release

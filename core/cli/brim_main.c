@@ -103,12 +103,14 @@ const brim_command brim_commands[] = {
      "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
      "tokens, prompt and output are their numbers.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
-     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--no-timing] [--json]\n"
+     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--times] [--no-timing] [--json]\n"
      "\n"
      "  brim plan                                      of the default configuration\n"
      "  brim plan model=mlp training.batch_size=512    with changes\n"
      "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
      "  brim plan -o plan.svg                          and a picture: every buffer by time and place\n"
+     "  brim plan --times                              and where a step's time goes: each operation beside what it\n"
+     "                                                 would take if nothing but its work took time\n"
      "\n"
      "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
      "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"

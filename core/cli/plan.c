@@ -8,6 +8,7 @@
 #include "cli/fits.h"
 #include "cli/frontier.h"
 #include "cli/ranks.h"
+#include "cli/times.h"
 #include "graph/plan_json.h"
 #include "graph/plan_svg.h"
 #include "session/features.h"
@@ -75,7 +76,7 @@ static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
 
 static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
                               const row *table, size_t count, const brim_fits *fits, const step_speed *speed,
-                              const brim_ranks *ranks, const brim_weights *weights)
+                              const brim_ranks *ranks, const brim_weights *weights, const brim_times *times)
 {
   json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -92,6 +93,7 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
   if (s->features)
     json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)brim_features_peak(s->features)));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
+  if (times->count > 0) json_object_set_new(out, "times", brim_cli_times_json(times));
   return brim_cli_print_json(out);
 }
 
@@ -191,6 +193,14 @@ static void print_weights(const brim_weights *weights)
   brim_text_release(&text);
 }
 
+static void print_times(const brim_times *times)
+{
+  brim_text text = {0};
+  brim_cli_print_times(times, &text);
+  printf("\n%s", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
 /* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
  * host. */
 static void print_places(const brim_session *s, const brim_fits *fits, const brim_frontier *frontier,
@@ -221,7 +231,7 @@ static brim_status predict_host(brim_session *s, brim_footprint *host)
 
 /* What `brim plan` is asked for. */
 typedef struct wishes {
-  bool json, no_timing;
+  bool json, no_timing, times;
   const char *picture; /* file; NULL: none */
 } wishes;
 
@@ -250,6 +260,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_fits fits = {0};
   brim_ranks ranks = {0};
   brim_session_weights weights = {0};
+  brim_times times = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   step_speed speed = {.extra = 0};
@@ -264,13 +275,16 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
+  if (status == BRIM_OK && wish->times) status = brim_times_find(s, s->batch, &times);
   if (status == BRIM_OK && wish->json)
-    status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights);
+    status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
   if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
   if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host, &ranks);
+  if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_times_release(&times);
   brim_session_weights_close(&weights);
   brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
@@ -284,10 +298,11 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
   wishes wish = {0};
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &wish.json},
                                 {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing},
+                                {"--times", BRIM_OPTION_FLAG, &wish.times},
                                 {"-o", BRIM_OPTION_STRING, &wish.picture}};
   brim_operands operands;
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, 3, &operands);
+  brim_status status = brim_cli_parse(argc, argv, option, 4, &operands);
   if (status == BRIM_OK && wish.picture) status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG");
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(cli, config, &wish);

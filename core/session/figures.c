@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "exec/ceiling.h"
 #include "exec/timing.h"
 #include "memory/choose.h"
 #include "memory/host.h"
@@ -162,17 +163,24 @@ static bool is_worth_timing(brim_session *s, const brim_plan *plan)
   return seconds > 0 && s->timing_seconds + seconds <= (s->timing_seconds > 0 ? TIMED_SECONDS : 2 * TIMED_SECONDS);
 }
 
-/* On a device that others use, in line with them, and not where somebody waits. */
-static brim_status time_plan(brim_session *s, const brim_plan *plan)
+/* What is timed of a plan: what it is made of, unless it is one by which a ceiling is timed. */
+static brim_status time_here(brim_session *s, const brim_plan *plan, enum brim_ceiling_kind kind)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);
+  if (kind < BRIM_CEILINGS) return brim_ceiling_time(s->profile, plan, kind, s->device);
+  return brim_timing_run(s->profile, &rates, plan, s->device);
+}
+
+/* On a device that others use, in line with them, and not where somebody waits. */
+static brim_status time_plan(brim_session *s, const brim_plan *plan, enum brim_ceiling_kind kind)
+{
   brim_claim *claim = NULL;
   int device = s->device;
   const bool waits = s->wait;
   s->wait = false;
   brim_status status = brim_session_claim(s, plan, &claim, &device);
   s->wait = waits;
-  if (status == BRIM_OK && device == s->device) status = brim_timing_run(s->profile, &rates, plan, device);
+  if (status == BRIM_OK && device == s->device) status = time_here(s, plan, kind);
   brim_claim_release(claim);
   return status;
 }
@@ -194,7 +202,7 @@ static brim_status time_variant(brim_session *s, const brim_variant *v)
   brim_status status = BRIM_OK;
   if (is_worth_timing(s, plan)) {
     const double start = brim_now();
-    status = time_plan(s, plan);
+    status = time_plan(s, plan, BRIM_CEILINGS);
     s->timing_seconds += brim_now() - start;
     if (status == BRIM_OK)
       brim_session_save_profile(s);
@@ -203,6 +211,26 @@ static brim_status time_variant(brim_session *s, const brim_variant *v)
   }
   brim_plan_free(plan);
   return status;
+}
+
+static brim_status time_ceiling(brim_session *s, const brim_plan *like, enum brim_ceiling_kind kind)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_ceiling_plan(s->profile, &like->request, s->device_info.on_host != 0, kind, &plan));
+  const brim_status status = plan ? time_plan(s, plan, kind) : BRIM_OK;
+  brim_plan_free(plan);
+  return status;
+}
+
+brim_status brim_session_time(brim_session *s, const brim_plan *plan)
+{
+  BRIM_TRY(open_profile(s));
+  if (!may_time(s))
+    return brim_fail(BRIM_ECONFIG, "nothing is to be timed here: leave out --no-timing and memory.timing=false");
+  for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(s, plan, (enum brim_ceiling_kind)kind));
+  BRIM_TRY(time_plan(s, plan, BRIM_CEILINGS));
+  brim_session_save_profile(s);
+  return BRIM_OK;
 }
 
 /* ---- figures ---- */

@@ -19,6 +19,9 @@ typedef struct brim_figures {
 brim_status brim_session_figures(brim_session *session, const brim_variant *variant, brim_figures *out);
 /* [plan] Predicted seconds of a step by a plan that is there, from what the profile has. NAN without one. */
 double brim_session_step_seconds(brim_session *session, const brim_plan *plan, int64_t batch);
+/* [init] Times what the profile lacks of a plan, and of what the device does at most, however long that takes. No plan
+ * of the session may be placed. ECONFIG where the session times nothing; ENOMEM_DEVICE, ENODEVICE: there is no room. */
+brim_status brim_session_time(brim_session *session, const brim_plan *plan);
 /* [plan] Writes the file of the profile, if something was timed. What goes wrong there is said and no failure. */
 void brim_session_save_profile(const brim_session *session);
 

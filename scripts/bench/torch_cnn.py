@@ -1,4 +1,4 @@
-"""The network of PyTorch's MNIST example, trained in PyTorch: what scripts/bench/compare_torch.sh runs beside brim.
+"""The network of PyTorch's MNIST example, trained in PyTorch.
 
 Reads the same IDX files. Pixels stay bytes in memory and are normalised per batch, which takes least memory and is no
 slower; batches are drawn from a random permutation, without a DataLoader, whose processes would only cost here. Prints

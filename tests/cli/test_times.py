@@ -153,6 +153,27 @@ class Files(Times):
         self.assertFalse(kept.exists() and any("conv2d" in path.read_text() for path in kept.iterdir()))
         self.assertFalse((self.folder / "run" / "profile.jsonl").exists())
 
+    def test_a_step_is_told_apart_by_operations(self):
+        net = [*NET, "training.batch_size=64", "training.effective_batch_size=256"]
+        times = json.loads(self.brim("plan", *net, "--times", "--json").out)["times"]
+        rows = {row["op"]: row for row in times["operations"]}
+        whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
+        self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])
+        self.assertEqual(rows["max_pool2d"]["times"], 4)  # of each micro-batch; updates are once
+        self.assertEqual({row["times"] for op, row in rows.items() if op == "adamw"}, {1})
+        for row in times["operations"]:
+            least = max(row["flops"] / times["flops_per_second"], row["bytes"] / times["bytes_per_second"])
+            self.assertAlmostEqual(row["floor_seconds"], least, delta=1e-6 * least)
+        above = [row["seconds"] - row["floor_seconds"] for row in times["operations"]]
+        self.assertEqual(above, sorted(above, reverse=True))
+        text = self.brim("plan", *net, "--times").out
+        self.assertRegex(text, r"where a step's time goes.* GFLOP/s, as a large product here")
+        self.assertRegex(text, r"\nbesides operations .*\na step ")
+
+    def test_nothing_is_told_of_times_where_nothing_is_timed(self):
+        for word in ("--no-timing", NO_TIMING):
+            self.assert_error(self.brim("plan", *NET, "--times", word, status=USAGE), "nothing is to be timed here: ")
+
     def test_a_damaged_cache_is_made_anew_and_a_damaged_file_of_the_users_is_not(self):
         self.plan("training.batch_size=64")
         (kept,) = (self.folder / "cache" / "brim").iterdir()

@@ -1,0 +1,127 @@
+/* See ceiling.h. */
+#include "exec/ceiling.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "brim/model.h"
+#include "exec/exec.h"
+
+#define ROUNDS 7 /* the first is not timed */
+
+/* Something that is timed: an operation over [samples, width]. */
+typedef struct load {
+  const char *op;
+  int64_t samples, width;
+} load;
+
+/* Of a GPU, and of a host: large enough that neither caches nor starting kernels matter, and over in some tenths of a
+ * second. */
+static const load loads[BRIM_CEILINGS][2] = {
+    [BRIM_CEILING_PRODUCT] = {{"linear", 16384, 4096}, {"linear", 4096, 1024}},
+    [BRIM_CEILING_COPY] = {{"relu", 32768, 16384}, {"relu", 16384, 2048}},
+};
+
+static brim_status build_product(const void *self, brim_graph *g)
+{
+  const load *l = self;
+  brim_output(g, brim_linear(g, "ceiling", brim_input(g), l->width));
+  return BRIM_OK;
+}
+
+static brim_status build_copy(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_relu(g, brim_input(g)));
+  return BRIM_OK;
+}
+
+static const brim_model_ops models[BRIM_CEILINGS] = {
+    [BRIM_CEILING_PRODUCT] = {.size = sizeof models[0], .build = build_product},
+    [BRIM_CEILING_COPY] = {.size = sizeof models[0], .build = build_copy},
+};
+
+/* "ceiling relu bf16". Its n is the work: operations, or bytes. */
+static void print_name(enum brim_ceiling_kind kind, const brim_plan_request *like, char *out, size_t room)
+{
+  const uint32_t type = like->graph.activations ? like->graph.activations : like->graph.real;
+  snprintf(out, room, "ceiling %s %s", loads[kind]->op, brim_dtype_name(type));
+}
+
+/* Work in a second; 0: not timed. */
+static double rate_of(brim_profile *profile, const brim_plan_request *like, enum brim_ceiling_kind kind)
+{
+  char name[64];
+  const brim_profile_entry *below = NULL, *above = NULL;
+  print_name(kind, like, name, sizeof name);
+  brim_profile_neighbours(profile, name, INT64_MAX, &below, &above);
+  return below && below->seconds > 0 ? (double)below->n / below->seconds : 0;
+}
+
+brim_ceiling brim_ceiling_find(brim_profile *profile, const brim_plan_request *like)
+{
+  return (brim_ceiling){rate_of(profile, like, BRIM_CEILING_PRODUCT), rate_of(profile, like, BRIM_CEILING_COPY)};
+}
+
+brim_status brim_ceiling_plan(brim_profile *profile, const brim_plan_request *like, bool on_host,
+                              enum brim_ceiling_kind kind, brim_plan **out)
+{
+  const load *l = &loads[kind][on_host];
+  const brim_plan_request request = {.graph = {.model = &models[kind],
+                                               .model_self = l,
+                                               .loss_op = "softmax_cross_entropy",
+                                               .sample = {1, {l->width}},
+                                               .classes = l->width,
+                                               .real = like->graph.real,
+                                               .activations = like->graph.activations},
+                                     .backend = like->backend,
+                                     .backend_self = like->backend_self,
+                                     .shape = {{BRIM_PROGRAM_EVALUATE, l->samples}},
+                                     .shape_count = 1};
+  *out = NULL;
+  return rate_of(profile, like, kind) > 0 ? BRIM_OK : brim_plan_create(&request, out);
+}
+
+static size_t node_of(const brim_program *p, const char *op)
+{
+  size_t i = 0;
+  while (strcmp(p->graph->node[i]->op, op) != 0) i++;
+  return i;
+}
+
+static brim_status time_node(brim_exec *exec, const brim_program *p, size_t node, double *out)
+{
+  const brim_step step = {.norm_groups = 1, .gradient_scale = 1};
+  for (int i = 0; i < ROUNDS; i++) {
+    const double start = brim_now();
+    BRIM_TRY(brim_exec_run_node(exec, p, node, &step));
+    BRIM_TRY(brim_exec_wait(exec));
+    const double seconds = brim_now() - start;
+    if (i == 1 || (i > 1 && seconds < *out)) *out = seconds;
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_ceiling_time(brim_profile *profile, const brim_plan *plan, enum brim_ceiling_kind kind, int device)
+{
+  char name[64];
+  brim_exec *exec = NULL;
+  const brim_program *p = &plan->program[0];
+  const size_t node = node_of(p, loads[kind]->op);
+  const brim_cost cost = brim_op_cost(p->graph->node[node]);
+  double seconds = 0;
+  BRIM_TRY(brim_exec_open(plan, device, &exec));
+  const brim_status status = time_node(exec, p, node, &seconds);
+  brim_exec_close(exec);
+  print_name(kind, &plan->request, name, sizeof name);
+  if (status == BRIM_OK)
+    brim_profile_add(profile, name, (int64_t)(kind == BRIM_CEILING_COPY ? cost.bytes : cost.flops), seconds, 0);
+  return status;
+}
+
+double brim_ceiling_seconds(const brim_ceiling *c, brim_cost cost)
+{
+  const double product = c->flops > 0 ? (double)cost.flops / c->flops : 0;
+  const double copy = c->bytes > 0 ? (double)cost.bytes / c->bytes : 0;
+  return product > copy ? product : copy;
+}
