@@ -19,7 +19,8 @@ static brim_status read_kept(brim_session *s)
              "'%s' has no " BRIM_SESSION_DATA_NAME ", as a brim of before began it: names of classes and all else are "
              "taken from the data as it is now",
              run);
-  return BRIM_OK;
+  if (!s->was || json_is_string(json_object_get(s->was, "dataset"))) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SESSION_DATA_NAME "' does not say of which dataset it is", run);
 }
 
 /* Another data set than the run's is somebody's wish. */
