@@ -274,6 +274,7 @@ static brim_status set_shape(brim_data *data)
   return BRIM_OK;
 }
 
+/* All that follows from descriptions and settings. */
 static brim_status follow_descriptions(brim_data *data)
 {
   BRIM_TRY(set_shape(data));
