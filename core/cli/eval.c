@@ -5,6 +5,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "data/keep.h"
 #include "store/summary.h"
 #include "train/report.h"
 #include "train/scores.h"
@@ -156,6 +157,15 @@ static void print_text(const eval *e)
 
 /* ---- the work ---- */
 
+/* A share of other training samples would have some in it that the model was trained on. */
+static brim_status check_share(const eval *e)
+{
+  const brim_session *s = e->session;
+  const bool is_share = e->part == BRIM_PART_VALIDATION && s->data.validation.count == 0;
+  if (!is_share || !s->was || !brim_data_is_kept_of(s->was, s->data.plugin)) return BRIM_OK;
+  return brim_data_compare(s->was, s->kept, true);
+}
+
 static brim_status choose_part(eval *e)
 {
   const int64_t *count = e->session->data.count;
@@ -167,7 +177,7 @@ static brim_status choose_part(eval *e)
     e->part = BRIM_PART_VALIDATION;
   else
     return brim_fail(BRIM_ECONFIG, "--split is test or validation, not '%s'", e->split);
-  if (count[e->part]) return BRIM_OK;
+  if (count[e->part]) return check_share(e);
   return brim_fail(BRIM_ECONFIG, e->part == BRIM_PART_TEST
                                      ? "the dataset has no test split\n--split validation takes validation data"
                                      : "the run kept no validation data: dataset.validation_fraction is 0");
@@ -175,7 +185,8 @@ static brim_status choose_part(eval *e)
 
 static brim_status evaluate(eval *e, const brim_config *config)
 {
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){.read_data = true, .whole = true}, &e->session));
+  BRIM_TRY(
+      brim_session_open(config, &(brim_session_options){.run = e->run, .read_data = true, .whole = true}, &e->session));
   BRIM_TRY(choose_part(e));
   const int64_t count = e->session->data.count[e->part];
   BRIM_TRY(brim_trainer_open_evaluation(e->session, count, e->session->eval_batch, false, e->checkpoint, &e->trainer));

@@ -1,6 +1,7 @@
 /* brim export: the parameters of a run as a file that other programs read. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include "cli/run_folder.h"
 #include "export/export_config.h"
 #include "export/merge.h"
+#include "session/session.h"
+#include "store/record.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
 #define PEFT "peft" /* a folder, of what was trained on a frozen model */
@@ -73,6 +76,19 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
   return brim_export_write_config(map, run, p, path);
 }
 
+/* What the run keeps of its data, as a line of JSON; NULL: nothing. */
+static brim_status read_data(const export_wishes *w, brim_arena *arena, const char **out)
+{
+  json_t *kept = NULL;
+  *out = NULL;
+  BRIM_TRY(brim_record_read(w->run, BRIM_SESSION_DATA_NAME, &kept));
+  char *text = kept ? json_dumps(kept, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+  if (text) *out = brim_arena_string(arena, text);
+  free(text);
+  json_decref(kept);
+  return BRIM_OK;
+}
+
 static brim_status write_parameters(const brim_cli *cli, const export_wishes *w, uint32_t dtype, brim_arena *arena,
                                     const brim_parameters *p)
 {
@@ -81,10 +97,12 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
   brim_cli_search_path(cli, &search);
   const brim_weights_search where = {search.folder, search.count};
   char config[4096];
+  const char *data = NULL;
+  BRIM_TRY(read_data(w, arena, &data));
   BRIM_TRY(brim_export_choose(arena, &where, w->format, p, &map));
   const bool has_config = map && map->config;
   if (has_config) BRIM_TRY(config_path(w, config, sizeof config));
-  BRIM_TRY(brim_export_write(p, map, dtype, w->output));
+  BRIM_TRY(brim_export_write(p, map, dtype, data, w->output));
   if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
   brim_log(BRIM_LOG_INFO, "%zu tensors in %s%s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
            map ? map->name : "", has_config ? "; config.json beside it" : "");
@@ -116,7 +134,8 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
   brim_session *s = NULL;
   BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
   BRIM_TRY(brim_cli_config(cli, file, words, numbers, sizeof numbers / sizeof numbers[0], &config));
-  brim_status status = brim_session_open(config, &(brim_session_options){.whole = true, .no_timing = true}, &s);
+  brim_status status = brim_session_open(
+      config, &(brim_session_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
   if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s, arena, trained);
   brim_session_close(s);
   brim_config_free(config);

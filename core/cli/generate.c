@@ -239,7 +239,7 @@ static brim_status run(generate *g, const brim_config *config)
   brim_generator *generator = NULL;
   if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
   if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &g->session));
+  BRIM_TRY(brim_session_open(config, &(brim_session_options){.run = g->run, .unread = true}, &g->session));
   brim_status status = brim_generator_open(g->session, g->checkpoint, &generator);
   if (status == BRIM_OK) status = make_tokens(g);
   if (status == BRIM_OK) status = make_texts(g, generator);

@@ -169,6 +169,8 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
          brim_config_choice_of(s->config, "dataset")->plugin->id,
          brim_config_choice_of(s->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
          brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
+  if (s->data.train.summary)
+    printf("%s: %s\n", brim_config_choice_of(s->config, "dataset")->plugin->id, s->data.train.summary);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)

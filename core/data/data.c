@@ -275,14 +275,19 @@ static brim_status set_shape(brim_data *data)
 }
 
 /* All that follows from descriptions and settings. */
+static brim_status follow_descriptions(brim_data *data)
+{
+  BRIM_TRY(set_shape(data));
+  BRIM_TRY(set_normalisation(data));
+  return set_parts(data);
+}
+
 static brim_status describe(brim_data *data)
 {
   BRIM_TRY(describe_split(data, train_split, &data->train));
   BRIM_TRY(describe_further(data, validation_split(data->ops), &data->validation));
   BRIM_TRY(describe_further(data, test_split, &data->test));
-  BRIM_TRY(set_shape(data));
-  BRIM_TRY(set_normalisation(data));
-  return set_parts(data);
+  return follow_descriptions(data);
 }
 
 static brim_status open_splits(const brim_dataset_ops *ops, void *self)
@@ -326,6 +331,18 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
   start(data, plugin, self, settings);
   const brim_status status = describe(data);
   return status == BRIM_EINVAL ? open_and_describe(data) : status;
+}
+
+brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
+                             const brim_dataset_info info[3])
+{
+  start(data, plugin, self, settings);
+  data->recalled = true;
+  data->train = info[BRIM_PART_TRAIN];
+  data->validation = info[BRIM_PART_VALIDATION];
+  data->test = info[BRIM_PART_TEST];
+  BRIM_TRY(check_info(data, train_split, &data->train));
+  return follow_descriptions(data);
 }
 
 /* ---- Opening aside ---- */
@@ -392,7 +409,7 @@ brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out)
   const char *const splits[] = {train_split, data->validation.count > 0 ? validation_split(data->ops) : NULL,
                                 data->test.count > 0 ? test_split : NULL};
   *out = 0;
-  if (!BRIM_HAS(brim_dataset_ops, data->ops, host_bytes)) return BRIM_OK;
+  if (data->recalled || !BRIM_HAS(brim_dataset_ops, data->ops, host_bytes)) return BRIM_OK;
   for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
     uint64_t bytes = 0;
     if (splits[i]) BRIM_TRY(data->ops->host_bytes(data->self, splits[i], &bytes));

@@ -46,6 +46,7 @@ typedef struct brim_data {
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
   int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
   bool opened;                       /* samples can be read */
+  bool recalled;                     /* by brim_data_recall: the dataset's own files are not there */
   struct brim_data_opening *opening; /* between open_start and open_finish */
 } brim_data;
 
@@ -56,6 +57,10 @@ brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *sel
  * and counts are there and the settings are checked, but no sample can be read. A dataset that must be opened
  * for that is opened. */
 brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] The same by descriptions of the splits, train, validation and test, that were made elsewhere (data/keep.h):
+ * nothing is asked of the dataset, and only files of samples can be opened. Strings of `info` must live on. */
+brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
+                             const brim_dataset_info info[3]);
 /* [init] brim_data_open in two halves, so that files are read while the caller builds graphs and kernels: the
  * first describes and starts a thread that opens, the second waits for it and says how it went. Between them
  * samples cannot be read and the plugin's instance must not be touched; after a successful start, finish must

@@ -166,11 +166,18 @@ static uint64_t describe(brim_arena *arena, const brim_parameters *p, const brim
   return most;
 }
 
-static brim_status write_aside(exporter *e, const brim_weights_map *map, uint64_t most)
+static brim_status write_aside(exporter *e, const brim_weights_map *map, const char *data, uint64_t most)
 {
   char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
-  const char *const metadata[] = {
-      "format", "pt", "producer", "brim", BRIM_WEIGHTS_LAYOUT_KEY, map ? map->name : BRIM_WEIGHTS_LAYOUT_BRIM, NULL};
+  const char *const metadata[] = {"format",
+                                  "pt",
+                                  "producer",
+                                  "brim",
+                                  BRIM_WEIGHTS_LAYOUT_KEY,
+                                  map ? map->name : BRIM_WEIGHTS_LAYOUT_BRIM,
+                                  data ? BRIM_EXPORT_DATA_KEY : NULL,
+                                  data,
+                                  NULL};
   const brim_safetensors_source source = {values_of, e};
   BRIM_TRY(brim_path_aside(e->path, folder, aside));
   e->room = brim_try_malloc(most);
@@ -181,14 +188,15 @@ static brim_status write_aside(exporter *e, const brim_weights_map *map, uint64_
   return brim_file_publish(aside, e->path, folder);
 }
 
-brim_status brim_export_write(const brim_parameters *p, const brim_weights_map *map, uint32_t dtype, const char *path)
+brim_status brim_export_write(const brim_parameters *p, const brim_weights_map *map, uint32_t dtype, const char *data,
+                              const char *path)
 {
   brim_arena arena = {0};
   brim_safetensor *to = BRIM_ARENA_NEW(&arena, brim_safetensor, p->count + 1);
   bool *transpose = BRIM_ARENA_NEW(&arena, bool, p->count + 1);
   const uint64_t most = describe(&arena, p, map, dtype, to, transpose);
   exporter e = {p, to, transpose, path, NULL, NULL};
-  const brim_status status = write_aside(&e, map, most);
+  const brim_status status = write_aside(&e, map, data, most);
   free(e.room);
   free(e.room_for_transposing);
   brim_arena_release(&arena);

@@ -21,8 +21,11 @@ void brim_parameters_close(brim_parameters *parameters);
  * format, none for these parameters, or if the map does not lead back to their names. */
 brim_status brim_export_choose(brim_arena *arena, const brim_weights_search *search, const char *format,
                                const brim_parameters *parameters, const brim_weights_map **map);
+/* What the run keeps of its data (data/keep.h) is in the file's metadata, as text: names of classes, means. */
+#define BRIM_EXPORT_DATA_KEY "brim.data"
 /* [init] Writes them to `path`, aside and renamed. Real numbers become `dtype`; 0: they stay. `map` NULL: names stay.
+ * `data`: see above; NULL: nothing.
  * The host's memory that it takes is that of the largest tensor. EIO; EINVAL if a number is not finite in that type. */
 brim_status brim_export_write(const brim_parameters *parameters, const brim_weights_map *map, uint32_t dtype,
-                              const char *path);
+                              const char *data, const char *path);
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/convert.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "exec/exec.h"
@@ -133,6 +134,28 @@ static uint64_t hash_files(const char *path)
   return files_hash;
 }
 
+static const char *text_of(const brim_config_choice *choice, const brim_param *p)
+{
+  const char *const *text = (const void *)((const char *)choice->params + p->offset);
+  return *text;
+}
+
+/* The files that a parameter names: as a path, or as text that leads out of the path that the others lie below, as the
+ * names of single files may. */
+static void add_files(const brim_config_choice *choice, const brim_param *p, brim_text *key)
+{
+  char path[BRIM_PATH_MAX];
+  const char *text = text_of(choice, p), *folder = "";
+  for (const brim_param *q = choice->plugin->params; q->key; q++)
+    if (q->type == BRIM_PATH && strcmp(q->key, "path") == 0) folder = text_of(choice, q);
+  if (p->type == BRIM_STR && text[0] != '/' && !strstr(text, "..")) return;
+  if (p->type == BRIM_PATH || text[0] == '/')
+    snprintf(path, sizeof path, "%s", text);
+  else
+    snprintf(path, sizeof path, "%s/%s", folder, text);
+  brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)hash_files(path));
+}
+
 /* A plugin with all its parameters, and its file. */
 static brim_status add_choice(const brim_session *s, const brim_config_choice *choice, brim_text *key)
 {
@@ -141,10 +164,7 @@ static brim_status add_choice(const brim_session *s, const brim_config_choice *c
   brim_text_printf(key, "%s %016llx\n", choice->group, (unsigned long long)hash);
   brim_yaml_print(brim_yaml_get(s->config->root, choice->group), key, false);
   for (const brim_param *p = choice->plugin->params; p && p->key; p++)
-    if (p->type == BRIM_PATH) {
-      const char *const *path = (const void *)((const char *)choice->params + p->offset);
-      brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)hash_files(*path));
-    }
+    if (p->type == BRIM_PATH || p->type == BRIM_STR) add_files(choice, p, key);
   return BRIM_OK;
 }
 

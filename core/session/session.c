@@ -315,7 +315,7 @@ static brim_status open_data(brim_session *s)
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
   const brim_yaml *flip = brim_yaml_get_path(s->config->root, "augment.flip");
   BRIM_TRY(make_instance(dataset, &s->dataset));
-  const brim_status status = brim_data_describe(&s->data, dataset->plugin, s->dataset, s->settings);
+  const brim_status status = brim_session_describe_data(s, dataset->plugin);
   const int32_t rank = s->data.train.sample.rank;
   if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !is_untouched(flip))
     return status;
@@ -365,6 +365,7 @@ typedef struct legacy {
   int64_t decided_batch;
   brim_decisions decisions;
   brim_dealing deal;
+  json_t *was;
 } legacy;
 
 static brim_status open_once(const brim_config *config, const legacy *before, const brim_session_options *options,
@@ -381,6 +382,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->running = before->running;
   s->decided_batch = before->decided_batch;
   s->deal = before->deal;
+  s->was = before->was;
   return open_session(s, before->decisions);
 }
 
@@ -401,6 +403,7 @@ brim_status brim_session_remake(brim_session **session)
   left.decisions = brim_policies_take_decisions(old->policies);
   left.deal = old->deal;
   old->deal = (brim_dealing){0};
+  left.was = json_incref(old->was);
   brim_session_close(old);
   return open_once(left.config, &left, &options, session);
 }
@@ -466,5 +469,7 @@ void brim_session_close(brim_session *s)
   brim_arena_release(&s->arena);
   brim_deal_release(&s->deal);
   free(s->counted);
+  json_decref(s->kept);
+  json_decref(s->was);
   free(s);
 }

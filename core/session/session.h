@@ -2,6 +2,8 @@
  * plans that can be asked for. `brim plan` stops here; `brim train` goes on with a trainer. */
 #ifndef BRIM_SESSION_SESSION_H
 #define BRIM_SESSION_SESSION_H
+#include <jansson.h>
+
 #include "builtin/builtin.h"
 #include "config/config.h"
 #include "data/data.h"
@@ -15,6 +17,7 @@
 
 #define BRIM_MICRO_BATCHES_MAX 256
 #define BRIM_AGAIN_MAX 4
+#define BRIM_SESSION_DATA_NAME "data.json" /* in a run's folder: what it keeps of its data */
 
 /* What a policy asks for, or the data, that needs another configuration: words that take the place of others. */
 typedef struct brim_again {
@@ -26,6 +29,8 @@ typedef struct brim_again {
 typedef struct brim_session_options {
   bool read_data;           /* a thread reads the data, from brim_session_start on */
   const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
+  const char *run;          /* folder of a run whose model is asked about something; NULL: of none */
+  bool unread;              /* that is about samples of elsewhere: the run's data need not be there */
   const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
   bool whole;               /* a model around a backbone is evaluated with it, also if features could be kept */
   bool no_timing;           /* nothing is timed, whatever memory.timing says */
@@ -70,6 +75,8 @@ typedef struct brim_session {
   bool running;             /* it has begun: precision and model are what they are */
   brim_claim *held;         /* while a run that has begun changes its plan; NULL: see brim_session_hold */
   brim_data data;
+  json_t *kept;                        /* of the data, as data/keep.h has it; made when it is described */
+  json_t *was;                         /* the same, as the run of the options keeps it; NULL: it has none */
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
   brim_order order;
@@ -103,7 +110,7 @@ typedef struct brim_variant {
 } brim_variant;
 
 /* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
- * session. */
+ * session. Of a run's folder: ELOAD, naming the differences, if the data is not what the run keeps of it. */
 brim_status brim_session_open(const brim_config *config, const brim_session_options *options, brim_session **out);
 /* Lets the policies choose the plan of training. They may ask for another configuration: then *session is another, too,
  * also on failure. */

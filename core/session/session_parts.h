@@ -19,6 +19,9 @@ uint32_t brim_session_backend_precisions(const brim_session *session);
 brim_status brim_session_find_norm_group(brim_session *session);
 /* The graph of evaluating `batch` samples. */
 brim_status brim_session_graph(const brim_session *session, int64_t batch, brim_graph **out);
+/* Describes the data: as its files are, which must then be as the run keeps them, or, of a session that does not read
+ * them, by what the run keeps. */
+brim_status brim_session_describe_data(brim_session *session, const brim_plugin *plugin);
 /* What follows from the data's shape: how training is cut. */
 brim_status brim_session_follow_data(brim_session *session);
 #endif

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "store/rundir.h"
+#include "store/record.h"
 #include "store/weights_parts.h"
 
 /* So that it can be found from any working directory. */
@@ -51,16 +51,7 @@ json_t *brim_weights_json(const brim_weights *w, bool hashes)
 
 brim_status brim_weights_record_write(const char *run, const json_t *record)
 {
-  char path[BRIM_PATH_MAX];
-  BRIM_TRY(brim_path_join(path, run, BRIM_WEIGHTS_RECORD_NAME));
-  char *dump = json_dumps(record, JSON_INDENT(2));
-  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format " BRIM_WEIGHTS_RECORD_NAME);
-  brim_text text = {0};
-  brim_text_printf(&text, "%s\n", dump);
-  free(dump);
-  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
-  brim_text_release(&text);
-  return status;
+  return brim_record_write(run, BRIM_WEIGHTS_RECORD_NAME, record);
 }
 
 /* Paths may be others: files can be moved. */
@@ -77,17 +68,15 @@ static bool are_same(const json_t *a, const json_t *b)
 
 brim_status brim_weights_record_check(const char *run, const json_t *record)
 {
-  char path[BRIM_PATH_MAX];
-  json_error_t problem;
-  BRIM_TRY(brim_path_join(path, run, BRIM_WEIGHTS_RECORD_NAME));
-  if (access(path, F_OK) != 0) return BRIM_OK;
-  json_t *was = json_load_file(path, 0, &problem);
-  if (!was) return brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, problem.text);
+  json_t *was = NULL;
+  BRIM_TRY(brim_record_read(run, BRIM_WEIGHTS_RECORD_NAME, &was));
+  if (!was) return BRIM_OK;
   const bool same = are_same(was, record);
   json_decref(was);
   if (same) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "the weights in '%s' are not those that the run began with: '%s' has the hashes of these\n"
+                   "the weights in '%s' are not those that the run began with: '%s/" BRIM_WEIGHTS_RECORD_NAME
+                   "' has the hashes of these\n"
                    "if they were moved, set model.weights in %s/config.yaml to where they are now",
-                   json_string_value(json_object_get(record, "path")), path, run);
+                   json_string_value(json_object_get(record, "path")), run, run);
 }

@@ -17,6 +17,7 @@
 #include "graph/plan_json.h"
 #include "session/figures.h"
 #include "session/footprint.h"
+#include "store/record.h"
 #include "store/rundir.h"
 #include "store/summary.h"
 #include "train/run.h"
@@ -28,8 +29,24 @@ void brim_report_init(brim_report *r)
   *r = (brim_report){.figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN};
 }
 
+/* What its parameters say about the test split. */
+static void tell_no_test(brim_report *r, const brim_plugin *dataset)
+{
+  brim_text keys = {0};
+  for (const brim_param *p = dataset->params; p && p->key; p++)
+    if (brim_starts_with(p->key, "test"))
+      brim_text_printf(&keys, "%sdataset.%s", keys.length > 0 ? " or " : "", p->key);
+  if (keys.length > 0)
+    snprintf(r->no_test, sizeof r->no_test, "no test data; to have some, set %s (brim train dataset=%s --help)",
+             brim_text_str(&keys), dataset->id);
+  else
+    snprintf(r->no_test, sizeof r->no_test, "no test data: dataset '%s' has no test split", dataset->id);
+  brim_text_release(&keys);
+}
+
 void brim_report_begin(brim_report *r, const brim_session *s)
 {
+  if (s->data.count[BRIM_PART_TEST] == 0) tell_no_test(r, brim_config_choice_of(s->config, "dataset")->plugin);
   r->task = s->data.train.task;
   r->tokens_each = r->task == BRIM_TASK_TOKENS ? s->data.elements : 0;
   for (size_t part = 0; part < sizeof r->figures / sizeof r->figures[0]; part++) r->figures[part].task = r->task;
@@ -153,15 +170,8 @@ static brim_status write_text(const char *dir, const char *name, const brim_text
 
 static brim_status write_json(const char *dir, const char *name, json_t *json)
 {
-  brim_text text = {0};
-  char *dump = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  const brim_status status = brim_record_write(dir, name, json);
   json_decref(json);
-  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format %s", name);
-  brim_text_add(&text, dump);
-  brim_text_add(&text, "\n");
-  free(dump);
-  const brim_status status = write_text(dir, name, &text);
-  brim_text_release(&text);
   return status;
 }
 
@@ -269,6 +279,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
   if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(session, plan));
+  if (status == BRIM_OK) status = write_json(dir, BRIM_SESSION_DATA_NAME, json_incref(session->kept));
   if (status == BRIM_OK) status = write_profile(dir, session);
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
@@ -447,6 +458,7 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
              (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples", r->first_step_seconds);
   if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
+  if (r->no_test[0]) brim_log(BRIM_LOG_INFO, "%s", r->no_test);
   brim_log(BRIM_LOG_INFO, "done in %s%s", brim_format_seconds(time, sizeof time, wall_seconds), rate);
   say_memory(r);
   if (r->skipped_steps > 0)

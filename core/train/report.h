@@ -10,6 +10,7 @@ typedef struct brim_report {
   int64_t tokens_each;        /* in a sample; 0: samples are no tokens */
   brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
   int64_t test_step;          /* -1: not evaluated */
+  char no_test[256];          /* that there is no test data, for a person; "": there is */
   double *confusion;          /* of the test data, in its figures; classes * classes. NULL: none, or not counted */
   int64_t samples;            /* trained in this process, but for its first step */
   double train_seconds;       /* in those steps */

@@ -153,6 +153,8 @@ static void announce(const brim_running *r)
            brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
            brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
            brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
+  if (s->data.train.summary)
+    brim_log(BRIM_LOG_INFO, "%s: %s", brim_config_choice_of(r->config, "dataset")->plugin->id, s->data.train.summary);
   brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; %s; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);

@@ -173,6 +173,24 @@ class Features(Case):
         self.train("touched", *words)
         self.assertEqual(len(self.kept()), count + 1, "a file that changed")
 
+    def test_belong_to_files_out_of_the_datasets_folder(self):
+        for name in "train", "test":
+            rows = "".join(f"{i % 3},{i % 5},{'ab'[i % 2]}\n" for i in range(60))
+            (self.folder / f"{name}.csv").write_text("x,y,kind\n" + rows)
+        (self.folder / "data").mkdir()
+        words = ["model=linear_probe", "backbone=mlp", "backbone.hidden=[8]", *DATA, "dataset=csv", "dataset.path=data",
+                 f"dataset.train={self.folder}/train.csv", "dataset.test=../test.csv", "dataset.label=kind",
+                 "training.steps=1"]
+        words = [w for w in words if not w.startswith(("dataset=synthetic", "dataset.shape", "dataset.train_count",
+                                                       "dataset.test_count"))]
+        self.train("run", *words)
+        for count, name in enumerate(["train.csv", "test.csv"], 2):
+            os.utime(self.folder / name, (1, 1))
+            self.train(f"run{count}", *words)
+            self.assertEqual(len(self.kept()), count, name)
+        self.train("same", *words)
+        self.assertEqual(len(self.kept()), count)
+
     def test_a_damaged_file_is_made_again(self):
         self.train("a", *PROBE, "training.steps=2")
         path = self.kept()[0]

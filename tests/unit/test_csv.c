@@ -506,6 +506,118 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
   dataset_destroy(&d);
 }
 
+/* ---- What a run keeps ---- */
+
+static void new_files_are_read_by_what_was_kept(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  char path[PATH_MAX + 16], kept[1024];
+  const char *json = NULL;
+  put("train.csv", "id,a,k,b\nn1,1,x,10\nn2,3,y,30\n");
+  put("new.csv", "b,a\n40,5\n");
+  snprintf(path, sizeof path, "%s/new.csv", scratch_root);
+  dataset d = CREATE("label=k", "standardise=true");
+  open_split(&d, "train", &info);
+  assert_int_equal(d.ops->keep(d.self, &json), BRIM_OK);
+  snprintf(kept, sizeof kept, "%s", json);
+  dataset_destroy(&d);
+  put("train.csv", "other\n");
+  d = CREATE("label=k", "standardise=true");
+  assert_int_equal(d.ops->recall(d.self, kept), BRIM_OK);
+  assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
+  EXPECT_SAMPLE(&d, "file0", 0, -1, 3, 2); /* (5 - 2) / 1, (40 - 20) / 10 */
+  assert_int_equal(d.ops->describe(d.self, "train", &info), BRIM_EINVAL);
+  dataset_destroy(&d);
+}
+
+static void what_was_kept_of_sequences_has_their_length(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  char path[PATH_MAX + 16], kept[1024];
+  const char *json = NULL;
+  put("train.csv", "id,a,t\nA,1,5\nA,2,6\nA,3,7\nB,4,8\n");
+  put("new.csv", "id,a\nC,9\n");
+  snprintf(path, sizeof path, "%s/new.csv", scratch_root);
+  dataset d = CREATE("targets=t", "group=id");
+  open_split(&d, "train", &info);
+  assert_int_equal(d.ops->keep(d.self, &json), BRIM_OK);
+  snprintf(kept, sizeof kept, "%s", json);
+  dataset_destroy(&d);
+  d = CREATE("targets=t", "group=id");
+  assert_int_equal(d.ops->recall(d.self, kept), BRIM_OK);
+  assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
+  EXPECT_SAMPLE(&d, "file0", 0, 0, 0, 0, 9);
+  dataset_destroy(&d);
+}
+
+static void nothing_damaged_is_recalled(void **state)
+{
+  (void)state;
+  static const char *const damaged[] = {
+      "",
+      "null",
+      "[]",
+      "{}",
+      "{\"features\":[]}",
+      "{\"features\":[1]}",
+      "{\"features\":[{\"name\":\"a\",\"mean\":1}]}",
+      "{\"features\":[{\"name\":\"a\",\"mean\":1,\"deviation\":0}]}",
+      "{\"features\":[{\"name\":\"a\",\"mean\":\"1\",\"deviation\":1}]}",
+      "{\"features\":[{\"name\":\"a\",\"mean\":1,\"deviation\":1}],\"targets\":[2]}",
+      "{\"features\":[{\"name\":\"a\",\"mean\":1,\"deviation\":1}],\"targets\":[],\"rows in a sample\":-1}"};
+  dataset d = CREATE("label=k");
+  for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++)
+    if (d.ops->recall(d.self, damaged[i]) != BRIM_ELOAD) fail_msg("'%s' was not refused", damaged[i]);
+  dataset_destroy(&d);
+}
+
+static void what_was_taken_is_told(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "id,a,city,hollow,k\nn1,1,M\xc3\xbcnchen,,x\nn2,2,3,,y\n");
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  assert_string_equal(info.summary, "1 feature (a), label k of 2 classes; left out: id (text, 'n1'), city (text, "
+                                    "'M\xc3\xbcnchen'), hollow (without a value)");
+  dataset_destroy(&d);
+  put("train.csv", ",a,b,c,d,e,f,g,t,i\n0,1,2,3,4,5,6,7,8,9\n1,1,2,3,4,5,6,7,8,9\n");
+  d = CREATE("targets=t", "group=i");
+  open_split(&d, "train", &info);
+  assert_string_equal(info.summary,
+                      "7 features (a, b, c, d, e, ..., g), 1 target (t), samples by i; left out: column 1 "
+                      "(without a name)");
+  dataset_destroy(&d);
+  d = CREATE("targets=t", "features=a..g");
+  open_split(&d, "train", &info);
+  assert_string_equal(info.summary, "7 features (a, b, c, d, e, ..., g), 1 target (t); left out: column 1 (not in "
+                                    "dataset.features), i (not in dataset.features)");
+  dataset_destroy(&d);
+}
+
+/* Of thousands of columns the line names some. */
+static void a_line_has_room_for_some_columns(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  char text[16384] = "a,k";
+  size_t used = strlen(text);
+  for (int i = 0; i < 200; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, ",a long name of column %d", i);
+  used += (size_t)snprintf(text + used, sizeof text - used, "\n1,x");
+  for (int i = 0; i < 200; i++) used += (size_t)snprintf(text + used, sizeof text - used, ",t%d", i);
+  snprintf(text + used, sizeof text - used, "\n");
+  put("train.csv", text);
+  dataset d = CREATE("label=k");
+  open_split(&d, "train", &info);
+  assert_true(strlen(info.summary) < 700);
+  assert_non_null(strstr(info.summary, "a long name of column 0 (text, 't0'), "));
+  assert_non_null(strstr(info.summary, " more"));
+  dataset_destroy(&d);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
@@ -531,6 +643,11 @@ int main(void)
       T(values_that_cannot_be_used_are_named),
       T(settings_that_do_not_go_with_the_file_are_refused),
       T(a_file_to_be_predicted_needs_no_answers),
+      T(new_files_are_read_by_what_was_kept),
+      T(what_was_kept_of_sequences_has_their_length),
+      T(nothing_damaged_is_recalled),
+      T(what_was_taken_is_told),
+      T(a_line_has_room_for_some_columns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

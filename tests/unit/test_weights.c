@@ -519,7 +519,7 @@ static void exports_are_read_back_as_they_were(void **state)
     brim_weights *w;
     assert_int_equal(brim_export_choose(&arena, &search, "hf", &p, &map), BRIM_OK);
     assert_string_equal(map->name, "hf_gpt2");
-    assert_int_equal(brim_export_write(&p, map, types[k], scratch("out.safetensors")), BRIM_OK);
+    assert_int_equal(brim_export_write(&p, map, types[k], NULL, scratch("out.safetensors")), BRIM_OK);
     assert_int_equal(brim_safetensors_open(scratch("out.safetensors"), &file), BRIM_OK);
     assert_string_equal(brim_safetensors_metadata(file, "format"), "pt");
     assert_string_equal(brim_safetensors_metadata(file, "layout"), "hf_gpt2");
@@ -563,7 +563,7 @@ static void what_fp16_cannot_hold_is_not_exported(void **state)
   static const float value[] = {1e6f};
   const brim_safetensor t = {.name = "a", .dtype = F32, .shape = DIMS(1), .data = value};
   const brim_parameters p = {&t, 1, NULL};
-  assert_int_equal(brim_export_write(&p, NULL, BRIM_DTYPE_F16, scratch("large.safetensors")), BRIM_EINVAL);
+  assert_int_equal(brim_export_write(&p, NULL, BRIM_DTYPE_F16, NULL, scratch("large.safetensors")), BRIM_EINVAL);
   assert_error("'a' has a value that is not a finite number in F16");
   assert_false(scratch_exists(scratch("large.safetensors")));
   assert_false(scratch_exists(scratch(".large.safetensors.tmp")));

@@ -26,6 +26,9 @@ typedef struct brim_dataset_info {
   /* Of pictures of different sizes, of type U8: no one of the split has more pixels, or a longer side. The core makes
    * room by them; of a split that is not open they may be estimates. Else 0. Since ABI 1.5. */
   int64_t pixels_max, side_max;
+  /* A line for people: what was taken of the files, and what was left out and why; NULL: nothing that anybody could
+   * wonder about. Since ABI 1.5. */
+  const char *summary;
 } brim_dataset_info;
 
 /* A picture that is read. Since ABI 1.5. */
@@ -57,7 +60,8 @@ typedef struct brim_dataset_ops {
   brim_status (*read)(const void *self, const char *split, int64_t index, void *values, void *label);
   /* [init] Opens a file of samples without labels, of the kind that the dataset's own files are, as the split `split`,
    * a name of the core's choice; from then on describe() and read() know it, and read() gives it the label -1. Checks
-   * the file whole. ELOAD. It stays open until destroy. NULL: the dataset has no files of samples. */
+   * the file whole. ELOAD. It stays open until destroy. NULL: the dataset has no files of samples. The dataset's own
+   * files need not be there: a model that was trained elsewhere is asked about new samples (see keep). */
   brim_status (*open_file)(void *self, const char *path, const char *split);
   /* [init] Bytes of the host's memory that a split keeps while it is open, what is mapped included; of one that is not
    * open yet, from what can be had at once, as in describe(). For `brim plan`, which says what the process will take.
@@ -76,6 +80,17 @@ typedef struct brim_dataset_ops {
   brim_status (*decode)(const void *self, int32_t token, const char **text, size_t *bytes);
   /* [init] The token that stands between two texts, or -1. */
   brim_status (*end_of_text)(const void *self, int32_t *out);
+  /* What a run keeps of its data beside the description of the training split, which the core keeps: all that makes a
+   * new sample into what the model was trained on, and is found in files, not in parameters. An object of JSON, which
+   * the core compares with that of the files as they are now before a run is evaluated or gone on with, and tells where
+   * they differ by its keys; an object in a list is called by its "name". NULL: nothing. Since ABI 1.5.
+   *
+   * [init] When describe() has said what the training split is. The text is valid until destroy. */
+  brim_status (*keep)(void *self, const char **json);
+  /* [init] In the place of open(), with what keep() said when the run began: from then on open_file() and what it opens
+   * go by that. ELOAD if it is none of keep()'s. NULL: keep() reads no samples, and what it says now must be what was
+   * kept. Since ABI 1.5. */
+  brim_status (*recall)(void *self, const char *json);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

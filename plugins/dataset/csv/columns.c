@@ -71,6 +71,7 @@ void csv_header_free(csv_header *h)
   for (int32_t i = 0; h->name && i < h->columns; i++) free(h->name[i]);
   free(h->name);
   free(h->kind);
+  free(h->first);
   *h = (csv_header){0};
 }
 
@@ -130,17 +131,35 @@ static brim_status check_width(const csv_reader *r, const csv_header *h, const c
                    f->line, f->last ? "" : "more than ", fields, fields == 1 ? "" : "s", h->columns);
 }
 
+/* As much of a text as there is room for, whole characters. */
+static void copy_shown(char *out, const char *text)
+{
+  size_t n = strcspn(text, "\r\n");
+  if (n >= CSV_SHOWN_ROOM) n = CSV_SHOWN_ROOM - 1;
+  while (n > 0 && text[n] && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+  memcpy(out, text, n);
+  out[n] = '\0';
+}
+
+static void take_kind(csv_header *h, const csv_field *f)
+{
+  if (h->kind[f->column] != CSV_EMPTY) return;
+  h->kind[f->column] = kind_of(f);
+  if (h->kind[f->column] == CSV_TEXT) copy_shown(h->first[f->column], f->text);
+}
+
 static brim_status read_kinds(csv_reader *r, csv_header *h)
 {
   csv_field f;
   bool more = true;
   h->kind = brim_try_calloc((size_t)h->columns, sizeof *h->kind);
-  if (!h->kind) return fail_memory(csv_reader_name(r));
+  h->first = brim_try_calloc((size_t)h->columns, sizeof *h->first);
+  if (!h->kind || !h->first) return fail_memory(csv_reader_name(r));
   for (;;) {
     BRIM_TRY(csv_reader_next(r, &f, &more));
     if (!more) return BRIM_OK;
     BRIM_TRY(check_width(r, h, &f));
-    if (h->kind[f.column] == CSV_EMPTY) h->kind[f.column] = kind_of(&f);
+    take_kind(h, &f);
     h->records += f.last;
   }
 }
@@ -242,10 +261,10 @@ static brim_status add_list(const csv_header *h, const char *file, const char *k
   return BRIM_OK;
 }
 
-static bool is_target(const csv_chosen *c, const char *name)
+static bool is_among(char *const *list, int32_t count, const char *name)
 {
-  for (int32_t i = 0; i < c->targets; i++)
-    if (strcmp(c->target[i], name) == 0) return true;
+  for (int32_t i = 0; i < count; i++)
+    if (strcmp(list[i], name) == 0) return true;
   return false;
 }
 
@@ -256,7 +275,7 @@ static brim_status add_numeric(const csv_header *h, const char *file, const csv_
     const char *name = h->name[i];
     if (h->kind[i] != CSV_NUMBER || name[0] == '\0' || strcmp(name, w->label) == 0 || strcmp(name, w->group) == 0)
       continue;
-    if (!w->with_targets && is_target(c, name)) continue;
+    if (!w->with_targets && is_among(c->target, c->targets, name)) continue;
     int32_t only = i;
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, "", name, &only));
     BRIM_TRY(add_chosen(file, c->feature, &c->features, name, "features"));
@@ -264,6 +283,43 @@ static brim_status add_numeric(const csv_header *h, const char *file, const csv_
   if (c->features > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' has no column of numbers%s", file,
                    c->targets > 0 || w->label[0] ? " besides those that are to be answered with" : "");
+}
+
+/* Why a column that is nothing is no feature. */
+static void explain(const csv_header *h, int32_t i, const csv_wishes *w, char *out, size_t room)
+{
+  if (w->features.count > 0)
+    snprintf(out, room, "not in dataset.features");
+  else if (h->name[i][0] == '\0')
+    snprintf(out, room, "without a name");
+  else if (h->kind[i] == CSV_TEXT)
+    snprintf(out, room, "text, '%s'", h->first[i]);
+  else
+    snprintf(out, room, "without a value");
+}
+
+/* "id (text, 'n1'), note (without a value)" */
+static void tell_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *c)
+{
+  size_t used = 0;
+  int32_t untold = 0;
+  for (int32_t i = 0; i < h->columns; i++) {
+    const char *name = h->name[i];
+    char why[64], word[192];
+    if (is_among(c->feature, c->features, name) || is_among(c->target, c->targets, name) ||
+        (name[0] && (strcmp(name, c->label) == 0 || strcmp(name, c->group) == 0)))
+      continue;
+    explain(h, i, w, why, sizeof why);
+    if (name[0])
+      snprintf(word, sizeof word, "%s%.100s (%s)", used ? ", " : "", name, why);
+    else
+      snprintf(word, sizeof word, "%scolumn %d (%s)", used ? ", " : "", i + 1, why);
+    if (untold > 0 || used + strlen(word) + 32 > sizeof c->left_out)
+      untold++;
+    else
+      used += (size_t)snprintf(c->left_out + used, sizeof c->left_out - used, "%s", word);
+  }
+  if (untold > 0) snprintf(c->left_out + used, sizeof c->left_out - used, " and %d more", untold);
 }
 
 static brim_status choose(const csv_header *h, const char *file, const csv_wishes *w, csv_chosen *out)
@@ -280,7 +336,9 @@ static brim_status choose(const csv_header *h, const char *file, const csv_wishe
   BRIM_TRY(add_list(h, file, "features", &w->features, &out->feature, &out->features));
   if (w->label[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.label names", w->label, &at));
   if (w->group[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.group names", w->group, &at));
-  return w->features.count > 0 ? BRIM_OK : add_numeric(h, file, w, out);
+  if (w->features.count == 0) BRIM_TRY(add_numeric(h, file, w, out));
+  tell_left_out(h, w, out);
+  return BRIM_OK;
 }
 
 void csv_chosen_free(csv_chosen *c)

@@ -4,6 +4,9 @@
 #include "brim/plugin.h"
 #include "reader.h"
 
+#define CSV_SHOWN_ROOM 24
+#define CSV_LEFT_OUT_ROOM 512
+
 enum csv_kind { CSV_EMPTY, CSV_NUMBER, CSV_TEXT }; /* what a column's first value is that is not missing */
 
 /* What a first look at a file finds. */
@@ -11,7 +14,8 @@ typedef struct csv_header {
   int32_t columns;
   char **name; /* owned; without a header line "1", "2", ... */
   enum csv_kind *kind;
-  int64_t records; /* without the header line */
+  char (*first)[CSV_SHOWN_ROOM]; /* the beginning of that value, where it is text */
+  int64_t records;               /* without the header line */
 } csv_header;
 
 /* What somebody asked for. Names are the parameters', one that is not wanted is "". */
@@ -25,7 +29,8 @@ typedef struct csv_wishes {
 typedef struct csv_chosen {
   char **feature, **target; /* owned */
   int32_t features, targets;
-  const char *label, *group; /* the wishes'; "": none */
+  const char *label, *group;        /* the wishes'; "": none */
+  char left_out[CSV_LEFT_OUT_ROOM]; /* columns that are none of these, and why, for people; "": there are none */
 } csv_chosen;
 
 /* What a column of a file is. A column may be several. */

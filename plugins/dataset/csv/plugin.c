@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "brim/brim.h"
-#include "set.h"
+#include "kept.h"
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, csv_params, path, NULL, NULL, "folder that holds the files, or the one file there is"),
@@ -53,8 +53,10 @@ typedef struct csv_extra {
 
 typedef struct csv_dataset {
   const csv_params *params;
-  bool opened;
+  bool opened;   /* the set is of files */
+  bool recalled; /* the set is of what a run keeps: it has no samples */
   csv_set set;
+  char *kept;        /* see csv_kept_make */
   csv_extra **extra; /* each apart, as its part points into it */
   int32_t extras;
 } csv_dataset;
@@ -83,6 +85,7 @@ static void csv_destroy(void *self)
   for (int32_t i = 0; i < d->extras; i++) extra_free(d->extra[i]);
   free(d->extra);
   csv_set_free(&d->set);
+  free(d->kept);
   free(d);
 }
 
@@ -133,7 +136,8 @@ static brim_status csv_describe(const void *self, const char *split, brim_datase
                              .classes = s->classes.count,
                              .class_names = is_values ? NULL : (const char *const *)s->classes.item,
                              .task = is_values ? BRIM_TASK_VALUES : BRIM_TASK_CLASS,
-                             .targets = s->chosen.targets};
+                             .targets = s->chosen.targets,
+                             .summary = d->recalled ? NULL : s->summary};
   out->sample =
       s->length > 0 ? (brim_shape){2, {s->length, s->chosen.features}} : (brim_shape){1, {s->chosen.features}};
   return BRIM_OK;
@@ -171,12 +175,12 @@ static brim_status add_extra(csv_dataset *d, csv_extra *e)
   return BRIM_OK;
 }
 
-/* The columns are the training file's, so that is opened first. */
+/* The columns are the training file's, so that is opened first, unless a run has kept them. */
 static brim_status csv_open_file(void *self, const char *path, const char *split)
 {
   csv_dataset *d = self;
   if (part_of(d, split)) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
-  BRIM_TRY(csv_open(d, "train"));
+  if (!d->recalled) BRIM_TRY(csv_open(d, "train"));
   csv_extra *e = brim_try_calloc(1, sizeof *e);
   if (!e) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
   const size_t bytes = strlen(split) + 1;
@@ -189,12 +193,30 @@ static brim_status csv_open_file(void *self, const char *path, const char *split
   return status;
 }
 
+static brim_status csv_keep(void *self, const char **json)
+{
+  csv_dataset *d = self;
+  if (!d->kept) BRIM_TRY(csv_kept_make(&d->set, &d->kept));
+  *json = d->kept;
+  return BRIM_OK;
+}
+
+static brim_status csv_recall(void *self, const char *json)
+{
+  csv_dataset *d = self;
+  BRIM_TRY(csv_kept_read(d->params, json, &d->set));
+  d->recalled = true;
+  return BRIM_OK;
+}
+
 static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open = csv_open,
                                      .describe = csv_describe,
                                      .read = csv_read,
                                      .open_file = csv_open_file,
-                                     .host_bytes = csv_host_bytes};
+                                     .host_bytes = csv_host_bytes,
+                                     .keep = csv_keep,
+                                     .recall = csv_recall};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

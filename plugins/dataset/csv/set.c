@@ -10,6 +10,7 @@
 #include "brim/host.h"
 
 #define NAME_ROOM 8192
+#define NAMES_TOLD 6
 #define VALUES_MAX (INT64_C(1) << 40) /* of a sample */
 
 static const char separators[] = {',', ';', '\t', '|', ' '};
@@ -172,13 +173,52 @@ static brim_status normalise(csv_set *s)
   return BRIM_OK;
 }
 
-brim_status csv_set_open(const csv_params *params, csv_set *out)
+/* "3 features (a, b, c)", of many the first and the last. */
+static size_t tell_names(char *const *name, int32_t count, const char *what, char *out, size_t room)
+{
+  size_t used = (size_t)snprintf(out, room, "%d %s%s (", count, what, count == 1 ? "" : "s");
+  for (int32_t i = 0; i < count && used < room; i++) {
+    const bool gap = i == NAMES_TOLD - 1 && count > NAMES_TOLD;
+    used += (size_t)snprintf(out + used, room - used, "%s%.60s",
+                             gap ? ", ..., "
+                             : i ? ", "
+                                 : "",
+                             name[gap ? count - 1 : i]);
+    if (gap) break;
+  }
+  if (used < room) used += (size_t)snprintf(out + used, room - used, ")");
+  return used;
+}
+
+static void summarise(csv_set *s)
+{
+  const csv_chosen *c = &s->chosen;
+  const size_t room = sizeof s->summary;
+  size_t used = tell_names(c->feature, c->features, "feature", s->summary, room);
+  if (c->targets > 0) {
+    used += (size_t)snprintf(s->summary + used, room - used, ", ");
+    used += tell_names(c->target, c->targets, "target", s->summary + used, room - used);
+  } else {
+    used += (size_t)snprintf(s->summary + used, room - used, ", label %.60s of %d class%s", c->label, s->classes.count,
+                             s->classes.count == 1 ? "" : "es");
+  }
+  if (c->group[0]) used += (size_t)snprintf(s->summary + used, room - used, ", samples by %.60s", c->group);
+  if (c->left_out[0]) snprintf(s->summary + used, room - used, "; left out: %s", c->left_out);
+}
+
+brim_status csv_set_begin(const csv_params *params, csv_set *out)
 {
   *out = (csv_set){.params = params, .wishes = wishes_of(params)};
-  brim_status status = check_params(params);
+  return check_params(params);
+}
+
+brim_status csv_set_open(const csv_params *params, csv_set *out)
+{
+  brim_status status = csv_set_begin(params, out);
   if (status == BRIM_OK) status = read_files(out);
   if (status == BRIM_OK) status = cut_parts(out);
   if (status == BRIM_OK) status = normalise(out);
+  if (status == BRIM_OK) summarise(out);
   if (status != BRIM_OK) csv_set_free(out);
   return status;
 }

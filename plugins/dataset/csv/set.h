@@ -34,7 +34,11 @@ typedef struct csv_set {
   csv_part train, test;
   int64_t length;           /* rows in a sample; 0: a sample is a row */
   double *mean, *deviation; /* [features] */
+  char summary[1280];       /* what was taken of the files, a line for people */
 } csv_set;
+
+/* [init] Nothing is read yet. ECONFIG if the parameters do not go together. */
+brim_status csv_set_begin(const csv_params *params, csv_set *out);
 
 /* [init] Reads the files. ELOAD, ECONFIG, ENOMEM_HOST; *out is then empty. */
 brim_status csv_set_open(const csv_params *params, csv_set *out);

@@ -1,8 +1,10 @@
 /* Plain text for language models: files of UTF-8, taken as bytes or as tokens of GPT-2's byte-pair encoding.
  *
  * The last part of the text is the test split, unless that has files of its own. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +52,7 @@ typedef struct text_dataset {
   bpe *vocabulary;       /* NULL: bytes are tokens */
   windows split[SPLITS]; /* part_count 0: not opened */
   char byte[BYTES_VOCABULARY];
+  char kept[128];
 } text_dataset;
 
 /* Is the split the end of the text? */
@@ -274,6 +277,19 @@ static brim_status text_end_of_text(const void *self, int32_t *out)
   return BRIM_OK;
 }
 
+/* Ids of another vocabulary are other texts. Bytes are bytes. */
+static brim_status text_keep(void *self, const char **json)
+{
+  text_dataset *d = self;
+  *json = NULL;
+  if (!d->vocabulary) return BRIM_OK;
+  snprintf(d->kept, sizeof d->kept,
+           "{\"vocabulary of dataset.tokenizer\": \"%" PRId64 " tokens, fnv1a64:%016" PRIx64 "\"}",
+           bpe_vocabulary(d->vocabulary), bpe_hash(d->vocabulary));
+  *json = d->kept;
+  return BRIM_OK;
+}
+
 static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open = text_open,
                                      .describe = text_describe,
@@ -282,7 +298,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .validation_split = "validation",
                                      .encode = text_encode,
                                      .decode = text_decode,
-                                     .end_of_text = text_end_of_text};
+                                     .end_of_text = text_end_of_text,
+                                     .keep = text_keep};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

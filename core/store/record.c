@@ -1,0 +1,33 @@
+/* See record.h. */
+#include "store/record.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "store/rundir.h"
+
+brim_status brim_record_write(const char *run, const char *name, const json_t *record)
+{
+  char path[BRIM_PATH_MAX];
+  brim_text text = {0};
+  BRIM_TRY(brim_path_join(path, run, name));
+  char *dump = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format %s", name);
+  brim_text_printf(&text, "%s\n", dump);
+  free(dump);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  return status;
+}
+
+brim_status brim_record_read(const char *run, const char *name, json_t **out)
+{
+  char path[BRIM_PATH_MAX];
+  json_error_t problem;
+  *out = NULL;
+  BRIM_TRY(brim_path_join(path, run, name));
+  if (access(path, F_OK) != 0) return BRIM_OK;
+  *out = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+  return *out ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, problem.text);
+}

@@ -1,0 +1,12 @@
+/* Small JSON files of a run's folder: written whole or not at all, and read back. */
+#ifndef BRIM_STORE_RECORD_H
+#define BRIM_STORE_RECORD_H
+#include <jansson.h>
+
+#include "brim/status.h"
+
+/* Writes <run>/<name>. EIO with the reason. */
+brim_status brim_record_write(const char *run, const char *name, const json_t *record);
+/* *out: the caller's; NULL if there is no such file. ELOAD if it cannot be read. */
+brim_status brim_record_read(const char *run, const char *name, json_t **out);
+#endif

@@ -1,0 +1,226 @@
+"""What a run keeps of its data: predictions without the training files, and other data that is refused."""
+
+import csv
+import json
+import pathlib
+import random
+import shutil
+import unittest
+
+import image_sets
+import tensors
+from support import (DONE, FAILED, FAULT_SHIM, LOAD, SANITIZED, SMALL, Case, idx_overrides, main,
+                     write_idx_dataset)
+
+BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
+MLP = ["model=mlp", "model.hidden=[16]", "model.dropout=0", "memory.timing=false", "backend.threads=1",
+       "training.batch_size=16", "training.epochs=3", "optimizer.lr=0.003"]
+TINY = ["transform.size=8", "transform.resize=10"]
+GPT2 = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
+        "dataset=text", "dataset.path=a.txt", "dataset.context=16", "training.batch_size=8", "training.steps=3",
+        "backend.threads=1", "memory.timing=false"]
+DIFFERS = "the data is not what the run was trained on"
+
+
+class Kept(Case):
+    def pictures(self, run="run", *words):
+        path = image_sets.write_folder(self.folder / "data", train=12, test=6)
+        self.new = self.folder / "new.png"
+        shutil.copy(path / "test/rose/000.png", self.new)
+        self.train(run, "dataset=image_folder", "dataset.path=data", *MLP, *TINY, *words)
+        return path
+
+    def table(self, name, count, shift=0.0):
+        """Two columns to learn from, and what a run leaves out."""
+        draw = random.Random(count)
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "a", "b", "kind", "t"])
+            for i in range(count):
+                writer.writerow([f"n{i}", f"{draw.gauss(i % 3, 0.2) + shift:.4f}", f"{draw.gauss(100 * (i % 3), 9):.2f}",
+                                 ["rose", "lily", "oak"][i % 3], f"{draw.gauss(i % 3, 0.1):.3f}"])
+        return path
+
+    def rows(self, *words):
+        self.table("data/train.csv", 90)
+        self.table("data/test.csv", 30)
+        self.new = self.table("new.csv", 20)
+        self.train("run", "dataset=csv", "dataset.path=data", "dataset.features=[a,b]", *(words or ["dataset.label=kind"]),
+                   *MLP)
+
+    def assert_predicts_without_data(self, *folders):
+        """The same bytes, of a run that was moved too."""
+        before = [self.brim("predict", "run", self.new, *words).out for words in ([], ["--json"])]
+        for folder in folders or ["data"]:
+            shutil.rmtree(self.folder / folder)
+        self.assertEqual(self.brim("predict", "run", self.new).out, before[0])
+        self.assertEqual(self.brim("predict", "run", self.new, "--json").out, before[1])
+        (self.folder / "elsewhere").mkdir()
+        (self.folder / "run").rename(self.folder / "elsewhere/run")
+        self.assertEqual(self.brim("predict", "elsewhere/run", self.new).out, before[0])
+
+
+class WithoutData(Kept):
+    def test_pictures_are_predicted_by_the_classes_of_then(self):
+        self.pictures()
+        self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
+        self.assert_predicts_without_data()
+
+    def test_pictures_of_which_damaged_ones_are_left_out(self):
+        self.pictures("run", "dataset.damaged=skip")
+        self.assert_predicts_without_data()
+
+    def test_rows_are_made_ready_as_those_of_then(self):
+        self.rows()
+        self.assertIn(",oak\n", self.brim("predict", "run", self.new).out)
+        self.assert_predicts_without_data()
+
+    def test_rows_with_real_numbers(self):
+        self.rows("dataset.targets=t")
+        self.assertIn("value0", self.brim("predict", "run", self.new).out)
+        self.assert_predicts_without_data()
+
+    def test_windows_over_rows(self):
+        self.rows("dataset.targets=t", "dataset.sequence=4")
+        self.assert_predicts_without_data()
+
+    def test_files_of_images(self):
+        self.train("run", *idx_overrides(write_idx_dataset(self.folder / "data")), "training.epochs=2")
+        shutil.copy(self.folder / "data/t10k-images-idx3-ubyte", self.folder / "new")
+        self.new = "new"
+        self.assert_predicts_without_data()
+
+    def test_patience_needs_no_validation_data_any_more(self):
+        self.pictures("run", "dataset.validation_fraction=0.25", "training.patience=2")
+        self.assert_predicts_without_data()
+
+    def test_text_goes_on(self):
+        (self.folder / "a.txt").write_text("the memory of a step is known before. " * 60, encoding="utf-8")
+        shutil.copytree(BPE, self.folder / "bpe")
+        for run, words in (("bytes", []), ("tokens", ["dataset.tokens=gpt2", "dataset.tokenizer=bpe"])):
+            self.train(run, *GPT2, *words)
+        ask = ["--prompt", "the memory", "--tokens", "4"]
+        before = [self.brim("generate", run, *ask).out for run in ("bytes", "tokens")]
+        (self.folder / "a.txt").unlink()
+        self.assertEqual([self.brim("generate", run, *ask).out for run in ("bytes", "tokens")], before)
+        vocabulary = json.loads((self.folder / "bpe/vocab.json").read_text())
+        vocabulary["another token"] = len(vocabulary)
+        (self.folder / "bpe/vocab.json").write_text(json.dumps(vocabulary))
+        self.assert_error(self.brim("generate", "tokens", *ask, status=LOAD), DIFFERS,
+                          "vocabulary of dataset.tokenizer was", "tokens/data.json")
+        shutil.rmtree(self.folder / "bpe")
+        self.assert_error(self.brim("generate", "tokens", *ask, status=LOAD), "tokenizer")
+        self.assertEqual(self.brim("generate", "tokens", *ask, f"dataset.tokenizer={BPE}").out, before[1])
+
+    def test_an_export_says_what_its_answers_mean(self):
+        self.pictures()
+        shutil.rmtree(self.folder / "data")
+        self.brim("export", "run", "-o", "out.safetensors")
+        metadata = tensors.read(self.folder / "out.safetensors")[1]
+        self.assertEqual(json.loads(metadata["brim.data"])["class_names"], ["daisy", "rose", "tulip"])
+
+
+class OtherData(Kept):
+    def resume(self, status=DONE):
+        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not come to its end
+        return self.brim("train", "--resume", "run", status=status)
+
+    def test_a_class_of_another_name_is_refused(self):
+        path = self.pictures()
+        for split in "train", "test":
+            (path / split / "rose").rename(path / split / "violet")
+        for result in self.brim("eval", "run", status=LOAD), self.resume(LOAD):
+            self.assert_error(result, DIFFERS, "class 1 was 'rose', and is 'tulip'", "class 2 was 'tulip', and is 'violet'",
+                              "run/data.json has what it was")
+        self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
+        for split in "train", "test":
+            (path / split / "violet").rename(path / split / "rose")
+        self.brim("eval", "run")
+        self.resume()
+
+    def test_another_class_is_refused(self):
+        path = self.pictures()
+        shutil.copytree(path / "train/rose", path / "train/violet")
+        self.assert_error(self.brim("eval", "run", status=LOAD), "the number of classes was 3, and is 4")
+
+    def test_other_means_are_refused(self):
+        self.rows()
+        self.table("data/train.csv", 90, shift=0.5)
+        self.assert_error(self.brim("eval", "run", status=LOAD), DIFFERS, "mean of feature 'a' was")
+        self.assert_error(self.resume(LOAD), "mean of feature 'a' was")
+        self.table("data/train.csv", 90)
+        self.brim("eval", "run")
+        self.resume()
+
+    def test_more_samples_are_no_others_to_test_on(self):
+        path = self.pictures("run", "dataset.validation_fraction=0.25")
+        shutil.copy(path / "train/rose/000.png", path / "train/rose/more.png")
+        self.brim("eval", "run")
+        for result in self.brim("eval", "run", "--split", "validation", status=LOAD), self.resume(LOAD):
+            self.assert_error(result, "the number of training samples was 36, and is 37")
+
+    def test_data_that_was_moved_is_the_same(self):
+        path = self.pictures()
+        before = self.brim("eval", "run").out
+        path.rename(self.folder / "moved")
+        self.assert_error(self.brim("eval", "run", status=LOAD), "there is no folder")
+        self.assertEqual(self.brim("eval", "run", "dataset.path=moved").out, before)
+
+    def test_a_run_of_before_goes_on_with_a_warning(self):
+        path = self.pictures()
+        before = self.brim("predict", "run", self.new).out
+        (self.folder / "run/data.json").unlink()
+        for words in ["predict", "run", self.new], ["eval", "run"]:
+            result = self.brim(*words)
+            self.assertEqual(result.err.count("warning: 'run' has no data.json"), 1, result)
+        self.assertEqual(self.brim("predict", "run", self.new).out, before)
+        self.assertEqual(self.resume().err.count("has no data.json"), 1)
+        shutil.rmtree(path)
+        self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "there is no folder")
+
+    def test_what_is_kept_may_be_damaged(self):
+        self.rows()
+        kept = self.folder / "run/data.json"
+        whole = kept.read_text()
+        for text, told in ((whole[:100], "run/data.json' cannot be read"), ("{}", "does not say of which dataset it is"),
+                           (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
+                           (whole.replace('"F32"', '"F8"'), "does not say what samples of dataset 'csv' are")):
+            with self.subTest(told):
+                kept.write_text(text)
+                self.assert_error(self.brim("predict", "run", self.new, status=LOAD), told, "data.json")
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_a_full_disk_leaves_nothing_half_written(self):
+        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": "data.json", "BRIM_FILES_FULL_AFTER": "50"}
+        result = self.train("run", *SMALL, "training.steps=2", status=FAILED, env=shim)
+        self.assert_error(result, "data.json", "No space left on device")
+        left = {path.name for path in (self.folder / "run").iterdir()}
+        self.assertFalse(left & {"data.json", ".data.json.tmp", "config.yaml", "checkpoints"}, left)
+        self.train("other", *SMALL, "training.steps=2")
+        self.assertEqual(self.json("other/data.json")["dataset"], "synthetic")
+
+
+class Told(Kept):
+    def test_which_columns_were_taken(self):
+        self.table("data.csv", 60)
+        words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
+        line = "csv: 3 features (a, b, t), label kind of 3 classes; left out: id (text, 'n0')\n"
+        self.assertEqual(self.train("run", *words).err.count(line), 1)
+        self.assertEqual(self.brim("plan", *words).out.count(line), 1)
+        self.assertEqual(self.train("other", *words, "dataset.features=[a]").err.count(
+            "csv: 1 feature (a), label kind of 3 classes; left out: id (not in dataset.features), b ("), 1)
+        values = self.train("values", "dataset=csv", "dataset.path=data.csv", "dataset.targets=t", *MLP).err
+        self.assertEqual(values.count("csv: 2 features (a, b), 1 target (t); left out: id (text, 'n0'), kind ("), 1)
+
+    def test_that_there_was_no_test_data(self):
+        self.table("data.csv", 60)
+        words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
+        line = "no test data; to have some, set dataset.test or dataset.test_fraction (brim train dataset=csv --help)\n"
+        self.assertEqual(self.train("run", *words).err.count(line), 1)
+        self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").err)
+
+
+if __name__ == "__main__":
+    main()
