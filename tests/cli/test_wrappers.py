@@ -38,9 +38,10 @@ class Choosing(Case):
                       self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
         self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
-    def test_a_backbone_without_a_wrapper_is_said_to_be_unused(self):
-        result = self.brim("plan", *MODEL, *DATA, "backbone=mlp")
-        self.assertIn("backbone=mlp is not used: model=vit is not around another", result.err)
+    def test_a_backbone_without_a_wrapper_is_refused_with_what_to_write(self):
+        result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
+        self.assert_error(result, "backbone=mlp means nothing to model=vit", "model=linear_probe or model=lora",
+                          "model=mlp, and no backbone")
 
     def test_wrappers_are_no_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
