@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
@@ -53,6 +54,11 @@ static brim_status check_output(const export_wishes *w)
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
+  BRIM_TRY(brim_cli_check_folder(w->output));
+  if (is_peft(w) && access(w->output, F_OK) == 0 && !brim_is_folder(w->output))
+    return brim_fail(BRIM_ECONFIG, "-o %s is a file, and PEFT's files are in a folder: name another", w->output);
+  if (!is_peft(w) && brim_is_folder(w->output))
+    return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", w->output);
   return check_absent(w, w->output);
 }
 
@@ -144,10 +150,11 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
 
 static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_arena *arena)
 {
-  char checkpoint[4096];
+  char config[4096], checkpoint[4096];
   uint32_t dtype;
   brim_parameters parameters;
   BRIM_TRY(parse_dtype(w->dtype, &dtype));
+  BRIM_TRY(brim_cli_run_config(w->run, config, sizeof config));
   BRIM_TRY(check_output(w));
   BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
   BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));

@@ -1,0 +1,81 @@
+"""What users are told when words do not go together: what is wrong, where it comes from, and what to write."""
+
+import pathlib
+import unittest
+
+import image_sets
+from support import BINARY, LOAD, SMALL, USAGE, Case, main
+
+PLUGINS = pathlib.Path(BINARY).parents[1].joinpath("lib/brim/plugins/dataset")
+READS_PICTURES = PLUGINS.joinpath("image_folder.so").exists()
+READS_TEXT = PLUGINS.joinpath("text.so").exists()
+TEXT = ["model=gpt2_tiny", "dataset=text", "dataset.path=book.txt", "memory.timing=false"]
+
+
+class Outputs(Case):
+    """A name that cannot be written to is a mistake of the line, and told before any work."""
+
+    def test_the_folder_is_not_there(self):
+        self.train("run", *SMALL, "training.steps=1")
+        for words in (["export", "run", "--output", "nofolder/x.safetensors"],
+                      ["export", "run", "--format", "peft", "-o", "nofolder/adapter/"],
+                      ["predict", "run", "a.png", "-o", "nofolder/x.csv"],
+                      ["report", "run", "-o", "nofolder/x.html"],
+                      ["compare", "run", "-o", "nofolder/x.svg"],
+                      ["plan", *SMALL, "-o", "nofolder/x.svg"]):
+            result = self.brim(*words, status=USAGE)
+            self.assert_error(result, "there is no folder 'nofolder'", "make it first, or name another")
+        self.assertFalse((self.folder / "nofolder").exists())
+
+    def test_a_file_is_where_the_folder_would_be(self):
+        (self.folder / "taken").write_text("mine")
+        self.train("run", *SMALL, "training.steps=1")
+        result = self.brim("export", "run", "-o", "taken/x.safetensors", status=USAGE)
+        self.assert_error(result, "'taken' is a file, not a folder")
+        self.assert_error(self.train("taken/run", *SMALL, status=USAGE), "cannot make folder 'taken': a file is there")
+
+    def test_the_run_is_looked_for_first(self):
+        (self.folder / "model.safetensors").write_text("mine")
+        result = self.brim("export", "nowhere", status=LOAD)
+        self.assert_error(result, "there is no run 'nowhere'")
+        self.assertNotIn("is there already", result.err)
+
+
+@unittest.skipUnless(READS_PICTURES, "this build reads no pictures")
+class Pictures(Case):
+    def setUp(self):
+        super().setUp()
+        image_sets.write_folder(self.folder / "pictures", train=6, test=2)
+        self.words = ["dataset=image_folder", "dataset.path=pictures", "memory.timing=false"]
+
+    def test_gray_ones_have_no_means_of_colours(self):
+        result = self.brim("plan", *self.words, "dataset.gray=true", status=USAGE)
+        self.assert_error(result, "transform.normalize=imagenet", "configs/transform/imagenet.yaml:",
+                          "transform.normalize=dataset", "transform=none")
+
+    def test_transform_none_leaves_them_as_they_are(self):
+        said = self.brim("config", *self.words, "transform=none").out
+        self.assertIn("transform:\n  size: []\n  resize: 0\n  interpolation: bilinear\n  normalize: dataset\n", said)
+        self.brim("plan", *self.words, "dataset.gray=true", "transform=none", "transform.size=32")
+
+
+@unittest.skipUnless(READS_TEXT, "this build reads no text")
+class Texts(Case):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "book.txt").write_text(" ".join(str(i) for i in range(4000)))
+
+    def test_a_vocabulary_without_its_tokens_is_refused(self):
+        result = self.brim("plan", *TEXT, "dataset.tokenizer=vocabulary", status=USAGE)
+        self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "write dataset.tokens=gpt2 too")
+
+    def test_nothing_is_said_of_mirroring(self):
+        self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)
+
+    def test_a_mirror_that_was_asked_for_is_refused(self):
+        self.assert_error(self.brim("plan", *TEXT, "augment.flip=true", status=USAGE), "'augment.flip' needs images",
+                          "command line, argument")
+
+
+if __name__ == "__main__":
+    main()
