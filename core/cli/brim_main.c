@@ -98,6 +98,7 @@ const brim_command brim_commands[] = {
      "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable one\n"
      "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, of probable tokens\n"
      "  brim generate runs/a --seed 2 --json           other ones, as JSON with the tokens' numbers\n"
+     "  Ctrl-C ends the text where it is, with exit status 130.\n"
      "\n"
      "The text appears as it is made. The same seed gives the same text. The model sees as many of the last tokens as\n"
      "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
