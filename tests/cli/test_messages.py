@@ -1,5 +1,6 @@
 """What users are told when words do not go together: what is wrong, where it comes from, and what to write."""
 
+import json
 import pathlib
 import unittest
 
@@ -39,6 +40,23 @@ class Outputs(Case):
         result = self.brim("export", "nowhere", status=LOAD)
         self.assert_error(result, "there is no run 'nowhere'")
         self.assertNotIn("is there already", result.err)
+
+
+class Options(Case):
+    def test_an_option_is_shown_with_its_plugin_and_what_it_sets(self):
+        said = self.brim("plugins", "model/gpt2_tiny").out
+        for part in ("model/gpt2_tiny: an option of the plugin model/gpt2\n", "configs/model/gpt2_tiny.yaml",
+                     "sets    id: gpt2\n", "          layers: 4\n", "\nmodel/gpt2: language model"):
+            self.assertIn(part, said)
+        said = json.loads(self.brim("plugins", "dataset/fashion_mnist", "--json").out)
+        self.assertEqual([p["id"] for p in said["plugins"]], ["idx"])
+        self.assertEqual(said["option"]["name"], "fashion_mnist")
+
+    def test_options_of_ones_own_are_shown_too(self):
+        (self.folder / "mine/model").mkdir(parents=True)
+        (self.folder / "mine/model/wide.yaml").write_text("id: mlp\nhidden: [4096]\n")
+        self.assertIn("hidden: [4096]", self.brim("--config-path", "mine", "plugins", "model/wide").out)
+        self.assert_error(self.brim("plugins", "model/wide", status=USAGE), "no plugin 'wide' of kind 'model'")
 
 
 @unittest.skipUnless(READS_PICTURES, "this build reads no pictures")
