@@ -26,6 +26,7 @@ const brim_command brim_commands[] = {
      "  brim train model=mlp training.epochs=2         another model, two epochs\n"
      "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
      "  brim train --resume runs/a                     go on with a run that was stopped\n"
+     "  brim train --resume runs/a model.weights=FILE  whose frozen weights were moved; also dataset.path=PATH\n"
      "  brim train --from runs/a seed=2                the same configuration again, changed\n"
      "  brim train dist.ranks=4                        four processes that train one model together\n"
      "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
@@ -76,7 +77,7 @@ const brim_command brim_commands[] = {
      "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
      "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"export", "write a run's parameters for other programs", brim_command_export,
-     "usage: brim export RUN [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft] [--dtype fp32|bf16|fp16]\n"
+     "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft] [--dtype fp32|bf16|fp16]\n"
      "                   [--checkpoint best|last|PATH] [--merge] [--force]\n"
      "\n"
      "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
@@ -85,6 +86,7 @@ const brim_command brim_commands[] = {
      "  brim export runs/lora --merge                  of model=lora or linear_probe: with the backbone, as one plain "
      "model\n"
      "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
+     "  brim export runs/lora --merge model.weights=there/clip.safetensors   where the backbone's weights are now\n"
      "\n"
      "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
      "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"

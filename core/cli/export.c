@@ -21,6 +21,9 @@
 typedef struct export_wishes {
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
   bool force, merge;
+  const char *const *word; /* overrides of the run's configuration, and where they stand: of a model around another */
+  const int *number;
+  size_t words;
 } export_wishes;
 
 static brim_status parse_dtype(const char *word, uint32_t *out)
@@ -134,12 +137,19 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
                                   brim_arena *arena, const brim_parameters *trained)
 {
   char file[4096];
-  static const char *const words[] = {"backend=reference", "device=auto", "precision=fp32", "dist.ranks=1"};
-  const int numbers[] = {0, 0, 0, 0};
+  static const char *const own[] = {"backend=reference", "device=auto", "precision=fp32", "dist.ranks=1"};
+  const size_t owns = sizeof own / sizeof own[0];
+  const char **word = BRIM_ARENA_NEW(arena, const char *, owns + w->words);
+  int *number = BRIM_ARENA_NEW(arena, int, owns + w->words);
+  memcpy(word, own, sizeof own);
+  for (size_t i = 0; i < w->words; i++) {
+    word[owns + i] = w->word[i];
+    number[owns + i] = w->number[i];
+  }
   brim_config *config = NULL;
   brim_session *s = NULL;
   BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
-  BRIM_TRY(brim_cli_config(cli, file, words, numbers, sizeof numbers / sizeof numbers[0], &config));
+  BRIM_TRY(brim_cli_config(cli, file, word, number, owns + w->words, &config));
   brim_status status = brim_session_open(
       config, &(brim_session_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
   if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s, arena, trained);
@@ -176,8 +186,14 @@ int brim_command_export(brim_cli *cli, int argc, char **argv)
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim export needs the folder of a run: brim export RUN");
-  if (status == BRIM_OK) status = brim_cli_at_most(&o, 1, "brim export takes one run");
-  if (status == BRIM_OK) w.run = o.word[0];
+  if (status == BRIM_OK && !w.merge && !is_peft(&w))
+    status = brim_cli_at_most(&o, 1, "brim export takes one run, and overrides with --merge or --format peft");
+  if (status == BRIM_OK) {
+    w.run = o.word[0];
+    w.word = o.word + 1;
+    w.number = o.number + 1;
+    w.words = o.count - 1;
+  }
   if (!w.output) w.output = is_peft(&w) ? PEFT_OUTPUT : DEFAULT_OUTPUT;
   if (status == BRIM_OK) status = export_run(cli, &w, &o.arena);
   return brim_cli_end(status, &o);

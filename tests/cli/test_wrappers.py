@@ -143,6 +143,45 @@ class Checkpoints(Case):
             self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
 
 
+class Moved(Case):
+    """What was frozen is no part of a checkpoint, and may lie elsewhere by now."""
+
+    def setUp(self):
+        super().setUp()
+        self.train("a", *MODEL, *DATA, "training.steps=2")
+        self.train("b", *MODEL, *DATA, "training.steps=3")
+        for run in "ab":
+            self.brim("export", run, "-o", f"{run}.safetensors")
+        self.train("run", *LORA, "model.weights=a.safetensors", "training.steps=8",
+                   "training.checkpoint_every_steps=4", "training.keep_checkpoints=9")
+        self.brim("export", "run", "--merge", "-o", "before.safetensors")
+        (self.folder / "a.safetensors").rename(self.folder / "c.safetensors")
+
+    def test_merging_is_told_where_they_are(self):
+        for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
+            self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
+                              "say where it is now: model.weights=PATH")
+        result = self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=b.safetensors",
+                           status=LOAD)
+        self.assert_error(result, "a backbone with other weights", "model.weights=PATH")
+        self.assertFalse((self.folder / "after.safetensors").exists())
+        self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=c.safetensors")
+        self.assertEqual((self.folder / "after.safetensors").read_bytes(),
+                         (self.folder / "before.safetensors").read_bytes())
+
+    def test_a_run_goes_on_with_them(self):
+        shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
+        (self.folder / "cut" / "summary.json").unlink()
+        shutil.rmtree(self.checkpoint("cut", 8))
+        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
+                          "other weights", "model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
+                          "model.weights=PATH, dataset.path=PATH")
+        self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
+        self.assert_same_checkpoint("run", "cut", 8)
+
+
 class Features(Case):
     def kept(self):
         return sorted((self.folder / "cache/brim/features").glob("*.bin"))
