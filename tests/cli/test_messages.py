@@ -95,5 +95,38 @@ class Texts(Case):
                           "command line, argument")
 
 
+class Kinds(Case):
+    """A model for samples of one kind and data of another: what it takes, what there is for these, what they are."""
+
+    def refused(self, *words):
+        return self.brim("plan", "memory.timing=false", *words, status=USAGE)
+
+    def test_rows_of_numbers(self):
+        (self.folder / "t.csv").write_text("a,b,kind\n" + "".join(f"{i},{i * i},{i % 3}\n" for i in range(40)))
+        table = ["dataset=csv", "dataset.path=t.csv"]
+        for answers, said in ((["dataset.label=kind"], "one of 3 classes"), (["dataset.targets=[b]"], "1 real number")):
+            for model in ("cnn", "emotion_cnn", "fedavg_cnn", "lightcnn", "resnet18", "vit"):
+                self.assert_error(self.refused(*table, *answers, f"model={model}"),
+                                  f"{model}: samples must be images, [channels,rows,columns]", "model=mlp",
+                                  "samples of dataset 'csv' are real numbers [2], to be answered with " + said)
+            self.assert_error(self.refused(*table, *answers, "model=gpt2_tiny"), "gpt2: samples must be tokens",
+                              "dataset=text", "model=mlp")
+        self.assert_error(self.refused(*table, "dataset.label=kind", "model=mlp", "transform=imagenet"),
+                          "'transform.size' needs images", "transform/imagenet.yaml:", "transform=none")
+
+    def test_images(self):
+        self.assert_error(self.refused("dataset=synthetic", "dataset.shape=[1,8,8]", "model=gpt2_tiny"),
+                          "gpt2: samples must be tokens", "for images there are model=cnn",
+                          "samples of dataset 'synthetic' are images [1, 8, 8], to be answered with one of 10 classes")
+
+    @unittest.skipUnless(READS_TEXT, "this build reads no text")
+    def test_tokens(self):
+        (self.folder / "book.txt").write_text(" ".join(str(i) for i in range(4000)))
+        for model, takes in (("cnn", "images"), ("mlp", "real numbers"), ("mental_state", "real numbers"),
+                             ("temperature_lstm", "real numbers"), ("resnet50", "images")):
+            self.assert_error(self.refused(*TEXT, f"model={model}"), f"{model}: samples must be {takes}",
+                              "for tokens there is model=gpt2", "are 256 tokens each, of a vocabulary of 256")
+
+
 if __name__ == "__main__":
     main()
