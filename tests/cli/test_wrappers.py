@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
+import unittest
 
 import tensors
 from ranks import Ranks
-from support import LOAD, USAGE, Case, main, write_idx_dataset
+from support import FAILED, FAULT_SHIM, LOAD, SANITIZED, USAGE, Case, killed, main, write_idx_dataset
 
 VIT = {"patch": 4, "depth": 2, "width": 12, "heads": 3}
 MODEL = ["model=vit", *(f"model.{key}={value}" for key, value in VIT.items())]
@@ -272,6 +273,29 @@ class Exports(Case):
         self.assertTrue(any(values[:36]))
         self.assertFalse(any(values[36:]), "keys and values are not changed")
         self.assertEqual(found["base_model.model.head.weight"][1], [10, 12])
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_an_adapter_is_there_whole_or_not_at_all(self):
+        self.train("run", *LORA, "training.steps=2")
+        peft = ["export", "run", "--format", "peft", "--force", "-o"]
+        self.brim(*peft, "whole/")
+        whole = self.tree("whole")
+        self.assertEqual(set(whole), {"adapter_model.safetensors", "adapter_config.json"})
+        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": "adapter"}
+        report = self.folder / "changes"
+        self.brim(*peft, "adapter", env={**shim, "BRIM_FILES_REPORT": str(report)})
+        shutil.rmtree(self.folder / "adapter")
+        for at in range(1, int(report.read_text()) + 1):
+            result = self.brim(*peft, "adapter", status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
+            self.assertTrue(killed(result), result)
+            self.assertIn(self.tree("adapter"), ({}, whole))
+        shutil.rmtree(self.folder / "adapter", ignore_errors=True)
+        self.brim(*peft, "adapter", status=FAILED, env={**shim, "BRIM_FILES_FULL_AFTER": "900"})
+        self.assertEqual([path.name for path in self.folder.glob("*adapter*")], [])
+        self.folder.joinpath("adapter").mkdir()
+        self.folder.joinpath("adapter/notes").write_text("mine")
+        self.brim(*peft, "adapter")
+        self.assertEqual(self.tree("adapter"), {**whole, "notes": b"mine"})
 
     def test_what_cannot_be_exported_so_is_told(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")
