@@ -77,8 +77,8 @@ const brim_command brim_commands[] = {
      "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
      "with '=' is an override; write ./a=b for a file of such a name.\n"},
     {"export", "write a run's parameters for other programs", brim_command_export,
-     "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft] [--dtype fp32|bf16|fp16]\n"
-     "                   [--checkpoint best|last|PATH] [--merge] [--force]\n"
+     "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft]\n"
+     "                   [--dtype fp32|bf16|fp16] [--checkpoint best|last|PATH] [--merge] [--force]\n"
      "\n"
      "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
      "  brim export runs/a --format timm -o vit.safetensors   names and order of timm's files\n"

@@ -239,7 +239,8 @@ class WhatIsRefused(Tasks):
     def test_outputs_of_another_shape(self):
         self.assert_error(self.train("run", *VALUES, "dataset.task=tokens", "loss=cross_entropy", status=None),
                           "temperature_lstm")
-        self.assert_error(self.train("run", *VALUES, "model=mlp", "dataset.task=tokens", status=None), "I32")
+        self.assert_error(self.train("run", *VALUES, "model=mlp", "dataset.task=tokens", status=USAGE),
+                          "mlp: samples must be real numbers, not tokens")
 
     def test_normalisation_of_tokens(self):
         result = self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE)
