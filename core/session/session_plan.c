@@ -114,8 +114,8 @@ static brim_status tell_samples(const brim_session *s, brim_status status)
   if (status != BRIM_ECONFIG) return status;
   brim_shape_format(shape, sizeof shape, sample);
   if (info->task == BRIM_TASK_TOKENS)
-    return brim_fail_add(status, "samples of dataset '%s' are %lld tokens each, of a vocabulary of %lld", s->data.plugin->id,
-                         (long long)sample->dim[0], (long long)info->classes);
+    return brim_fail_add(status, "samples of dataset '%s' are %lld tokens each, of a vocabulary of %lld",
+                         s->data.plugin->id, (long long)sample->dim[0], (long long)info->classes);
   if (info->task == BRIM_TASK_VALUES)
     snprintf(answer, sizeof answer, "%lld real number%s", (long long)s->answers, brim_plural(s->answers));
   else
