@@ -93,6 +93,7 @@ static brim_status build(const void *self, brim_graph *g)
   const clip_vit *m = self;
   brim_tensor *image = brim_input(g);
   const brim_shape shape = brim_shape_of(image);
+  BRIM_TRY(check_samples("clip_vit", image, SAMPLES_IMAGES));
   BRIM_TRY(check_tokens("clip_vit", &shape, m->patch, m->width, m->heads, m->mlp_ratio));
   brim_tensor *x = encode(g, m, embeddings(g, m, image));
   if (m->features == FEATURES_PROJECTED) {

@@ -4,6 +4,7 @@
  *     conv1 3x3, 32   relu   conv2 3x3, 64   relu   max pool 2   dropout   fc1 128   relu   dropout   fc2  */
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct cnn {
   int64_t width;
@@ -21,6 +22,7 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const cnn *m = self;
   brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("cnn", x, SAMPLES_IMAGES));
   x = brim_relu(g, brim_conv2d(g, "conv1", x, m->width, (brim_conv2d_options){.kernel = {3, 3}}));
   x = brim_relu(g, brim_conv2d(g, "conv2", x, 2 * m->width, (brim_conv2d_options){.kernel = {3, 3}}));
   x = brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}});

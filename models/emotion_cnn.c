@@ -5,6 +5,7 @@
  *     fc1 1024   dropout   fc2            all convolutions 3x3 without padding, all but the last layer with relu  */
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct emotion_cnn {
   double dropout, dropout_fc;
@@ -22,6 +23,7 @@ static brim_status build(const void *self, brim_graph *g)
   const brim_conv2d_options conv = {.kernel = {3, 3}};
   const brim_pool2d_options half = {.kernel = {2, 2}};
   brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("emotion_cnn", x, SAMPLES_IMAGES));
   x = brim_relu(g, brim_conv2d(g, "conv1", x, 32, conv));
   x = brim_relu(g, brim_conv2d(g, "conv2", x, 64, conv));
   x = brim_dropout(g, brim_max_pool2d(g, x, half), m->dropout);

@@ -4,6 +4,7 @@
  *     conv1 5x5, 32   relu   max pool 2   conv2 5x5, 64   relu   max pool 2   fc1 512   relu   fc2  */
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct fedavg_cnn {
   int64_t width;
@@ -20,6 +21,7 @@ static brim_status build(const void *self, brim_graph *g)
   const brim_conv2d_options same = {.kernel = {5, 5}, .padding = {2, 2}};
   const brim_pool2d_options half = {.kernel = {2, 2}};
   brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("fedavg_cnn", x, SAMPLES_IMAGES));
   x = brim_max_pool2d(g, brim_relu(g, brim_conv2d(g, "conv1", x, m->width, same)), half);
   x = brim_max_pool2d(g, brim_relu(g, brim_conv2d(g, "conv2", x, 2 * m->width, same)), half);
   x = brim_relu(g, brim_linear(g, "fc1", brim_flatten(g, x), 16 * m->width));

@@ -33,8 +33,7 @@ static const brim_param params[] = {
 /* What is wrong with the parameters for samples of this shape. */
 static brim_status check(const gpt2 *m, const brim_tensor *tokens)
 {
-  if (tokens->dtype != BRIM_DTYPE_I32 || tokens->shape.rank != 2)
-    return brim_fail(BRIM_ECONFIG, "gpt2: samples must be tokens, as those of dataset=text and dataset=tokens are");
+  BRIM_TRY(check_samples("gpt2", tokens, SAMPLES_TOKENS));
   if (tokens->shape.dim[1] > m->context)
     return brim_fail(BRIM_ECONFIG,
                      "gpt2: samples have %lld tokens, but only %lld places have an embedding\n"

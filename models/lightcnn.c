@@ -6,6 +6,7 @@
 
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 enum norm { NORM_BATCH, NORM_GROUP, NORM_NONE };
 
@@ -40,7 +41,9 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const lightcnn *m = self;
   const brim_pool2d_options half = {.kernel = {2, 2}};
-  brim_tensor *x = brim_max_pool2d(g, block(g, m, brim_input(g), 1, m->width), half);
+  brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("lightcnn", x, SAMPLES_IMAGES));
+  x = brim_max_pool2d(g, block(g, m, x, 1, m->width), half);
   x = brim_max_pool2d(g, block(g, m, x, 2, 2 * m->width), half);
   x = brim_global_avg_pool(g, block(g, m, x, 3, 4 * m->width));
   brim_output(g, brim_linear(g, "fc", brim_dropout(g, brim_features(g, x), m->dropout), brim_classes(g)));

@@ -7,6 +7,7 @@
  * Samples are [channels, T]; [T] counts as one channel, an image [1, H, W] as H channels of W. */
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct mental_state {
   int64_t width, hidden, heads;
@@ -45,7 +46,9 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const mental_state *m = self;
   const brim_conv1d_options conv = {.kernel = 3, .padding = 1};
-  brim_tensor *x = as_signals(g, brim_input(g));
+  brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("mental_state", x, SAMPLES_NUMBERS));
+  x = as_signals(g, x);
   x = brim_max_pool1d(g, brim_relu(g, brim_conv1d(g, "conv1", x, m->width, conv)), 2, 2, 0);
   x = brim_max_pool1d(g, brim_relu(g, brim_conv1d(g, "conv2", x, 2 * m->width, conv)), 2, 2, 0);
   x = brim_transpose(g, brim_dropout(g, x, m->dropout), 1, 2); /* [N, T, channels] */

@@ -4,6 +4,7 @@
 
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct mlp {
   brim_list hidden;
@@ -20,7 +21,9 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const mlp *m = self;
   char name[32];
-  brim_tensor *x = brim_flatten(g, brim_input(g));
+  brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("mlp", x, SAMPLES_NUMBERS));
+  x = brim_flatten(g, x);
   for (size_t i = 0; i < m->hidden.count; i++) {
     const int64_t width = (int64_t)m->hidden.item[i];
     if ((double)width != m->hidden.item[i])

@@ -11,6 +11,7 @@
 
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 #include "scope.h"
 
 #define RESNET_SMALL_PIXELS 64 /* images with a side below this have nothing to spare for a stem that quarters it */
@@ -98,8 +99,7 @@ static inline brim_status resnet_build(const resnet *m, brim_graph *g, const cha
                                        const int blocks[4])
 {
   brim_tensor *x = brim_input(g);
-  if (x && brim_shape_of(x).rank != 4)
-    return brim_fail(BRIM_ECONFIG, "%s: samples must be images, [channels,rows,columns]", id);
+  BRIM_TRY(check_samples(id, x, SAMPLES_IMAGES));
   x = resnet_stem(g, m, x);
   for (int layer = 0; layer < 4; layer++) {
     for (int i = 0; i < blocks[layer]; i++) {

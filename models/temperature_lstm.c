@@ -6,6 +6,7 @@
  * Samples are [T, F]; [F] counts as F elements of one number, an image [1, H, W] as H elements of W numbers. */
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 
 typedef struct temperature_lstm {
   int64_t hidden, layers;
@@ -31,7 +32,9 @@ static brim_tensor *as_sequence(brim_graph *g, brim_tensor *x)
 static brim_status build(const void *self, brim_graph *g)
 {
   const temperature_lstm *m = self;
-  brim_tensor *x = as_sequence(g, brim_input(g));
+  brim_tensor *x = brim_input(g);
+  BRIM_TRY(check_samples("temperature_lstm", x, SAMPLES_NUMBERS));
+  x = as_sequence(g, x);
   x = brim_lstm(g, "lstm", x, m->hidden, (brim_lstm_options){.layers = (int32_t)m->layers, .dropout = m->dropout});
   x = brim_flatten(g, brim_slice(g, x, 1, brim_shape_of(x).dim[1] - 1, 1));
   brim_output(g, brim_linear(g, "fc", brim_dropout(g, brim_features(g, x), m->dropout), brim_classes(g)));

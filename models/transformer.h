@@ -3,6 +3,7 @@
 #define BRIM_MODELS_TRANSFORMER_H
 #include "brim/model.h"
 #include "brim/plugin.h"
+#include "samples.h"
 #include "scope.h"
 
 /* A linear layer whose weights start normal, with this standard deviation, and whose bias as 0. */
@@ -21,7 +22,6 @@ static inline brim_tensor *normal_linear(brim_graph *g, const char *name, brim_t
 static inline brim_status check_tokens(const char *id, const brim_shape *image, int64_t patch, int64_t width,
                                        int64_t heads, double mlp_ratio)
 {
-  if (image->rank != 4) return brim_fail(BRIM_ECONFIG, "%s: samples must be images, [channels,rows,columns]", id);
   if (image->dim[2] % patch != 0 || image->dim[3] % patch != 0)
     return brim_fail(BRIM_ECONFIG, "%s: model.patch must divide images of %lldx%lld, which %lld does not", id,
                      (long long)image->dim[2], (long long)image->dim[3], (long long)patch);

@@ -63,6 +63,7 @@ static brim_status build(const void *self, brim_graph *g)
   const vit *m = self;
   brim_tensor *image = brim_input(g);
   const brim_shape shape = brim_shape_of(image);
+  BRIM_TRY(check_samples("vit", image, SAMPLES_IMAGES));
   BRIM_TRY(check_tokens("vit", &shape, m->patch, m->width, m->heads, m->mlp_ratio));
   brim_tensor *x = patch_tokens(g, "patch_embed.proj", image, m->patch, m->width, 0);
   if (m->pool == POOL_TOKEN) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "brim/host.h"
 
 #define READ_BYTES (64 * 1024)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* Linux takes at most 2 GiB in one write */
@@ -208,4 +209,46 @@ bool brim_is_folder(const char *path)
 {
   struct stat info;
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Will it never be possible, whatever else goes on in the system? */
+static bool is_for_good(int reason)
+{
+  static const int reasons[] = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EEXIST, ELOOP, ENAMETOOLONG};
+  for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+    if (reason == reasons[i]) return true;
+  return false;
+}
+
+static brim_status make_folder(const char *path)
+{
+  if (mkdir(path, 0777) == 0) return BRIM_OK;
+  const int reason = errno; /* on a read-only file system EROFS even for one that is there */
+  if (brim_is_folder(path)) return BRIM_OK;
+  return brim_fail(is_for_good(reason) ? BRIM_ECONFIG : BRIM_EIO, "cannot make folder '%s': %s", path,
+                   reason == EEXIST ? "a file is there" : strerror(reason));
+}
+
+brim_status brim_make_folders(const char *path)
+{
+  char part[BRIM_PATH_MAX];
+  const size_t length = strlen(path);
+  if (length == 0 || length >= sizeof part) return brim_fail(BRIM_EINVAL, "'%.200s' is not a path", path);
+  for (size_t i = 1; i <= length; i++) {
+    if (path[i] != '/' && path[i] != '\0') continue;
+    snprintf(part, sizeof part, "%.*s", (int)i, path);
+    BRIM_TRY(make_folder(part));
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_make_folders_for(const char *file)
+{
+  char folder[BRIM_PATH_MAX];
+  const char *slash = strrchr(file, '/');
+  const size_t length = slash ? (size_t)(slash - file) : 0;
+  if (length == 0) return BRIM_OK;
+  if (length >= sizeof folder) return brim_fail(BRIM_EINVAL, "path '%.200s...' is too long", file);
+  snprintf(folder, sizeof folder, "%.*s", (int)length, file);
+  return brim_make_folders(folder);
 }

@@ -39,4 +39,7 @@ brim_status brim_folder_sync(const char *path);
  * False, with errno, if something of it remains; a folder that is not there is fine. */
 bool brim_folder_remove(const char *path);
 bool brim_is_folder(const char *path);
+/* Makes a folder and its parents. An existing one is fine. Names the part that could not be made: ECONFIG where there
+ * can be no such folder (a file is in its way, nobody may write there), so that another name is needed; else EIO. */
+brim_status brim_make_folders(const char *path);
 #endif

@@ -108,4 +108,7 @@ BRIM_EXPORT int brim_main(int argc, char **argv);
 /* [init] May -o name this file, whose content is of that kind ("a report is HTML")? So that no data file is written
  * over by mistake. ECONFIG unless its name ends in `ending` (".html"). */
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind);
+/* [init] Is there a folder to put what `path` names into? ECONFIG says which one is not there, or is none: before any
+ * work is done for nothing. */
+brim_status brim_cli_check_folder(const char *path);
 #endif

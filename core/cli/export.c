@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
@@ -20,6 +21,9 @@
 typedef struct export_wishes {
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
   bool force, merge;
+  const char *const *word; /* overrides of the run's configuration, and where they stand: of a model around another */
+  const int *number;
+  size_t words;
 } export_wishes;
 
 static brim_status parse_dtype(const char *word, uint32_t *out)
@@ -53,6 +57,11 @@ static brim_status check_output(const export_wishes *w)
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
+  BRIM_TRY(brim_cli_check_folder(w->output));
+  if (is_peft(w) && access(w->output, F_OK) == 0 && !brim_is_folder(w->output))
+    return brim_fail(BRIM_ECONFIG, "-o %s is a file, and PEFT's files are in a folder: name another", w->output);
+  if (!is_peft(w) && brim_is_folder(w->output))
+    return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", w->output);
   return check_absent(w, w->output);
 }
 
@@ -128,12 +137,19 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
                                   brim_arena *arena, const brim_parameters *trained)
 {
   char file[4096];
-  static const char *const words[] = {"backend=reference", "device=auto", "precision=fp32", "dist.ranks=1"};
-  const int numbers[] = {0, 0, 0, 0};
+  static const char *const own[] = {"backend=reference", "device=auto", "precision=fp32", "dist.ranks=1"};
+  const size_t owns = sizeof own / sizeof own[0];
+  const char **word = BRIM_ARENA_NEW(arena, const char *, owns + w->words);
+  int *number = BRIM_ARENA_NEW(arena, int, owns + w->words);
+  memcpy(word, own, sizeof own);
+  for (size_t i = 0; i < w->words; i++) {
+    word[owns + i] = w->word[i];
+    number[owns + i] = w->number[i];
+  }
   brim_config *config = NULL;
   brim_session *s = NULL;
   BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
-  BRIM_TRY(brim_cli_config(cli, file, words, numbers, sizeof numbers / sizeof numbers[0], &config));
+  BRIM_TRY(brim_cli_config(cli, file, word, number, owns + w->words, &config));
   brim_status status = brim_session_open(
       config, &(brim_session_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
   if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s, arena, trained);
@@ -144,10 +160,11 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
 
 static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_arena *arena)
 {
-  char checkpoint[4096];
+  char config[4096], checkpoint[4096];
   uint32_t dtype;
   brim_parameters parameters;
   BRIM_TRY(parse_dtype(w->dtype, &dtype));
+  BRIM_TRY(brim_cli_run_config(w->run, config, sizeof config));
   BRIM_TRY(check_output(w));
   BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
   BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));
@@ -169,8 +186,14 @@ int brim_command_export(brim_cli *cli, int argc, char **argv)
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim export needs the folder of a run: brim export RUN");
-  if (status == BRIM_OK) status = brim_cli_at_most(&o, 1, "brim export takes one run");
-  if (status == BRIM_OK) w.run = o.word[0];
+  if (status == BRIM_OK && !w.merge && !is_peft(&w))
+    status = brim_cli_at_most(&o, 1, "brim export takes one run, and overrides with --merge or --format peft");
+  if (status == BRIM_OK) {
+    w.run = o.word[0];
+    w.word = o.word + 1;
+    w.number = o.number + 1;
+    w.words = o.count - 1;
+  }
   if (!w.output) w.output = is_peft(&w) ? PEFT_OUTPUT : DEFAULT_OUTPUT;
   if (status == BRIM_OK) status = export_run(cli, &w, &o.arena);
   return brim_cli_end(status, &o);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,15 @@ typedef struct generate {
   brim_text bytes, shown; /* of the new tokens: not whole characters yet; whole ones */
   json_t *numbers;        /* with json: of the text that is being made */
 } generate;
+
+#define INTERRUPTED_EXIT (128 + SIGINT) /* as shells say it: nothing is left that could be gone on with */
+
+static volatile sig_atomic_t stopped;
+static void on_signal(int number)
+{
+  (void)number;
+  stopped = 1;
+}
 
 /* ---- words ---- */
 
@@ -200,8 +210,10 @@ static brim_status make_text(generate *g, brim_generator *generator, json_t *tex
   g->numbers = json_array();
   brim_status status = show_prompt(g);
   if (status == BRIM_OK) status = brim_generator_run(generator, g->prompt_tokens, g->prompt_count, &g->how);
-  if (status == BRIM_OK && !g->json) brim_text_add(&g->bytes, "\n");
-  if (status == BRIM_OK) status = show(g, true);
+  const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* then what there is ends like a text */
+  if (whole && !g->json) brim_text_add(&g->bytes, "\n");
+  const brim_status shown = whole ? show(g, true) : BRIM_OK;
+  if (shown != BRIM_OK) status = shown;
   json_array_append_new(
       texts, json_pack("{s:s%, s:O}", "text", brim_text_str(&g->shown), g->shown.length, "tokens", g->numbers));
   json_decref(g->numbers);
@@ -223,13 +235,20 @@ static brim_status make_texts(generate *g, brim_generator *generator)
 {
   json_t *texts = json_array();
   brim_status status = BRIM_OK;
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
+  g->how.stopped = &stopped;
   g->how.take = take;
   g->how.context = g;
   for (int64_t i = 0; i < g->sample_count && status == BRIM_OK; i++) {
     g->how.number = (uint32_t)i;
     status = make_text(g, generator, texts);
   }
-  if (status == BRIM_OK && g->json) status = print_json(g, texts);
+  if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
+    const brim_status printed = print_json(g, texts);
+    if (printed != BRIM_OK) status = printed;
+  }
   json_decref(texts);
   return status;
 }
@@ -242,6 +261,7 @@ static brim_status run(generate *g, const brim_config *config)
   BRIM_TRY(brim_session_open(config, &(brim_session_options){.run = g->run, .unread = true}, &g->session));
   brim_status status = brim_generator_open(g->session, g->checkpoint, &generator);
   if (status == BRIM_OK) status = make_tokens(g);
+  if (status == BRIM_OK) status = brim_generator_check(generator, g->prompt_tokens, g->prompt_count);
   if (status == BRIM_OK) status = make_texts(g, generator);
   brim_generator_close(generator);
   return status;
@@ -279,5 +299,7 @@ int brim_command_generate(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = run(&g, config);
   release(&g);
   brim_config_free(config);
-  return brim_cli_end(status, &o);
+  const bool interrupted = status == BRIM_EINTERRUPTED && stopped;
+  const int exit_status = brim_cli_end(interrupted ? BRIM_OK : status, &o);
+  return interrupted ? INTERRUPTED_EXIT : exit_status;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
@@ -9,10 +10,17 @@
 
 #define COLUMNS_MAX 5
 
+/* A file that names a plugin and gives it other values: `model=gpt2_tiny`. */
+typedef struct preset {
+  const char *name, *file; /* name NULL: none was asked for */
+  const brim_yaml *values; /* its map */
+} preset;
+
 /* Which plugins are asked for. */
 typedef struct selection {
   uint32_t kind;  /* 0: all */
   const char *id; /* NULL: all of the kind */
+  preset preset;  /* whose plugin it is */
 } selection;
 
 static bool selected(const selection *s, const brim_plugin *plugin)
@@ -113,6 +121,19 @@ static void print_one(const brim_registry_entry *entry)
   brim_arena_release(&arena);
 }
 
+/* What an option of the group sets, in front of the plugin that it is of. */
+static void print_preset(const selection *s)
+{
+  brim_text values = {0};
+  const char *kind = brim_kind_name(s->kind);
+  printf("%s/%s: an option of the plugin %s/%s\n  file    %s\n", kind, s->preset.name, kind, s->id, s->preset.file);
+  brim_yaml_print(s->preset.values, &values, false);
+  for (const char *line = brim_text_str(&values); *line; line += strcspn(line, "\n"), line += *line == '\n')
+    printf("  %-8s%.*s\n", line == brim_text_str(&values) ? "sets" : "", (int)strcspn(line, "\n"), line);
+  putchar('\n');
+  brim_text_release(&values);
+}
+
 static json_t *json_of(const brim_registry_entry *entry)
 {
   const brim_plugin *plugin = entry->plugin;
@@ -137,7 +158,10 @@ static brim_status print_json(const brim_registry *registry, const selection *s)
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
     json_array_append_new(failures, json_pack("{s:s, s:s}", "file", failure->file, "reason", failure->reason));
   }
-  return brim_cli_print_json(json_pack("{s:o, s:o}", "plugins", plugins, "failures", failures));
+  json_t *root = json_pack("{s:o, s:o}", "plugins", plugins, "failures", failures);
+  if (s->preset.name)
+    json_object_set_new(root, "option", json_pack("{s:s, s:s}", "name", s->preset.name, "file", s->preset.file));
+  return brim_cli_print_json(root);
 }
 
 /* Reads KIND or KIND/ID. */
@@ -155,6 +179,27 @@ static brim_status parse_selection(const char *word, brim_arena *arena, selectio
   const brim_status status = brim_fail(BRIM_ECONFIG, "no kind of plugins '%s'\n  kinds:%s", kind, known.s);
   brim_text_release(&known);
   return status;
+}
+
+/* Takes an option's plugin if `id` is the name of one and of no plugin. */
+static brim_status find_preset(const brim_cli *cli, selection *s, brim_arena *arena)
+{
+  brim_cli_search search;
+  brim_yaml *root = NULL;
+  if (!s->id || !s->id[0] || strchr(s->id, '/') || brim_registry_find(cli->registry, s->kind, s->id)) return BRIM_OK;
+  brim_cli_search_path(cli, &search);
+  for (size_t i = 0; i < search.count && !s->preset.file; i++) {
+    const char *file = brim_arena_printf(arena, "%s/%s/%s.yaml", search.folder[i], brim_kind_name(s->kind), s->id);
+    if (access(file, F_OK) == 0) s->preset.file = file;
+  }
+  if (!s->preset.file) return BRIM_OK;
+  BRIM_TRY(brim_yaml_parse_file(arena, s->preset.file, &root));
+  const brim_yaml *id = root->kind == BRIM_YAML_MAP ? brim_yaml_get(root, "id") : NULL;
+  if (!id || id->kind != BRIM_YAML_SCALAR) return BRIM_OK;
+  s->preset.values = root;
+  s->preset.name = s->id;
+  s->id = id->scalar;
+  return BRIM_OK;
 }
 
 /* ELOAD with the reason if the plugin's own file cannot be used, ECONFIG with what there is if nobody has it. */
@@ -175,12 +220,15 @@ static brim_status check_exists(const brim_registry *registry, const selection *
   return status;
 }
 
-static brim_status run(const brim_registry *registry, const char *word, bool json, brim_arena *arena)
+static brim_status run(const brim_cli *cli, const char *word, bool json, brim_arena *arena)
 {
+  const brim_registry *registry = cli->registry;
   selection s = {0};
   if (word) BRIM_TRY(parse_selection(word, arena, &s));
+  BRIM_TRY(find_preset(cli, &s, arena));
   BRIM_TRY(check_exists(registry, &s));
   if (json) return print_json(registry, &s);
+  if (s.preset.name) print_preset(&s);
   if (s.id)
     print_one(brim_registry_find(registry, s.kind, s.id));
   else
@@ -195,6 +243,6 @@ int brim_command_plugins(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim plugins takes one KIND or KIND/ID");
-  if (status == BRIM_OK) status = run(cli->registry, operands.count ? operands.word[0] : NULL, json, &operands.arena);
+  if (status == BRIM_OK) status = run(cli, operands.count ? operands.word[0] : NULL, json, &operands.arena);
   return brim_cli_end(status, &operands);
 }

@@ -145,7 +145,9 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
 static brim_status check_output(const predict *p)
 {
   struct stat output, input;
+  if (p->output) BRIM_TRY(brim_cli_check_folder(p->output));
   if (!p->output || stat(p->output, &output) != 0) return BRIM_OK;
+  if (S_ISDIR(output.st_mode)) return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", p->output);
   for (size_t i = 0; i < p->file_count; i++)
     if (stat(p->file[i].path, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
       return brim_fail(BRIM_ECONFIG, "-o %s is a file that is to be predicted: name another", p->output);

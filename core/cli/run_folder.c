@@ -34,6 +34,7 @@ brim_status brim_cli_run_config(const char *run, char *path, size_t room)
                      "the run in '%s' ended before its configuration was written: there is nothing to go on with\n"
                      "start it again, if you like in the same folder: brim train run.dir=%s",
                      run, run);
+  if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': no such folder", run);
   return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
 }
 

@@ -2,7 +2,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -215,6 +217,19 @@ void brim_cli_quote(const char *const *word, brim_text *out)
 
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind)
 {
-  if (brim_ends_with(path, ending)) return BRIM_OK;
+  if (brim_ends_with(path, ending)) return brim_cli_check_folder(path);
   return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
+}
+
+brim_status brim_cli_check_folder(const char *path)
+{
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--; /* "folder/" names a folder */
+  while (length > 0 && path[length - 1] != '/') length--;
+  char folder[BRIM_PATH_MAX] = ".";
+  if (length >= sizeof folder) return brim_fail(BRIM_ECONFIG, "-o %.100s...: the name is too long", path);
+  if (length > 0) snprintf(folder, sizeof folder, "%.*s", length > 1 ? (int)length - 1 : 1, path);
+  if (brim_is_folder(folder)) return BRIM_OK;
+  if (access(folder, F_OK) == 0) return brim_fail(BRIM_ECONFIG, "-o %s: '%s' is a file, not a folder", path, folder);
+  return brim_fail(BRIM_ECONFIG, "-o %s: there is no folder '%s'\nmake it first, or name another", path, folder);
 }

@@ -83,6 +83,18 @@ static void refuse_no_backbone(loading *l)
   brim_compose_hint_available(&l->c, "backbone");
 }
 
+/* One that was typed, which nothing would be around. */
+static void refuse_backbone(loading *l, const brim_yaml *id)
+{
+  const char *model = l->plugins.group[0]->id;
+  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s means nothing to model=%s, which is not around another",
+                  id->scalar, model);
+  brim_problem_hint(&l->c.problems,
+                    "to train on its frozen features or adapt it: model=linear_probe or model=lora; to train it "
+                    "whole: model=%s, and no backbone",
+                    id->scalar);
+}
+
 /* Has nobody named one? */
 static bool is_unset(const brim_yaml *id)
 {
@@ -92,10 +104,7 @@ static bool is_unset(const brim_yaml *id)
 /* The backbone's plugin; NULL without a problem where none is needed. */
 static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const brim_plugin *plugin)
 {
-  if (!has_wrapper(l) && id->origin.text && l->plugins.group[0])
-    brim_problem(&l->c.notes, BRIM_OK,
-                 "backbone=%s is not used: model=%s is not around another (lora and linear_probe are)", id->scalar,
-                 l->plugins.group[0]->id);
+  if (!has_wrapper(l) && id->origin.text && l->plugins.group[0]) refuse_backbone(l, id);
   if (plugin && brim_is_wrapper(plugin)) {
     brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: it is around another model itself", plugin->id);
     return NULL;

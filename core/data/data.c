@@ -191,8 +191,9 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
   const char *name = kind == BRIM_NORMALIZE_CLIP ? "clip" : "imagenet";
   if (data->channels != 3 || data->train.dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG,
-                     "'transform.normalize=%s' is for images of bytes with 3 channels; those of dataset '%s' are %s "
-                     "with %" PRId64,
+                     "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue; those of "
+                     "dataset '%s' are %s with %" PRId64 "\ntransform.normalize=dataset has the means of the dataset, "
+                     "and transform=none besides leaves sizes as they are",
                      name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
   if (mean->count > 0 || std->count > 0)
     return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", name,

@@ -59,8 +59,10 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
   char shape[96];
   const char *key = key_of_images(s) ? key_of_images(s) : key_of_bytes(s);
   if (key && info->sample.rank != 3)
-    return brim_fail(BRIM_ECONFIG, "'%s' needs images, but the samples of dataset '%s' have shape %s", key, dataset,
-                     brim_shape_format(shape, sizeof shape, &info->sample));
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' needs images, but the samples of dataset '%s' have shape %s\n"
+                     "leave it out; transform=none and augment=none leave samples as they are",
+                     key, dataset, brim_shape_format(shape, sizeof shape, &info->sample));
   key = key_of_bytes(s);
   if (key && info->dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG, "'%s' needs images of bytes, but the samples of dataset '%s' are of type %s", key,

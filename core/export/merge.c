@@ -131,7 +131,8 @@ static brim_status check_weights(const char *checkpoint, uint64_t hash)
   if (state.frozen_hash == hash) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "checkpoint '%s' was trained on a backbone with other weights than those that model.weights and "
-                   "seed of its run lead to now",
+                   "seed of its run lead to now\n"
+                   "say where the weights of its run are: model.weights=PATH",
                    checkpoint);
 }
 

@@ -132,13 +132,40 @@ static brim_status write_tensors(const adapter *a, const char *folder)
   return brim_file_publish(aside, path, parent);
 }
 
+/* A new folder appears with both files in it; into one that is there they are moved when both are whole. */
+static brim_status publish(const char *aside, const char *folder, const char *parent)
+{
+  static const char *const name[] = {"adapter_model.safetensors", "adapter_config.json"};
+  char from[BRIM_PATH_MAX], to[BRIM_PATH_MAX];
+  if (!brim_is_folder(folder)) return brim_file_publish(aside, folder, parent);
+  for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+    BRIM_TRY(brim_path_join(from, aside, name[i]));
+    BRIM_TRY(brim_path_join(to, folder, name[i]));
+    BRIM_TRY(brim_file_publish(from, to, folder));
+  }
+  return BRIM_OK;
+}
+
+static brim_status write_aside(adapter *a, const char *aside)
+{
+  (void)brim_folder_remove(aside); /* of a process that was ended; if it stays, it cannot be made */
+  if (mkdir(aside, 0777) != 0) return brim_fail(BRIM_EIO, "cannot make the folder '%s': %s", aside, strerror(errno));
+  BRIM_TRY(write_tensors(a, aside));
+  return write_config(a, aside);
+}
+
 static brim_status write_all(adapter *a, const char *folder)
 {
+  char parent[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  size_t length = strlen(folder);
+  while (length > 1 && folder[length - 1] == '/') length--;
+  folder = brim_arena_string_n(&a->arena, folder, length);
+  BRIM_TRY(brim_path_aside(folder, parent, aside));
   BRIM_TRY(add_all(a));
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    return brim_fail(BRIM_EIO, "cannot make the folder '%s': %s", folder, strerror(errno));
-  BRIM_TRY(write_tensors(a, folder));
-  return write_config(a, folder);
+  brim_status status = write_aside(a, aside);
+  if (status == BRIM_OK) status = publish(aside, folder, parent);
+  (void)brim_folder_remove(aside);
+  return status;
 }
 
 brim_status brim_peft_write(const brim_session *s, const brim_parameters *trained, const char *folder)

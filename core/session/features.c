@@ -1,7 +1,6 @@
 /* See features.h. The file of features is a data set of the core's own, in whose place the session's data then comes:
  * loader, order and plans go on as with any other. */
 #include "session/features.h"
-#include "data/transform_check.h"
 
 #include <ftw.h>
 #include <math.h>
@@ -14,6 +13,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "data/transform.h"
+#include "data/transform_check.h"
 #include "exec/exec.h"
 #include "session/frozen.h"
 #include "session/placement.h"
@@ -176,8 +177,8 @@ static brim_status find_key(const brim_session *s, uint64_t weights, uint64_t *o
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "dataset"), &key);
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "backend"), &key);
   brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
-  brim_text_printf(&key, "weights %016llx precision %d grain %lld\n", (unsigned long long)weights, (int)s->precision,
-                   (long long)s->grain);
+  brim_text_printf(&key, "version %d weights %016llx precision %d grain %lld\n", BRIM_TRANSFORM_VERSION,
+                   (unsigned long long)weights, (int)s->precision, (long long)s->grain);
   if (t->num_train_samples > 0) /* the others are holes */
     brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
   *out = brim_hash(BRIM_HASH_START, brim_text_str(&key), key.length);

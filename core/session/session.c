@@ -231,9 +231,10 @@ static bool is_loss_chosen(const brim_session *s)
 
 /* What the data asks for, in the place of what nobody has chosen: the configuration is made again, so that the run's
  * folder says what was trained. `status` is of what there is now. */
-static brim_status ask_for(brim_session *s, const char *word, const char *because, brim_status status)
+static brim_status ask_for(brim_session *s, enum brim_level level, const char *word, const char *because,
+                           brim_status status)
 {
-  brim_log(BRIM_LOG_INFO, "%s is taken, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
+  brim_log(level, "%s is taken, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
   s->again.word[s->again.count++] = word;
   s->again.by_data = true;
   return status;
@@ -250,7 +251,8 @@ static brim_status check_loss(brim_session *s, const brim_config_choice *loss)
     return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
                      loss->plugin->id, id);
   if (!is_values || !is_classes) return BRIM_OK;
-  if (!is_loss_chosen(s)) return ask_for(s, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
+  if (!is_loss_chosen(s))
+    return ask_for(s, BRIM_LOG_INFO, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
   return brim_fail(BRIM_ECONFIG,
                    "loss=%s does not go with dataset '%s', whose samples are to be answered with real numbers, not "
                    "classes\ntake loss=mse, mae or huber",
@@ -309,7 +311,26 @@ static void choose_ops(brim_session *s)
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
 }
 
-/* The default configuration is for images. */
+/* An error that begins with a key gets a line of where its value is from: a preset may have set it. */
+static brim_status tell_origin(const brim_session *s, brim_status status)
+{
+  brim_text text = {0}, origin = {0};
+  brim_text_add(&text, brim_error_text());
+  const char *error = brim_text_str(&text);
+  const size_t line = strcspn(error, "\n"), name = error[0] == '\'' ? strcspn(error + 1, "='") : 0;
+  char key[BRIM_YAML_KEY_BYTES_MAX];
+  const int length = snprintf(key, sizeof key, "%.*s", (int)name, error + (name > 0));
+  const brim_yaml *value = name > 0 && (size_t)length < sizeof key ? brim_yaml_get_path(s->config->root, key) : NULL;
+  if (status == BRIM_ECONFIG && value && strcmp(value->origin.file, "default") != 0) {
+    brim_yaml_print_origin(&value->origin, &origin);
+    brim_fail(status, "%.*s\n%s%s", (int)line, error, brim_text_str(&origin), error + line);
+  }
+  brim_text_release(&text);
+  brim_text_release(&origin);
+  return status;
+}
+
+/* The default configuration is for images: that its mirroring means nothing to others, nobody needs to be told. */
 static brim_status open_data(brim_session *s)
 {
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
@@ -318,8 +339,8 @@ static brim_status open_data(brim_session *s)
   const brim_status status = brim_session_describe_data(s, dataset->plugin);
   const int32_t rank = s->data.train.sample.rank;
   if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !is_untouched(flip))
-    return status;
-  return ask_for(s, "augment.flip=false", "are no images", status);
+    return tell_origin(s, status);
+  return ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are no images", status);
 }
 
 brim_status brim_session_follow_data(brim_session *s)

@@ -1,5 +1,6 @@
 /* The plans of a session. See session.h. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "session/session_parts.h"
@@ -104,6 +105,25 @@ static void warn_of_output(const brim_graph *g, const char *loss)
            n->op, n->file, n->line, loss);
 }
 
+/* What a model did not take: its own message says what it takes. */
+static brim_status tell_samples(const brim_session *s, brim_status status)
+{
+  const brim_dataset_info *info = &s->data.train;
+  const brim_shape *sample = &s->data.sample;
+  char shape[96], answer[64];
+  if (status != BRIM_ECONFIG) return status;
+  brim_shape_format(shape, sizeof shape, sample);
+  if (info->task == BRIM_TASK_TOKENS)
+    return brim_fail_add(status, "samples of dataset '%s' are %lld tokens each, of a vocabulary of %lld",
+                         s->data.plugin->id, (long long)sample->dim[0], (long long)info->classes);
+  if (info->task == BRIM_TASK_VALUES)
+    snprintf(answer, sizeof answer, "%lld real number%s", (long long)s->answers, brim_plural(s->answers));
+  else
+    snprintf(answer, sizeof answer, "one of %lld classes", (long long)s->answers);
+  return brim_fail_add(status, "samples of dataset '%s' are %s %s, to be answered with %s", s->data.plugin->id,
+                       sample->rank == 3 ? "images" : "real numbers", shape, answer);
+}
+
 brim_status brim_session_find_norm_group(brim_session *s)
 {
   const brim_variant v = brim_session_variant(s, s->batch);
@@ -111,7 +131,7 @@ brim_status brim_session_find_norm_group(brim_session *s)
   brim_graph *g = NULL;
   r.graph.fuse = 0;         /* the author's own operations */
   r.graph.batch = s->batch; /* an author reads these shapes if something does not fit */
-  BRIM_TRY(brim_graph_build(&r.graph, &g));
+  BRIM_TRY(tell_samples(s, brim_graph_build(&r.graph, &g)));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
   brim_graph_free(g);

@@ -2,6 +2,7 @@
 #include "session/session_weights.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 
@@ -39,6 +40,11 @@ brim_status brim_session_weights_open(const brim_session *s, const brim_graph *g
     out->index[out->count++] = i;
   }
   const brim_status status = brim_weights_open(&request, out->parameter, out->count, &out->weights);
+  if (status != BRIM_OK && access(request.path, F_OK) != 0)
+    brim_fail_add(status,
+                  "it is this configuration's model.weights%s; if it was moved, say where it is now: "
+                  "model.weights=PATH",
+                  wrapped ? ", the backbone's frozen weights" : "");
   if (status != BRIM_OK) brim_session_weights_close(out);
   return status;
 }

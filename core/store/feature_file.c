@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "brim/host.h"
 
 #define MAGIC 0x3153544145464D42u /* "BMFEATS1" */
 #define HEADER_BYTES 4096u        /* what follows begins on a page */
@@ -104,17 +105,6 @@ const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_f
 
 /* ---- writing ---- */
 
-static void make_folders(const char *path)
-{
-  char folder[BRIM_PATH_MAX];
-  snprintf(folder, sizeof folder, "%s", path);
-  for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    (void)mkdir(folder, 0777); /* what is missing is told when the file is made */
-    *slash = '/';
-  }
-}
-
 static void lock_path(char out[BRIM_PATH_MAX + 8], const char *path)
 {
   snprintf(out, BRIM_PATH_MAX + 8, "%s.lock", path);
@@ -131,7 +121,7 @@ brim_status brim_feature_file_lock(const char *path, const volatile int *stop, i
 {
   char name[BRIM_PATH_MAX + 8];
   lock_path(name, path);
-  make_folders(path);
+  BRIM_TRY(brim_make_folders_for(path));
   for (bool told = false;;) {
     *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) return brim_fail(BRIM_EIO, "cannot make '%s': %s", name, strerror(errno));
@@ -158,7 +148,7 @@ brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, c
   const int length = snprintf(w->aside, sizeof w->aside, "%s.%ld", path, (long)getpid());
   if (length < 0 || length >= BRIM_PATH_MAX) return brim_fail(BRIM_EIO, "the path '%s' is too long", path);
   snprintf(w->path, sizeof w->path, "%s", path);
-  make_folders(path);
+  BRIM_TRY(brim_make_folders_for(path));
   BRIM_TRY(brim_file_create(w->aside, &w->fd));
   return brim_file_set_length(w->fd, w->aside, file_bytes(shape));
 }

@@ -54,28 +54,6 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
   return brim_file_publish(aside, path, folder);
 }
 
-static brim_status make_folder(const char *path)
-{
-  if (mkdir(path, 0777) == 0 || (errno == EEXIST && brim_is_folder(path))) return BRIM_OK;
-  /* On a read-only file system an existing folder may be answered by EROFS. */
-  const int reason = errno;
-  if (reason != EEXIST && brim_is_folder(path)) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(reason));
-}
-
-brim_status brim_make_folders(const char *path)
-{
-  char part[BRIM_PATH_MAX];
-  const size_t length = strlen(path);
-  if (length == 0 || length >= sizeof part) return brim_fail(BRIM_EINVAL, "'%.200s' is not a path", path);
-  for (size_t i = 1; i <= length; i++) {
-    if (path[i] != '/' && path[i] != '\0') continue;
-    snprintf(part, sizeof part, "%.*s", (int)i, path);
-    BRIM_TRY(make_folder(part));
-  }
-  return BRIM_OK;
-}
-
 /* What only a run leaves in its folder. */
 static const char *const run_marks[] = {"config.yaml", "metrics.jsonl", "checkpoints", "summary.json"};
 
@@ -108,7 +86,7 @@ brim_status brim_make_stamped_folder(const char *before, char *path, size_t room
     if (length < 0 || (size_t)length >= room)
       return brim_fail(BRIM_ECONFIG, "'%.100s...' is too long for the name of a folder", before);
     if (mkdir(path, 0777) == 0) return BRIM_OK;
-    if (errno != EEXIST) return brim_fail(BRIM_EIO, "cannot make folder '%s': %s", path, strerror(errno));
+    if (errno != EEXIST) return brim_make_folders(path); /* says why not */
   }
   return brim_fail(BRIM_EIO, "cannot make folder '%s': %d of that name are there", path, ATTEMPTS_MAX);
 }

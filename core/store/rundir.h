@@ -18,8 +18,6 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
 brim_status brim_path_aside(const char *path, char *folder, char *aside);
 /* Renames what is whole and synced into place; on failure it is removed. */
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
-/* Makes a folder and its parents. An existing one is fine. EIO naming the part that could not be made. */
-brim_status brim_make_folders(const char *path);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), whose parent is there, and writes its path. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
 /* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use

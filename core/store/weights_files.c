@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "brim/host.h"
 #include "store/checkpoint_choose.h"
 #include "store/checkpoint_state.h"
 
@@ -98,12 +99,9 @@ static brim_status read_text(const char *path, char **out, size_t *bytes)
                        (long long)info.st_size);
   else if (!(*out = brim_try_malloc((size_t)info.st_size + 1)))
     status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for '%s'", path);
-  for (*bytes = 0; status == BRIM_OK && *bytes < (size_t)info.st_size;) {
-    const ssize_t got = read(fd, *out + *bytes, (size_t)info.st_size - *bytes);
-    if (got <= 0)
-      status = brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, got < 0 ? strerror(errno) : "it was cut short");
-    else
-      *bytes += (size_t)got;
+  if (status == BRIM_OK) {
+    *bytes = (size_t)info.st_size;
+    status = brim_read_whole(path, fd, *bytes, *out);
   }
   close(fd);
   return status;

@@ -77,6 +77,6 @@ brim_status brim_weights_record_check(const char *run, const json_t *record)
   return brim_fail(BRIM_ELOAD,
                    "the weights in '%s' are not those that the run began with: '%s/" BRIM_WEIGHTS_RECORD_NAME
                    "' has the hashes of these\n"
-                   "if they were moved, set model.weights in %s/config.yaml to where they are now",
-                   json_string_value(json_object_get(record, "path")), run, run);
+                   "if they were moved, say where they are now: model.weights=PATH",
+                   json_string_value(json_object_get(record, "path")), run);
 }

@@ -76,17 +76,21 @@ static void append(brim_generator *g, int32_t token)
   g->tokens[g->used++] = token;
 }
 
-static brim_status start(brim_generator *g, const int32_t *prompt, int64_t count)
+brim_status brim_generator_check(const brim_generator *g, const int32_t *prompt, int64_t count)
 {
   for (int64_t i = 0; i < count; i++)
     if (prompt[i] < 0 || prompt[i] >= g->vocabulary)
       return brim_fail(BRIM_ECONFIG, "the prompt's token %" PRId64 " is %" PRId32 "; tokens are 0 to %" PRId64, i + 1,
                        prompt[i], g->vocabulary - 1);
+  return BRIM_OK;
+}
+
+static void start(brim_generator *g, const int32_t *prompt, int64_t count)
+{
   const int64_t first = count > g->length ? count - g->length : 0;
   g->used = 0;
   memset(g->tokens, 0, (size_t)g->length * sizeof *g->tokens);
   for (int64_t i = first; i < count; i++) append(g, prompt[i]);
-  return BRIM_OK;
 }
 
 /* What the model says comes behind the tokens there are. */
@@ -112,8 +116,10 @@ static double draw(const brim_generate_options *o, int64_t place)
 
 brim_status brim_generator_run(brim_generator *g, const int32_t *prompt, int64_t count, const brim_generate_options *o)
 {
-  BRIM_TRY(start(g, prompt, count));
+  BRIM_TRY(brim_generator_check(g, prompt, count));
+  start(g, prompt, count);
   for (int64_t i = 0; i < o->tokens; i++) {
+    if (o->stopped && *o->stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped before new token %" PRId64, i + 1);
     BRIM_TRY(ask(g));
     const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, i), g->choices);
     if (token < 0) return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", i + 1);

@@ -11,9 +11,10 @@ typedef struct brim_generator brim_generator;
 typedef struct brim_generate_options {
   brim_sampling sampling;
   uint64_t seed;
-  uint32_t number; /* of the text, among those that are made with one seed */
-  int64_t tokens;  /* at most so many new ones */
-  int32_t stop;    /* this one ends the text; -1: none does */
+  uint32_t number;             /* of the text, among those that are made with one seed */
+  int64_t tokens;              /* at most so many new ones */
+  int32_t stop;                /* this one ends the text; -1: none does */
+  const volatile int *stopped; /* looked at before each token; NULL: nobody stops it */
   /* Is given each new token as it is drawn, but not `stop`. */
   brim_status (*take)(void *context, int32_t token);
   void *context;
@@ -23,9 +24,11 @@ typedef struct brim_generate_options {
  * its description. ECONFIG if its data are not tokens; ELOAD, EBUDGET, ENOMEM_DEVICE. */
 brim_status brim_generator_open(brim_session *session, const char *checkpoint, brim_generator **out);
 void brim_generator_close(brim_generator *generator); /* NULL: a no-op */
+/* Can the model go on behind these tokens? ECONFIG for one that is not in the vocabulary. */
+brim_status brim_generator_check(const brim_generator *generator, const int32_t *prompt, int64_t count);
 /* Goes on behind `count` tokens, at least 1. The model sees as many of the last tokens as a sample of its data has.
  * What is drawn depends on seed, number, place and these tokens alone. ECONFIG for a token that is not in the
- * vocabulary; ENUMERIC if the model's output is not finite; what `take` says. */
+ * vocabulary; ENUMERIC if the model's output is not finite; EINTERRUPTED if it was stopped; what `take` says. */
 brim_status brim_generator_run(brim_generator *generator, const int32_t *prompt, int64_t count,
                                const brim_generate_options *options);
 #endif

@@ -88,7 +88,8 @@ static brim_status check_frozen(const brim_trainer *t, const brim_train_state *s
       BRIM_ELOAD,
       "checkpoint '%s' was trained on a backbone with other weights (hash %016llx) than those that are "
       "loaded now (%016llx)\n"
-      "a checkpoint has only what is trained: take the backbone, weights and seed of the run that wrote it",
+      "a checkpoint has only what is trained: take the backbone, weights and seed of the run that wrote it\n"
+      "if the files were moved or changed, say where those of the run are: model.weights=PATH",
       checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
 }
 

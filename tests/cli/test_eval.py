@@ -124,7 +124,7 @@ class Mistakes(Case):
         self.assert_error(self.brim("eval", status=USAGE), "brim eval RUN")
 
     def test_what_is_not_a_run(self):
-        self.assert_error(self.brim("eval", "nowhere", status=LOAD), "'nowhere' is not the folder of a run")
+        self.assert_error(self.brim("eval", "nowhere", status=LOAD), "there is no run 'nowhere'")
 
     def test_checkpoints_that_are_not_there(self):
         self.train("run", *SMALL, "training.epochs=1")

@@ -85,6 +85,36 @@ class OfPictures(Experiment):
             self.assertIn(line, said)
 
 
+# What `--config-name robust` is about: devices, waiting and threads.
+ABOUT_SHARING = {"auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes",
+                 "gpu_check_interval_seconds", "min_batch_size", "max_retries", "num_workers", "allow_cpu",
+                 "batch_size", "gradient_accumulation_steps"}  # their product is looked at
+
+
+class Shared(Experiment):
+    def numbers_of(self, *words):
+        """The configuration without what is about sharing a machine, and the effective batch."""
+        lines, key = [], ""
+        number = {"effective_batch_size": 0}
+        for line in self.brim(*words).out.splitlines():
+            key = line if not line.startswith(" ") else key
+            name, _, value = line.strip().partition(":")
+            if name in ("batch_size", "gradient_accumulation_steps", "effective_batch_size"):
+                number[name] = int(value)
+            if name not in ABOUT_SHARING and name != "effective_batch_size" and not key.startswith("policy"):
+                lines.append(line)
+        product = number["batch_size"] * number["gradient_accumulation_steps"]
+        return lines, number["effective_batch_size"] or product, product
+
+    def test_the_robust_configuration_changes_no_numbers(self):
+        for name in sorted(p.stem for p in pathlib.Path(BINARY).parents[1].glob("share/brim/configs/experiment/*.yaml")):
+            words = [f"experiment={name}", "dataset.path=there"]
+            with self.subTest(name):
+                plain = self.numbers_of("config", *words)
+                self.assertEqual(plain, self.numbers_of("--config-name", "robust", "config", *words))
+                self.assertEqual(plain[1], plain[2])
+
+
 class WhatThereIs(Experiment):
     def test_backbones_are_models(self):
         refused = self.brim("config", "model=lora", "backbone=clip", status=USAGE)

@@ -4,7 +4,9 @@ tokens."""
 import json
 import pathlib
 import shutil
+import signal
 import struct
+import time
 
 from support import LOAD, USAGE, Case, main
 
@@ -112,6 +114,30 @@ class Generate(Text):
         self.assert_error(self.brim("generate", status=USAGE), "brim generate RUN --prompt TEXT")
         self.assert_error(self.brim("generate", "run", "--prompt-file", "no", status=LOAD), "cannot open 'no'")
 
+    def test_an_interrupted_text_ends_where_it_is(self):
+        self.train("run", *BYTES, "training.steps=1")
+        for words in ([], ["--json"]):
+            process = self.start("generate", "run", "--prompt", "the", "--tokens", "100000000", *words)
+            if not words:
+                self.assertEqual(process.stdout.read(8)[:3], "the")
+            else:
+                self.wait_until_caught(process.pid)
+            process.send_signal(signal.SIGINT)
+            result = self.finish(process, 130)
+            self.assertEqual(result.err, "")
+            self.assertTrue(result.out.endswith("\n"), result.out[-80:])
+            if words:
+                self.assertEqual(json.loads(result.out)["prompt_tokens"], list(b"the"))
+
+    def wait_until_caught(self, process):
+        """Until the process does not end by SIGINT any more."""
+        while True:
+            status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii")
+            caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+            if int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
+                return
+            time.sleep(0.01)
+
     def test_other_models_do_not_go_on_with_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
@@ -182,7 +208,9 @@ class Tokens(Text):
         self.assertEqual(result.out, "0 7 14 21 28 35 42 49 6 13\n")
         self.assertEqual(self.generate("run", "--prompt", "43,0", "--tokens", "1")["prompt_tokens"], [43, 0])
         for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
-            self.assert_error(self.brim("generate", "run", "--prompt", prompt, status=USAGE), text)
+            result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
+            self.assert_error(result, text)
+            self.assertEqual(result.out, "")  # nothing is shown of what is refused
         self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
 
     def test_raw_files_are_read_too(self):

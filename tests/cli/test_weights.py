@@ -236,7 +236,7 @@ class Out(Weights):
             self.assert_error(self.export(*words, status=USAGE), part)
         self.assert_error(self.brim("export", status=USAGE), "brim export needs the folder of a run")
         self.assert_error(self.brim("export", "nowhere", status=LOAD), "nowhere")
-        self.assert_error(self.export("-o", "no/such/a.safetensors", status=5), "no/such")
+        self.assert_error(self.export("-o", "no/such/a.safetensors", status=USAGE), "no/such")
 
     def test_a_model_without_a_layout_is_exported_as_it_is(self):
         self.train("mlp", *SMALL, "training.epochs=1")

@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
+import unittest
 
 import tensors
 from ranks import Ranks
-from support import LOAD, USAGE, Case, main, write_idx_dataset
+from support import FAILED, FAULT_SHIM, LOAD, SANITIZED, USAGE, Case, killed, main, write_idx_dataset
 
 VIT = {"patch": 4, "depth": 2, "width": 12, "heads": 3}
 MODEL = ["model=vit", *(f"model.{key}={value}" for key, value in VIT.items())]
@@ -38,9 +39,10 @@ class Choosing(Case):
                       self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
         self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
-    def test_a_backbone_without_a_wrapper_is_said_to_be_unused(self):
-        result = self.brim("plan", *MODEL, *DATA, "backbone=mlp")
-        self.assertIn("backbone=mlp is not used: model=vit is not around another", result.err)
+    def test_a_backbone_without_a_wrapper_is_refused_with_what_to_write(self):
+        result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
+        self.assert_error(result, "backbone=mlp means nothing to model=vit", "model=linear_probe or model=lora",
+                          "model=mlp, and no backbone")
 
     def test_wrappers_are_no_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
@@ -142,6 +144,45 @@ class Checkpoints(Case):
             self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
 
 
+class Moved(Case):
+    """What was frozen is no part of a checkpoint, and may lie elsewhere by now."""
+
+    def setUp(self):
+        super().setUp()
+        self.train("a", *MODEL, *DATA, "training.steps=2")
+        self.train("b", *MODEL, *DATA, "training.steps=3")
+        for run in "ab":
+            self.brim("export", run, "-o", f"{run}.safetensors")
+        self.train("run", *LORA, "model.weights=a.safetensors", "training.steps=8",
+                   "training.checkpoint_every_steps=4", "training.keep_checkpoints=9")
+        self.brim("export", "run", "--merge", "-o", "before.safetensors")
+        (self.folder / "a.safetensors").rename(self.folder / "c.safetensors")
+
+    def test_merging_is_told_where_they_are(self):
+        for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
+            self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
+                              "say where it is now: model.weights=PATH")
+        result = self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=b.safetensors",
+                           status=LOAD)
+        self.assert_error(result, "a backbone with other weights", "model.weights=PATH")
+        self.assertFalse((self.folder / "after.safetensors").exists())
+        self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=c.safetensors")
+        self.assertEqual((self.folder / "after.safetensors").read_bytes(),
+                         (self.folder / "before.safetensors").read_bytes())
+
+    def test_a_run_goes_on_with_them(self):
+        shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
+        (self.folder / "cut" / "summary.json").unlink()
+        shutil.rmtree(self.checkpoint("cut", 8))
+        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
+                          "other weights", "model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
+                          "model.weights=PATH, dataset.path=PATH")
+        self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
+        self.assert_same_checkpoint("run", "cut", 8)
+
+
 class Features(Case):
     def kept(self):
         return sorted((self.folder / "cache/brim/features").glob("*.bin"))
@@ -232,6 +273,29 @@ class Exports(Case):
         self.assertTrue(any(values[:36]))
         self.assertFalse(any(values[36:]), "keys and values are not changed")
         self.assertEqual(found["base_model.model.head.weight"][1], [10, 12])
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_an_adapter_is_there_whole_or_not_at_all(self):
+        self.train("run", *LORA, "training.steps=2")
+        peft = ["export", "run", "--format", "peft", "--force", "-o"]
+        self.brim(*peft, "whole/")
+        whole = self.tree("whole")
+        self.assertEqual(set(whole), {"adapter_model.safetensors", "adapter_config.json"})
+        shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": "adapter"}
+        report = self.folder / "changes"
+        self.brim(*peft, "adapter", env={**shim, "BRIM_FILES_REPORT": str(report)})
+        shutil.rmtree(self.folder / "adapter")
+        for at in range(1, int(report.read_text()) + 1):
+            result = self.brim(*peft, "adapter", status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
+            self.assertTrue(killed(result), result)
+            self.assertIn(self.tree("adapter"), ({}, whole))
+        shutil.rmtree(self.folder / "adapter", ignore_errors=True)
+        self.brim(*peft, "adapter", status=FAILED, env={**shim, "BRIM_FILES_FULL_AFTER": "900"})
+        self.assertEqual([path.name for path in self.folder.glob("*adapter*")], [])
+        self.folder.joinpath("adapter").mkdir()
+        self.folder.joinpath("adapter/notes").write_text("mine")
+        self.brim(*peft, "adapter")
+        self.assertEqual(self.tree("adapter"), {**whole, "notes": b"mine"})
 
     def test_what_cannot_be_exported_so_is_told(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")

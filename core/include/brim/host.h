@@ -38,6 +38,10 @@ BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
  * reason: also if there are fewer. Since ABI 1.5. */
 BRIM_EXPORT brim_status brim_read_whole(const char *path, int fd, size_t bytes, void *out);
 
+/* [any thread] Makes the folder that a file is to lie in, and its parents, as far as they are not there. ECONFIG where
+ * there can be none, EIO; both name the part that could not be made. Since ABI 1.5. */
+BRIM_EXPORT brim_status brim_make_folders_for(const char *file);
+
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
 #define BRIM_FAULT_ALLOC "alloc"   /* memory of the host, asked for by brim */
 #define BRIM_FAULT_PLACE "place"   /* an arena on a device */

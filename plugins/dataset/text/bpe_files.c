@@ -35,14 +35,8 @@ static brim_status read_all(int fd, file *f)
     return brim_fail(BRIM_ELOAD, "'%s' is not a file of a vocabulary", f->name);
   f->bytes = brim_try_calloc((size_t)st.st_size + 1, 1);
   if (!f->bytes) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", f->name);
-  while (f->count < (size_t)st.st_size) {
-    const ssize_t got = read(fd, f->bytes + f->count, (size_t)st.st_size - f->count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", f->name, strerror(errno));
-    if (got == 0) break;
-    f->count += (size_t)got;
-  }
-  return BRIM_OK;
+  f->count = (size_t)st.st_size;
+  return brim_read_whole(f->name, fd, f->count, f->bytes);
 }
 
 static brim_status read_file(file *f)

@@ -133,6 +133,9 @@ static brim_status open_windows(const text_dataset *d, int split, windows *w)
 
 static brim_status open_vocabulary(text_dataset *d)
 {
+  if (d->params->tokens == TOKENS_BYTES && d->params->tokenizer[0])
+    return brim_fail(BRIM_ECONFIG, "dataset.tokenizer is for dataset.tokens=gpt2, and tokens are bytes here: write "
+                                   "dataset.tokens=gpt2 too, or leave out dataset.tokenizer");
   if (d->params->tokens == TOKENS_BYTES) return BRIM_OK;
   if (d->params->tokenizer[0]) return bpe_open(d->params->tokenizer, &d->vocabulary);
   return brim_fail(BRIM_ECONFIG,

@@ -38,18 +38,6 @@ static bool cache_name(const text_source *s, char *out, size_t room)
   return length > 0 && (size_t)length < room;
 }
 
-/* The folders in front of a file's name, as far as they are not there. */
-static void make_folders(const char *name)
-{
-  char folder[NAME_ROOM];
-  snprintf(folder, sizeof folder, "%s", name);
-  for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    mkdir(folder, 0777);
-    *slash = '/';
-  }
-}
-
 static bool write_tokens(FILE *file, const token_file *t)
 {
   unsigned char header[TOKEN_HEADER_BYTES];
@@ -63,7 +51,7 @@ static bool write_tokens(FILE *file, const token_file *t)
 static bool cache_write(const char *name, const token_file *t)
 {
   char aside[NAME_ROOM + 32];
-  make_folders(name);
+  (void)brim_make_folders_for(name); /* what is missing is told when the file is made */
   snprintf(aside, sizeof aside, "%s.%ld", name, (long)getpid());
   FILE *file = fopen(aside, "wxe");
   if (!file) return false;
