@@ -30,9 +30,9 @@ suite() {
   fi
   echo "== $preset: testing"
   rm -f "$report"
-  # Many tests wait most of their time, for ranks that are lost or for a turn: so there are more than processors. The report
-  # needs the programs' whole output, which says how many cases they ran.
-  ctest --test-dir "build/$preset" --output-on-failure --parallel "$((2 * $(nproc)))" --timeout 900 \
+  # Many tests wait most of their time, for ranks that are lost or for a turn: so more run at once than there are
+  # processors. The report needs the programs' whole output, which says how many cases they ran.
+  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(($(nproc) * 3 / 2))" --timeout 900 \
     --output-junit tests.xml --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@"
   if [[ -e $report ]]; then
     reports+=("$report")

@@ -365,8 +365,10 @@ static void test_backend_agrees_with_reference(void **state)
 {
   (void)state;
   skip_without_judged();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && i < cases_of(row, CASES); i++) compare_backends(case_of(row, i));
+  BENCH_EACH_ROW (row) {
+    const int cases = offered(row) ? cases_of(row, CASES) : 0;
+    for (int i = 0; i < cases; i++) compare_backends(case_of(row, i));
+  }
   fail_if_problems();
 }
 
@@ -381,12 +383,14 @@ static void compare_in(uint32_t activations)
 {
   skip_without_judged();
   if (!stores(activations)) skip();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && i < cases_of(row, CASES / 2); i++) {
+  BENCH_EACH_ROW (row) {
+    const int cases = offered(row) ? cases_of(row, CASES / 2) : 0;
+    for (int i = 0; i < cases; i++) {
       bench_options o = case_of(row, i);
       o.activations = activations;
       compare_backends(o);
     }
+  }
   fail_if_problems();
 }
 
@@ -435,18 +439,20 @@ static void check_layout(bench_options o)
 static void test_results_do_not_depend_on_shared_memory(void **state)
 {
   (void)state;
-  BENCH_EACH_ROW (row)
+  BENCH_EACH_ROW (row) {
+    const bool is_judged = judged.ops && offered(row);
     for (int i = 0; i < cases_of(row, 8); i++) {
       bench_options o = case_of(row, i);
       o.context = BEHIND_CONV | BEFORE_CONV;
       o.backend = &reference;
       if (!alone) check_layout(o);
       o.backend = &judged;
-      if (!judged.ops || !offered(row)) continue;
+      if (!is_judged) continue;
       check_layout(o);
       o.activations = i % 2 ? BRIM_DTYPE_BF16 : BRIM_DTYPE_F16;
       if (stores(o.activations)) check_layout(o);
     }
+  }
   fail_if_problems();
 }
 
@@ -639,13 +645,15 @@ static void check_nan(bench_options o, int64_t element)
 static void test_nan_goes_where_the_reference_sends_it(void **state)
 {
   (void)state;
-  BENCH_EACH_ROW (row)
-    for (int i = 0; (!alone || offered(row)) && i < cases_of(row, 16); i++) {
+  BENCH_EACH_ROW (row) {
+    const int cases = !alone || offered(row) ? cases_of(row, 16) : 0;
+    for (int i = 0; i < cases; i++) {
       bench_options o = case_of(row, i);
       o.first_sample = 0;
       o.evaluate = false;
       check_nan(o, i % 3);
     }
+  }
   fail_if_problems();
 }
 
@@ -733,8 +741,10 @@ static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
   int64_t infinite = 0;
   skip_without_judged();
   if (judged.ops->size < sizeof *judged.ops || !(judged.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && !row->large && i < cases_of(row, 4); i++) infinite += check_large(case_of(row, i));
+  BENCH_EACH_ROW (row) {
+    const int cases = !row->large && offered(row) ? cases_of(row, 4) : 0;
+    for (int i = 0; i < cases; i++) infinite += check_large(case_of(row, i));
+  }
   printf("%lld values were too large for fp16\n", (long long)infinite);
   fail_if_problems();
   if (!getenv("BENCH_ROWS")) assert_true(infinite > 0);
