@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # build.sh [--configure] PRESET [CMAKE OPTION]...: builds build/PRESET, quietly unless something is wrong. The options
-# count when the folder is new, or with --configure: so a folder that was set up for the tests keeps them.
+# count when the folder is new, or with --configure: so a folder that was set up for the tests keeps them. BUILD_TARGETS
+# are ninja's; without it, all.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 configure=no
@@ -21,4 +22,5 @@ if [[ $configure == yes || ! -e $folder/build.ninja ]]; then
     exit 1
   fi
 fi
-ninja -C "$folder" --quiet | sed "/^ninja: no work to do\\.\$/d"
+read -ra targets <<<"${BUILD_TARGETS:-}"
+ninja -C "$folder" --quiet "${targets[@]}" | sed "/^ninja: no work to do\\.\$/d"

@@ -15,11 +15,11 @@ brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
 
 void brim_relief_aim(const brim_trainer *t, brim_pressure *pressure)
 {
-  if (!t) {
+  const brim_session *s = t ? brim_trainer_session(t) : NULL;
+  if (!s || brim_policies_follow(s->policies)) { /* who follows the device itself has just made room for those on it */
     brim_pressure_aim(pressure, NULL);
     return;
   }
-  const brim_session *s = brim_trainer_session(t);
   const brim_pressure_device device = {.ops = s->backend_ops,
                                        .backend = s->backend,
                                        .device = s->device,

@@ -13,7 +13,9 @@ CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,
 # With batch norm: 1.1, 1.8, 3.1 and 5.8 MiB.
 NORM = ["model=lightcnn", *CNN[2:]]
 WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
-ELASTIC = ["policy=elastic", "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0"]
+# Who takes what was given fills the device; memory pressure, which is looked for often here, is none of it.
+ELASTIC = ["policy=elastic", "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0",
+           "memory.check_interval_seconds=0.01"]
 ENDLESS = ["training.batch_size=128", "training.epochs=1000000", "training.eval_every_steps=100",
            "training.checkpoint_every_steps=100", "training.keep_checkpoints=1000000"]
 

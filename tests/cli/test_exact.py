@@ -72,8 +72,8 @@ class Exact(Case):
     def test_backbones_of_real_sizes_take_what_their_plans_say(self):
         if SANITIZED:
             self.skipTest("minutes, and other memory")
-        for model, side, batch in (("resnet18", 224, 16), ("resnet50", 64, 16), ("vit_tiny", 224, 3),
-                                   ("clip_vit_b32 model.depth=3", 224, 3)):
+        for model, side, batch in (("resnet18", 224, 4), ("resnet50", 64, 4), ("vit_tiny", 224, 2),
+                                   ("clip_vit_b32 model.depth=3", 224, 2)):
             with self.subTest(model):
                 self.check(model.split()[0], [*f"model={model}".split(), "dataset=synthetic", "dataset.classes=102",
                                               f"dataset.shape=[3,{side},{side}]", "dataset.train_count=16",

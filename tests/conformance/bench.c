@@ -89,12 +89,26 @@ static bool is_variance(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-static double source_value(const bench *b, const brim_tensor *t, uint64_t index)
+/* What the numbers of a source are made of, found once for all of them. */
+typedef struct source {
+  const brim_tensor *tensor;
+  bool is_variance;
+  double bound;
+} source;
+
+static source source_of(const bench *b, const brim_tensor *t)
 {
+  if (t->role != BRIM_ROLE_PARAMETER) return (source){t, false, 1};
+  return (source){t, is_variance(b->g, t), bound_of(b->g, t)};
+}
+
+static double source_value(const bench *b, const source *s, uint64_t index)
+{
+  const brim_tensor *t = s->tensor;
   switch (t->role) {
   case BRIM_ROLE_PARAMETER:
-    if (is_variance(b->g, t)) return (float)(1.25 + value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
-    return (float)(value_at(b, b->stream[t->id], index, VALUES_UNIFORM) * bound_of(b->g, t));
+    if (s->is_variance) return (float)(1.25 + value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
+    return (float)(value_at(b, b->stream[t->id], index, VALUES_UNIFORM) * s->bound);
   case BRIM_ROLE_GRADIENT:
     return b->o.gradients_at_zero ? 0 : value_at(b, b->stream[t->id], index, VALUES_UNIFORM);
   case BRIM_ROLE_OPTIMIZER:
@@ -363,6 +377,7 @@ static uint64_t below_of(const bench *b, const brim_tensor *t)
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
+  const source from = source_of(b, t);
   uint64_t first = 0;
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
   for (uint64_t i = 0; i < count; i++)
@@ -371,9 +386,9 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
     else if (t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER) /* codes */
       store(memory, t->dtype, i, (double)(i * 7919 % 256));
     else if (t == b->seed && b->o.activations) /* which has no cast before it */
-      store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, t, first + i)));
+      store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, &from, first + i)));
     else
-      store(memory, t->dtype, i, source_value(b, t, first + i));
+      store(memory, t->dtype, i, source_value(b, &from, first + i));
 }
 
 /* Each tensor's random numbers: by its id; in a model by its place among the sources, which fusion leaves alone. */
@@ -637,21 +652,22 @@ void bench_run(bench *b, size_t from, size_t to)
     check_canary(b, b->workspace[i], b->program.need[i].workspace_bytes, "a workspace");
 }
 
-/* Position in memory of a logical element, by the tensor's layout (see brim/tensor.h). */
-static uint64_t position(const brim_tensor *t, uint64_t i)
-{
-  if (t->shape.rank != 4 || t->channel_block == 1) return i;
-  const uint64_t C = (uint64_t)t->shape.dim[1], plane = (uint64_t)(t->shape.dim[2] * t->shape.dim[3]);
-  const uint64_t block = (uint64_t)t->channel_block;
-  const uint64_t n = i / (C * plane), c = i / plane % C, pixel = i % plane;
-  return ((n * (C / block) + c / block) * plane + pixel) * block + c % block;
-}
-
+/* Where an element lies is its tensor's layout's (brim/tensor.h). */
 double *bench_values_of(const bench *b, const brim_tensor *t)
 {
-  const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
-  double *values = brim_xmalloc(count * sizeof *values);
-  for (uint64_t i = 0; i < count; i++) values[i] = fetch(b->memory[t->id], t->dtype, position(t, i));
+  const void *memory = b->memory[t->id];
+  const uint64_t count = (uint64_t)brim_shape_count(&t->shape), block = (uint64_t)t->channel_block;
+  double *values = brim_xmalloc(count * sizeof *values), *at = values;
+  if (t->shape.rank != 4 || block == 1) {
+    for (uint64_t i = 0; i < count; i++) values[i] = fetch(memory, t->dtype, i);
+    return values;
+  }
+  const uint64_t C = (uint64_t)t->shape.dim[1], plane = (uint64_t)(t->shape.dim[2] * t->shape.dim[3]);
+  for (uint64_t n = 0; n < (uint64_t)t->shape.dim[0]; n++)
+    for (uint64_t c = 0; c < C; c++) {
+      const uint64_t first = (n * (C / block) + c / block) * plane * block + c % block;
+      for (uint64_t pixel = 0; pixel < plane; pixel++) *at++ = fetch(memory, t->dtype, first + pixel * block);
+    }
   return values;
 }
 

@@ -365,8 +365,10 @@ static void test_backend_agrees_with_reference(void **state)
 {
   (void)state;
   skip_without_judged();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && i < cases_of(row, CASES); i++) compare_backends(case_of(row, i));
+  BENCH_EACH_ROW (row) {
+    const int cases = offered(row) ? cases_of(row, CASES) : 0;
+    for (int i = 0; i < cases; i++) compare_backends(case_of(row, i));
+  }
   fail_if_problems();
 }
 
@@ -381,12 +383,14 @@ static void compare_in(uint32_t activations)
 {
   skip_without_judged();
   if (!stores(activations)) skip();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && i < cases_of(row, CASES / 2); i++) {
+  BENCH_EACH_ROW (row) {
+    const int cases = offered(row) ? cases_of(row, CASES / 2) : 0;
+    for (int i = 0; i < cases; i++) {
       bench_options o = case_of(row, i);
       o.activations = activations;
       compare_backends(o);
     }
+  }
   fail_if_problems();
 }
 
@@ -435,18 +439,20 @@ static void check_layout(bench_options o)
 static void test_results_do_not_depend_on_shared_memory(void **state)
 {
   (void)state;
-  BENCH_EACH_ROW (row)
+  BENCH_EACH_ROW (row) {
+    const bool is_judged = judged.ops && offered(row);
     for (int i = 0; i < cases_of(row, 8); i++) {
       bench_options o = case_of(row, i);
       o.context = BEHIND_CONV | BEFORE_CONV;
       o.backend = &reference;
       if (!alone) check_layout(o);
       o.backend = &judged;
-      if (!judged.ops || !offered(row)) continue;
+      if (!is_judged) continue;
       check_layout(o);
       o.activations = i % 2 ? BRIM_DTYPE_BF16 : BRIM_DTYPE_F16;
       if (stores(o.activations)) check_layout(o);
     }
+  }
   fail_if_problems();
 }
 
@@ -470,12 +476,12 @@ static void compare_piece(const bench *piece, const bench *whole, int64_t first)
   }
 }
 
-/* Runs `total` samples at once and in pieces of `batch` (the last may be shorter). */
-static void check_cut(bench_options o, int64_t total, int64_t batch)
+/* Runs the samples of `whole`, which has run, in pieces of `batch` (the last may be shorter). */
+static void check_cut(const bench *whole, int64_t batch)
 {
-  o.batch = total;
-  bench *whole = bench_create(&o), *before = NULL;
-  bench_run(whole, 0, whole->g->node_count);
+  bench_options o = whole->o;
+  const int64_t total = o.batch;
+  bench *before = NULL;
   for (int64_t first = 0; first < total; first += batch) {
     o.batch = total - first < batch ? total - first : batch;
     o.first_sample = first;
@@ -492,30 +498,44 @@ static void check_cut(bench_options o, int64_t total, int64_t batch)
     if (bench_accumulates(whole, whole->g->tensor[i]))
       assert_same_bits(whole, before, whole->g->tensor[i], "when the batch is cut");
   bench_free(before);
+}
+
+/* Samples that are run at once, and the pieces that they are cut into: each of both; 0: no other. */
+typedef struct cut {
+  int64_t total, batch[2];
+} cut;
+
+static void check_case_cut(bench_options o, const cut *c)
+{
+  o.batch = c->total;
+  bench *whole = bench_create(&o);
+  bench_run(whole, 0, whole->g->node_count);
+  for (size_t i = 0; i < 2 && c->batch[i] > 0; i++) check_cut(whole, c->batch[i]);
   bench_free(whole);
 }
 
 /* Rows with norm groups are `grouped`: the cuts are multiples of them, and the tails at least one. */
-static void check_cuts(const backend *on, int64_t grain, const int64_t (*cut)[2], size_t cuts, bool grouped)
+static void check_cuts(const backend *on, int64_t grain, const cut *c, size_t cuts, bool grouped)
 {
   BENCH_EACH_ROW (row) {
     if ((on == &reference && row->large) || (row->norm_group > 0) != grouped) continue;
     for (int i = 0; row->by_sample && i < cases_of(row, 8); i++)
-      for (size_t c = 0; c < cuts; c++) {
+      for (size_t k = 0; k < cuts; k++) {
         bench_options o = case_of(row, i);
         o.grain = grain;
         o.backend = on;
         o.first_sample = 0;
-        check_cut(o, cut[c][0], cut[c][1]);
+        check_case_cut(o, &c[k]);
       }
   }
 }
 
+static const cut by_group[] = {{12, {4}}, {14, {8}}};
+
 static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 {
   (void)state;
-  static const int64_t by_16[][2] = {{64, 16}, {64, 32}, {40, 16}, {40, 32}}, by_4[][2] = {{12, 4}, {10, 8}};
-  static const int64_t by_group[][2] = {{12, 4}, {14, 8}};
+  static const cut by_16[] = {{64, {16, 32}}, {40, {16, 32}}}, by_4[] = {{12, {4}}, {10, {8}}};
   skip_without_judged();
   check_cuts(&judged, 16, by_16, sizeof by_16 / sizeof by_16[0], false);
   check_cuts(&judged, 4, by_4, sizeof by_4 / sizeof by_4[0], false);
@@ -528,44 +548,49 @@ static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 {
   (void)state;
-  static const int64_t cut[][2] = {{7, 1}, {7, 3}}, by_group[][2] = {{12, 4}, {14, 8}};
-  check_cuts(&reference, 0, cut, sizeof cut / sizeof cut[0], false);
+  static const cut any[] = {{7, {1, 3}}};
+  check_cuts(&reference, 0, any, sizeof any / sizeof any[0], false);
   check_cuts(&reference, 0, by_group, sizeof by_group / sizeof by_group[0], true);
   fail_if_problems();
 }
 
 /* ---- the same bits on any number of threads ---- */
 
-/* Every tensor of a case on two instances of the cpu backend. */
-static void compare_threads(const backend *one, const backend *several, bench_options o)
+#define SEVERAL 2
+
+/* Every tensor of a case on one thread against the same on several. */
+static void compare_threads(const backend *one, const backend several[SEVERAL], bench_options o)
 {
   o.backend = one;
   bench *expected = bench_create(&o);
-  o.backend = several;
-  bench *got = bench_create(&o);
   bench_run(expected, 0, expected->g->node_count);
-  bench_run(got, 0, got->g->node_count);
-  for (size_t i = 0; i < got->g->tensor_count; i++)
-    assert_same_bits(got, expected, got->g->tensor[i], "from that on one thread");
+  for (size_t t = 0; t < SEVERAL; t++) {
+    o.backend = &several[t];
+    bench *got = bench_create(&o);
+    bench_run(got, 0, got->g->node_count);
+    for (size_t i = 0; i < got->g->tensor_count; i++)
+      assert_same_bits(got, expected, got->g->tensor[i], "from that on one thread");
+    bench_free(got);
+  }
   bench_free(expected);
-  bench_free(got);
 }
 
 static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
 {
   (void)state;
-  static const char *const threads[] = {"{threads: 2}", "{threads: 5}"};
-  loaded one, several;
+  static const char *const threads[SEVERAL] = {"{threads: 2}", "{threads: 5}"};
+  loaded one, many[SEVERAL];
+  backend several[SEVERAL];
   skip_without_judged();
   assert_true(load_plugin(&one, "backend", "cpu", "{threads: 1}"));
   const backend single = {"cpu on one thread", one.plugin->ops, one.self};
-  for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
-    assert_true(load_plugin(&several, "backend", "cpu", threads[t]));
-    const backend many = {"cpu on several threads", several.plugin->ops, several.self};
-    BENCH_EACH_ROW (row)
-      for (int i = 0; i < cases_of(row, 10); i++) compare_threads(&single, &many, case_of(row, i));
-    unload_plugin(&several);
+  for (size_t t = 0; t < SEVERAL; t++) {
+    assert_true(load_plugin(&many[t], "backend", "cpu", threads[t]));
+    several[t] = (backend){"cpu on several threads", many[t].plugin->ops, many[t].self};
   }
+  BENCH_EACH_ROW (row)
+    for (int i = 0; i < cases_of(row, 10); i++) compare_threads(&single, several, case_of(row, i));
+  for (size_t t = 0; t < SEVERAL; t++) unload_plugin(&many[t]);
   unload_plugin(&one);
   fail_if_problems();
 }
@@ -620,13 +645,15 @@ static void check_nan(bench_options o, int64_t element)
 static void test_nan_goes_where_the_reference_sends_it(void **state)
 {
   (void)state;
-  BENCH_EACH_ROW (row)
-    for (int i = 0; (!alone || offered(row)) && i < cases_of(row, 16); i++) {
+  BENCH_EACH_ROW (row) {
+    const int cases = !alone || offered(row) ? cases_of(row, 16) : 0;
+    for (int i = 0; i < cases; i++) {
       bench_options o = case_of(row, i);
       o.first_sample = 0;
       o.evaluate = false;
       check_nan(o, i % 3);
     }
+  }
   fail_if_problems();
 }
 
@@ -714,8 +741,10 @@ static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
   int64_t infinite = 0;
   skip_without_judged();
   if (judged.ops->size < sizeof *judged.ops || !(judged.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();
-  BENCH_EACH_ROW (row)
-    for (int i = 0; offered(row) && !row->large && i < cases_of(row, 4); i++) infinite += check_large(case_of(row, i));
+  BENCH_EACH_ROW (row) {
+    const int cases = !row->large && offered(row) ? cases_of(row, 4) : 0;
+    for (int i = 0; i < cases; i++) infinite += check_large(case_of(row, i));
+  }
   printf("%lld values were too large for fp16\n", (long long)infinite);
   fail_if_problems();
   if (!getenv("BENCH_ROWS")) assert_true(infinite > 0);
