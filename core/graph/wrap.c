@@ -185,7 +185,8 @@ void brim_lora(brim_graph *g, const brim_lora_options *options)
 {
   if (g->status != BRIM_OK) return;
   if (!g->wrap || g->wrap->built || g->wrap->building)
-    brim_graph_fail(g, "lora", NULL, "it goes before the backbone is built, in a model whose table says that it wraps one");
+    brim_graph_fail(g, "lora", NULL,
+                    "it goes before the backbone is built, in a model whose table says that it wraps one");
   else if (options->r < 1)
     brim_graph_fail(g, "lora", NULL, "r must be at least 1, got %lld", (long long)options->r);
   else if (!(options->dropout >= 0 && options->dropout < 1))
