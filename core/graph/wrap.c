@@ -115,6 +115,19 @@ static void check_targets(brim_graph *g)
   brim_text_release(&layers);
 }
 
+/* The reason is the thread's, as of any model, whose keys are told as if it were one of its own. */
+static void take_reason(brim_graph *g, brim_status status)
+{
+  const char *id = g->wrap->id, *reason = brim_error_text();
+  g->status = status;
+  if (!reason[0])
+    g->error = brim_arena_printf(&g->arena, "backbone '%s' could not be built", id);
+  else
+    g->error = brim_arena_printf(
+        &g->arena, "%s\n'%s' is the backbone: backbone=OPTION chooses another, and its keys are backbone.*", reason,
+        id);
+}
+
 static void build(brim_graph *g)
 {
   brim_wrap *w = g->wrap;
@@ -124,11 +137,7 @@ static void build(brim_graph *g)
   w->building = g->freezing = true;
   const brim_status status = w->backbone->build(w->self, g);
   w->building = g->freezing = false;
-  if (g->status == BRIM_OK && status != BRIM_OK) { /* the reason is the thread's, as of any model */
-    g->status = status;
-    g->error = brim_arena_string(&g->arena, brim_error_text());
-    if (!g->error[0]) g->error = brim_arena_printf(&g->arena, "backbone '%s' could not be built", w->id);
-  }
+  if (g->status == BRIM_OK && status != BRIM_OK) take_reason(g, status);
   g->file = file;
   g->line = line;
   if (g->status != BRIM_OK) return;
