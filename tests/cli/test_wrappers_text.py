@@ -2,9 +2,10 @@
 
 import json
 import shutil
+import unittest
 
 import tensors
-from support import USAGE, Case, main
+from support import SANITIZED, USAGE, Case, main
 from test_text import token_file
 from test_weights_layouts import make_gpt2
 
@@ -81,6 +82,18 @@ class Training(Language):
         self.assertAlmostEqual(self.summary("inside")["test_loss"], self.summary("apart")["test_loss"], places=4)
         self.assertLess(self.summary("inside")["planned_peak_bytes"], self.summary("apart")["planned_peak_bytes"])
         self.assertEqual(self.brim("generate", "inside", "--prompt", "7 14", "--tokens", "2").out.split()[:2], ["7", "14"])
+
+    @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    def test_the_host_has_room_for_the_embedding_while_it_is_placed(self):
+        (self.folder / "data").mkdir()
+        (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 50000 for i in range(600)]))
+        words = [*LORA, "dataset=tokens", "dataset.path=data", "dataset.vocabulary=50000", *COMMON, "backbone.width=256"]
+        for store in ("fp32", "bf16"):
+            self.train(store, *words, f"backbone.store={store}", "training.steps=1")
+            summary = self.summary(store)
+            predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
+            self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
+        self.assertIn("the largest frozen weight while it is placed", self.brim("plan", *words, "--no-timing").out)
 
     def test_weights_of_hugging_face_are_the_backbones(self):
         tensors.write(self.folder / "gpt2/model.safetensors", make_gpt2(width=16), {"format": "pt"})
