@@ -96,7 +96,7 @@ static void merge(const char *dir, const char *file)
   must(brim_merge(o.session, o.checkpoint, &trained, &arena, &merged));
   must(brim_export_choose(&arena, &(brim_weights_search){searched, 1}, "hf", &merged, &map));
   assert_string_equal(map->name, "hf_gpt2");
-  must(brim_export_write(&merged, map, 0, scratch("%s", file)));
+  must(brim_export_write(&merged, map, 0, NULL, scratch("%s", file)));
   brim_parameters_close(&trained);
   brim_arena_release(&arena);
   close_run(&o);
