@@ -90,7 +90,7 @@ static brim_status build(const void *self, brim_graph *g)
     x = brim_add(g, x, mlp(g, m, &b, brim_layer_norm(g, in(&b, "ln_2"), x, EPS)));
   }
   x = brim_layer_norm(g, "transformer.ln_f", x, EPS);
-  brim_output(g, brim_linear_with(g, "lm_head", x, wte, NULL));
+  brim_output(g, brim_linear_with(g, "lm_head", brim_features(g, x), wte, NULL));
   return BRIM_OK;
 }
 

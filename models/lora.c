@@ -1,6 +1,8 @@
 /* lora: a frozen model whose linear layers get changes of low rank, and a head of its own; both are trained (Hu et al.,
  * LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, arXiv:2106.09685). The model is that of the group
- * `backbone`: model=lora backbone=vit backbone.depth=12. */
+ * `backbone`: model=lora backbone=vit backbone.depth=12. A language model keeps its head, as what it answers with are
+ * the same tokens as before; then the changes alone are trained. */
+#include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/plugin.h"
 
@@ -14,7 +16,7 @@ static const brim_param params[] = {
     BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the changes"),
     BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "they count alpha / r times"),
     BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "probability of dropping, of what goes into a change"),
-    BRIM_PARAM(NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, attn.c_attn:q]", NULL,
+    BRIM_PARAM(NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, c_attn]", NULL,
                "linear layers by the ends of their names; ':q', ':k', ':v': that third of a layer's results"),
     BRIM_PARAMS_END,
 };
@@ -27,7 +29,10 @@ static brim_status build(const void *self, brim_graph *g)
                                     .alpha = m->lora_alpha,
                                     .dropout = m->lora_dropout,
                                     .targets = m->lora_targets});
-  brim_output(g, brim_linear(g, "head", brim_backbone(g), brim_classes(g)));
+  if (brim_task_of(g) == BRIM_TASK_TOKENS)
+    brim_output(g, brim_backbone_output(g));
+  else
+    brim_output(g, brim_linear(g, "head", brim_backbone(g), brim_classes(g)));
   return BRIM_OK;
 }
 
@@ -36,7 +41,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "lora",
-    .help = "changes of low rank to the linear layers of a frozen backbone, and a head",
+    .help = "changes of low rank to the linear layers of a frozen backbone, and a head; none for tokens",
     .params_size = sizeof(lora),
     .params = params,
     .ops = &ops,

@@ -97,6 +97,18 @@ static brim_status choose_by_layout(brim_arena *arena, const brim_weights_search
   return refuse(arena, all, count, format, p);
 }
 
+brim_status brim_export_find(brim_arena *arena, const brim_weights_search *search, const brim_parameters *p,
+                             const brim_weights_map **map)
+{
+  brim_weights_map *all;
+  size_t count;
+  *map = NULL;
+  BRIM_TRY(brim_weights_maps_read(arena, search, &all, &count));
+  for (size_t i = 0; i < count && !*map; i++)
+    if (suits(arena, &all[i], p)) *map = &all[i];
+  return BRIM_OK;
+}
+
 brim_status brim_export_choose(brim_arena *arena, const brim_weights_search *search, const char *format,
                                const brim_parameters *p, const brim_weights_map **map)
 {

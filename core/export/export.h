@@ -21,6 +21,9 @@ void brim_parameters_close(brim_parameters *parameters);
  * format, none for these parameters, or if the map does not lead back to their names. */
 brim_status brim_export_choose(brim_arena *arena, const brim_weights_search *search, const char *format,
                                const brim_parameters *parameters, const brim_weights_map **map);
+/* [init] The first of all maps that leads from these names to a layout and back; NULL: none does. ECONFIG. */
+brim_status brim_export_find(brim_arena *arena, const brim_weights_search *search, const brim_parameters *parameters,
+                             const brim_weights_map **map);
 /* What the run keeps of its data (data/keep.h) is in the file's metadata, as text: names of classes, means. */
 #define BRIM_EXPORT_DATA_KEY "brim.data"
 /* [init] Writes them to `path`, aside and renamed. Real numbers become `dtype`; 0: they stay. `map` NULL: names stay.

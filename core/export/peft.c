@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/convert.h"
+#include "base/text.h"
 #include "export/merge.h"
 #include "graph/wrap.h"
 #include "session/session_parts.h"
@@ -22,6 +23,7 @@ typedef struct adapter {
   brim_arena arena;
   brim_safetensor *tensor;
   size_t count;
+  const char *saved; /* a module that was trained whole, the head; NULL: none */
 } adapter;
 
 static const brim_safetensor *find(const adapter *a, const brim_tensor *t)
@@ -84,35 +86,79 @@ static brim_status add_all(adapter *a)
     const brim_tensor *t = g->parameter[i].value;
     const char *dot = strchr(t->name, '.');
     if (g->parameter[i].is_frozen || listed[t->id]) continue;
-    BRIM_TRY(add(a, brim_arena_printf(&a->arena, PREFIX "%s%s", head_of(a), dot ? dot : ""), t, 0, 0));
+    a->saved = head_of(a);
+    BRIM_TRY(add(a, brim_arena_printf(&a->arena, PREFIX "%s%s", a->saved, dot ? dot : ""), t, 0, 0));
   }
   return BRIM_OK;
 }
 
-/* A target of a third is one of the whole layer there. */
-static json_t *targets_of(const brim_lora_options *o)
+static bool names_layer(const adapter *a, const char *target)
 {
+  size_t count;
+  const brim_wrap_change *c = brim_wrap_changes(a->graph, &count);
+  bool any = false;
+  for (size_t i = 0; i < count; i++) {
+    const size_t length = strlen(c[i].layer), end = strlen(target);
+    const bool ends = brim_ends_with(c[i].layer, target);
+    any = any || (ends && (length == end || c[i].layer[length - end - 1] == '.'));
+  }
+  return any;
+}
+
+/* Those that a layer has. A target of a third is one of the whole layer there. */
+static json_t *targets_of(adapter *a)
+{
+  const brim_lora_options *o = brim_wrap_lora(a->graph);
   json_t *list = json_array();
   for (size_t i = 0; i < o->targets.count; i++) {
     const char *name = o->targets.item[i];
     const size_t length = strlen(name);
     const bool third = length > 2 && name[length - 2] == ':';
-    json_array_append_new(list, json_stringn(name, third ? length - 2 : length));
+    const char *layer = brim_arena_string_n(&a->arena, name, third ? length - 2 : length);
+    if (names_layer(a, layer)) json_array_append_new(list, json_string(layer));
   }
   return list;
 }
 
-static brim_status write_config(const adapter *a, const char *folder)
+/* Are the weights of changed layers [in, out] in the program that the names are from, as those of GPT-2's Conv1D? */
+static brim_status find_fan_in(adapter *a, bool *fan_in)
+{
+  size_t count;
+  const brim_graph *g = a->graph;
+  const brim_wrap_change *c = brim_wrap_changes(g, &count);
+  const brim_config_request *request = &a->session->config->request;
+  const brim_weights_search search = {request->search, request->search_count};
+  brim_safetensor *frozen = BRIM_ARENA_NEW(&a->arena, brim_safetensor, g->parameter_count);
+  brim_parameters backbone = {.tensor = frozen};
+  const brim_weights_map *map;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].is_frozen) frozen[backbone.count++] = (brim_safetensor){.name = g->parameter[i].value->name};
+  BRIM_TRY(brim_export_find(&a->arena, &search, &backbone, &map));
+  *fan_in = false;
+  for (size_t i = 0; i < count; i++)
+    *fan_in = *fan_in || brim_weights_map_to_file(map, &a->arena, c[i].weight->name).transpose;
+  return BRIM_OK;
+}
+
+static json_t *text_or_null(const char *text)
+{
+  return text && text[0] ? json_string(text) : json_null();
+}
+
+static brim_status write_config(adapter *a, const char *folder)
 {
   char path[BRIM_PATH_MAX];
+  bool fan_in;
   const brim_lora_options *o = brim_wrap_lora(a->graph);
-  const char *base = a->session->settings->model.weights;
+  const bool is_language = a->graph->task == BRIM_TASK_TOKENS;
   BRIM_TRY(brim_path_join(path, folder, "adapter_config.json"));
+  BRIM_TRY(find_fan_in(a, &fan_in));
   json_t *root =
-      json_pack("{s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:[s], s:b, s:b, s:n}", "peft_type", "LORA",
-                "base_model_name_or_path", base[0] ? json_string(base) : json_null(), "r", (json_int_t)o->r,
-                "lora_alpha", o->alpha, "lora_dropout", o->dropout, "target_modules", targets_of(o), "bias", "none",
-                "modules_to_save", head_of(a), "fan_in_fan_out", 0, "inference_mode", 1, "task_type");
+      json_pack("{s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:o, s:b, s:b, s:o}", "peft_type", "LORA",
+                "base_model_name_or_path", text_or_null(a->session->settings->model.weights), "r", (json_int_t)o->r,
+                "lora_alpha", o->alpha, "lora_dropout", o->dropout, "target_modules", targets_of(a), "bias", "none",
+                "modules_to_save", a->saved ? json_pack("[s]", a->saved) : json_null(), "fan_in_fan_out", fan_in,
+                "inference_mode", 1, "task_type", text_or_null(is_language ? "CAUSAL_LM" : NULL));
   char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
   const brim_status status = text ? brim_file_write_atomic(path, text, strlen(text))
                                   : brim_fail(BRIM_EINTERNAL, "cannot format adapter_config.json");

@@ -25,6 +25,10 @@ int64_t brim_classes(const brim_graph *g)
 {
   return g->classes;
 }
+int32_t brim_task_of(const brim_graph *g)
+{
+  return g->task;
+}
 
 brim_shape brim_shape_of(const brim_tensor *x)
 {

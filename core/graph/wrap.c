@@ -9,6 +9,7 @@
 
 #undef brim_features
 #undef brim_backbone
+#undef brim_backbone_output
 #undef brim_lora
 #undef brim_add
 #undef brim_dropout
@@ -114,19 +115,29 @@ static void check_targets(brim_graph *g)
   brim_text_release(&layers);
 }
 
+/* The reason is the thread's, as of any model, whose keys are told as if it were one of its own. */
+static void take_reason(brim_graph *g, brim_status status)
+{
+  const char *id = g->wrap->id, *reason = brim_error_text();
+  g->status = status;
+  if (!reason[0])
+    g->error = brim_arena_printf(&g->arena, "backbone '%s' could not be built", id);
+  else
+    g->error = brim_arena_printf(
+        &g->arena, "%s\n'%s' is the backbone: backbone=OPTION chooses another, and its keys are backbone.*", reason,
+        id);
+}
+
 static void build(brim_graph *g)
 {
   brim_wrap *w = g->wrap;
+  w->built = true;
   const char *file = g->file;
   const int line = g->line;
   w->building = g->freezing = true;
   const brim_status status = w->backbone->build(w->self, g);
   w->building = g->freezing = false;
-  if (g->status == BRIM_OK && status != BRIM_OK) { /* the reason is the thread's, as of any model */
-    g->status = status;
-    g->error = brim_arena_string(&g->arena, brim_error_text());
-    if (!g->error[0]) g->error = brim_arena_printf(&g->arena, "backbone '%s' could not be built", w->id);
-  }
+  if (g->status == BRIM_OK && status != BRIM_OK) take_reason(g, status);
   g->file = file;
   g->line = line;
   if (g->status != BRIM_OK) return;
@@ -134,25 +145,47 @@ static void build(brim_graph *g)
     brim_graph_fail(g, "backbone", w->id,
                     "it does not say what its features are (brim_features), so nothing can be put on them");
   else
-    cut(g, &w->end);
+    check_targets(g);
+}
+
+static bool can_build(brim_graph *g)
+{
+  const brim_wrap *w = g->wrap;
+  if (g->status != BRIM_OK) return false;
+  if (w && !w->building && !w->built) return true;
+  brim_graph_fail(g, "backbone", NULL, "%s",
+                  !w            ? "the model's table does not say that it wraps one (brim_model_ops.wraps)"
+                  : w->building ? "a backbone cannot have one itself"
+                                : "it was built already");
+  return false;
 }
 
 brim_tensor *brim_backbone(brim_graph *g)
 {
   brim_wrap *w = g->wrap;
+  if (!can_build(g)) return NULL;
+  if (w->given) {
+    w->built = true;
+    return g->input;
+  }
+  build(g);
   if (g->status != BRIM_OK) return NULL;
-  if (!w || w->building || w->built) {
-    brim_graph_fail(g, "backbone", NULL, "%s",
-                    !w            ? "the model's table does not say that it wraps one (brim_model_ops.wraps)"
-                    : w->building ? "a backbone cannot have one itself"
-                                  : "it was built already");
+  cut(g, &w->end);
+  return w->features;
+}
+
+brim_tensor *brim_backbone_output(brim_graph *g)
+{
+  brim_wrap *w = g->wrap;
+  if (!can_build(g)) return NULL;
+  if (w->given) {
+    brim_graph_fail(g, "backbone", w->id, "only its features are there, as the model's table says that it takes these");
     return NULL;
   }
-  w->built = true;
-  if (w->given) return g->input;
   build(g);
-  if (g->status == BRIM_OK) check_targets(g);
-  return g->status == BRIM_OK ? w->features : NULL;
+  if (g->status != BRIM_OK) return NULL;
+  if (!w->output) brim_graph_fail(g, "backbone", w->id, "it names no output (brim_output)");
+  return w->output;
 }
 
 /* ---- changes of low rank ---- */
@@ -161,7 +194,8 @@ void brim_lora(brim_graph *g, const brim_lora_options *options)
 {
   if (g->status != BRIM_OK) return;
   if (!g->wrap || g->wrap->built || g->wrap->building)
-    brim_graph_fail(g, "lora", NULL, "it goes before brim_backbone, in a model whose table says that it wraps one");
+    brim_graph_fail(g, "lora", NULL,
+                    "it goes before the backbone is built, in a model whose table says that it wraps one");
   else if (options->r < 1)
     brim_graph_fail(g, "lora", NULL, "r must be at least 1, got %lld", (long long)options->r);
   else if (!(options->dropout >= 0 && options->dropout < 1))

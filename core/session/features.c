@@ -375,13 +375,24 @@ static void leave_out_augmentation(brim_session *s, brim_feature_set *set)
   s->data.settings = s->data.transform.settings = &set->settings;
 }
 
+static brim_status refuse_task(const brim_session *s)
+{
+  const char *model = brim_config_choice_of(s->config, "model")->plugin->id, *dataset = s->data.plugin->id;
+  if (s->data.train.task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s puts a new last layer on features of samples that have a class each; samples of dataset "
+                     "'%s' are tokens, each answered with the next one, and language models have the last layer for "
+                     "that\nmodel=lora trains changes of such a model (backbone=gpt2)",
+                     model, dataset);
+  return brim_fail(BRIM_ECONFIG,
+                   "model=%s keeps features of samples that have a class each, and dataset '%s' has others", model,
+                   dataset);
+}
+
 /* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
 static brim_status find_shape(const brim_session *s, brim_feature_set *set)
 {
-  if (s->data.train.task != BRIM_TASK_CLASS)
-    return brim_fail(BRIM_ECONFIG,
-                     "model=%s keeps features of samples that have a class each, and dataset '%s' has others",
-                     brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
+  if (s->data.train.task != BRIM_TASK_CLASS) return refuse_task(s);
   if (s->data.validation.count > 0)
     return brim_fail(BRIM_ECONFIG,
                      "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"

@@ -91,10 +91,29 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->copy_bytes + larger(model, optimizer);
 }
 
+/* As wide as it is computed with, and as it is kept if that is not the same: see frozen.c. */
+static uint64_t frozen_bytes(const brim_plan *plan)
+{
+  const brim_graph *g = plan->program[0].graph;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_tensor *t = g->parameter[i].value;
+    const uint64_t wide = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(g->real);
+    if (g->parameter[i].is_frozen) bytes = larger(bytes, wide + (t->dtype == g->real ? 0 : t->bytes));
+  }
+  return bytes;
+}
+
 /* All that stays from the first step on, but for training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
+}
+
+/* What comes and goes while it trains. */
+static uint64_t running_bytes(const brim_footprint *f)
+{
+  return f->loader_bytes + larger(f->evaluation_bytes, f->copy_bytes);
 }
 
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
@@ -106,9 +125,10 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
                           .kernel_bytes = kernel_bytes(plan),
                           .data_bytes = s->data_bytes,
                           .loader_bytes = loader_bytes(&train),
-                          .evaluation_bytes = evaluation_bytes(s)};
+                          .evaluation_bytes = evaluation_bytes(s),
+                          .frozen_bytes = frozen_bytes(plan)};
   add_copies(out, plan);
-  out->total_bytes = kept_bytes(out) + out->loader_bytes + larger(out->evaluation_bytes, out->copy_bytes);
+  out->total_bytes = kept_bytes(out) + larger(running_bytes(out), out->frozen_bytes);
   out->total_bytes = larger(out->total_bytes, brim_rss_peak_bytes()); /* it has had so much, to time kernels */
 }
 
@@ -134,6 +154,7 @@ static const struct {
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "the same in an evaluation"),
     TERM(copy_bytes, "copy for a checkpoint"),
+    TERM(frozen_bytes, "the largest frozen weight while it is placed"),
 #undef TERM
 };
 #define TERM_COUNT (sizeof terms / sizeof terms[0])
@@ -145,12 +166,18 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* An evaluation and a checkpoint come one after the other: the smaller of the two adds nothing. */
+/* What is not there at the peak adds nothing: an evaluation and a checkpoint come one after the other, and both, with
+ * training's loader, after the frozen weights. */
 static bool adds(const brim_footprint *f, size_t i)
 {
-  const bool copies = f->copy_bytes > f->evaluation_bytes;
-  const size_t idle = copies ? offsetof(brim_footprint, evaluation_bytes) : offsetof(brim_footprint, copy_bytes);
-  return term_of(f, i) > 0 && terms[i].offset != idle;
+  const size_t at = terms[i].offset;
+  const bool copies = f->copy_bytes > f->evaluation_bytes, running = running_bytes(f) >= f->frozen_bytes;
+  const bool is_evaluation = at == offsetof(brim_footprint, evaluation_bytes);
+  const bool is_copy = at == offsetof(brim_footprint, copy_bytes);
+  if (term_of(f, i) == 0) return false;
+  if (at == offsetof(brim_footprint, frozen_bytes)) return !running;
+  if (at == offsetof(brim_footprint, loader_bytes)) return running;
+  return is_evaluation ? running && !copies : is_copy ? running && copies : true;
 }
 
 void brim_footprint_tell(const brim_footprint *f, brim_text *out)

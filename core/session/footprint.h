@@ -3,7 +3,8 @@
  * Each term has its cause. What the process has at the time of planning (program, libraries, configuration, the plan
  * itself) is measured; everything that comes later is counted from what will ask for it. At the peak there are, besides
  * what stays, the loader of an evaluation or a copy of the parameters and the optimizer's state on its way to a
- * checkpoint, whichever is larger: one comes after the other.
+ * checkpoint, whichever is larger: one comes after the other. Before there are loaders, frozen weights come one after
+ * the other.
  *
  * Not counted: pages of libraries' code that are read only when kernels are made or run (0.4 to 1.7 MiB with oneDNN 2.6
  * on x86-64), and what the driver of a device that is not the host keeps on the host. */
@@ -23,6 +24,7 @@ typedef struct brim_footprint {
   uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */
   uint64_t evaluation_bytes; /* the same of the largest evaluation */
   uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */
+  uint64_t frozen_bytes;     /* the largest frozen weight, on its way to the arena */
   uint64_t resume_bytes;     /* the same when a run begins with one, and what is mapped of its files */
   uint64_t total_bytes;      /* at the peak */
 } brim_footprint;

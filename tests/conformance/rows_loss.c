@@ -98,6 +98,19 @@ BENCH_ROW(linear_loss) = {"linear_cross_entropy", make_linear_loss, .is_loss = t
 BENCH_ROW(linear_loss_bias) = {"linear_cross_entropy, bias", make_linear_loss_bias, .is_loss = true, .by_sample = true,
                                .skips = true};
 
+/* Parameters that get no gradients: there are products for x alone. Of one class all would be 0. */
+static brim_tensor *make_linear_loss_frozen(bench *b)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t features = bench_pick_channels(b);
+  b->g->freezing = true;
+  brim_tensor *loss = linear_loss(b, &rows, features, pick_classes(b) + 1, bench_pick(b, 0, 1) > 0);
+  b->g->freezing = false;
+  return loss;
+}
+BENCH_ROW(linear_loss_frozen) = {"linear_cross_entropy, frozen", make_linear_loss_frozen, .is_loss = true,
+                                 .by_sample = true, .skips = true};
+
 /* More rows and classes than one piece has, features than one block of a product. */
 static brim_tensor *make_linear_loss_large(bench *b)
 {

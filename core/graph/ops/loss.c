@@ -112,11 +112,14 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
+/* A frozen product gets no gradient, which would be as large as it is. */
 static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const bias = n->in_count > 3 ? n->in[3] : NULL;
   brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0], bias}, *const of[] = {n->in[0], n->in[1], bias};
-  return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, bias ? 3 : 2);
+  const bool frozen = !brim_autodiff_needs(ad, n->in[1]) && !(bias && brim_autodiff_needs(ad, bias));
+  const uint32_t count = frozen ? 1 : bias ? 3 : 2;
+  return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, count);
 }
 
 /* Of one product for each of x's rows with the K rows of `product`, and softmax. */
@@ -130,10 +133,10 @@ static void cost_linear_loss(const brim_node *n, brim_cost *out)
 {
   out->flops = flops_of_logits(n);
 }
-/* The logits again, and two products with their gradient. */
+/* The logits again, and a product with their gradient, or two. */
 static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 {
-  out->flops = 3 * flops_of_logits(n);
+  out->flops = (n->out_count > 1 ? 3 : 2) * flops_of_logits(n);
 }
 
 BRIM_OP(linear_cross_entropy) = {
@@ -148,7 +151,7 @@ BRIM_OP(linear_cross_entropy) = {
     .gradient = gradient_linear_loss,
     .cost = cost_linear_loss};
 BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
-                                      .signature = "x, product, label, loss, [bias] -> dx, dproduct, [dbias]",
+                                      .signature = "x, product, label, loss, [bias] -> dx, [dproduct, [dbias]]",
                                       .in_count = 5,
                                       .optional = 1,
                                       .out_count = 3,

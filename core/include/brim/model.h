@@ -44,6 +44,8 @@ BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
 /* How many numbers the model is to answer with: the dataset's classes; of tokens how many there are in the vocabulary;
  * of real numbers (BRIM_TASK_VALUES) its targets. */
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
+/* What samples are answered with: enum brim_task (brim/dataset.h). Since ABI 1.5 */
+BRIM_EXPORT int32_t brim_task_of(const brim_graph *g);
 /* Names the result: logits [N, classes], from which the losses make probabilities themselves; of tokens [N, T,
  * vocabulary], one after another: the one at t answers for the label at t; of real numbers [N, targets], as they are.
  * Exactly once. */
@@ -64,6 +66,10 @@ BRIM_EXPORT brim_tensor *brim_features(brim_graph *g, brim_tensor *x);
  * Its parameters keep their names and are frozen: no gradient, no optimizer state. In training too its norms go by
  * running statistics, which do not move, and nothing is dropped. Once, by a model whose table says what it wraps. */
 BRIM_EXPORT brim_tensor *brim_backbone(brim_graph *g);
+/* In its place: the backbone with all that it has behind its features, frozen too, and its output. For what was learnt
+ * to answer so before, as language models were: their head is the embedding of the tokens. Not where features are
+ * computed once (BRIM_WRAPS_FEATURES). */
+BRIM_EXPORT brim_tensor *brim_backbone_output(brim_graph *g);
 typedef struct brim_lora_options {
   uint32_t size;  /* sizeof(brim_lora_options) */
   int64_t r;      /* rank of a change of weights; at least 1 */
@@ -73,10 +79,10 @@ typedef struct brim_lora_options {
    * first, second or last third of the results of a layer that makes all three. */
   brim_names targets;
 } brim_lora_options;
-/* Before brim_backbone: each of its linear layers that is a target gets a change of low rank that is trained (Hu et
+/* Before the backbone: each of its linear layers in front of its features that is a target gets a change of low rank that is trained (Hu et
  * al., LoRA, arXiv:2106.09685): y = W x + b + alpha / r * B A dropout(x). Parameters "<layer>.lora_A.weight" [r, F],
  * which starts as torch.nn.Linear's, and "<layer>.lora_B.weight" [O, r] from 0; of a third "<layer>.q.lora_A.weight".
- * An error of brim_backbone if no layer is a target; it lists them. */
+ * An error of building the backbone if no layer is a target; it lists them. */
 BRIM_EXPORT void brim_lora(brim_graph *g, const brim_lora_options *options);
 
 /* ---- parameters ---- */
@@ -296,6 +302,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_output(g, ...) brim_output(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_features(g, ...) brim_features(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_backbone(g) brim_backbone(brim_at((g), __FILE__, __LINE__))
+#define brim_backbone_output(g) brim_backbone_output(brim_at((g), __FILE__, __LINE__))
 #define brim_lora(g, ...) brim_lora(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 
 #ifdef __cplusplus

@@ -263,6 +263,7 @@ static void add_to_bias(void *arg, int64_t task, int32_t thread)
     p->backend->simd->add(sum, p->logits + i * p->class_count + at, sum, count);
 }
 
+/* dproduct: NULL for none. */
 static void add_products(problem *p, float *dx, float *dproduct)
 {
   const cpu_gemm for_x = {.m = p->row_count,
@@ -283,11 +284,11 @@ static void add_products(problem *p, float *dx, float *dproduct)
                                 .a_transposed = true,
                                 .b = p->x + p->row0 * p->features,
                                 .ldb = p->features,
-                                .c = dproduct + p->class0 * p->features,
+                                .c = dproduct ? dproduct + p->class0 * p->features : NULL,
                                 .ldc = p->features,
                                 .accumulate = true};
   cpu_multiply(p->backend, &(cpu_products){.gemm = for_x, .count = 1}, p->products);
-  cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
+  if (dproduct) cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
 }
 
 static CPU_RUN(linear_loss_grad_run)
@@ -296,7 +297,9 @@ static CPU_RUN(linear_loss_grad_run)
   problem p;
   BRIM_TRY(begin(b, launch, 4, &p));
   p.loss = launch->in[3];
-  p.dbias = p.bias ? launch->out[2] : NULL;
+  const uint32_t outs = launch->node->out_count;
+  float *dproduct = outs > 1 ? launch->out[1] : NULL;
+  p.dbias = outs > 2 ? launch->out[2] : NULL;
   if (p.attr->smoothing > 0) sum_parameters(&p);
   for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
     take_rows(&p, r);
@@ -305,7 +308,7 @@ static CPU_RUN(linear_loss_grad_run)
       take_classes(&p, c);
       make_logits(&p);
       each_row(&p, turn_rows);
-      add_products(&p, launch->out[0], launch->out[1]);
+      add_products(&p, launch->out[0], dproduct);
       if (p.dbias) cpu_pool_run(b->pool, cpu_divide_up(p.class_count, COLUMNS_PER_TASK), add_to_bias, &p);
     }
   }

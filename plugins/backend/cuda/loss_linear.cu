@@ -6,6 +6,8 @@
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
+ * Of frozen parameters there is dx alone.
+ *
  * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h), and are made a second time in the
  * backward pass. A chunk has all classes, so that softmax and rank come from one pass over a row, with the label's
  * logit from the same product as those it is compared with; dx is one product a chunk, rounded once; and only dproduct,
@@ -130,6 +132,12 @@ static plan plan_of(const brim_node *node, bool backward)
   return p;
 }
 
+static int uses_of(const brim_node *node, bool backward)
+{
+  if (!backward) return LOGITS + 1;
+  return node->out_count > 1 ? USES : TO_X + 1;
+}
+
 static brim_status prepare(cuda_backend *b, const brim_program_info *program, const brim_node *node,
                            brim_kernel_need *need, void **state, bool backward)
 {
@@ -138,12 +146,12 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
   plan *p = (plan *)brim_try_calloc(1, sizeof *p);
   if (!p) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
   *p = plan_of(node, backward);
-  const brim_status status = prepare_products(b, node, p, backward ? (int)USES : 1, &scratch_bytes);
+  const brim_status status = prepare_products(b, node, p, uses_of(node, backward), &scratch_bytes);
   if (status != BRIM_OK) {
     release(b, p);
     return status;
   }
-  if (backward && p->bias) /* the sums of columns share what the products use */
+  if (backward && node->out_count > 2) /* the sums of columns share what the products use */
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + scratch_bytes;
@@ -276,14 +284,15 @@ static CUDA_RUN(backward_run)
 {
   running r;
   BRIM_TRY(begin((cuda_backend *)self, launch, 4, &r));
+  const uint32_t outs = launch->node->out_count;
   const uint64_t dx_row = (uint64_t)r.p->features * brim_dtype_bytes(launch->node->out[0]->dtype);
   for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
     BRIM_TRY(make_logits(&r, n));
     BRIM_TRY(cuda_loss_backward(r.backend, BRIM_DTYPE_F32, r.p->type, &r.rows, (const float *)launch->in[3] + n,
                                 r.gradient));
     BRIM_TRY(multiply(&r, TO_X, r.gradient, r.product, (char *)launch->out[0] + (uint64_t)n * dx_row));
-    BRIM_TRY(multiply(&r, TO_PRODUCT, r.gradient, x_of_chunk(&r), launch->out[1]));
-    if (r.p->bias)
+    if (outs > 1) BRIM_TRY(multiply(&r, TO_PRODUCT, r.gradient, x_of_chunk(&r), launch->out[1]));
+    if (outs > 2)
       BRIM_TRY(cuda_column_sum(r.backend, r.p->type, r.gradient, r.rows.rows, r.p->classes, r.p->ld,
                                (float *)launch->out[2], r.scratch));
   }

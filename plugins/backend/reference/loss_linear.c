@@ -7,7 +7,7 @@
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
- * Logits are computed each time that they are needed, so that none is kept. */
+ * Logits are computed each time that they are needed, so that none is kept. Of frozen parameters there is dx alone. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -106,7 +106,8 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
   (void)self;
   const problem p = problem_of(launch, 4);
   const double s = p.attr->smoothing;
-  double *dx = launch->out[0], *dproduct = launch->out[1], *dbias = p.bias ? launch->out[2] : NULL;
+  const uint32_t outs = launch->node->out_count;
+  double *dx = launch->out[0], *dproduct = outs > 1 ? launch->out[1] : NULL, *dbias = outs > 2 ? launch->out[2] : NULL;
 
   for (int64_t n = 0; n < p.N; n++) {
     BRIM_TRY(check_label(&p, n));
@@ -122,7 +123,7 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
       if (dbias) dbias[k] += dz;
       for (int64_t f = 0; f < p.F; f++) {
         dx[n * p.F + f] += dz * p.product[k * p.F + f];
-        dproduct[k * p.F + f] += dz * p.x[n * p.F + f];
+        if (dproduct) dproduct[k * p.F + f] += dz * p.x[n * p.F + f];
       }
     }
   }
