@@ -5,10 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t answers_of(const brim_data *data)
+#include "data/mixup.h"
+
+/* Real numbers that a label of a part has; 0: it is of I32. */
+static int64_t numbers_of(const brim_data *data, enum brim_part part)
 {
   if (data->train.task == BRIM_TASK_VALUES) return data->train.targets;
-  return data->train.task == BRIM_TASK_TOKENS ? data->elements : 1;
+  return brim_data_is_mixed(data, part) ? data->train.classes : 0;
+}
+
+bool brim_data_is_mixed(const brim_data *data, enum brim_part part)
+{
+  return part == BRIM_PART_TRAIN && data->settings->augment.mixup > 0;
 }
 
 uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real)
@@ -19,10 +27,10 @@ uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real)
                                                                                                      : bytes;
 }
 
-uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real)
+uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint32_t real)
 {
-  const uint32_t dtype = data->train.task == BRIM_TASK_VALUES ? real : BRIM_DTYPE_I32;
-  return (uint64_t)answers_of(data) * brim_dtype_bytes(dtype);
+  const int64_t numbers = numbers_of(data, part), tokens = data->train.task == BRIM_TASK_TOKENS ? data->elements : 1;
+  return numbers > 0 ? (uint64_t)numbers * brim_dtype_bytes(real) : (uint64_t)tokens * sizeof(int32_t);
 }
 
 /* From the last on, as they take the place of what they are made of. */
@@ -54,8 +62,8 @@ static brim_status fail_token(const brim_data *data, const char *split, int64_t 
 }
 
 /* Tokens that count for nothing all become BRIM_NO_TOKEN. */
-static brim_status take_tokens(const brim_data *data, const char *split, int64_t index, const int32_t *token,
-                               int32_t *label)
+static brim_status check_tokens(const brim_data *data, const char *split, int64_t index, const int32_t *token,
+                                int32_t *label)
 {
   const int64_t vocabulary = data->train.classes;
   for (int64_t t = 0; t < data->elements; t++) {
@@ -67,23 +75,37 @@ static brim_status take_tokens(const brim_data *data, const char *split, int64_t
   return BRIM_OK;
 }
 
-static brim_status take_targets(const brim_data *data, const char *split, int64_t index, uint32_t real, void *label)
+static brim_status check_targets(const brim_data *data, const char *split, int64_t index, const float *target)
 {
-  const float *target = label;
   for (int64_t k = 0; k < data->train.targets; k++)
     if (!isfinite(target[k]))
       return brim_fail(BRIM_ELOAD,
                        "dataset '%s': number %" PRId64 " that sample %" PRId64
                        " of the %s split is to be answered with is not finite",
                        data->plugin->id, k, index, split);
-  if (real == BRIM_DTYPE_F64) brim_data_widen(label, data->train.targets);
   return BRIM_OK;
 }
 
-brim_status brim_data_take_label(const brim_data *data, const char *split, int64_t index, uint32_t real,
-                                 const void *raw, void *label)
+brim_status brim_data_check_label(const brim_data *data, const char *split, int64_t index, const void *raw, void *label)
 {
-  if (data->train.task == BRIM_TASK_TOKENS) return take_tokens(data, split, index, raw, label);
-  if (data->train.task == BRIM_TASK_VALUES) return take_targets(data, split, index, real, label);
+  if (data->train.task == BRIM_TASK_TOKENS) return check_tokens(data, split, index, raw, label);
+  if (data->train.task == BRIM_TASK_VALUES) return check_targets(data, split, index, label);
   return check_class(data, split, index, *(const int32_t *)label);
+}
+
+/* ---- Real labels ---- */
+
+void brim_data_mix_label(const brim_data *data, void *label, const void *partner, float share)
+{
+  if (data->train.task == BRIM_TASK_VALUES) {
+    brim_mixup_values(label, partner, data->train.targets, share);
+  } else {
+    const int32_t own = *(const int32_t *)label;
+    brim_mixup_classes(label, data->train.classes, own, *(const int32_t *)partner, share);
+  }
+}
+
+void brim_data_finish_label(const brim_data *data, enum brim_part part, uint32_t real, void *label)
+{
+  if (real == BRIM_DTYPE_F64) brim_data_widen(label, numbers_of(data, part));
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "data/describe.h"
+#include "data/mixup.h"
 #include "graph/graph.h"
 
 static brim_status open_splits(const brim_dataset_ops *ops, void *self)
@@ -148,7 +149,7 @@ static brim_status time_samples(const brim_data *data, uint32_t real, double *ou
   const int64_t count = data->count[BRIM_PART_TRAIN];
   void *raw = brim_try_calloc(1, (size_t)data->scratch_bytes + 1);
   void *values = brim_try_calloc(1, (size_t)brim_data_values_bytes(data, real) + 1);
-  void *label = brim_try_calloc(1, (size_t)brim_data_label_bytes(data, real));
+  void *label = brim_try_calloc(1, (size_t)brim_data_label_bytes(data, BRIM_PART_TRAIN, real));
   brim_status status = raw && values && label ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a sample");
   *out = INFINITY;
   for (int round = 0; round < TIMED_ROUNDS && status == BRIM_OK; round++) {
@@ -198,7 +199,7 @@ brim_status brim_data_open_file(brim_data *data, const char *path, const char *s
   if ((info.pixels_max > 0) != data->transform.any_size)
     return brim_fail(BRIM_ELOAD, "'%s' holds pictures of another kind than dataset '%s'", path, data->plugin->id);
   brim_transform_widen(&data->transform, &info);
-  data->scratch_bytes = brim_transform_bytes(&data->transform);
+  data->scratch_bytes = brim_mixup_room_of(data, brim_transform_bytes(&data->transform)).bytes;
   *count = info.count;
   return BRIM_OK;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "data/mixup.h"
 #include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
@@ -261,7 +262,7 @@ static brim_status set_shape(brim_data *data)
     data->sample.dim[2] = t->columns;
   }
   data->elements = brim_shape_count(&data->sample);
-  data->scratch_bytes = brim_transform_bytes(t);
+  data->scratch_bytes = brim_mixup_room_of(data, brim_transform_bytes(t)).bytes;
   return BRIM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Samples made ready: read, cropped, mirrored, normalised.
+/* Samples made ready: read, cropped, mirrored, normalised, mixed.
  *
  * A sample of training position i in an epoch is sample split(shuffle_epoch(i)) of the dataset's training
  * split. What is done to it at random is drawn from one Philox block of (seed, epoch, that index), so
@@ -9,6 +9,7 @@
 #include "brim/random.h"
 #include "data/answers.h"
 #include "data/describe.h"
+#include "data/mixup.h"
 
 /* ---- Which ---- */
 
@@ -25,6 +26,15 @@ static const char *split_of_part(const brim_data *data, enum brim_part part)
   return part == BRIM_PART_TEST ? BRIM_SPLIT_TEST : brim_data_validation_split(data->ops);
 }
 
+/* Which of the training samples comes in place i of an epoch. */
+static int64_t number_of(const brim_data *data, int64_t epoch, int64_t i)
+{
+  brim_permutation shuffle;
+  brim_permutation_init(&shuffle, data->seed, BRIM_STREAM_SHUFFLE, (uint64_t)epoch,
+                        (uint64_t)data->count[BRIM_PART_TRAIN]);
+  return (int64_t)brim_permutation_at(&shuffle, (uint64_t)i);
+}
+
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i)
 {
   if (!is_of_train(data, part)) return i;
@@ -32,10 +42,7 @@ int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoc
     const int64_t first = data->train.count - data->count[BRIM_PART_VALIDATION];
     return (int64_t)brim_permutation_at(&data->split, (uint64_t)(first + i));
   }
-  brim_permutation shuffle;
-  brim_permutation_init(&shuffle, data->seed, BRIM_STREAM_SHUFFLE, (uint64_t)epoch,
-                        (uint64_t)data->count[BRIM_PART_TRAIN]);
-  return (int64_t)brim_permutation_at(&data->split, brim_permutation_at(&shuffle, (uint64_t)i));
+  return (int64_t)brim_permutation_at(&data->split, (uint64_t)number_of(data, epoch, i));
 }
 
 /* ---- Values ---- */
@@ -146,9 +153,9 @@ static brim_status read_sample(const brim_data *data, const char *split, int64_t
                    picture->columns, picture->rows);
 }
 
-/* The values of a raw sample; draws == NULL: plain. */
+/* The values of a raw sample, as floats, or tokens; draws == NULL: plain. */
 static void make_values(const brim_data *data, const brim_picture *picture, const brim_draws *draws, void *scratch,
-                        uint32_t real, void *values)
+                        void *values)
 {
   const brim_transform *t = &data->transform;
   const view v = draw_view(data, draws);
@@ -166,27 +173,56 @@ static void make_values(const brim_data *data, const brim_picture *picture, cons
       make_plane(data, &v, scratch, c, (float *)values + c * data->rows * data->columns);
   }
   if (draws) brim_transform_erase(t, draws, values);
-  if (real == BRIM_DTYPE_F64) brim_data_widen(values, data->elements);
+}
+
+static void finish_values(const brim_data *data, uint32_t real, void *values)
+{
+  if (real == BRIM_DTYPE_F64 && data->train.task != BRIM_TASK_TOKENS) brim_data_widen(values, data->elements);
 }
 
 /* ---- Samples ---- */
+
+/* A sample of a split by itself: its values as floats, or tokens, and its label as the dataset has it. */
+static brim_status make_sample(const brim_data *data, const char *split, const brim_draws *draws, bool training,
+                               void *scratch, void *values, void *label)
+{
+  brim_picture picture = {0};
+  const brim_status status = read_sample(data, split, draws->sample, training, scratch, &picture, label);
+  if (status != BRIM_OK)
+    return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", draws->sample,
+                         split, data->plugin->id);
+  BRIM_TRY(brim_data_check_label(data, split, draws->sample, scratch, label));
+  make_values(data, &picture, training ? draws : NULL, scratch, values);
+  return BRIM_OK;
+}
+
+/* Mixes training sample i, which is made, with its partner. */
+static brim_status mix_sample(const brim_data *data, const brim_draws *draws, int64_t i, char *scratch, void *values,
+                              void *label)
+{
+  const brim_mixup_room room = brim_mixup_room_of(data, brim_transform_bytes(&data->transform));
+  const int64_t partner = brim_mixup_partner(data, draws->epoch, number_of(data, draws->epoch, i));
+  const brim_draws other = {draws->seed, draws->epoch, (int64_t)brim_permutation_at(&data->split, (uint64_t)partner)};
+  float *other_values = (float *)(scratch + room.values);
+  void *other_label = scratch + room.label;
+  BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &other, true, scratch, other_values, other_label));
+  const float share = brim_mixup_share(data->settings->augment.mixup, draws);
+  brim_mixup_values(values, other_values, data->elements, share);
+  brim_data_mix_label(data, label, other_label, share);
+  return BRIM_OK;
+}
 
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, void *label)
 {
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
-  const int64_t index = brim_data_index(data, part, epoch, i);
-  const char *split = split_of_part(data, part);
-  const brim_draws draws = {data->seed, epoch, index};
+  const brim_draws draws = {data->seed, epoch, brim_data_index(data, part, epoch, i)};
   const bool training = part == BRIM_PART_TRAIN;
-  brim_picture picture = {0};
-  const brim_status status = read_sample(data, split, index, training, scratch, &picture, label);
-  if (status != BRIM_OK)
-    return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", index, split,
-                         data->plugin->id);
-  BRIM_TRY(brim_data_take_label(data, split, index, real, scratch, label));
-  make_values(data, &picture, training ? &draws : NULL, scratch, real, values);
+  BRIM_TRY(make_sample(data, split_of_part(data, part), &draws, training, scratch, values, label));
+  if (brim_data_is_mixed(data, part)) BRIM_TRY(mix_sample(data, &draws, i, scratch, values, label));
+  finish_values(data, real, values);
+  brim_data_finish_label(data, part, real, label);
   return BRIM_OK;
 }
 
@@ -195,6 +231,7 @@ brim_status brim_data_file_sample(const brim_data *data, const char *split, int6
 {
   brim_picture picture = {0};
   BRIM_TRY(read_sample(data, split, i, false, scratch, &picture, label));
-  make_values(data, &picture, NULL, scratch, real, values);
+  make_values(data, &picture, NULL, scratch, values);
+  finish_values(data, real, values);
   return BRIM_OK;
 }
