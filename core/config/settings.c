@@ -129,6 +129,8 @@ static const brim_param augment_table[] = {
                "share of training images in which a random rectangle is set to 0 after normalising"),
     BRIM_PARAM(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
     BRIM_PARAM(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    BRIM_PARAM(F64, T, mixup, "0", "[0,1000]",
+               "mix each training sample and its label with another one's, by a share from Beta(x, x); 0: off"),
     BRIM_PARAMS_END,
 };
 #undef T

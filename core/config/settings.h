@@ -47,6 +47,7 @@ typedef struct brim_augment_settings {
   double brightness, contrast, saturation, hue;
   double erase_probability;
   brim_list erase_scale, erase_ratio;
+  double mixup; /* 0: off */
 } brim_augment_settings;
 typedef struct brim_graph_settings {
   uint64_t fuse; /* of enum brim_fusion */

@@ -70,17 +70,20 @@ brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
  * counted. Not between open_start and open_finish. What the dataset says. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
-/* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation and augmented;
- * otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in float either way; tokens are
- * I32) and the label: I32, checked against the number of classes; of tokens one for each, where what does not count is
- * BRIM_NO_TOKEN; of real numbers `targets` of `real`. `scratch` has room for `scratch_bytes`, the others for what the
- * two functions below say. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of
+/* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation, augmented, and mixed with
+ * another one if that is asked for; otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64;
+ * computed in float either way; tokens are I32) and the label: I32, checked against the number of classes; of tokens
+ * one for each, where what does not count is BRIM_NO_TOKEN; of real numbers `targets` of `real`; of classes that are
+ * mixed their shares, `classes` of `real`. `scratch` has room for `scratch_bytes`, the others for what the two
+ * functions below say. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of
  * range; what the dataset says. */
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, void *label);
-/* Of a sample's values and of its label; UINT64_MAX if that does not fit in 64 bits. */
+/* Of a sample's values and of its label in a part; UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real);
-uint64_t brim_data_label_bytes(const brim_data *data, uint32_t real);
+uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint32_t real);
+/* Is each sample of the part mixed with another one? */
+bool brim_data_is_mixed(const brim_data *data, enum brim_part part);
 
 /* [any thread] Which sample of its split that is. */
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
@@ -111,13 +114,14 @@ typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
 typedef struct brim_batch {
   brim_span span;
   void *values; /* [count, elements] of `real`, or tokens of I32 */
-  void *labels; /* [count], tokens [count, elements], of I32; real numbers [count, targets] of `real` */
+  void *labels; /* as brim_data_sample writes them, one behind the other: [count], ... */
 } brim_batch;
 
 typedef struct brim_loader brim_loader;
 typedef struct brim_loader_options {
   const brim_data *data;
-  int64_t batch_max; /* samples in the largest micro-batch */
+  enum brim_part part; /* that all samples are of; any where none is mixed */
+  int64_t batch_max;   /* samples in the largest micro-batch */
   uint32_t real;
   int32_t threads; /* 0: decoded by the caller, when asked */
   int32_t slots;   /* micro-batches held, the one in use among them; at least 2. For all threads to work

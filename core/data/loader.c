@@ -84,7 +84,7 @@ static layout make_layout(const brim_loader_options *o)
   const uint64_t slots = (uint64_t)slots_of(o), workers = (uint64_t)workers_of(o);
   add_items(&l.scratch_each, 1, o->data->scratch_bytes);
   add_items(&l.values_each, (uint64_t)o->batch_max, brim_data_values_bytes(o->data, o->real));
-  add_items(&l.labels_each, (uint64_t)o->batch_max, brim_data_label_bytes(o->data, o->real));
+  add_items(&l.labels_each, (uint64_t)o->batch_max, brim_data_label_bytes(o->data, o->part, o->real));
 
   add_items(&l.bytes, 1, sizeof(brim_loader));
   l.slots = add_items(&l.bytes, slots, sizeof(slot));
@@ -119,7 +119,7 @@ static void decode(brim_loader *loader, void *scratch, slot *s)
   const brim_data *data = loader->options.data;
   const uint32_t real = loader->options.real;
   const size_t values_bytes = (size_t)brim_data_values_bytes(data, real);
-  const size_t label_bytes = (size_t)brim_data_label_bytes(data, real);
+  const size_t label_bytes = (size_t)brim_data_label_bytes(data, loader->options.part, real);
   brim_batch *b = &s->batch;
   s->status = check_span(loader, &b->span);
   for (int64_t i = 0; i < b->span.count && s->status == BRIM_OK; i++) {

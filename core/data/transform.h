@@ -4,6 +4,8 @@
  *     training:    random_resized_crop, or resize and random crop ▶ colours ▶ scaled, mirrored ▶ erased
  *     evaluation:  resize, and the middle cut out                 ▶ scaled
  *
+ * Mixup is behind all of it (mixup.h).
+ *
  * A sample that needs none of it never comes here. What is drawn at random comes from Philox blocks of (seed, epoch,
  * sample), so nothing depends on who prepares a sample, or when. */
 #ifndef BRIM_DATA_TRANSFORM_H
@@ -25,7 +27,8 @@ enum brim_draw_block {
   BRIM_DRAW_COLOUR = 16,       /* brightness, contrast, saturation, hue */
   BRIM_DRAW_COLOUR_ORDER = 17, /* one after the other, in which order */
   BRIM_DRAW_ERASE = 18,        /* whether */
-  BRIM_DRAW_ERASE_PLACE = 19   /* and the nine behind it: attempts */
+  BRIM_DRAW_ERASE_PLACE = 19,  /* and the nine behind it: attempts */
+  BRIM_DRAW_MIXUP = 29         /* the own share of a mix */
 };
 /* The next number whenever the same pixels and settings give other values in evaluation, here, in resample.h or in
  * data.h: what is kept of prepared samples (session/features.h) then is made again. */

@@ -30,7 +30,7 @@ bool brim_transform_augments(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
   return a->flip || a->crop_padding > 0 || a->random_crop || a->random_resized_crop || a->erase_probability > 0 ||
-         brim_transform_has_colours(s);
+         brim_transform_has_colours(s) || a->mixup > 0;
 }
 
 /* The first key that is set and needs rows and columns of pixels; NULL: none. */
@@ -58,6 +58,9 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
 {
   char shape[96];
   const char *key = key_of_images(s) ? key_of_images(s) : key_of_bytes(s);
+  if (s->augment.mixup > 0 && info->task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG, "'augment.mixup' mixes numbers, but the samples of dataset '%s' are tokens",
+                     dataset);
   if (key && info->sample.rank != 3)
     return brim_fail(BRIM_ECONFIG,
                      "'%s' needs images, but the samples of dataset '%s' have shape %s\n"
@@ -166,8 +169,8 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
 {
   const brim_settings *s = t->settings;
   const brim_augment_settings *a = &s->augment;
-  size_t used = (size_t)snprintf(out, room, "%s%s%s", a->flip ? " flip" : "", a->crop_padding > 0 ? " crop" : "",
-                                 a->erase_probability > 0 ? " erase" : "");
+  size_t used = (size_t)snprintf(out, room, "%s%s%s%s", a->flip ? " flip" : "", a->crop_padding > 0 ? " crop" : "",
+                                 a->erase_probability > 0 ? " erase" : "", a->mixup > 0 ? " mixup" : "");
   if (t->applies && used < room)
     used += (size_t)snprintf(out + used, room - used, " size %" PRId64 "x%" PRId64 " %s", t->rows, t->columns,
                              filters[s->transform.interpolation]);

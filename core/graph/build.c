@@ -73,6 +73,7 @@ static brim_shape shape_of_logits(const brim_graph *g)
  * but their answers are. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
+  if (g->label->dtype != BRIM_DTYPE_I32) return false;
   const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
   const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
   if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
@@ -154,7 +155,8 @@ static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 /* What each sample is to be answered with. */
 static brim_tensor *new_label(brim_graph *g, const brim_graph_options *o)
 {
-  const bool is_real = g->task == BRIM_TASK_VALUES;
+  const bool is_soft = g->task == BRIM_TASK_CLASS && o->soft_labels && g->training;
+  const bool is_real = g->task == BRIM_TASK_VALUES || is_soft;
   brim_shape shape = {1, {o->batch}};
   if (g->task == BRIM_TASK_TOKENS) shape = (brim_shape){2, {o->batch, o->sample.dim[0]}};
   if (is_real) shape = (brim_shape){2, {o->batch, o->classes}};

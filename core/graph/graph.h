@@ -88,7 +88,7 @@ struct brim_graph {
   size_t parameter_count, parameter_room;
   brim_further *further; /* in training: of parameters that several nodes use, in the order of their gradients */
   size_t further_count, further_room;
-  brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32, or of BRIM_TASK_VALUES real */
+  brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
   brim_tensor *class_weight;                            /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
   brim_state *state;           /* of an update: what the optimizer keeps, in the order of the parameters */
@@ -136,6 +136,7 @@ typedef struct brim_graph_options {
   brim_loss_attr loss;
   int32_t top_k;          /* of evaluation; 0: off */
   bool class_weights;     /* the loss has weights [classes] for an input */
+  bool soft_labels;       /* of BRIM_TASK_CLASS: in training labels are shares of the classes, [N, classes] */
   brim_shape sample;      /* without N */
   int32_t task;           /* enum brim_task */
   int64_t classes, batch; /* classes: see brim_classes */

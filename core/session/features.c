@@ -267,6 +267,7 @@ static brim_status compute_part(extraction *x, enum brim_part part)
   stream spans = {part, x->session->data.count[part], x->batch};
   const int32_t threads = (int32_t)x->session->settings->training.num_workers;
   const brim_loader_options options = {.data = &x->session->data,
+                                       .part = part,
                                        .batch_max = x->batch,
                                        .real = x->session->backend_ops->real,
                                        .threads = threads,
@@ -363,16 +364,22 @@ static brim_status make_or_find(brim_session *s, brim_feature_set *set)
 /* ---- the session ---- */
 
 /* Features are of samples as they are: whatever else the configuration would do to them is left out, and said to be. */
-static void leave_out_augmentation(brim_session *s, brim_feature_set *set)
+static brim_status leave_out_augmentation(brim_session *s, brim_feature_set *set)
 {
+  const char *model = brim_config_choice_of(s->config, "model")->plugin->id;
+  if (s->settings->augment.mixup > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "augment.mixup=%g does not go with model=%s, which keeps features of single samples\n"
+                     "take augment.mixup=0, or model=lora",
+                     s->settings->augment.mixup, model);
   set->settings = *s->settings;
   brim_augment_settings *a = &set->settings.augment;
   if (brim_transform_augments(s->settings) && s->options.read_data)
     brim_log(BRIM_LOG_INFO,
-             "features are of samples as they are: augment means nothing to model=%s (model=lora has it)",
-             brim_config_choice_of(s->config, "model")->plugin->id);
+             "features are of samples as they are: augment means nothing to model=%s (model=lora has it)", model);
   *a = (brim_augment_settings){0};
   s->data.settings = s->data.transform.settings = &set->settings;
+  return BRIM_OK;
 }
 
 static brim_status refuse_task(const brim_session *s)
@@ -443,8 +450,8 @@ brim_status brim_features_open(brim_session *s)
   const brim_model_ops *ops = brim_config_choice_of(s->config, "model")->plugin->ops;
   if (!brim_config_backbone(s->config) || ops->wraps != BRIM_WRAPS_FEATURES || s->options.whole) return BRIM_OK;
   brim_feature_set *set = brim_xcalloc(1, sizeof *set);
-  leave_out_augmentation(s, set);
-  const brim_status status = open_set(s, set);
+  brim_status status = leave_out_augmentation(s, set);
+  if (status == BRIM_OK) status = open_set(s, set);
   if (status == BRIM_OK) return take_place(s, set); /* the session's from here on */
   s->data.settings = s->data.transform.settings = s->settings;
   brim_features_close(set);

@@ -11,10 +11,11 @@
 #define THREAD_PAGES 3 /* that a thread of a loader touches: its descriptor with its variables, and the stack's end */
 
 /* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
-static brim_loader_options loader_of(const brim_session *s, int64_t batch_max)
+static brim_loader_options loader_of(const brim_session *s, enum brim_part part, int64_t batch_max)
 {
   const int32_t threads = (int32_t)s->settings->training.num_workers;
   return (brim_loader_options){.data = &s->data,
+                               .part = part,
                                .batch_max = batch_max,
                                .real = s->backend_ops->real,
                                .threads = threads,
@@ -29,14 +30,14 @@ static int64_t at_least_one(int64_t samples)
 
 brim_loader_options brim_session_train_loader(const brim_session *s)
 {
-  return loader_of(s, at_least_one(brim_order_batch_max(&s->order)));
+  return loader_of(s, BRIM_PART_TRAIN, at_least_one(brim_order_batch_max(&s->order)));
 }
 
 brim_loader_options brim_session_part_loader(const brim_session *s, enum brim_part part)
 {
   int64_t first, count;
   brim_session_part(s, part, &first, &count);
-  return loader_of(s, s->eval_batch < count ? s->eval_batch : at_least_one(count));
+  return loader_of(s, part, s->eval_batch < count ? s->eval_batch : at_least_one(count));
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)

@@ -191,6 +191,15 @@ static brim_status ignore_tokens(brim_session *s)
   return BRIM_OK;
 }
 
+/* A mix of classes has no weight of one of them, so there is no weighted mean; PyTorch's would be another one. */
+static brim_status check_mixup(const brim_session *s, const char *key)
+{
+  if (s->settings->augment.mixup == 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "augment.mixup=%g makes mixes of classes, and %s is about single ones\nleave out one of them",
+                   s->settings->augment.mixup, key);
+}
+
 /* A class that the loss ignores counts for nothing in its mean. */
 static brim_status weigh_labels(brim_session *s)
 {
@@ -199,6 +208,7 @@ static brim_status weigh_labels(brim_session *s)
   s->label_weights = s->class_weights;
   if (s->data.train.task == BRIM_TASK_TOKENS) return ignore_tokens(s);
   if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
+  BRIM_TRY(check_mixup(s, "loss.ignore_index"));
   s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
   for (int64_t k = 0; k < classes; k++) {
     if (k != s->loss.ignore_index) s->counted[k] = s->class_weights.count ? s->class_weights.item[k] : 1;
@@ -267,6 +277,7 @@ static brim_status open_loss(brim_session *s)
   ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
   const brim_list *w = &s->class_weights;
   double sum = 0;
+  if (w->count > 0) BRIM_TRY(check_mixup(s, "loss.class_weights"));
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return weigh_labels(s);
   return brim_fail(BRIM_ECONFIG,

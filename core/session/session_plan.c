@@ -64,6 +64,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                                    .loss = s->loss,
                                    .top_k = s->top_k,
                                    .class_weights = s->class_weights.count > 0,
+                                   .soft_labels = s->settings->augment.mixup > 0,
                                    .norm_group = s->settings->training.norm_group,
                                    .sample = s->data.sample,
                                    .task = s->data.train.task,

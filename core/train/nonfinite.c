@@ -23,7 +23,7 @@ static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
   const brim_order *order = &r->session->order;
   const uint32_t real = r->session->backend_ops->real;
   const size_t values_bytes = (size_t)brim_data_values_bytes(data, real);
-  const size_t label_bytes = (size_t)brim_data_label_bytes(data, real);
+  const size_t label_bytes = (size_t)brim_data_label_bytes(data, BRIM_PART_TRAIN, real);
   brim_step step = r->step;
   brim_arena arena = {0};
   void *scratch = brim_arena_try(&arena, data->scratch_bytes);

@@ -129,7 +129,7 @@ brim_status brim_predict(brim_session *session, const char *checkpoint, brim_are
   p.values = brim_arena_try(arena, p.program->graph->input->bytes);
   p.labels = brim_arena_try(arena, p.program->graph->label->bytes);
   p.logits = brim_arena_try(arena, p.program->graph->kept->bytes);
-  p.label = brim_arena_try(arena, brim_data_label_bytes(&session->data, session->backend_ops->real));
+  p.label = brim_arena_try(arena, brim_data_label_bytes(&session->data, BRIM_PART_TEST, session->backend_ops->real));
   const brim_status status = p.scratch && p.values && p.labels && p.label && p.logits
                                  ? predict_files(&p, arena, file, count)
                                  : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");

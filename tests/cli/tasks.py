@@ -11,6 +11,8 @@ _TOKENS = {"task": "tokens", "vocabulary": 7, "length": 9, "train_count": 24, "t
            "dim": 5, "lr": 0.5}
 _VALUES = {"task": "values", "shape": [6, 3], "targets": 2, "train_count": 24, "test_count": 10, "noise": 0.1,
            "hidden": 4, "lr": 0.2}
+_CLASSES = {"task": "class", "shape": [12], "classes": 5, "train_count": 24, "test_count": 10, "noise": 1, "hidden": 8,
+            "lr": 0.2}
 
 GOLDEN = {
     "tokens": _TOKENS,
@@ -18,6 +20,9 @@ GOLDEN = {
     "mse": {**_VALUES, "loss": "mse"},
     "mae": {**_VALUES, "loss": "mae"},
     "huber": {**_VALUES, "loss": "huber", "delta": 0.3},
+    "mixup": {**_CLASSES, "mixup": 0.4, "label_smoothing": 0.1},
+    "mixup_flat": {**_CLASSES, "mixup": 1},
+    "mixup_values": {**_VALUES, "loss": "mse", "mixup": 4},
 }
 
 
@@ -29,12 +34,15 @@ def words_of(name, command):
              "schedule.warmup_fraction=0", "memory.timing=false", f"optimizer.lr={case['lr']}",
              f"training.effective_batch_size={case['train_count']}", f"training.batch_size={case['train_count']}"]
     words += [f"dataset.{key}={case[key]}" for key in ("task", "vocabulary", "length", "targets", "train_count",
-                                                       "test_count", "ignored", "noise") if key in case]
+                                                       "test_count", "ignored", "noise", "classes") if key in case]
+    words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing", "delta") if key in case]
+    if "mixup" in case:
+        words.append(f"augment.mixup={case['mixup']}")
     if case["task"] == "tokens":
         words += ["model=token_lstm", f"model.dim={case['dim']}", "model.tied=true"]
-        words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing") if key in case]
         return ["--plugin-path", f"{PLUGINS}/model/token_lstm.so", *words]
     shape = ",".join(map(str, case["shape"]))
-    words += ["model=temperature_lstm", f"model.hidden={case['hidden']}", f"dataset.shape=[{shape}]",
-              f"loss={case['loss']}"]
-    return words + [f"loss.delta={case['delta']}"] if "delta" in case else words
+    words.append(f"dataset.shape=[{shape}]")
+    if case["task"] == "class":
+        return [*words, "model=mlp", f"model.hidden=[{case['hidden']}]", "model.dropout=0"]
+    return [*words, "model=temperature_lstm", f"model.hidden={case['hidden']}", f"loss={case['loss']}"]

@@ -50,6 +50,17 @@ class SameBits(Case):
         norms = [r["grad_norm"] for r in self.records("run16") if r["split"] == "train"]
         self.assertTrue(norms and all(norm > 0 for norm in norms))
 
+    def test_mixup_whatever_the_cut(self):
+        for backend in ("cpu", "reference"):
+            for size in (6, 3, 1):
+                self.train(f"{backend}{size}", "model=mlp", "model.hidden=[16]", "dataset=synthetic",
+                           "dataset.shape=[2,6,6]", "dataset.train_count=31", "dataset.test_count=9", "training.grain=1",
+                           f"training.batch_size={size}", "training.effective_batch_size=6", "training.steps=12",
+                           "augment.mixup=0.4", "augment.flip=true", "memory.timing=false", f"backend={backend}")
+            for size in (3, 1):
+                self.assert_same_checkpoint(f"{backend}6", f"{backend}{size}", 12)
+                self.assertEqual(self.losses(f"{backend}6"), self.losses(f"{backend}{size}"))
+
     def test_fusion_changes_no_bit(self):
         for fuse in ("all", "none", "[dropout_add,bias_activation]"):
             self.train(f"run-{fuse[:4]}", "model=cnn", "model.width=5", "dataset=synthetic", "dataset.train_count=500",

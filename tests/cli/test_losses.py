@@ -43,6 +43,23 @@ class Losses(Case):
         self.assertEqual(self.summary("ignored")["test_accuracy"], self.summary("weightless")["test_accuracy"])
         self.assertNotEqual(self.losses("ignored"), self.losses("all"))
 
+    def test_mixes_of_classes_go_with_every_loss(self):
+        for loss in ("cross_entropy", *MEANS):
+            for precision in ("fp32", "bf16"):
+                run = f"{loss}-{precision}"
+                self.train(run, *SMALL, f"loss={loss}", f"precision={precision}", "augment.mixup=0.2",
+                           "training.epochs=2")
+                self.assertEqual(self.summary(run)["steps"], 4)
+
+    def test_what_mixes_of_classes_do_not_go_with_is_refused(self):
+        for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.ignore_index=3"):
+            error = self.train("run", *SMALL, word, "augment.mixup=0.2", status=USAGE).err
+            self.assertIn(f"augment.mixup=0.2 makes mixes of classes, and {word.split('=')[0]} is about single ones",
+                          error)
+        error = self.train("run", "model=gpt2", "dataset=synthetic", "dataset.task=tokens", "augment.mixup=0.2",
+                           status=USAGE).err
+        self.assertIn("'augment.mixup' mixes numbers, but the samples of dataset 'synthetic' are tokens", error)
+
     def test_ignoring_the_only_class_that_counts_is_refused(self):
         error = self.train("run", *SMALL, "dataset.classes=2", "loss.class_weights=[1,0]", "loss.ignore_index=0",
                            status=USAGE).err

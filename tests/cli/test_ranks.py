@@ -41,6 +41,9 @@ class SameNumbers(Ranks):
     def test_norm_groups_and_augmentation(self):
         self.check(*NORMS)
 
+    def test_partners_of_mixup(self):
+        self.check(*DROPOUT, "augment.mixup=0.4", "training.steps=20", "training.eval_every_steps=20", ranks=(3,))
+
     def test_dropout_and_accumulation(self):
         self.check(*DROPOUT, "training.batch_size=16", "training.gradient_accumulation_steps=5")
 

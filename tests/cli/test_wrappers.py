@@ -245,6 +245,10 @@ class Features(Case):
         result = self.train("run", *PROBE, "augment.flip=true", "training.steps=1")
         self.assertIn("augment means nothing to model=linear_probe", result.err)
 
+    def test_are_of_single_samples(self):
+        result = self.train("run", *PROBE, "augment.mixup=0.2", status=USAGE)
+        self.assertIn("augment.mixup=0.2 does not go with model=linear_probe", result.err)
+
 
 class Exports(Case):
     def test_a_merged_model_answers_as_the_wrapper_does(self):

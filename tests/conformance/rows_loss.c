@@ -65,6 +65,32 @@ static brim_tensor *make_token_loss(bench *b)
 }
 BENCH_ROW(token_loss) = {"loss: tokens", make_token_loss, .is_loss = true, .by_sample = true, .skips = true};
 
+/* Labels that are shares of the classes, though any numbers here; in the metrics the greatest counts. */
+static brim_tensor *make_share_loss(bench *b)
+{
+  brim_graph *g = b->g;
+  const brim_shape rows = pick_rows(b);
+  const int64_t classes = pick_classes(b);
+  const brim_shape shape = with(rows, classes), weight_shape = {1, {classes}};
+  const brim_attr loss_attr = pick_attr(b, classes);
+  const brim_attr metrics_attr = {
+      .metrics = {.confusion = (int32_t)bench_pick(b, 0, 1), .top_k = (int32_t)bench_pick(b, 0, 3)}};
+  const int64_t cells = metrics_attr.metrics.confusion ? classes * classes : 0;
+  const brim_shape metrics = {1, {2 + cells + (metrics_attr.metrics.top_k > 0)}};
+  brim_tensor *in[4] = {NULL, bench_input(b, &shape, "logits"),
+                        brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &shape, "label")};
+  const bool weighted = bench_pick(b, 0, 1) == 1;
+  if (weighted) in[3] = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &weight_shape, "weight");
+  brim_tensor *loss = in[0] =
+      brim_graph_apply(g, "softmax_cross_entropy", "loss", &in[1], weighted ? 3 : 2, &loss_attr);
+  if (!loss) return NULL;
+  g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics, "metrics");
+  brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &metrics_attr);
+  return loss;
+}
+/* terms: of a single class the gradient is a difference of two equal numbers. */
+BENCH_ROW(share_loss) = {"loss: shares", make_share_loss, .is_loss = true, .by_sample = true, .terms = 0.1};
+
 static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
 {
   brim_graph *g = b->g;

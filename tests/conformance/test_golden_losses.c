@@ -1,6 +1,6 @@
 /* Losses against PyTorch's in double precision, on the reference backend: softmax cross-entropy over sequences, by
- * itself and with the product inside, and the mean losses with real targets and with labels; each with its gradients.
- * The fixture: tests/golden/make_losses.py. */
+ * itself, with labels that are shares of classes, and with the product inside, and the mean losses with real targets
+ * and with labels; each with its gradients. The fixture: tests/golden/make_losses.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,6 +66,24 @@ static brim_tensor *make_all(bench *b)
   return cross_entropy(b, (brim_loss_attr){.smoothing = SMOOTHING, .ignores = 1, .ignore_index = IGNORED}, true);
 }
 BENCH_ROW(all) = {"all", make_all, .is_loss = true};
+
+/* Labels that are shares of the classes. */
+static brim_tensor *of_shares(bench *b, brim_loss_attr attr, bool weighted)
+{
+  brim_tensor *in[3] = {from_fixture(b, "logits", false), from_fixture(b, "share", true), NULL};
+  if (weighted) in[2] = from_fixture(b, "weight", true);
+  return brim_graph_apply(b->g, "softmax_cross_entropy", NULL, in, weighted ? 3 : 2, &(brim_attr){.loss = attr});
+}
+static brim_tensor *make_shares(bench *b)
+{
+  return of_shares(b, (brim_loss_attr){0}, false);
+}
+BENCH_ROW(shares) = {"shares", make_shares, .is_loss = true};
+static brim_tensor *make_shares_all(bench *b)
+{
+  return of_shares(b, (brim_loss_attr){.smoothing = SMOOTHING}, true);
+}
+BENCH_ROW(shares_all) = {"shares_all", make_shares_all, .is_loss = true};
 
 static brim_tensor *linear(bench *b, brim_loss_attr attr)
 {

@@ -5,7 +5,8 @@
 
 For each case what goes in, the losses, and the gradients of 0.75 times the sum of the losses (0.75 is the bench's
 loss_scale); the file is as make_models.py describes it. Attributes are repeated in
-tests/conformance/test_golden_losses.c. "logits" and "label" are of sequences; "linear" has the product inside; the
+tests/conformance/test_golden_losses.c. "logits" and "label" are of sequences; "share" is a label too, of
+probabilities; "linear" has the product inside; the
 mean losses have y and target [N,...], or the label's one-hot form.
 """
 import pathlib
@@ -82,6 +83,12 @@ def main():
         for name, fn in functions.items():
             mean(out, name, fn, y, target)
             mean(out, f"{name}_label", fn, scores, F.one_hot(answer, 5).double(), "scores")
+
+        share = torch.rand(3, 4, 5)
+        share /= share.sum(-1, keepdim=True)
+        write(out, "share", share)
+        cross_entropy(out, "shares", logits, share.transpose(1, 2))
+        cross_entropy(out, "shares_all", logits, share.transpose(1, 2), label_smoothing=0.2, weight=weight)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Makes tasks.json: what PyTorch computes, in double precision, when it trains what tests/cli/test_tasks.py trains:
-language models whose tokens do not all count, and regressions.
+language models whose tokens do not all count, regressions, and both regressions and classes under mixup.
 
     BRIM_BINARY=build/dev/bin/brim python3 tests/golden/make_tasks.py        # needs torch; writes beside itself
 
-The data is the synthetic dataset's, made here again; a step takes all samples, so that their order does not matter. The
-first weights are brim's: of a checkpoint of one step with a learning rate of 0.
+The data is the synthetic dataset's, made here again; a step takes all samples, so that their order does not matter. So
+are partners and shares of mixup, which are applied as timm's Mixup in mode "elem" does, in single precision; a step is
+an epoch. The first weights are brim's: of a checkpoint of one step with a learning rate of 0.
 """
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -22,12 +24,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 from tasks import GOLDEN, STEPS, words_of  # noqa: E402  pylint: disable=wrong-import-position
 
 MASK = 0xFFFFFFFF
-TRAIN, TEST, WEIGHT, SUCCESSOR, ANSWER = 2, 3, 4, 5, 16  # streams of plugins/dataset/synthetic
+PATTERN, TRAIN, TEST, WEIGHT, SUCCESSOR, ANSWER = 1, 2, 3, 4, 5, 16  # streams of plugins/dataset/synthetic
+SPLIT, AUGMENT, DATA, MIXUP = 3, 4, 6, 8  # uses of random numbers
+OWN_SHARE = 29  # the block of it, core/data/transform.h
 
 
-def random4(seed, stream, item, block):
-    """brim_random4 of core/include/brim/random.h, of data."""
-    c = [block & MASK, item & MASK, item >> 32, 6 << 24 | stream]
+def random4(seed, stream, item, block, use=DATA):
+    """brim_random4 of core/include/brim/random.h."""
+    c = [block & MASK, item & MASK, item >> 32, use << 24 | stream]
     k0, k1 = seed & MASK, seed >> 32
     for _ in range(10):
         p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -88,6 +92,63 @@ def values_of(case, stream, count):
     return torch.stack(samples).reshape(count, *shape), torch.stack(answers)
 
 
+def classes_of(case, stream, count):
+    samples = []
+    for i in range(count):
+        pattern, draw = numbers(PATTERN, i % case["classes"]), numbers(stream, i)
+        pattern = torch.tensor([2 * uniform(next(pattern)) - 1 for _ in range(case["shape"][0])]).float()
+        samples.append((pattern + torch.stack([noise(next(draw)) for _ in pattern]).float()).double())
+    return torch.stack(samples), F.one_hot(torch.arange(count) % case["classes"]).double()
+
+
+def permuted(use, item, count, i):
+    """brim_permutation_at of core/data/permutation.c, of seed 1."""
+    half = 0
+    while 4**half < count:
+        half += 1
+    mask = 2**half - 1
+    while True:
+        left, right = i >> half, i & mask
+        for turn in range(8):
+            left, right = right, left ^ random4(1, turn, item, right, use)[0] & mask
+        i = left << half | right
+        if i < count:
+            return i
+
+
+def own_share(alpha, epoch, sample):
+    """By Student's t distribution: core/data/mixup.c."""
+    u, v = random4(1, epoch, sample, OWN_SHARE, AUGMENT)[:2]
+    q, c = uniform(u)**(1 / alpha), math.cos(2 * math.pi * uniform(v))
+    return 0.5 + 0.5 * c / math.sqrt(q / (1 - q) + c * c)
+
+
+def mixed(case, x, label, epoch):
+    """What samples and labels are in an epoch."""
+    if "mixup" not in case:
+        return x, label
+    count = len(x)
+    sample = [permuted(SPLIT, 0, count, k) for k in range(count)]
+    partner = [sample[permuted(MIXUP, epoch, count, k)] for k in range(count)]
+    share = torch.tensor([own_share(case["mixup"], epoch, i) for i in sample], dtype=torch.float32)
+
+    def mix(values):
+        values = values.float()
+        lam = share.reshape(-1, *[1] * (values.dim() - 1))
+        return (values[sample] * lam + values[partner] * (1 - lam)).double()
+
+    return mix(x), mix(label)
+
+
+class Mlp(nn.Module):
+    def __init__(self, features, hidden, classes):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(features, hidden), nn.Linear(hidden, classes)
+
+    def forward(self, x):
+        return self.fc2(self.fc1(x).relu())
+
+
 class TokenLSTM(nn.Module):
     def __init__(self, vocabulary, dim):
         super().__init__()
@@ -141,8 +202,16 @@ def judge_values(case, y, t):
             "rmse": (error**2).mean().sqrt(), "r2": (1 - (error**2).sum(0) / spread).mean()}
 
 
+def judge_classes(case, logits, label):
+    """By shares of the classes; the greatest is the answer."""
+    loss = F.cross_entropy(logits, label, label_smoothing=case.get("label_smoothing", 0.0))
+    return {"loss": loss, "accuracy": (logits.argmax(1) == label.argmax(1)).double().mean()}
+
+
 def run(name, case):
-    if case["task"] == "tokens":
+    if case["task"] == "class":
+        model, data, judge = Mlp(case["shape"][0], case["hidden"], case["classes"]), classes_of, judge_classes
+    elif case["task"] == "tokens":
         model, data, judge = TokenLSTM(case["vocabulary"], case["dim"]), tokens_of, judge_tokens
     else:
         model, data, judge = TemperatureLSTM(case["shape"][1], case["hidden"], case["targets"]), values_of, judge_values
@@ -150,9 +219,10 @@ def run(name, case):
     x, label = data(case, TRAIN, case["train_count"])
     optimizer = torch.optim.SGD(model.parameters(), lr=case["lr"], momentum=0.9)
     train = []
-    for _ in range(STEPS):
+    for step in range(STEPS):
         optimizer.zero_grad()
-        figures = judge(case, model(x), label)
+        inputs, answers = mixed(case, x, label, step)
+        figures = judge(case, model(inputs), answers)
         figures["loss"].backward()
         optimizer.step()
         train.append({key: value.item() for key, value in figures.items() if key not in ("mape", "rmse", "r2")})

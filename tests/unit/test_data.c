@@ -503,7 +503,7 @@ static void tokens_come_with_one_label_each(void **state)
   int32_t scratch[12], token[12], label[12];
   int ignored = 0;
   assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever reals are */
-  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F64), sizeof label);
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F64), sizeof label);
   for (int64_t i = 0; i < 17; i++) {
     assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, token, label), BRIM_OK);
     for (int k = 0; k < 12; k++) {
@@ -539,8 +539,8 @@ static void real_targets_come_as_the_backend_has_them(void **state)
   const brim_data data = open_data(&m, &settings);
   float scratch[6], narrow[6], target[4];
   double wide[6], wide_target[4];
-  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F32), sizeof target);
-  assert_int_equal(brim_data_label_bytes(&data, BRIM_DTYPE_F64), sizeof wide_target);
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F32), sizeof target);
+  assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F64), sizeof wide_target);
   assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 3, BRIM_DTYPE_F32, scratch, narrow, target), BRIM_OK);
   assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 3, BRIM_DTYPE_F64, scratch, wide, wide_target), BRIM_OK);
   for (int k = 0; k < 4; k++) assert_true(target[k] == 3 + (float)k / 4 && wide_target[k] == (double)target[k]);

@@ -135,7 +135,7 @@ static void labels_of_any_length_come_in_their_places(void **state)
       assert_int_equal(brim_data_open(&f.data, &made_plugin, &f.dataset, &f.settings), BRIM_OK);
       f.options.real = real ? BRIM_DTYPE_F64 : BRIM_DTYPE_F32;
       const size_t values_bytes = brim_data_values_bytes(&f.data, f.options.real);
-      const size_t label_bytes = brim_data_label_bytes(&f.data, f.options.real);
+      const size_t label_bytes = brim_data_label_bytes(&f.data, BRIM_PART_TRAIN, f.options.real);
       brim_loader *loader = open_loader(&f);
       const brim_batch *b = NULL;
       while (brim_loader_next(loader, &b) == BRIM_OK && b)

@@ -1,7 +1,7 @@
-/* Softmax cross-entropy with integer labels, one loss a label, by itself and with the product that makes the logits
- * inside; and the metrics of classification and of regression.
+/* Softmax cross-entropy, one loss a label, by itself and with the product that makes the logits inside; and the metrics
+ * of classification and of regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
- * or with smoothed labels and weights of classes, as brim/ops.h says.
+ * or with smoothed labels, labels that are shares of classes, and weights of classes, as brim/ops.h says.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
@@ -13,7 +13,7 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
                                       [BRIM_TASK_VALUES] = "[N, targets]"};
   char text[160], wanted_text[160];
   brim_shape wanted = g->label->shape;
-  if (g->task != BRIM_TASK_VALUES) wanted.dim[wanted.rank++] = g->classes;
+  if (g->label->dtype == BRIM_DTYPE_I32) wanted.dim[wanted.rank++] = g->classes;
   return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s", forms[g->task],
                          brim_shape_format(wanted_text, sizeof wanted_text, &wanted),
                          brim_shape_format(text, sizeof text, shape));
@@ -27,10 +27,18 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* A real number for each label. */
-static brim_tensor *new_loss(brim_graph *g, const brim_tensor *label)
+/* Has it, in place of that, a share for each element of x? */
+static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
-  return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &label->shape, "loss");
+  return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);
+}
+
+/* A real number for each row of x. */
+static brim_tensor *new_loss(brim_graph *g, const brim_tensor *x)
+{
+  brim_shape rows = x->shape;
+  rows.rank--;
+  return brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &rows, "loss");
 }
 
 static brim_status infer_loss(brim_graph *g, brim_node *n)
@@ -38,14 +46,14 @@ static brim_status infer_loss(brim_graph *g, brim_node *n)
   const brim_tensor *logits = n->in[0], *label = n->in[1];
   char text[160], label_text[160];
   const int64_t classes = logits->shape.rank ? logits->shape.dim[logits->shape.rank - 1] : 0;
-  if (label == g->label && (!has_label_per_row(logits, label) || classes != g->classes))
-    return brim_graph_fail_output(g, n, &logits->shape);
-  if (!has_label_per_row(logits, label))
-    return brim_graph_fail(g, n->op, n->name, "logits '%s' %s must be [..., K] and labels '%s' %s %s I32 [...]",
-                           logits->name, brim_shape_format(text, sizeof text, &logits->shape), label->name,
-                           brim_dtype_name(label->dtype),
-                           brim_shape_format(label_text, sizeof label_text, &label->shape));
-  n->out[0] = new_loss(g, label);
+  const bool fits = has_label_per_row(logits, label) || has_shares(g, logits, label);
+  if (label == g->label && (!fits || classes != g->classes)) return brim_graph_fail_output(g, n, &logits->shape);
+  if (!fits)
+    return brim_graph_fail(
+        g, n->op, n->name, "logits '%s' %s must be [..., K] and labels '%s' %s %s I32 [...], or real [..., K]",
+        logits->name, brim_shape_format(text, sizeof text, &logits->shape), label->name, brim_dtype_name(label->dtype),
+        brim_shape_format(label_text, sizeof label_text, &label->shape));
+  n->out[0] = new_loss(g, logits);
   return BRIM_OK;
 }
 
@@ -60,9 +68,9 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
-                                  .wide_in = BRIM_OP_WIDE(2),
+                                  .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                                   .wide_out = BRIM_OP_WIDE(0),
-                                  .signature = "logits [...,K], label [...], [weight [K]] -> loss [...]",
+                                  .signature = "logits [...,K], label [...] or [...,K], [weight [K]] -> loss [...]",
                                   .in_count = 3,
                                   .optional = 1,
                                   .out_count = 1,
@@ -77,7 +85,8 @@ BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .inplace = BRIM_OP_INPLACE(0),
                                        .cost = cost_softmax};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
-                                   .signature = "loss [...], logits [...,K], label [...] -> metrics",
+                                   .wide_in = BRIM_OP_WIDE(2),
+                                   .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics",
                                    .in_count = 3,
                                    .out_count = 1};
 
@@ -107,7 +116,7 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
     return brim_graph_fail(g, n->op, n->name, "bias '%s' %s must be a parameter [%lld]", n->in[3]->name,
                            brim_shape_format(text, sizeof text, &n->in[3]->shape), (long long)p->dim[0]);
   }
-  n->out[0] = new_loss(g, label);
+  n->out[0] = new_loss(g, x);
   n->out[1] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_I32, &label->shape, "rank");
   return BRIM_OK;
 }

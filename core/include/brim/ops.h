@@ -122,11 +122,12 @@ typedef struct brim_ema_attr {
 typedef struct brim_clip_attr {
   double max_norm; /* 0: no limit */
 } brim_clip_attr;
-/* classification_metrics  in: loss [...], logits [...,K], label i32 [...]   out: metrics f64, +=
+/* classification_metrics  in: loss [...], logits [...,K], label i32 [...] or real [...,K]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the labels that are
  *                      among the k greatest logits (of equal ones, the first). With `ignores` a label of ignore_index
- *                      counts for nothing. Summed in the order of the samples.
+ *                      counts for nothing. A real label, shares of the classes, stands for the class of the greatest
+ *                      (of equal ones, the first). Summed in the order of the samples.
  * regression_metrics   in: loss [N], y [N,K], target [N,K]   out: metrics f64, +=   Since ABI 1.5
  *                      metrics[0] += sum of losses, [1] += absolute errors |y - t|, the mean over a sample; with
  *                      `errors` also [2] += |y - t| / max(|t|, 1e-7), the mean over a sample, and of target k
@@ -231,12 +232,14 @@ typedef struct brim_rotary_attr {
 typedef struct brim_lstm_attr {
   int32_t reverse; /* 1: from the last element to the first */
 } brim_lstm_attr;
-/* softmax_cross_entropy       in: logits [...,K], label i32 [...], [weight [K]]  out: loss [...], one per label
+/* softmax_cross_entropy       in: logits [...,K], label, [weight [K]]            out: loss [...], one per label
  * softmax_cross_entropy_grad  in: logits, label, [weight]                        out: dlogits, times step.loss_scale
  * With attributes (torch.nn.CrossEntropyLoss before its mean; weight 1 if there is none):
  *     loss = (1 - smoothing) * weight[label] * nll[label] + smoothing / K * sum over k of weight[k] * nll[k]
  * With `ignores` a label of ignore_index has loss 0 and gradient 0. Any other label outside [0, K) is an error of the
- * data: EINVAL.
+ * data: EINVAL. label: i32 [...]; or, since ABI 1.5, real and of the logits' shape, never in 16 bits: shares of the
+ * classes (class probabilities, in PyTorch). Then
+ *     loss = sum over k of weight[k] * ((1 - smoothing) * label[k] + smoothing / K) * nll[k]
  * linear_cross_entropy        in: x [...,F], product [K,F], label i32 [...], [bias [K]]
  *                      out: loss [...], rank i32 [...]: how many classes come before the label (greater logits, and of
  *                      equal ones the first); -1 if ignored

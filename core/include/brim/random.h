@@ -25,8 +25,9 @@ enum brim_stream_use {
   BRIM_STREAM_SPLIT = 3,   /* train / validation */
   BRIM_STREAM_AUGMENT = 4, /* flips and crops */
   BRIM_STREAM_DROPOUT = 5,
-  BRIM_STREAM_DATA = 6,  /* synthetic data */
-  BRIM_STREAM_SAMPLE = 7 /* tokens that a language model goes on with */
+  BRIM_STREAM_DATA = 6,   /* synthetic data */
+  BRIM_STREAM_SAMPLE = 7, /* tokens that a language model goes on with */
+  BRIM_STREAM_MIXUP = 8   /* the sample that another one is mixed with */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */

@@ -7,7 +7,11 @@
  * With smoothed labels s and weights w of the classes, nll[k] = lse - logits[k]:
  *     loss       = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
  *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label)) + s/K * (softmax[k] * sum of w - w[k])) *
- * loss_scale */
+ * loss_scale
+ *
+ * and with labels that are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
+ *     loss       = sum over k of u[k] * nll[k]
+ *     dlogits[k] = (softmax[k] * sum of u - u[k]) * loss_scale */
 #include <math.h>
 
 #include "loss.h"
@@ -15,6 +19,7 @@
 typedef struct rows {
   const float *logits;
   const int32_t *label;
+  const float *share; /* in place of it, [samples, classes] */
   float *out;
   int64_t samples, classes, per_task;
   double scale, smoothing;
@@ -96,6 +101,41 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
+/* What class k of a row counts for, where labels are shares. */
+static double share_of(const rows *v, int64_t n, int64_t k)
+{
+  const double share = (double)v->share[n * v->classes + k];
+  return weight_of(v, k) * ((1 - v->smoothing) * share + v->smoothing / (double)v->classes);
+}
+
+static void share_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
+    const float *logits = v->logits + n * v->classes;
+    const double whole = log_sum_exp(logits, v->classes);
+    double loss = 0;
+    for (int64_t k = 0; k < v->classes; k++) loss += share_of(v, n, k) * (whole - (double)logits[k]);
+    v->out[n] = (float)loss;
+  }
+}
+
+static void share_rows_grad(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const rows *v = arg;
+  for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
+    const float *logits = v->logits + n * v->classes;
+    float *out = v->out + n * v->classes; /* may be the memory of logits */
+    const double whole = log_sum_exp(logits, v->classes);
+    double sum = 0;
+    for (int64_t k = 0; k < v->classes; k++) sum += share_of(v, n, k);
+    for (int64_t k = 0; k < v->classes; k++)
+      out[k] = (float)((exp((double)logits[k] - whole) * sum - share_of(v, n, k)) * v->scale);
+  }
+}
+
 /* Labels come from outside, and are used as indices. */
 brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, int64_t classes,
                                   const brim_loss_attr *attr)
@@ -108,12 +148,15 @@ brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, in
   return BRIM_OK;
 }
 
-static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn)
+/* `by_share`: in place of `fn`, where labels are shares. */
+static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn, cpu_task_fn by_share)
 {
   const brim_tensor *logits = launch->node->in[0];
+  const bool has_label = launch->node->in[1]->dtype == BRIM_DTYPE_I32;
   const brim_loss_attr *attr = &launch->node->attr.loss;
   rows v = {.logits = cpu_plain_input(b, launch, 0),
-            .label = launch->in[1],
+            .label = has_label ? launch->in[1] : NULL,
+            .share = has_label ? NULL : cpu_plain_input(b, launch, 1),
             .out = launch->out[0],
             .samples = cpu_rows(logits),
             .classes = logits->shape.dim[logits->shape.rank - 1],
@@ -122,21 +165,21 @@ static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_
             .ignores = attr->ignores,
             .ignore_index = attr->ignore_index,
             .weight = launch->node->in_count > 2 ? launch->in[2] : NULL};
-  BRIM_TRY(cpu_loss_check_labels(launch->node->in[1], v.label, v.classes, attr));
+  if (has_label) BRIM_TRY(cpu_loss_check_labels(launch->node->in[1], v.label, v.classes, attr));
   for (int64_t k = 0; k < v.classes; k++) v.weight_sum += weight_of(&v, k);
   v.per_task = cpu_max(1, 512 / v.classes);
-  cpu_pool_run(b->pool, cpu_divide_up(v.samples, v.per_task), fn, &v);
+  cpu_pool_run(b->pool, cpu_divide_up(v.samples, v.per_task), has_label ? fn : by_share, &v);
   return BRIM_OK;
 }
 
 static CPU_RUN(softmax_cross_entropy_run)
 {
-  return run_rows(self, launch, loss_rows);
+  return run_rows(self, launch, loss_rows, share_rows);
 }
 
 static CPU_RUN(softmax_cross_entropy_grad_run)
 {
-  return run_rows(self, launch, loss_rows_grad);
+  return run_rows(self, launch, loss_rows_grad, share_rows_grad);
 }
 
 /* Is the label among the k greatest? Of equal values the first is the greater. */
@@ -154,20 +197,23 @@ static CPU_RUN(classification_metrics_run)
   (void)self;
   const brim_shape *shape = &launch->node->in[1]->shape;
   const float *loss = launch->in[0], *logits = launch->in[1];
-  const int32_t *label = launch->in[2];
+  const bool has_label = launch->node->in[2]->dtype == BRIM_DTYPE_I32;
+  const int32_t *labels = has_label ? launch->in[2] : NULL;
+  const float *share = launch->in[2]; /* or that; then the greatest counts */
   double *metrics = launch->out[0];
   const int64_t classes = shape->dim[shape->rank - 1], count = cpu_rows(launch->node->in[1]);
   const brim_metrics_attr *attr = &launch->node->attr.metrics;
   const brim_loss_attr ignored = {.ignores = attr->ignores, .ignore_index = attr->ignore_index};
   const int64_t top = 2 + (attr->confusion ? classes * classes : 0);
-  BRIM_TRY(cpu_loss_check_labels(launch->node->in[2], label, classes, &ignored));
+  if (has_label) BRIM_TRY(cpu_loss_check_labels(launch->node->in[2], labels, classes, &ignored));
   for (int64_t n = 0; n < count; n++) {
-    if (attr->ignores && label[n] == attr->ignore_index) continue;
+    const int64_t label = has_label ? labels[n] : first_greatest(share + n * classes, classes);
+    if (attr->ignores && label == attr->ignore_index) continue;
     const int64_t predicted = first_greatest(logits + n * classes, classes);
     metrics[0] += (double)loss[n];
-    metrics[1] += predicted == label[n];
-    if (attr->confusion) metrics[2 + label[n] * classes + predicted] += 1;
-    if (attr->top_k > 0) metrics[top] += is_in_top(logits + n * classes, classes, label[n], attr->top_k);
+    metrics[1] += predicted == label;
+    if (attr->confusion) metrics[2 + label * classes + predicted] += 1;
+    if (attr->top_k > 0) metrics[top] += is_in_top(logits + n * classes, classes, (int32_t)label, attr->top_k);
   }
   return BRIM_OK;
 }

@@ -5,6 +5,11 @@
  *     dlogits[k]  = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                    + s/K * (softmax[k] * (sum of w) - w[k])) * loss_scale
  *
+ * Where labels are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
+ *
+ *     loss        = sum over k of u[k] * nll[k] = lse * (sum of u) - sum of u * logits
+ *     dlogits[k]  = (softmax[k] * (sum of u) - u[k]) * loss_scale
+ *
  * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials below it,
  * and corrects the sum when a greater one comes. The backward pass does that again (lse is not kept) or has lse from
  * the loss, then reads the row a second time, from a cache, and writes.
@@ -36,7 +41,7 @@ typedef struct softmax_sums {
   float greatest;
   int before;     /* classes that come before the label */
   double sum;     /* of exp(logit - greatest) */
-  double weights; /* of the classes, and of weight * logit: if labels are smoothed */
+  double weights; /* of the classes, and of weight * logit: if labels are smoothed, or shares */
   double weighted;
 } softmax_sums;
 
@@ -51,10 +56,23 @@ static __device__ inline float weight_of(const cuda_loss_rows &p, int64_t k)
   return p.weight ? p.weight[k] : 1;
 }
 
+/* What class k counts for beside the label: its weight, or of shares all that it counts for. share: the row's, or NULL.
+ */
+static __device__ inline double part_of(const cuda_loss_rows &p, const float *share, int64_t k)
+{
+  const double w = (double)weight_of(p, k);
+  return share ? w * ((1 - p.smoothing) * (double)share[k] + p.smoothing / (double)p.classes) : w;
+}
+
+static __device__ inline const float *share_of(const cuda_loss_rows &p, int64_t row)
+{
+  return p.share ? p.share + row * p.ld : NULL;
+}
+
 /* Logits k.. of a row. */
 template <bool RANKED, int P>
-static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t k, const cuda_loss_rows &p, float own,
-                                   int32_t label)
+static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t k, const cuda_loss_rows &p,
+                                   const float *share, float own, int32_t label)
 {
   float greatest = s->greatest, sum = 0;
 #pragma unroll
@@ -69,10 +87,10 @@ static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t
 #pragma unroll
     for (int i = 0; i < P; i++) s->before += cuda_is_before(v[i], k + i, own, label);
   }
-  if (p.smoothing > 0) {
+  if (p.smoothing > 0 || share) {
 #pragma unroll
     for (int i = 0; i < P; i++) {
-      const double w = (double)weight_of(p, k + i);
+      const double w = part_of(p, share, k + i);
       s->weights += w;
       s->weighted += w * (double)v[i];
     }
@@ -82,29 +100,36 @@ static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t
 /* Every thread of the team gets the sums of the whole row. */
 template <bool WIDE, bool RANKED, typename T>
 static __device__ inline softmax_sums look_at_row(const cuda_team &team, const T *row, const cuda_loss_rows &p,
-                                                  float own, int32_t label)
+                                                  const float *share, float own, int32_t label)
 {
   constexpr int P = cuda_pack<T>::count;
   const span s = span_of<T, P>(row, p.classes);
   softmax_sums sums = {-INFINITY, 0, 0, 0, 0};
-  for (int64_t k = team.lane; k < s.head; k += team.lanes) look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, own, label);
+  for (int64_t k = team.lane; k < s.head; k += team.lanes)
+    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, share, own, label);
   for (int64_t k = s.head + (int64_t)team.lane * P; k < s.tail; k += (int64_t)team.lanes * P) {
     float v[P];
     cuda_load_values<P>(row + k, v);
-    look<RANKED>(&sums, v, k, p, own, label);
+    look<RANKED>(&sums, v, k, p, share, own, label);
   }
   for (int64_t k = s.tail + team.lane; k < p.classes; k += team.lanes)
-    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, own, label);
+    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, share, own, label);
 
   const float greatest = cuda_team_max<WIDE>(sums.greatest);
   sums.sum = cuda_team_sum<WIDE>(sums.sum * (double)expf(sums.greatest - shift_of(greatest)));
   sums.greatest = greatest;
   if (RANKED) sums.before = cuda_team_sum<WIDE>(sums.before);
-  if (p.smoothing > 0) {
+  if (p.smoothing > 0 || share) {
     sums.weights = cuda_team_sum<WIDE>(sums.weights);
     sums.weighted = cuda_team_sum<WIDE>(sums.weighted);
   }
   return sums;
+}
+
+/* lse * weights - weighted. */
+static __device__ inline double weighted_loss(const softmax_sums &s)
+{
+  return ((double)s.greatest + log(s.sum)) * s.weights - s.weighted;
 }
 
 /* Does the label of a row name a class? Not if it is ignored, nor if it is wrong, which is said. */
@@ -125,6 +150,11 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
   const cuda_team team = cuda_my_team<WIDE>();
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.ld;
+    if (p.share) {
+      const softmax_sums s = look_at_row<WIDE, false>(team, row, p, share_of(p, n), 0, -1);
+      if (team.lane == 0) loss[n] = (float)weighted_loss(s);
+      continue;
+    }
     const int32_t label = p.label[n];
     if (!has_class(p, n, label, team.lane)) {
       if (team.lane == 0) loss[n] = 0;
@@ -132,12 +162,11 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
       continue;
     }
     const float own = cuda_load(&row[label]);
-    const softmax_sums s = look_at_row<WIDE, RANKED>(team, row, p, own, label);
+    const softmax_sums s = look_at_row<WIDE, RANKED>(team, row, p, NULL, own, label);
     if (team.lane > 0) continue;
-    const double log_sum = log(s.sum), nll = (double)s.greatest - (double)own + log_sum;
+    const double nll = (double)s.greatest - (double)own + log(s.sum);
     double value = (1 - p.smoothing) * (double)weight_of(p, label) * nll;
-    if (p.smoothing > 0)
-      value += p.smoothing / (double)p.classes * (((double)s.greatest + log_sum) * s.weights - s.weighted);
+    if (p.smoothing > 0) value += p.smoothing / (double)p.classes * weighted_loss(s);
     loss[n] = (float)value;
     if (RANKED) rank[n] = s.before;
   }
@@ -163,7 +192,7 @@ extern "C" brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const 
 
 /* ---- backward ---- */
 
-/* dlogits[k] = softmax * exp(logits[k] - shift) - constant * w[k], but of the label. */
+/* dlogits[k] = softmax * exp(logits[k] - shift) - constant * part_of(k), but of the label. */
 typedef struct slopes {
   float shift, softmax, constant, own;
 } slopes;
@@ -180,13 +209,22 @@ static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, d
   return s;
 }
 
+static __device__ inline slopes slopes_of_shares(const cuda_loss_rows &p, double lse, double weights)
+{
+  const double scale = p.control->step.loss_scale;
+  const float shift = (float)lse;
+  return {shift, (float)(scale * weights * exp((double)shift - lse)), (float)scale, 0};
+}
+
+/* label: -1 if there is none. */
 template <int P>
-static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const slopes &s, int32_t label)
+static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const float *share,
+                                   const slopes &s, int32_t label)
 {
 #pragma unroll
   for (int i = 0; i < P; i++) {
     v[i] = s.softmax * expf(v[i] - s.shift);
-    if (s.constant != 0) v[i] -= s.constant * weight_of(p, k + i);
+    if (s.constant != 0) v[i] -= s.constant * (float)part_of(p, share, k + i);
     if (k + i == label) v[i] = s.own;
   }
 }
@@ -207,21 +245,22 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.ld;
     U *out = dlogits + n * p.ld;
-    const int32_t label = p.label[n];
-    if (!has_class(p, n, label, team.lane)) {
+    const float *share = share_of(p, n);
+    const int32_t label = share ? -1 : p.label[n];
+    if (!share && !has_class(p, n, label, team.lane)) {
       clear_row(team, out, p.classes);
       continue;
     }
-    const float own = cuda_load(&row[label]);
+    const float own = share ? 0 : cuda_load(&row[label]);
     double lse, weights = 0;
     if (loss) { /* log of softmax at the label, negated */
       lse = (double)loss[n] + (double)own;
     } else {
-      const softmax_sums sums = look_at_row<WIDE, false>(team, row, p, own, label);
+      const softmax_sums sums = look_at_row<WIDE, false>(team, row, p, share, own, label);
       lse = (double)sums.greatest + log(sums.sum);
       weights = sums.weights;
     }
-    const slopes s = slopes_of(p, lse, weights, own, label);
+    const slopes s = share ? slopes_of_shares(p, lse, weights) : slopes_of(p, lse, weights, own, label);
     const span at = span_of<T, P>(row, p.classes);
     if (WIDE)
       __syncthreads(); /* all have read the label's logit */
@@ -229,18 +268,18 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
       __syncwarp();
     for (int64_t k = team.lane; k < at.head; k += team.lanes) {
       float v[1] = {cuda_load(&row[k])};
-      turn(v, k, p, s, label);
+      turn(v, k, p, share, s, label);
       cuda_store(&out[k], v[0]);
     }
     for (int64_t k = at.head + (int64_t)team.lane * P; k < at.tail; k += (int64_t)team.lanes * P) {
       float v[P];
       cuda_load_values<P>(row + k, v);
-      turn(v, k, p, s, label);
+      turn(v, k, p, share, s, label);
       cuda_store_values<P>(out + k, v);
     }
     for (int64_t k = at.tail + team.lane; k < p.classes; k += team.lanes) {
       float v[1] = {cuda_load(&row[k])};
-      turn(v, k, p, s, label);
+      turn(v, k, p, share, s, label);
       cuda_store(&out[k], v[0]);
     }
   }
@@ -273,7 +312,10 @@ static brim_status rows_of(cuda_backend *b, const brim_launch *launch, cuda_loss
   rows->logits = cuda_plain_input(b, launch, 0);
   rows->control = cuda_control_of(b, launch);
   if (!rows->logits || !rows->control) return BRIM_EDEVICE;
-  rows->label = (const int32_t *)launch->in[1];
+  if (node->in[1]->dtype == BRIM_DTYPE_I32)
+    rows->label = (const int32_t *)launch->in[1];
+  else if (!(rows->share = (const float *)cuda_plain_input(b, launch, 1)))
+    return BRIM_EDEVICE;
   rows->weight = node->in_count > 2 ? (const float *)launch->in[2] : NULL;
   rows->rows = cuda_rows_of(node->in[0]);
   rows->classes = rows->ld = cuda_last(node->in[0]);

@@ -8,7 +8,8 @@ extern "C" {
 
 typedef struct cuda_loss_rows {
   const void *logits;
-  const int32_t *label; /* one a row */
+  const int32_t *label; /* one a row; */
+  const float *share;   /* or, in its place, [rows, ld]: shares of the classes. Only without ranks */
   const float *weight;  /* of each class; NULL: all 1 */
   int64_t rows, classes;
   int64_t ld;          /* elements from one row to the next */

@@ -38,9 +38,18 @@ template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
   }
 }
 
+/* Where each thread of a team has the first greatest of its own values: the first of all of them. */
+template <bool WIDE> static __device__ inline int64_t team_first(float best, int64_t first, int64_t count)
+{
+  const float greatest = cuda_team_max<WIDE>(best);
+  const bool has_it = best == greatest || (best != best && greatest != greatest);
+  return team_least<WIDE>(has_it ? first : count);
+}
+
 typedef struct answers {
   const void *logits;
   const int32_t *label;
+  const float *share;          /* in place of it, [rows, classes]; then the greatest counts */
   int64_t rows, classes, each; /* each: rows of a sample */
   int32_t ignores, ignore_index;
   int32_t *rank;     /* -1 where the label is wrong, or does not count */
@@ -49,13 +58,27 @@ typedef struct answers {
   cuda_control *control;
 } answers;
 
+template <bool WIDE> static __device__ inline int32_t label_of(const cuda_team &team, const answers &p, int64_t row)
+{
+  if (!p.share) return p.label[row];
+  float best = -INFINITY;
+  int64_t first = p.classes;
+  for (int64_t k = team.lane; k < p.classes; k += team.lanes) {
+    const float v = p.share[row * p.classes + k];
+    if (first < p.classes && !cuda_is_greater(v, best)) continue;
+    best = v;
+    first = k;
+  }
+  return (int32_t)team_first<WIDE>(best, first, p.classes);
+}
+
 template <bool WIDE, typename T>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer_kernel(answers p)
 {
   const cuda_team team = cuda_my_team<WIDE>();
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.classes;
-    const int32_t label = p.label[n];
+    const int32_t label = label_of<WIDE>(team, p, n);
     const bool ignored = p.ignores && label == p.ignore_index;
     if (ignored || label < 0 || label >= p.classes) {
       if (team.lane == 0 && !ignored) cuda_report_label(p.control, p.node, n / p.each, label, p.classes);
@@ -76,9 +99,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
     before = cuda_team_sum<WIDE>(before);
     if (team.lane == 0) p.rank[n] = before;
     if (!p.confusion) continue;
-    const float greatest = cuda_team_max<WIDE>(best);
-    const bool has_it = best == greatest || (best != best && greatest != greatest);
-    const int64_t predicted = team_least<WIDE>(has_it ? first : p.classes);
+    const int64_t predicted = team_first<WIDE>(best, first, p.classes);
     if (team.lane == 0) atomicAdd(&p.confusion[label * p.classes + predicted], 1.0);
   }
 }
@@ -135,7 +156,7 @@ extern "C" brim_status cuda_metrics_add(cuda_backend *b, const float *loss, cons
 static CUDA_PREPARE(classification_prepare)
 {
   (void)self, (void)program, (void)state;
-  need->workspace_bytes = (uint64_t)brim_shape_count(&node->in[2]->shape) * sizeof(int32_t); /* ranks */
+  need->workspace_bytes = (uint64_t)brim_shape_count(&node->in[0]->shape) * sizeof(int32_t); /* ranks */
   return BRIM_OK;
 }
 
@@ -149,9 +170,12 @@ static CUDA_RUN(classification_run)
   p.control = cuda_control_of(b, launch);
   if (!p.control) return BRIM_EDEVICE;
   p.logits = launch->in[1];
-  p.label = (const int32_t *)launch->in[2];
-  p.rows = brim_shape_count(&node->in[2]->shape);
-  p.each = p.rows / node->in[2]->shape.dim[0];
+  if (node->in[2]->dtype == BRIM_DTYPE_I32)
+    p.label = (const int32_t *)launch->in[2];
+  else
+    p.share = (const float *)launch->in[2];
+  p.rows = brim_shape_count(&node->in[0]->shape);
+  p.each = p.rows / node->in[0]->shape.dim[0];
   p.classes = node->in[1]->shape.dim[node->in[1]->shape.rank - 1];
   p.ignores = attr->ignores;
   p.ignore_index = attr->ignore_index;

@@ -9,6 +9,8 @@
  *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
  *
+ * Labels that are shares of the classes, t[k], make s/K + (1 - s) * t[k] of what is s/K and 1 - s at the label.
+ *
  * One loss per label, 0 for one that is ignored; loss_scale is 1 / samples of the effective batch, so gradients of
  * micro-batches add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow, and
  * the result is the same. */
@@ -62,9 +64,51 @@ static const double *weights(const brim_launch *launch)
   return launch->node->in_count > 2 ? launch->in[2] : NULL;
 }
 
+/* What class k of a label counts for, where labels are shares of K classes. */
+static double share_of(const brim_launch *launch, const double *label, int64_t K, int64_t k)
+{
+  const double s = launch->node->attr.loss.smoothing, *w = weights(launch);
+  return (w ? w[k] : 1) * ((1 - s) * label[k] + s / (double)K);
+}
+
+static bool has_shares(const brim_launch *launch)
+{
+  return launch->node->in[1]->dtype != BRIM_DTYPE_I32;
+}
+
+static brim_status loss_of_shares(const brim_launch *launch)
+{
+  const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
+  const double *logits = launch->in[0], *label = launch->in[1];
+  double *loss = launch->out[0];
+  for (int64_t n = 0; n < N; n++) {
+    const double lse = log_sum_exp(&logits[n * K], K);
+    loss[n] = 0;
+    for (int64_t k = 0; k < K; k++) loss[n] += share_of(launch, &label[n * K], K, k) * (lse - logits[n * K + k]);
+  }
+  return BRIM_OK;
+}
+
+static brim_status gradient_of_shares(const brim_launch *launch)
+{
+  const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
+  const double *logits = launch->in[0], *label = launch->in[1];
+  double *dlogits = launch->out[0]; /* may lie in the memory of logits */
+  for (int64_t n = 0; n < N; n++) {
+    const double lse = log_sum_exp(&logits[n * K], K);
+    double sum = 0;
+    for (int64_t k = 0; k < K; k++) sum += share_of(launch, &label[n * K], K, k);
+    for (int64_t k = 0; k < K; k++)
+      dlogits[n * K + k] =
+          (exp(logits[n * K + k] - lse) * sum - share_of(launch, &label[n * K], K, k)) * launch->step->loss_scale;
+  }
+  return BRIM_OK;
+}
+
 static brim_status softmax_cross_entropy(void *self, const brim_launch *launch)
 {
   (void)self;
+  if (has_shares(launch)) return loss_of_shares(launch);
   const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
   const int64_t each = labels_per_sample(launch->node->in[1]);
   const brim_loss_attr *attr = &launch->node->attr.loss;
@@ -90,6 +134,7 @@ BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = soft
 static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *launch)
 {
   (void)self;
+  if (has_shares(launch)) return gradient_of_shares(launch);
   const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
   const int64_t each = labels_per_sample(launch->node->in[1]);
   const brim_loss_attr *attr = &launch->node->attr.loss;
@@ -129,26 +174,34 @@ static bool is_in_top(const double *logits, int64_t classes, int32_t label, int3
   return before < k;
 }
 
+/* The class that label n stands for. */
+static int32_t class_of(const brim_launch *launch, int64_t n, int64_t K)
+{
+  const void *label = launch->in[2];
+  if (launch->node->in[2]->dtype == BRIM_DTYPE_I32) return ((const int32_t *)label)[n];
+  return (int32_t)first_greatest((const double *)label + n * K, K);
+}
+
 /* The answer is the first greatest logit. Everything is added to what earlier micro-batches left. */
 static brim_status classification_metrics(void *self, const brim_launch *launch)
 {
   (void)self;
   const int64_t N = rows_of(launch->node->in[1]), K = last_of(launch->node->in[1]);
-  const int64_t each = labels_per_sample(launch->node->in[2]);
+  const int64_t each = labels_per_sample(launch->node->in[0]);
   const double *loss = launch->in[0], *logits = launch->in[1];
-  const int32_t *label = launch->in[2];
   double *metrics = launch->out[0];
   const brim_metrics_attr *attr = &launch->node->attr.metrics;
   const int64_t top = 2 + (attr->confusion ? K * K : 0);
 
   for (int64_t n = 0; n < N; n++) {
-    if (attr->ignores && label[n] == attr->ignore_index) continue;
-    BRIM_TRY(check_label(label[n], n / each, K));
+    const int32_t label = class_of(launch, n, K);
+    if (attr->ignores && label == attr->ignore_index) continue;
+    BRIM_TRY(check_label(label, n / each, K));
     const int64_t predicted = first_greatest(&logits[n * K], K);
     metrics[0] += loss[n];
-    metrics[1] += predicted == label[n];
-    if (attr->confusion) metrics[2 + label[n] * K + predicted] += 1;
-    if (attr->top_k > 0) metrics[top] += is_in_top(&logits[n * K], K, label[n], attr->top_k);
+    metrics[1] += predicted == label;
+    if (attr->confusion) metrics[2 + label * K + predicted] += 1;
+    if (attr->top_k > 0) metrics[top] += is_in_top(&logits[n * K], K, label, attr->top_k);
   }
   return BRIM_OK;
 }

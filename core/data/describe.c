@@ -1,0 +1,292 @@
+/* See describe.h. */
+#include "data/describe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "data/mixup.h"
+#include "graph/graph.h"
+
+#define ELEMENTS_MAX ((int64_t)1 << 40)
+#define TARGETS_MAX (1 << 20) /* real numbers that a sample is to be answered with */
+
+const char *brim_data_validation_split(const brim_dataset_ops *ops)
+{
+  return BRIM_HAS(brim_dataset_ops, ops, validation_split) ? ops->validation_split : NULL;
+}
+
+/* ---- Descriptions ---- */
+
+static brim_status check_pictures(const brim_data *data, const brim_dataset_info *info)
+{
+  char shape[96];
+  const int64_t channels = info->sample.rank == 3 ? info->sample.dim[0] : 0;
+  if (channels < 1 || channels > BRIM_DATA_CHANNELS_MAX || info->sample.dim[1] != 0 || info->sample.dim[2] != 0 ||
+      info->dtype != BRIM_DTYPE_U8 || info->side_max < 1 || info->side_max > info->pixels_max ||
+      info->pixels_max > ELEMENTS_MAX / channels)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has pictures of an impossible kind: samples %s %s, up to %" PRId64
+                     " pixels and %" PRId64 " to a side",
+                     data->plugin->id, brim_dtype_name(info->dtype),
+                     brim_shape_format(shape, sizeof shape, &info->sample), info->pixels_max, info->side_max);
+  return BRIM_OK;
+}
+
+/* What samples are to be answered with. */
+static brim_status check_answers(const brim_data *data, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  const bool is_values = info->task == BRIM_TASK_VALUES;
+  if (info->task != BRIM_TASK_CLASS && info->task != BRIM_TASK_TOKENS && !is_values)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d, which this brim does not know", id, (int)info->task);
+  if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " numbers to be answered; 1 to %d are possible", id,
+                     info->targets, TARGETS_MAX);
+  if (!is_values && info->classes < 2)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
+                     info->task == BRIM_TASK_TOKENS ? "token" : "class",
+                     info->classes == 1              ? ""
+                     : info->task == BRIM_TASK_CLASS ? "es"
+                                                     : "s");
+  return BRIM_OK;
+}
+
+static brim_status check_values(const brim_data *data, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  if (info->task == BRIM_TASK_TOKENS) {
+    if (info->dtype == BRIM_DTYPE_I32 && info->sample.rank == 1) return BRIM_OK;
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of %d dimensions and type %s; of tokens they are [T] of I32",
+                     id, info->sample.rank, brim_dtype_name(info->dtype));
+  }
+  if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
+                     brim_dtype_name(info->dtype));
+  if (info->sample.rank < 1 || info->sample.rank > 3)
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has samples of %d dimensions; [channels,rows,columns], [length,features] and "
+                     "[features] can be used",
+                     id, info->sample.rank);
+  return BRIM_OK;
+}
+
+static brim_status check_info(const brim_data *data, const char *split, const brim_dataset_info *info)
+{
+  const char *id = data->plugin->id;
+  char shape[96];
+  if (info->count < 1)
+    return brim_fail(BRIM_ELOAD, "the %s split of dataset '%s' is empty: it has 0 samples", split, id);
+  BRIM_TRY(check_answers(data, info));
+  BRIM_TRY(check_values(data, info));
+  if (info->pixels_max > 0) return check_pictures(data, info);
+  int64_t elements = 1;
+  for (int32_t i = 0; i < info->sample.rank; i++)
+    if (info->sample.dim[i] < 1 || __builtin_mul_overflow(elements, info->sample.dim[i], &elements) ||
+        elements > ELEMENTS_MAX)
+      return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of an impossible shape, %s", id,
+                       brim_shape_format(shape, sizeof shape, &info->sample));
+  return BRIM_OK;
+}
+
+static brim_status describe_split(const brim_data *data, const char *split, brim_dataset_info *info)
+{
+  *info = (brim_dataset_info){0};
+  BRIM_TRY(data->ops->describe(data->self, split, info));
+  return check_info(data, split, info);
+}
+
+static const char *describe_answer(char *out, size_t room, const brim_dataset_info *info)
+{
+  if (info->task == BRIM_TASK_VALUES)
+    snprintf(out, room, "%" PRId64 " real number%s", info->targets, info->targets == 1 ? "" : "s");
+  else
+    snprintf(out, room, info->task == BRIM_TASK_TOKENS ? "tokens" : "a class");
+  return out;
+}
+
+static brim_status check_same(const brim_data *data, const char *split, const brim_dataset_info *b)
+{
+  const brim_dataset_info *a = &data->train;
+  char train[96], other[96];
+  bool same = a->sample.rank == b->sample.rank;
+  for (int32_t i = 0; same && i < a->sample.rank; i++) same = a->sample.dim[i] == b->sample.dim[i];
+  if (!same)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training samples are %s, %s samples %s",
+                     data->plugin->id, brim_shape_format(train, sizeof train, &a->sample), split,
+                     brim_shape_format(other, sizeof other, &b->sample));
+  if (a->task != b->task || a->targets != b->targets)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training samples are to be answered with %s, "
+                     "%s samples with %s",
+                     data->plugin->id, describe_answer(train, sizeof train, a), split,
+                     describe_answer(other, sizeof other, b));
+  if ((a->pixels_max > 0) != (b->pixels_max > 0))
+    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not fit together: only one has pictures of any size",
+                     data->plugin->id);
+  if (a->dtype != b->dtype || a->classes != b->classes)
+    return brim_fail(BRIM_ELOAD,
+                     "the splits of dataset '%s' do not fit together: training has %" PRId64
+                     " classes and %s values, %s %" PRId64 " and %s",
+                     data->plugin->id, a->classes, brim_dtype_name(a->dtype), split, b->classes,
+                     brim_dtype_name(b->dtype));
+  return BRIM_OK;
+}
+
+/* A split that a dataset may lack: then *info is zero. */
+static brim_status describe_further(const brim_data *data, const char *split, brim_dataset_info *info)
+{
+  const brim_status status = split ? describe_split(data, split, info) : BRIM_ENOTSUP;
+  if (status == BRIM_OK) return check_same(data, split, info);
+  *info = (brim_dataset_info){0};
+  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+}
+
+/* ---- Normalisation ---- */
+
+static brim_status check_list(const brim_data *data, const char *key, const brim_list *list)
+{
+  const char *what = data->train.sample.rank == 2 ? "feature" : "channel";
+  if (list->count > 1 && list->count != (size_t)data->channels)
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' has %zu numbers, but the samples have %" PRId64 " %s%s; give 1 or as many "
+                     "as %ss",
+                     key, list->count, data->channels, what, data->channels == 1 ? "" : "s", what);
+  if (list->count > BRIM_DATA_CHANNELS_MAX)
+    return brim_fail(BRIM_ECONFIG, "'%s' has %zu numbers; at most %d are possible", key, list->count,
+                     BRIM_DATA_CHANNELS_MAX);
+  for (size_t i = 0; i < list->count; i++)
+    if (!isfinite(list->item[i])) return brim_fail(BRIM_ECONFIG, "'%s': number %zu is not finite", key, i + 1);
+  return BRIM_OK;
+}
+
+static double item_of(const brim_list *list, int32_t channel, double otherwise)
+{
+  return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
+}
+
+/* What pretrained models expect, of red, green and blue. */
+static const double imagenet_mean[] = {0.485, 0.456, 0.406}, imagenet_std[] = {0.229, 0.224, 0.225},
+                    clip_mean[] = {0.48145466, 0.4578275, 0.40821073},
+                    clip_std[] = {0.26862954, 0.26130258, 0.27577711};
+
+static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_list *std)
+{
+  const int32_t kind = data->settings->transform.normalize;
+  *mean = data->settings->dataset.mean;
+  *std = data->settings->dataset.std;
+  if (kind == BRIM_NORMALIZE_DATASET) return BRIM_OK;
+  const char *name = kind == BRIM_NORMALIZE_CLIP ? "clip" : "imagenet";
+  if (data->channels != 3 || data->train.dtype != BRIM_DTYPE_U8)
+    return brim_fail(BRIM_ECONFIG,
+                     "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue; those of "
+                     "dataset '%s' are %s with %" PRId64 "\ntransform.normalize=dataset has the means of the dataset, "
+                     "and transform=none besides leaves sizes as they are",
+                     name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
+  if (mean->count > 0 || std->count > 0)
+    return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", name,
+                     mean->count > 0 ? "dataset.mean" : "dataset.std");
+  *mean = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_mean : imagenet_mean, 3};
+  *std = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_std : imagenet_std, 3};
+  return BRIM_OK;
+}
+
+/* (x / 255 - mean) / std for bytes, (x - mean) / std for floats, as one multiplication and one addition. */
+static brim_status set_normalisation(brim_data *data)
+{
+  brim_list chosen[2];
+  BRIM_TRY(choose_lists(data, &chosen[0], &chosen[1]));
+  const brim_list *mean = &chosen[0], *std = &chosen[1];
+  if (data->train.task == BRIM_TASK_TOKENS && mean->count + std->count > 0)
+    return brim_fail(BRIM_ECONFIG, "'dataset.%s' is for real numbers, but the samples of dataset '%s' are tokens",
+                     mean->count > 0 ? "mean" : "std", data->plugin->id);
+  BRIM_TRY(check_list(data, "dataset.mean", mean));
+  BRIM_TRY(check_list(data, "dataset.std", std));
+  const double unit = data->train.dtype == BRIM_DTYPE_U8 ? 255 : 1;
+  data->channel_step = mean->count > 1 || std->count > 1;
+  const int32_t channels = data->channel_step ? (int32_t)data->channels : 1;
+  for (int32_t c = 0; c < channels; c++) {
+    const double s = item_of(std, c, 1);
+    if (!(s > 0)) return brim_fail(BRIM_ECONFIG, "'dataset.std' must be greater than 0, got %g", s);
+    data->scale[c] = (float)(1 / (unit * s));
+    data->shift[c] = (float)(-item_of(mean, c, 0) / s);
+  }
+  return BRIM_OK;
+}
+
+/* ---- Parts and shapes ---- */
+
+static brim_status set_parts(brim_data *data)
+{
+  const int64_t total = data->train.count, want = data->settings->training.num_train_samples;
+  const double fraction = data->settings->dataset.validation_fraction;
+  const int64_t validation = llround((double)total * fraction);
+  if (fraction > 0 && data->validation.count > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "'dataset.validation_fraction' is %g, but dataset '%s' has validation data of its own\n"
+                     "leave the one or the other out",
+                     fraction, data->plugin->id);
+  if (fraction > 0 && validation == 0)
+    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which of %" PRId64 " samples is none",
+                     fraction, total);
+  if (validation >= total)
+    return brim_fail(BRIM_ECONFIG,
+                     "'dataset.validation_fraction' is %g, which of %" PRId64 " samples leaves none to train on",
+                     fraction, total);
+  if (want > total - validation)
+    return brim_fail(BRIM_ECONFIG,
+                     "'training.num_train_samples' is %" PRId64 ", but there are %" PRId64 " to train on (0 takes all)",
+                     want, total - validation);
+  data->count[BRIM_PART_TRAIN] = want > 0 ? want : total - validation;
+  data->count[BRIM_PART_VALIDATION] = data->validation.count > 0 ? data->validation.count : validation;
+  data->count[BRIM_PART_TEST] = data->test.count;
+  brim_permutation_init(&data->split, data->seed, BRIM_STREAM_SPLIT, 0, (uint64_t)total);
+  return BRIM_OK;
+}
+
+/* What the model gets of samples, after their transform. */
+static brim_status set_shape(brim_data *data)
+{
+  const brim_transform *t = &data->transform;
+  const brim_shape *s = &data->train.sample;
+  BRIM_TRY(brim_transform_init(&data->transform, data->settings, data->plugin->id, &data->train));
+  if (data->validation.count > 0) brim_transform_widen(&data->transform, &data->validation);
+  if (data->test.count > 0) brim_transform_widen(&data->transform, &data->test);
+  data->channels = s->rank == 2 ? s->dim[1] : t->channels;
+  data->rows = s->rank == 2 ? s->dim[0] : t->rows;
+  data->columns = s->rank == 2 ? 1 : t->columns;
+  data->sample = *s;
+  if (s->rank == 3) {
+    data->sample.dim[1] = t->rows;
+    data->sample.dim[2] = t->columns;
+  }
+  data->elements = brim_shape_count(&data->sample);
+  data->scratch_bytes = brim_mixup_room_of(data, brim_transform_bytes(t)).bytes;
+  return BRIM_OK;
+}
+
+/* All that follows from descriptions and settings. */
+static brim_status follow_descriptions(brim_data *data)
+{
+  BRIM_TRY(set_shape(data));
+  BRIM_TRY(set_normalisation(data));
+  return set_parts(data);
+}
+
+brim_status brim_data_set(brim_data *data)
+{
+  BRIM_TRY(describe_split(data, BRIM_SPLIT_TRAIN, &data->train));
+  BRIM_TRY(describe_further(data, brim_data_validation_split(data->ops), &data->validation));
+  BRIM_TRY(describe_further(data, BRIM_SPLIT_TEST, &data->test));
+  return follow_descriptions(data);
+}
+
+brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[3])
+{
+  data->train = info[BRIM_PART_TRAIN];
+  data->validation = info[BRIM_PART_VALIDATION];
+  data->test = info[BRIM_PART_TEST];
+  BRIM_TRY(check_info(data, BRIM_SPLIT_TRAIN, &data->train));
+  return follow_descriptions(data);
+}

@@ -1,0 +1,29 @@
+/* Mixup (Zhang et al., ICLR 2018, arXiv 1710.09412): a training sample is
+ *
+ *     x = share * x_own + (1 - share) * x_partner,   y = share * y_own + (1 - share) * y_partner
+ *
+ * with a share drawn from Beta(alpha, alpha) for each sample, as timm's Mixup does in its mode "elem". There the
+ * partner is another sample of the batch. Here it is one of all training samples, so that a sample is the same in every
+ * micro-batch and on every rank: in each epoch partners are a permutation of the training samples, so each is the
+ * partner of one. It is prepared as it is by itself in that epoch. */
+#ifndef BRIM_DATA_MIXUP_H
+#define BRIM_DATA_MIXUP_H
+#include "data/data.h"
+
+/* Room for a partner, behind what else the scratch is for. */
+typedef struct brim_mixup_room {
+  uint64_t values, label; /* offsets in the scratch: floats, and the label as the dataset writes it */
+  uint64_t bytes;         /* of the scratch in all; UINT64_MAX: that does not fit in 64 bits */
+} brim_mixup_room;
+/* `before`: bytes that are in use. Without mixup there is no room, and `bytes` is that. */
+brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before);
+
+/* [any thread] Of which of the training samples, by numbers below `count`, number k is mixed with. */
+int64_t brim_mixup_partner(const brim_data *data, int64_t epoch, int64_t k);
+/* [any thread] A sample's own share. alpha > 0. */
+float brim_mixup_share(double alpha, const brim_draws *draws);
+/* [any thread] own[i] = share * own[i] + (1 - share) * partner[i]. */
+void brim_mixup_values(float *own, const float *partner, int64_t count, float share);
+/* [any thread] Shares of `classes` classes. */
+void brim_mixup_classes(float *out, int64_t classes, int32_t own, int32_t partner, float share);
+#endif
