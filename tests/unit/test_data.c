@@ -456,6 +456,8 @@ static void settings_that_do_not_fit_are_refused(void **state)
                  "'training.num_train_samples' is 101, but there are 100 to train on (0 takes all)");
 }
 
+#define CURE "\nleave it out; transform=none and augment=none leave samples as they are"
+
 static void augmentation_needs_images(void **state)
 {
   (void)state;
@@ -463,10 +465,11 @@ static void augmentation_needs_images(void **state)
   m.train.sample = m.test.sample = (brim_shape){.rank = 1, .dim = {6}};
   brim_settings s = default_settings();
   s.augment.flip = true;
-  expect_refusal(&m, &s, BRIM_ECONFIG, "'augment.flip' needs images, but the samples of dataset 'made' have shape [6]");
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'augment.flip' needs images, but the samples of dataset 'made' have shape [6]" CURE);
   s.augment = (brim_augment_settings){.crop_padding = 2};
   expect_refusal(&m, &s, BRIM_ECONFIG,
-                 "'augment.crop_padding' needs images, but the samples of dataset 'made' have shape [6]");
+                 "'augment.crop_padding' needs images, but the samples of dataset 'made' have shape [6]" CURE);
 }
 
 static void samples_that_cannot_be_read_are_named(void **state)

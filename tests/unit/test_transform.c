@@ -449,9 +449,12 @@ static void what_cannot_be_done_is_refused(void **state)
           "augment.crop_padding=0");
   s = settings_of(size, 1);
   s.transform.normalize = BRIM_NORMALIZE_IMAGENET;
-  refused(
-      &made_plugin, &images, &s,
-      "'transform.normalize=imagenet' is for images of bytes with 3 channels; those of dataset 'made' are U8 with 1");
+  refused(&made_plugin, &images, &s,
+          "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue; those of "
+          "dataset 'made' "
+          "are U8 with 1\ntransform.normalize=dataset has the means of the dataset, and transform=none besides leaves "
+          "sizes as "
+          "they are");
   s.dataset.mean = (brim_list){wrong, 1};
   refused(&any_plugin, &s, &s, "'transform.normalize=imagenet' and 'dataset.mean' are both set: leave out one of them");
 }
