@@ -72,8 +72,11 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
                      dataset, brim_dtype_name(info->dtype));
   key = key_of_colours(s);
   if (key && info->sample.dim[0] != 3)
-    return brim_fail(BRIM_ECONFIG, "'%s' needs 3 channels, but the images of dataset '%s' have %" PRId64, key, dataset,
-                     info->sample.dim[0]);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "'%s' needs 3 channels, but the images of dataset '%s' have %" PRId64
+        "\nset it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)",
+        key, dataset, info->sample.dim[0]);
   return BRIM_OK;
 }
 

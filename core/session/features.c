@@ -27,22 +27,30 @@ struct brim_feature_set {
   brim_feature_file file; /* not mapped where only plans are made */
   brim_dataset_info train, test;
   brim_settings settings; /* the session's, without augmentation; in the end also without what prepares raw samples */
-  uint64_t weights, peak_bytes;
+  brim_plan *plan;        /* that computes them, of a session that reads no data; else NULL */
+  uint64_t weights;
 };
 
 uint64_t brim_features_weights(const brim_feature_set *set)
 {
   return set->weights;
 }
+
+const brim_graph *brim_features_graph(const brim_feature_set *set)
+{
+  return set->plan ? set->plan->program[0].graph : NULL;
+}
+
 uint64_t brim_features_peak(const brim_feature_set *set)
 {
-  return set->peak_bytes;
+  return set->plan ? set->plan->peak_bytes : 0;
 }
 
 void brim_features_close(brim_feature_set *set)
 {
   if (!set) return;
   brim_feature_file_close(&set->file);
+  brim_plan_free(set->plan);
   free(set);
 }
 
@@ -425,14 +433,11 @@ static brim_status find_shape(const brim_session *s, brim_feature_set *set)
 }
 
 /* What computing takes, for `brim plan`. */
-static brim_status find_peak(brim_session *s, brim_feature_set *set)
+static brim_status plan_computing(brim_session *s, brim_feature_set *set)
 {
-  brim_plan *plan = NULL;
   s->extracts = true;
-  const brim_status status = brim_session_plan_evaluation(s, s->eval_batch, s->eval_batch, false, &plan);
+  const brim_status status = brim_session_plan_evaluation(s, s->eval_batch, s->eval_batch, false, &set->plan);
   s->extracts = false;
-  if (status == BRIM_OK) set->peak_bytes = plan->peak_bytes;
-  brim_plan_free(plan);
   return status;
 }
 
@@ -442,7 +447,7 @@ static brim_status open_set(brim_session *s, brim_feature_set *set)
   const brim_status status = find_shape(s, set);
   s->extracts = false;
   BRIM_TRY(status);
-  return s->options.read_data ? make_or_find(s, set) : find_peak(s, set);
+  return s->options.read_data ? make_or_find(s, set) : plan_computing(s, set);
 }
 
 brim_status brim_features_open(brim_session *s)

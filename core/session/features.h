@@ -15,6 +15,9 @@ brim_status brim_features_open(brim_session *session);
 void brim_features_close(brim_feature_set *set);
 /* The hash of the backbone's weights; 0: only the shape is known. */
 uint64_t brim_features_weights(const brim_feature_set *set);
+/* What computes them, of a session that reads no data: its frozen parameters are what weights are for. The set's; else
+ * NULL. */
+const brim_graph *brim_features_graph(const brim_feature_set *set);
 /* Bytes of the device's memory that computing them takes, before the plan of training is placed; 0: they are there. */
 uint64_t brim_features_peak(const brim_feature_set *set);
 #endif

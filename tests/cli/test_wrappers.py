@@ -84,6 +84,15 @@ class Plans(Case):
         self.assertIn("features: computed once", self.brim("plan", *PROBE, "--no-timing").out)
         self.assertFalse((self.folder / "cache/brim/features").exists(), "a plan computes nothing")
 
+    def test_a_probe_is_planned_with_its_backbones_weights(self):
+        self.train("before", *MODEL, *DATA, "training.steps=1")
+        plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
+        # Two blocks of 12 tensors, patches, positions, class token and norm; the head stays behind.
+        self.assertIn("weights: 30 tensors", self.brim(*plan).out)
+        self.assertIn("without 2 that the model has no use for", self.brim(*plan).out)
+        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
+                          "patch_embed.proj.bias: [12]; the model needs [24]")
+
 
 class Checkpoints(Case):
     def names(self, *path):

@@ -426,7 +426,9 @@ static void what_cannot_be_done_is_refused(void **state)
   refused(&any_plugin, &s, &s,
           "the pictures of dataset 'any' have different sizes: say with transform.size=224 which one the model gets");
   s.augment.hue = 0.1;
-  refused(&made_plugin, &images, &s, "'augment.hue' needs 3 channels, but the images of dataset 'made' have 1");
+  refused(&made_plugin, &images, &s,
+          "'augment.hue' needs 3 channels, but the images of dataset 'made' have 1\n"
+          "set it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)");
   refused(&made_plugin, &floats, &s,
           "'augment.hue' needs images of bytes, but the samples of dataset 'made' are of type F32");
   s = settings_of(wrong, 1);
