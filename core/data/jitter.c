@@ -11,28 +11,30 @@ static uint8_t blend(int from, int to, float factor)
 }
 
 /* ITU-R 601-2 luma, in fixed point. */
-static uint8_t gray_of(const uint8_t *p)
+static uint8_t gray_of(const uint8_t *p, int channels)
 {
+  if (channels == 1) return p[0];
   return (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
 }
 
-void brim_jitter_brightness(uint8_t *pixels, int64_t count, double factor)
+void brim_jitter_brightness(uint8_t *pixels, int64_t count, int channels, double factor)
 {
-  for (int64_t i = 0; i < 3 * count; i++) pixels[i] = blend(0, pixels[i], (float)factor);
+  for (int64_t i = 0; i < channels * count; i++) pixels[i] = blend(0, pixels[i], (float)factor);
 }
 
-void brim_jitter_contrast(uint8_t *pixels, int64_t count, double factor)
+void brim_jitter_contrast(uint8_t *pixels, int64_t count, int channels, double factor)
 {
   uint64_t sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += gray_of(pixels + 3 * i);
+  for (int64_t i = 0; i < count; i++) sum += gray_of(pixels + channels * i, channels);
   const int mean = (int)((double)sum / (double)count + 0.5);
-  for (int64_t i = 0; i < 3 * count; i++) pixels[i] = blend(mean, pixels[i], (float)factor);
+  for (int64_t i = 0; i < channels * count; i++) pixels[i] = blend(mean, pixels[i], (float)factor);
 }
 
-void brim_jitter_saturation(uint8_t *pixels, int64_t count, double factor)
+void brim_jitter_saturation(uint8_t *pixels, int64_t count, int channels, double factor)
 {
+  if (channels == 1) return;
   for (uint8_t *p = pixels; p < pixels + 3 * count; p += 3) {
-    const int gray = gray_of(p);
+    const int gray = gray_of(p, 3);
     for (int c = 0; c < 3; c++) p[c] = blend(gray, p[c], (float)factor);
   }
 }
@@ -82,8 +84,9 @@ static void from_hsv(const hsv *c, uint8_t *p)
   for (int k = 0; k < 3; k++) p[k] = rgb[sector % 6][k];
 }
 
-void brim_jitter_hue(uint8_t *pixels, int64_t count, double turn)
+void brim_jitter_hue(uint8_t *pixels, int64_t count, int channels, double turn)
 {
+  if (channels == 1) return;
   const uint8_t shift = (uint8_t)(int)(turn * 255); /* bytes go round */
   for (uint8_t *p = pixels; p < pixels + 3 * count; p += 3) {
     hsv c = to_hsv(p);

@@ -163,8 +163,8 @@ static void change_colours(const brim_transform *t, const brim_draws *draws, uin
 {
   const brim_augment_settings *a = &t->settings->augment;
   const double amount[3] = {a->brightness, a->contrast, a->saturation};
-  void (*const change[3])(uint8_t *, int64_t, double) = {brim_jitter_brightness, brim_jitter_contrast,
-                                                         brim_jitter_saturation};
+  void (*const change[3])(uint8_t *, int64_t, int, double) = {brim_jitter_brightness, brim_jitter_contrast,
+                                                              brim_jitter_saturation};
   const brim_philox size = brim_draw(draws, BRIM_DRAW_COLOUR), place = brim_draw(draws, BRIM_DRAW_COLOUR_ORDER);
   int order[4] = {0, 1, 2, 3};
   for (int i = 3; i > 0; i--) {
@@ -177,9 +177,10 @@ static void change_colours(const brim_transform *t, const brim_draws *draws, uin
   for (int i = 0; i < 4; i++) {
     const int what = order[i];
     const uint32_t x = size.v[what];
-    if (what == 3 && a->hue > 0) brim_jitter_hue(canvas, count, between(x, -a->hue, a->hue));
+    if (what == 3 && a->hue > 0) brim_jitter_hue(canvas, count, (int)t->channels, between(x, -a->hue, a->hue));
     if (what < 3 && amount[what] > 0)
-      change[what](canvas, count, between(x, amount[what] > 1 ? 0 : 1 - amount[what], 1 + amount[what]));
+      change[what](canvas, count, (int)t->channels,
+                   between(x, amount[what] > 1 ? 0 : 1 - amount[what], 1 + amount[what]));
   }
 }
 

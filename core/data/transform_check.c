@@ -71,10 +71,10 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
     return brim_fail(BRIM_ECONFIG, "'%s' needs images of bytes, but the samples of dataset '%s' are of type %s", key,
                      dataset, brim_dtype_name(info->dtype));
   key = key_of_colours(s);
-  if (key && info->sample.dim[0] != 3)
+  if (key && info->sample.dim[0] != 3 && info->sample.dim[0] != 1)
     return brim_fail(
         BRIM_ECONFIG,
-        "'%s' needs 3 channels, but the images of dataset '%s' have %" PRId64
+        "'%s' needs 1 channel or 3, but the images of dataset '%s' have %" PRId64
         "\nset it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)",
         key, dataset, info->sample.dim[0]);
   return BRIM_OK;

@@ -144,6 +144,8 @@ def resized(image):
 
 def turned(image, turn):
     """torchvision.transforms.functional_pil.adjust_hue"""
+    if image.mode == "L":
+        return image
     h, s, v = image.convert("HSV").split()
     shifted = (numpy.array(h, dtype=numpy.int64) + int(turn * 255)) % 256
     return Image.merge("HSV", (Image.fromarray(shifted.astype(numpy.uint8)), s, v)).convert("RGB")
@@ -167,7 +169,9 @@ def main():
     write("pixels.txt", [(f"{name} {image.height} {image.width}", numpy.asarray(image)) for name, image in EXPECTED])
     image = Image.fromarray(pixels)
     write("resize.txt", resized(image))
-    write("colours.txt", coloured(Image.fromarray(pixels[:16, :20])))
+    part = Image.fromarray(pixels[:16, :20])
+    write("colours.txt", coloured(part))
+    write("grays.txt", coloured(part.convert("L")))
 
 
 EXPECTED = []

@@ -122,30 +122,43 @@ static void window_is_a_part_of_the_whole(void **state)
   }
 }
 
-static void colours_are_those_of_pillow(void **state)
+typedef void (*jitter)(uint8_t *pixels, int64_t count, int channels, double factor);
+
+static jitter jitter_of(const char *name)
 {
-  (void)state;
+  if (strcmp(name, "brightness") == 0) return brim_jitter_brightness;
+  if (strcmp(name, "contrast") == 0) return brim_jitter_contrast;
+  return strcmp(name, "saturation") == 0 ? brim_jitter_saturation : brim_jitter_hue;
+}
+
+/* Of the corner of 16 rows and 20 columns of a picture that is COLUMNS wide. */
+static void check_colours(const char *file, const uint8_t *picture, int channels)
+{
   static picture_lines lines;
+  const size_t row = 20 * (size_t)channels;
   int cases = 0;
-  picture_lines_open(&lines, "colours.txt");
+  picture_lines_open(&lines, file);
   while (picture_lines_next(&lines)) {
     char what[32];
     double factor;
     uint8_t pixels[16 * 20 * 3];
     assert_int_equal(sscanf(lines.title, "%31s %lf", what, &factor), 2);
-    for (int y = 0; y < 16; y++) memcpy(pixels + y * 60, scene + y * COLUMNS * 3, 60);
-    void (*const change)(uint8_t *, int64_t, double) = what[0] == 'b'   ? brim_jitter_brightness
-                                                       : what[0] == 'c' ? brim_jitter_contrast
-                                                       : what[0] == 's' ? brim_jitter_saturation
-                                                                        : brim_jitter_hue;
-    change(pixels, 16 * 20, factor);
-    assert_int_equal(lines.count, sizeof pixels);
+    for (size_t y = 0; y < 16; y++) memcpy(pixels + y * row, picture + y * COLUMNS * (size_t)channels, row);
+    jitter_of(what)(pixels, 16 * 20, channels, factor);
+    assert_int_equal(lines.count, 16 * row);
     for (size_t i = 0; i < lines.count; i++)
       if (pixels[i] != lines.bytes[i])
-        fail_msg("%s: byte %zu is %d, not %d", lines.title, i, pixels[i], lines.bytes[i]);
+        fail_msg("%s, %s: byte %zu is %d, not %d", file, lines.title, i, pixels[i], lines.bytes[i]);
     cases++;
   }
   assert_int_equal(cases, 24);
+}
+
+static void colours_are_those_of_pillow(void **state)
+{
+  (void)state;
+  check_colours("colours.txt", scene, 3);
+  check_colours("grays.txt", gray, 1);
 }
 
 /* ---- The chain ---- */
@@ -420,14 +433,14 @@ static void what_cannot_be_done_is_refused(void **state)
 {
   (void)state;
   const double size[] = {24}, wrong[] = {0.5}, turned[] = {0.5, 0.1}, three[] = {1, 2, 3};
-  made images = made_images(20, 1, 6, 5), floats = images;
+  made images = made_images(20, 1, 6, 5), pairs = made_images(20, 2, 6, 5), floats = images;
   floats.train.dtype = floats.test.dtype = BRIM_DTYPE_F32;
   brim_settings s = settings_of(NULL, 0);
   refused(&any_plugin, &s, &s,
           "the pictures of dataset 'any' have different sizes: say with transform.size=224 which one the model gets");
   s.augment.hue = 0.1;
-  refused(&made_plugin, &images, &s,
-          "'augment.hue' needs 3 channels, but the images of dataset 'made' have 1\n"
+  refused(&made_plugin, &pairs, &s,
+          "'augment.hue' needs 1 channel or 3, but the images of dataset 'made' have 2\n"
           "set it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)");
   refused(&made_plugin, &floats, &s,
           "'augment.hue' needs images of bytes, but the samples of dataset 'made' are of type F32");
