@@ -212,6 +212,7 @@ int brim_command_eval(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = brim_cli_run_config(e.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(e.run, e.which, e.checkpoint, sizeof e.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
+  if (status == BRIM_OK) status = brim_cli_refuse_weights(e.run, config, o.word + 1, o.count - 1);
   if (status == BRIM_OK) status = evaluate(&e, config);
   brim_trainer_close(e.trainer);
   brim_session_close(e.session);

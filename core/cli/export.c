@@ -56,7 +56,11 @@ static brim_status check_output(const export_wishes *w)
     return brim_fail(BRIM_ECONFIG, "--format peft writes what was trained, in single precision: leave out %s",
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
-    return brim_fail(BRIM_ECONFIG, "-o %s: the file's name must end in .safetensors", w->output);
+    return brim_fail(BRIM_ECONFIG,
+                     "-o %s: the file's name must end in .safetensors\nin a folder of yours: -o %s%smodel.safetensors",
+                     w->output, w->output, brim_ends_with(w->output, "/") ? "" : "/");
+  if (is_peft(w) && brim_ends_with(w->output, ".safetensors"))
+    return brim_fail(BRIM_ECONFIG, "-o %s: PEFT's files are in a folder: name that, without .safetensors", w->output);
   BRIM_TRY(brim_cli_check_folder(w->output));
   if (is_peft(w) && access(w->output, F_OK) == 0 && !brim_is_folder(w->output))
     return brim_fail(BRIM_ECONFIG, "-o %s is a file, and PEFT's files are in a folder: name another", w->output);

@@ -296,6 +296,7 @@ int brim_command_generate(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = brim_cli_run_config(g.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(g.run, g.which, g.checkpoint, sizeof g.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
+  if (status == BRIM_OK) status = brim_cli_refuse_weights(g.run, config, o.word + 1, o.count - 1);
   if (status == BRIM_OK) status = run(&g, config);
   release(&g);
   brim_config_free(config);

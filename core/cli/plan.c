@@ -254,12 +254,6 @@ static brim_status write_picture(const brim_session *s, const brim_plan *plan, c
   return status;
 }
 
-/* Of a model that is trained on features the weights are for what computes these. */
-static brim_status open_weights(const brim_session *s, const brim_plan *plan, brim_session_weights *out)
-{
-  return brim_session_weights_open(s, s->features ? brim_features_graph(s->features) : plan->program[0].graph, out);
-}
-
 static brim_status show_plan(const brim_cli *cli, const brim_config *config, const wishes *wish)
 {
   brim_session *s = NULL;
@@ -279,7 +273,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
   if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
-  if (status == BRIM_OK) status = open_weights(s, plan, &weights);
+  if (status == BRIM_OK) status = brim_session_weights_open(s, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);

@@ -154,6 +154,15 @@ static brim_status check_output(const predict *p)
   return BRIM_OK;
 }
 
+static brim_status check_files(const predict *p)
+{
+  for (size_t i = 0; i < p->file_count; i++)
+    if (brim_is_folder(p->file[i].path))
+      return brim_fail(BRIM_ELOAD, "'%s' is a folder: name the files in it, which a shell does for %s%s*",
+                       p->file[i].path, p->file[i].path, brim_ends_with(p->file[i].path, "/") ? "" : "/");
+  return BRIM_OK;
+}
+
 int brim_command_predict(brim_cli *cli, int argc, char **argv)
 {
   predict p = {0};
@@ -173,10 +182,12 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
   }
   if (status == BRIM_OK && p.file_count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim predict needs the folder of a run and files: brim predict RUN FILE...");
+  if (status == BRIM_OK) status = check_files(&p);
   if (status == BRIM_OK) status = check_output(&p);
   if (status == BRIM_OK) status = brim_cli_run_config(p.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(p.run, p.which, p.checkpoint, sizeof p.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, overrides, &config);
+  if (status == BRIM_OK) status = brim_cli_refuse_weights(p.run, config, o.word + 1, overrides);
   if (status == BRIM_OK) status = run(&p, config, &o.arena);
   brim_config_free(config);
   return brim_cli_end(status, &o);

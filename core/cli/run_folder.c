@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "config/kept.h"
 #include "store/checkpoint_choose.h"
 #include "store/rundir.h"
@@ -35,7 +36,26 @@ brim_status brim_cli_run_config(const char *run, char *path, size_t room)
                      "start it again, if you like in the same folder: brim train run.dir=%s",
                      run, run);
   if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': no such folder", run);
+  if (brim_ends_with(run, ".safetensors"))
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' is a file of weights, not the folder of a run\n"
+                     "this makes a run of it: brim train MODEL AND DATA model.weights=%s training.epochs=0",
+                     run, run);
   return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
+}
+
+brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, const char *const *word, size_t count)
+{
+  if (brim_config_backbone(config)) return BRIM_OK;
+  for (size_t i = 0; i < count; i++) {
+    const char *bare = word[i] + strspn(word[i], "+");
+    if (brim_starts_with(bare, "model.weights="))
+      return brim_fail(BRIM_ECONFIG,
+                       "%s means nothing here: the parameters are those of the run's checkpoint\n"
+                       "this makes a run of other ones: brim train --from %s %s training.steps=0 training.epochs=0",
+                       bare, run, bare);
+  }
+  return BRIM_OK;
 }
 
 brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const brim_config *now)

@@ -8,6 +8,9 @@
 
 /* The path of the resolved configuration. ELOAD if the folder is not a run's. */
 brim_status brim_cli_run_config(const char *run, char *path, size_t room);
+/* ECONFIG if one of `count` overrides is model.weights, and the model is not around a frozen one: a run's checkpoint
+ * has all of its parameters, and the word would change none. */
+brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, const char *const *word, size_t count);
 /* Is the configuration still what it was when the run began? ECONFIG if a value was edited that changes what is
  * trained; a warning if sources.yaml, which tells what it was, cannot be read. */
 brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const brim_config *now);

@@ -27,30 +27,28 @@ struct brim_feature_set {
   brim_feature_file file; /* not mapped where only plans are made */
   brim_dataset_info train, test;
   brim_settings settings; /* the session's, without augmentation; in the end also without what prepares raw samples */
-  brim_plan *plan;        /* that computes them, of a session that reads no data; else NULL */
-  uint64_t weights;
+  brim_session_weights frozen;
+  uint64_t weights, peak_bytes;
 };
 
 uint64_t brim_features_weights(const brim_feature_set *set)
 {
   return set->weights;
 }
-
-const brim_graph *brim_features_graph(const brim_feature_set *set)
+const brim_session_weights *brim_features_frozen(const brim_feature_set *set)
 {
-  return set->plan ? set->plan->program[0].graph : NULL;
+  return &set->frozen;
 }
-
 uint64_t brim_features_peak(const brim_feature_set *set)
 {
-  return set->plan ? set->plan->peak_bytes : 0;
+  return set->peak_bytes;
 }
 
 void brim_features_close(brim_feature_set *set)
 {
   if (!set) return;
   brim_feature_file_close(&set->file);
-  brim_plan_free(set->plan);
+  brim_session_weights_close(&set->frozen);
   free(set);
 }
 
@@ -67,9 +65,12 @@ static brim_status describe_features(const void *self, const char *split, brim_d
   return out->count > 0 ? BRIM_OK : BRIM_ENOTSUP;
 }
 
+/* A plan knows how many features there are, and computes none: they cannot be read there, as for timing. */
 static brim_status open_features(void *self, const char *split)
 {
-  return info_of(self, split)->count > 0 ? BRIM_OK : BRIM_ENOTSUP;
+  const brim_feature_set *set = self;
+  if (info_of(set, split)->count == 0) return BRIM_ENOTSUP;
+  return set->file.map ? BRIM_OK : brim_fail(BRIM_ENOTSUP, "features are computed when a run begins");
 }
 
 static brim_status read_features(const void *self, const char *split, int64_t index, void *values, void *label)
@@ -426,6 +427,7 @@ static brim_status find_shape(const brim_session *s, brim_feature_set *set)
                   brim_shape_format(text, sizeof text, &features->shape));
   *shape = (brim_feature_shape){.values = features->shape.dim[features->shape.rank - 1],
                                 .count = {s->data.train.count, s->data.test.count}};
+  if (status == BRIM_OK) status = brim_session_weights_open(s, g, &set->frozen);
   if (status == BRIM_OK && s->options.read_data) status = brim_frozen_read(s, g, NULL, &set->weights);
   brim_graph_free(g);
   shape->weights = set->weights;
@@ -433,11 +435,14 @@ static brim_status find_shape(const brim_session *s, brim_feature_set *set)
 }
 
 /* What computing takes, for `brim plan`. */
-static brim_status plan_computing(brim_session *s, brim_feature_set *set)
+static brim_status find_peak(brim_session *s, brim_feature_set *set)
 {
+  brim_plan *plan = NULL;
   s->extracts = true;
-  const brim_status status = brim_session_plan_evaluation(s, s->eval_batch, s->eval_batch, false, &set->plan);
+  const brim_status status = brim_session_plan_evaluation(s, s->eval_batch, s->eval_batch, false, &plan);
   s->extracts = false;
+  if (status == BRIM_OK) set->peak_bytes = plan->peak_bytes;
+  brim_plan_free(plan);
   return status;
 }
 
@@ -447,7 +452,7 @@ static brim_status open_set(brim_session *s, brim_feature_set *set)
   const brim_status status = find_shape(s, set);
   s->extracts = false;
   BRIM_TRY(status);
-  return s->options.read_data ? make_or_find(s, set) : plan_computing(s, set);
+  return s->options.read_data ? make_or_find(s, set) : find_peak(s, set);
 }
 
 brim_status brim_features_open(brim_session *s)

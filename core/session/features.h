@@ -5,6 +5,7 @@
 #ifndef BRIM_SESSION_FEATURES_H
 #define BRIM_SESSION_FEATURES_H
 #include "session/session.h"
+#include "session/session_weights.h"
 
 /* [init] Of a session that is otherwise open: if its model is trained on features, puts them in the place of the data.
  * Where the session reads data they are computed, unless a file has them, on the session's device; else only their
@@ -15,9 +16,8 @@ brim_status brim_features_open(brim_session *session);
 void brim_features_close(brim_feature_set *set);
 /* The hash of the backbone's weights; 0: only the shape is known. */
 uint64_t brim_features_weights(const brim_feature_set *set);
-/* What computes them, of a session that reads no data: its frozen parameters are what weights are for. The set's; else
- * NULL. */
-const brim_graph *brim_features_graph(const brim_feature_set *set);
+/* The weights of model.weights that the backbone has; the set's own. */
+const brim_session_weights *brim_features_frozen(const brim_feature_set *set);
 /* Bytes of the device's memory that computing them takes, before the plan of training is placed; 0: they are there. */
 uint64_t brim_features_peak(const brim_feature_set *set);
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "session/features.h"
 
 static brim_weights_request request_of(const brim_session *s)
 {
@@ -15,11 +16,12 @@ static brim_weights_request request_of(const brim_session *s)
                                 .search = {s->config->request.search, s->config->request.search_count}};
 }
 
-/* A frozen parameter is read as it would be if it were not kept in a smaller type. */
+/* A frozen parameter is read as it would be if it were not kept in a smaller type. It outlives the graph. */
 static const brim_tensor *wide_copy(brim_session_weights *w, const brim_graph *g, const brim_tensor *t)
 {
   brim_tensor *copy = BRIM_ARENA_NEW(&w->arena, brim_tensor, 1);
   *copy = *t;
+  copy->name = brim_arena_string(&w->arena, t->name);
   copy->dtype = g->real;
   copy->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(g->real);
   return copy;
@@ -29,6 +31,11 @@ brim_status brim_session_weights_open(const brim_session *s, const brim_graph *g
 {
   *out = (brim_session_weights){0};
   if (!s->settings->model.weights[0]) return BRIM_OK;
+  if (s->features) {
+    *out = *brim_features_frozen(s->features);
+    out->is_borrowed = true;
+    return BRIM_OK;
+  }
   brim_weights_request request = request_of(s);
   request.of_part = brim_config_backbone(s->config) != NULL;
   out->parameter = brim_xcalloc(g->parameter_count + 1, sizeof *out->parameter);
@@ -51,9 +58,11 @@ brim_status brim_session_weights_open(const brim_session *s, const brim_graph *g
 
 void brim_session_weights_close(brim_session_weights *w)
 {
-  brim_weights_close(w->weights);
-  free(w->parameter);
-  free(w->index);
-  brim_arena_release(&w->arena);
+  if (!w->is_borrowed) {
+    brim_weights_close(w->weights);
+    free(w->parameter);
+    free(w->index);
+    brim_arena_release(&w->arena);
+  }
   *w = (brim_session_weights){0};
 }

@@ -12,10 +12,12 @@ typedef struct brim_session_weights {
   size_t *index;
   size_t count;
   brim_arena arena; /* of copies of parameters */
+  bool is_borrowed; /* from the session's features */
 } brim_session_weights;
 
 /* [plan] Names and shapes are compared, values are not read. As brim_weights_open. On failure there is nothing to
- * close. */
+ * close. Of a session whose data is features, whatever the graph: what they are made with, to be closed before it is.
+ */
 brim_status brim_session_weights_open(const brim_session *session, const brim_graph *graph, brim_session_weights *out);
 void brim_session_weights_close(brim_session_weights *weights);
 #endif

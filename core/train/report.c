@@ -452,14 +452,16 @@ static void say_memory(const brim_report *r)
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  char time[32], rate[96] = "";
+  char time[32], rate[48] = "", first[48] = "";
+  if (r->train_seconds > 0) /* the first step, which is slower, does not count: it may have been the only one */
+    snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
+             r->tokens_each > 0 ? "tokens" : "samples");
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
-    snprintf(rate, sizeof rate, ": %.0f %s/s, first step after %.2f s",
-             (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
-             r->tokens_each > 0 ? "tokens" : "samples", r->first_step_seconds);
+    snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
   if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
   if (r->no_test[0]) brim_log(BRIM_LOG_INFO, "%s", r->no_test);
-  brim_log(BRIM_LOG_INFO, "done in %s%s", brim_format_seconds(time, sizeof time, wall_seconds), rate);
+  brim_log(BRIM_LOG_INFO, "done in %s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds),
+           first[0] ? ": " : "", rate, first);
   say_memory(r);
   if (r->skipped_steps > 0)
     brim_log(BRIM_LOG_INFO, "%lld step%s skipped for the range of fp16; the loss scale is %.0f",

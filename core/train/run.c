@@ -104,9 +104,11 @@ static brim_status interrupt(brim_running *r)
                    r->checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
 }
 
-/* The last word: the test data, unless it was just evaluated. */
+/* The last word: the test data, unless it was just evaluated. A run of no steps is what it began with, as weights from
+ * elsewhere, and has a checkpoint of that for the commands that take runs. */
 static brim_status finish(brim_running *r)
 {
+  if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
   if (r->session->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
   const int64_t step = r->state->step;
   const bool recorded =

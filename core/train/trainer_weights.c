@@ -47,7 +47,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   if (w.weights) {
     if (!brim_config_backbone(t->session->config)) status = fill(t, &w); /* else they are there: session/frozen.h */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
-    if (status == BRIM_OK && w.count > 0) tell(&w); /* of features the file was read before */
+    if (status == BRIM_OK) tell(&w);
   }
   brim_session_weights_close(&w);
   return status;

@@ -221,6 +221,13 @@ class Images(Case):
         self.assertIn("holds a class 'weed' that the training split does not have",
                       self.train("run", *folder_words(path), status=LOAD).err)
 
+    def test_a_folder_without_pictures_is_told(self):
+        path = self.folder_set()
+        (path / "train/notes").mkdir()
+        (path / "train/notes/read.txt").write_text("not a picture")
+        self.assertIn(f"'{path}/train/notes' is taken for a class, and holds no pictures",
+                      self.train("run", *folder_words(path, "training.epochs=1")).err)
+
     def test_pictures_need_a_size(self):
         err = self.train("run", *folder_words(self.folder_set(), "transform.size=[]"), status=USAGE).err
         self.assertIn("say with transform.size=224 which one the model gets", err)

@@ -127,6 +127,19 @@ class Predict(Case):
             with self.subTest(name):
                 self.assert_error(self.brim("predict", "run", name, status=LOAD), text)
 
+    def test_a_folder_is_answered_with_what_to_write(self):
+        self.assert_error(self.brim("predict", "run", "run/", status=LOAD), "'run/' is a folder", "run/*")
+
+    def test_weights_that_would_change_nothing_are_refused(self):
+        for words in (["eval", "run"], ["predict", "run", self.images], ["generate", "run"]):
+            result = self.brim(*words, "model.weights=run", status=USAGE)
+            self.assert_error(result, "the parameters are those of the run's checkpoint", "brim train --from run")
+
+    def test_a_file_of_weights_is_no_run(self):
+        self.brim("export", "run", "-o", "a.safetensors")
+        self.assert_error(self.brim("predict", "a.safetensors", self.images, status=LOAD),
+                          "'a.safetensors' is a file of weights", "model.weights=a.safetensors training.epochs=0")
+
     def test_words_that_are_missing_are_told(self):
         for words in ([], ["run"], ["run", "backend.threads=1"]):
             self.assert_error(self.brim("predict", *words, status=USAGE), "brim predict RUN FILE")

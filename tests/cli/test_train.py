@@ -254,9 +254,22 @@ class Arithmetic(Case):
         self.assertEqual(self.summary("huge")["planned_peak_bytes"], self.summary("fit")["planned_peak_bytes"])
 
     def test_zero_epochs_only_evaluate(self):
-        self.train("run", *SMALL, "training.epochs=0")
+        result = self.train("run", *SMALL, "training.epochs=0")
         self.assertEqual(self.summary("run")["steps"], 0)
         self.assertEqual([r["split"] for r in self.records("run")], ["test"])
+        self.assertRegex(result.err, r"done in 0:\d\d\n")
+
+    def test_zero_epochs_make_a_run_of_weights(self):
+        self.train("trained", *SMALL, "training.steps=3")
+        self.brim("export", "trained", "-o", "weights.safetensors")
+        self.train("run", *SMALL, "training.epochs=0", "model.weights=weights.safetensors")
+        loss = [json.loads(self.brim("eval", name, "--json").out)["loss"] for name in ("trained", "run")]
+        self.assertEqual(loss[0], loss[1])
+
+    def test_a_rate_is_told_of_steps_behind_the_first(self):
+        self.assertRegex(self.train("one", *SMALL, "training.steps=1").err, r"done in 0:\d\d: first step after")
+        self.assertRegex(self.train("two", *SMALL, "training.steps=2").err,
+                         r"done in 0:\d\d: [1-9]\d* samples/s, first step after")
 
     def test_evaluation_does_not_depend_on_its_batch(self):
         losses = []

@@ -232,6 +232,8 @@ class Out(Weights):
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype is fp32, bf16 or fp16, not 'fp64'"),
                             (["-o", "a.bin"], "must end in .safetensors"),
+                            (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
+                            (["--format", "peft", "-o", "a.safetensors"], "PEFT's files are in a folder"),
                             (["second"], "brim export takes one run")):
             self.assert_error(self.export(*words, status=USAGE), part)
         self.assert_error(self.brim("export", status=USAGE), "brim export needs the folder of a run")

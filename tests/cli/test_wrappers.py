@@ -241,6 +241,24 @@ class Features(Case):
         self.train("same", *words)
         self.assertEqual(len(self.kept()), count)
 
+    def test_a_plan_does_without_them(self):
+        """Which are not there yet, though loading them would be timed."""
+        words = [w for w in PROBE if w != "memory.timing=false"]
+        plan = self.brim("plan", *words)
+        self.assertIn("features: computed once, before training", plan.out)
+        self.assertEqual(self.kept(), [])
+
+    def test_the_record_of_weights_has_those_of_the_backbone(self):
+        self.train("before", *MODEL, *DATA, "training.steps=1")
+        self.brim("export", "before", "--format", "timm", "-o", "vit.safetensors")
+        for name, model in (("lora", LORA), ("probe", PROBE)):
+            result = self.train(name, *model, "model.weights=vit.safetensors", "training.steps=1")
+            self.assertIn("from 'vit.safetensors' by map timm_vit", result.err)
+        lora, probe = (json.loads((self.folder / name / "weights.json").read_text()) for name in ("lora", "probe"))
+        self.assertEqual(probe["map"], "timm_vit")
+        self.assertGreater(probe["tensors"], 0)
+        self.assertEqual(probe, lora)
+
     def test_a_damaged_file_is_made_again(self):
         self.train("a", *PROBE, "training.steps=2")
         path = self.kept()[0]

@@ -344,6 +344,8 @@ static void features_are_standardised_by_the_training_rows(void **state)
   dataset_destroy(&d);
 }
 
+#define NUMBERS "features and targets are numbers in every row; dataset.features says which columns are taken"
+
 static void what_is_missing_can_be_filled(void **state)
 {
   (void)state;
@@ -362,7 +364,7 @@ static void what_is_missing_can_be_filled(void **state)
                "'DIR/train.csv', line 2, column 2 'b': a value is missing\n"
                "dataset.fill=mean or zero puts one in its place");
   expect_error(CREATE("label=k", "fill=mean", "features=a k"), BRIM_ELOAD,
-               "'DIR/train.csv', line 2, column 3 'k': 'x' is not a number that a float can hold");
+               "'DIR/train.csv', line 2, column 3 'k': 'x' is not a number that a float can hold\n" NUMBERS);
   expect_error(CREATE("targets=a", "fill=mean"), BRIM_ELOAD,
                "'DIR/train.csv', line 3, column 1 'a': a value is missing");
 }
@@ -430,11 +432,11 @@ static void values_that_cannot_be_used_are_named(void **state)
 {
   (void)state;
   expect_file_error("a,k\n1,x\n1x,y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number that a float can hold");
+                    "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number that a float can hold\n" NUMBERS);
   expect_file_error("a,k\n1,x\n1e39,y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '1e39' is not a number that a float can hold");
+                    "'DIR/train.csv', line 3, column 1 'a': '1e39' is not a number that a float can hold\n" NUMBERS);
   expect_file_error("a,k\n1,x\n\"2\n3\",y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '2' is not a number that a float can hold");
+                    "'DIR/train.csv', line 3, column 1 'a': '2' is not a number that a float can hold\n" NUMBERS);
   expect_file_error("a,k\n1,x\n2,\n", "'DIR/train.csv', line 3, column 2 'k': the class is missing");
   expect_file_error("b,k\nx,y\n",
                     "'DIR/train.csv' has no column of numbers besides those that are to be answered with");

@@ -100,7 +100,10 @@ static brim_status take_number(const loading *l, const csv_field *f, enum csv_fi
   if (missing)
     return fail_at(l, f, "a value is missing%s",
                    l->use[f->column].target >= 0 ? "" : "\ndataset.fill=mean or zero puts one in its place");
-  return fail_at(l, f, "'%.*s' is not a number that a float can hold", shown(f), f->text);
+  return fail_at(l, f,
+                 "'%.*s' is not a number that a float can hold\n"
+                 "features and targets are numbers in every row; dataset.features says which columns are taken",
+                 shown(f), f->text);
 }
 
 static brim_status take_label(loading *l, const csv_field *f, int32_t *out)

@@ -106,6 +106,20 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
   return brim_fail(BRIM_ELOAD, "'%s/%s' holds a class '%s' that the training split does not have", path, folder, name);
 }
 
+/* All that one folder of a split holds. A class without a picture is one nevertheless: it may be in the test. */
+static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
+                             const char *name, int64_t classes)
+{
+  const int64_t before = pixels_set_count(set, split);
+  int32_t label;
+  BRIM_TRY(label_of(set, split, path, folder, name, classes, &label));
+  BRIM_TRY(add_pictures(set, split, path, folder, label, 0));
+  if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before)
+    brim_log(BRIM_LOG_WARN, "'%s/%s' is taken for a class, and holds no pictures: remove it if it is none", path,
+             folder);
+  return BRIM_OK;
+}
+
 static brim_status add_split(pixels_set *set, enum pixels_split split, const char *path, const char *folder)
 {
   const int64_t classes = pixels_set_classes(set);
@@ -115,12 +129,9 @@ static brim_status add_split(pixels_set *set, enum pixels_split split, const cha
   brim_status status = BRIM_OK;
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     char name[NAME_ROOM];
-    int32_t label;
     status = join(name, folder, entry[i]->d_name);
-    if (status != BRIM_OK) break;
-    if (!is_folder(path, name)) continue;
-    status = label_of(set, split, path, folder, entry[i]->d_name, classes, &label);
-    if (status == BRIM_OK) status = add_pictures(set, split, path, name, label, 0);
+    if (status == BRIM_OK && is_folder(path, name))
+      status = add_class(set, split, path, name, entry[i]->d_name, classes);
   }
   names_free(entry, count);
   return status;
