@@ -74,6 +74,20 @@ static uint64_t evaluation_bytes(const brim_session *s)
   return bytes;
 }
 
+int64_t brim_session_cells(const brim_session *s)
+{
+  const brim_dataset_info *info = &s->data.train;
+  return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
+}
+
+/* Made for the first evaluation, and kept. */
+static uint64_t score_bytes(const brim_session *s)
+{
+  const bool tests = s->data.count[BRIM_PART_TEST] > 0, validates = s->data.count[BRIM_PART_VALIDATION] > 0;
+  const uint64_t matrix = (uint64_t)brim_session_cells(s) * sizeof(double);
+  return tests ? 2 * matrix : validates ? matrix : 0;
+}
+
 /* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
  * and the model's is let go when its tensors are copied. */
 static void add_copies(brim_footprint *f, const brim_plan *plan)
@@ -114,7 +128,7 @@ static uint64_t kept_bytes(const brim_footprint *f)
 /* What comes and goes while it trains. */
 static uint64_t running_bytes(const brim_footprint *f)
 {
-  return f->loader_bytes + larger(f->evaluation_bytes, f->copy_bytes);
+  return f->score_bytes + f->loader_bytes + larger(f->evaluation_bytes, f->copy_bytes);
 }
 
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
@@ -125,6 +139,7 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
                           .state_bytes = plan->host_bytes,
                           .kernel_bytes = kernel_bytes(plan),
                           .data_bytes = s->data_bytes,
+                          .score_bytes = score_bytes(s),
                           .loader_bytes = loader_bytes(&train),
                           .evaluation_bytes = evaluation_bytes(s),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -152,6 +167,7 @@ static const struct {
     TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
+    TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "the same in an evaluation"),
     TERM(copy_bytes, "copy for a checkpoint"),
@@ -168,7 +184,7 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
 }
 
 /* What is not there at the peak adds nothing: an evaluation and a checkpoint come one after the other, and both, with
- * training's loader, after the frozen weights. */
+ * training's loader and what evaluations count, after the frozen weights. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;
@@ -177,7 +193,7 @@ static bool adds(const brim_footprint *f, size_t i)
   const bool is_copy = at == offsetof(brim_footprint, copy_bytes);
   if (term_of(f, i) == 0) return false;
   if (at == offsetof(brim_footprint, frozen_bytes)) return !running;
-  if (at == offsetof(brim_footprint, loader_bytes)) return running;
+  if (at == offsetof(brim_footprint, loader_bytes) || at == offsetof(brim_footprint, score_bytes)) return running;
   return is_evaluation ? running && !copies : is_copy ? running && copies : true;
 }
 

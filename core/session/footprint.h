@@ -21,6 +21,7 @@ typedef struct brim_footprint {
   uint64_t state_bytes;      /* the optimizer's state, where it is kept in host memory: memory.offload */
   uint64_t kernel_bytes;     /* what kernels keep besides the arena, and the launches of the programs */
   uint64_t data_bytes;       /* what the dataset keeps, if it was not opened yet */
+  uint64_t score_bytes;      /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
   uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */
   uint64_t evaluation_bytes; /* the same of the largest evaluation */
   uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */
@@ -32,6 +33,8 @@ typedef struct brim_footprint {
 /* What training's loader is opened with, and that of an evaluation of a part, but for their streams. */
 brim_loader_options brim_session_train_loader(const brim_session *session);
 brim_loader_options brim_session_part_loader(const brim_session *session, enum brim_part part);
+/* Of the confusion matrix that an evaluation makes; 0: none is counted. */
+int64_t brim_session_cells(const brim_session *session);
 
 /* [plan] Of a plan of training, after brim_session_start. */
 void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);

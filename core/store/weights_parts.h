@@ -1,4 +1,4 @@
-/* What the files of train/weights share. */
+/* What the files of store/weights share. */
 #ifndef BRIM_STORE_WEIGHTS_PARTS_H
 #define BRIM_STORE_WEIGHTS_PARTS_H
 #include "store/weights.h"

@@ -302,15 +302,22 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-static json_t *describe_classes(const brim_evaluation *e)
+/* JSON has no names that are not UTF-8, which those of folders may be: then it is the number. */
+static json_t *json_of_class(const brim_evaluation *e, int64_t class_index)
 {
   char number[24];
+  json_t *name = json_string(name_of(e, class_index, number, sizeof number));
+  return name ? name : json_sprintf("%" PRId64, class_index);
+}
+
+static json_t *describe_classes(const brim_evaluation *e)
+{
   json_t *rows = json_array();
   for (int64_t i = 0; i < e->classes; i++) {
     const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
-    json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:I}", "class", name_of(e, i, number, sizeof number),
-                                          "precision", s.precision, "recall", s.recall, "f1", s.f1, "support",
-                                          (json_int_t)s.support));
+    json_array_append_new(rows,
+                          json_pack("{s:o, s:f, s:f, s:f, s:I}", "class", json_of_class(e, i), "precision", s.precision,
+                                    "recall", s.recall, "f1", s.f1, "support", (json_int_t)s.support));
   }
   return rows;
 }

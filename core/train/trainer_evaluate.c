@@ -16,12 +16,6 @@ double brim_evaluation_perplexity(const brim_evaluation *e)
   return e->task == BRIM_TASK_TOKENS ? exp(e->loss) : NAN;
 }
 
-int64_t brim_trainer_cells(const brim_trainer *t)
-{
-  const brim_dataset_info *info = &t->session->data.train;
-  return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
-}
-
 int64_t brim_trainer_losses_each(const brim_trainer *t)
 {
   return t->session->data.train.task == BRIM_TASK_TOKENS ? t->session->data.elements : 1;
@@ -98,7 +92,7 @@ static size_t count_metrics(const brim_trainer *t)
 {
   const brim_session *s = t->session;
   if (s->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(s->answers);
-  return (size_t)(2 + brim_trainer_cells(t) + (s->top_k > 0));
+  return (size_t)(2 + brim_session_cells(s) + (s->top_k > 0));
 }
 
 /* Once a trainer: it is the same for all plans. */
@@ -112,7 +106,7 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
 static void take_answers(const brim_trainer *t, double answered, brim_evaluation *out)
 {
   const brim_session *s = t->session;
-  const int64_t classes = s->data.train.classes, cells = brim_trainer_cells(t);
+  const int64_t classes = s->data.train.classes, cells = brim_session_cells(s);
   out->accuracy = t->metrics[1] / answered;
   out->accuracy_top = s->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
   out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN;

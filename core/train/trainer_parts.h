@@ -62,6 +62,4 @@ void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *
 int64_t brim_trainer_losses_each(const brim_trainer *t);
 /* Room for what an evaluation counts. ENOMEM_HOST. */
 brim_status brim_trainer_make_metrics(brim_trainer *t);
-/* Of the confusion matrix; 0: it is not counted. */
-int64_t brim_trainer_cells(const brim_trainer *t);
 #endif

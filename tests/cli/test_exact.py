@@ -52,7 +52,8 @@ class Exact(Case):
         self.check_host(plan["host"], summary)
 
     def check_host(self, host, summary):
-        stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "data_bytes", "loader_bytes")
+        stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "data_bytes", "score_bytes",
+                 "loader_bytes")
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) + max(host["evaluation_bytes"], host["copy_bytes"]))
         if not SANITIZED:  # whose own memory nobody predicts
@@ -78,6 +79,14 @@ class Exact(Case):
                 self.check(model.split()[0], [*f"model={model}".split(), "dataset=synthetic", "dataset.classes=102",
                                               f"dataset.shape=[3,{side},{side}]", "dataset.train_count=16",
                                               "dataset.test_count=4", f"training.batch_size={batch}"])
+
+    def test_many_classes_take_a_confusion_matrix_and_its_copy(self):
+        words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.classes=1500", "dataset.test_count=64",
+                 "training.batch_size=16", "training.steps=2", "backend=cpu"]
+        self.assertEqual(self.plan(*words)["host"]["score_bytes"], 2 * 8 * 1500 * 1500)
+        self.train("run", *words)
+        if not SANITIZED:
+            self.check_taken(self.summary("run"))
 
     def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
         """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults it
@@ -107,7 +116,8 @@ class Exact(Case):
     def test_what_the_process_will_take_is_said_with_its_causes(self):
         line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
         self.assertRegex(line, r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "
-                               r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB micro-batches ahead, "
+                               r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
+                               r"[\d.]+ .iB micro-batches ahead, "
                                r"[\d.]+ .iB (the same in an evaluation|copy for a checkpoint)$")
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -66,6 +67,16 @@ class WithoutData(Kept):
     def test_pictures_are_predicted_by_the_classes_of_then(self):
         self.pictures()
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
+        self.assert_predicts_without_data()
+
+    def test_a_class_whose_name_is_no_text_of_json_is_a_number(self):
+        path = self.pictures("first")
+        for split in "train", "test":
+            (path / split / "rose").rename(path / split / os.fsdecode(b"ros\xe9"))
+        result = self.brim("--quiet", "train", "run.dir=run", "dataset=image_folder", "dataset.path=data", *MLP, *TINY)
+        self.assertEqual(result.err.count("the name of class 1 is not UTF-8: the run keeps no names of classes"), 1)
+        self.assertEqual([row["class"] for row in self.summary("run")["test_classes"]], ["daisy", "1", "tulip"])
+        self.assertIsNone(self.json("run/data.json")["class_names"])
         self.assert_predicts_without_data()
 
     def test_pictures_of_which_damaged_ones_are_left_out(self):

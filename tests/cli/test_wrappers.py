@@ -93,6 +93,12 @@ class Plans(Case):
         self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
+    def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):
+        words = [*PROBE, "memory.timing=true", "memory.profile=made.jsonl"]
+        self.assertIn("features: computed once", self.brim("plan", *words).out)
+        self.assertIn("besides operations", self.brim("plan", *words, "--times").out)
+        self.assertNotIn('"sample features', (self.folder / "made.jsonl").read_text())
+
 
 class Checkpoints(Case):
     def names(self, *path):

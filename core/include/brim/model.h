@@ -79,10 +79,10 @@ typedef struct brim_lora_options {
    * first, second or last third of the results of a layer that makes all three. */
   brim_names targets;
 } brim_lora_options;
-/* Before the backbone: each of its linear layers in front of its features that is a target gets a change of low rank that is trained (Hu et
- * al., LoRA, arXiv:2106.09685): y = W x + b + alpha / r * B A dropout(x). Parameters "<layer>.lora_A.weight" [r, F],
- * which starts as torch.nn.Linear's, and "<layer>.lora_B.weight" [O, r] from 0; of a third "<layer>.q.lora_A.weight".
- * An error of building the backbone if no layer is a target; it lists them. */
+/* Before the backbone: each of its linear layers in front of its features that is a target gets a change of low rank
+ * that is trained (Hu et al., LoRA, arXiv:2106.09685): y = W x + b + alpha / r * B A dropout(x). Parameters
+ * "<layer>.lora_A.weight" [r, F], which starts as torch.nn.Linear's, and "<layer>.lora_B.weight" [O, r] from 0; of a
+ * third "<layer>.q.lora_A.weight". An error of building the backbone if no layer is a target; it lists them. */
 BRIM_EXPORT void brim_lora(brim_graph *g, const brim_lora_options *options);
 
 /* ---- parameters ---- */

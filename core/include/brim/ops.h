@@ -244,8 +244,8 @@ typedef struct brim_lstm_attr {
  *                      out: loss [...], rank i32 [...]: how many classes come before the label (greater logits, and of
  *                      equal ones the first); -1 if ignored
  * linear_cross_entropy_grad   in: x, product, label, loss, [bias]          out: dx, [dproduct +=, [dbias +=]]
- *                      dx alone where the parameters are frozen. softmax_cross_entropy of the logits x product^T + bias, which exist in chunks only. product and
- *                      bias are parameters.
+ *                      dx alone where the parameters are frozen. softmax_cross_entropy of the logits
+ *                      x product^T + bias, which exist in chunks only. product and bias are parameters.
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      what classification_metrics says without a confusion matrix, of ranks: metrics[0] += sum of
  *                      losses, [1] += ranks of 0; with top_k [2] += ranks in [0, top_k)
