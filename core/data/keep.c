@@ -57,11 +57,12 @@ brim_status brim_data_keep(const brim_data *data, json_t **out)
   BRIM_TRY(keep_own(data, &own));
   json_t *samples = json_pack("{s:I, s:I, s:I}", "train", (json_int_t)info->count, "validation",
                               (json_int_t)data->validation.count, "test", (json_int_t)data->test.count);
-  *out = json_pack(
-      "{s:s, s:s, s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:o}", "dataset", data->plugin->id, "task",
-      task_names[info->task], "sample", json_of_shape(&info->sample), "dtype", brim_dtype_name(info->dtype), "classes",
-      (json_int_t)info->classes, "class_names", json_of_names(info), "targets", (json_int_t)info->targets, "pixels_max",
-      (json_int_t)info->pixels_max, "side_max", (json_int_t)info->side_max, "samples", samples, "kept", own);
+  *out = json_pack("{s:s, s:s, s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "dataset", data->plugin->id,
+                   "task", task_names[info->task], "sample", json_of_shape(&info->sample), "dtype",
+                   brim_dtype_name(info->dtype), "classes", (json_int_t)info->classes, "class_names",
+                   json_of_names(info), "targets", (json_int_t)info->targets, "pixels_max",
+                   (json_int_t)info->pixels_max, "side_max", (json_int_t)info->side_max, "samples", samples, "trained",
+                   (json_int_t)data->count[BRIM_PART_TRAIN], "seed", (json_int_t)data->seed, "kept", own);
   return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "what is kept of dataset '%s' is no JSON", data->plugin->id);
 }
 

@@ -3,7 +3,7 @@
  *
  *     {"dataset": "csv", "task": "class", "sample": [4], "dtype": "F32", "classes": 3, "class_names": ["lily", ...],
  *      "targets": 0, "pixels_max": 0, "side_max": 0, "samples": {"train": 120, "validation": 0, "test": 30},
- *      "kept": what the dataset itself keeps (brim_dataset_ops.keep)} */
+ *      "trained": 108, "seed": 0, "kept": what the dataset itself keeps (brim_dataset_ops.keep)} */
 #ifndef BRIM_DATA_KEEP_H
 #define BRIM_DATA_KEEP_H
 #include <jansson.h>
@@ -20,6 +20,7 @@ bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin);
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena);
 /* ELOAD, naming what differs, if the data is not what was kept; numbers may differ by what rounding does. With `order`
- * there must also be as many training samples: their order, and a share of them for validation, depend on that. */
+ * there must also be as many training samples, as many of them trained on, and the same seed: their order, and which of
+ * them are a share for validation, depend on that. */
 brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order);
 #endif

@@ -127,6 +127,16 @@ static void compare_names(differences *d, const json_t *was, const json_t *now)
     compare_arrays(d, "class_names", a, b);
 }
 
+/* Of other samples there are other numbers of everything. */
+static void compare_order(differences *d, const json_t *was, const json_t *now)
+{
+  const int64_t before = d->count;
+  compare_key(d, "train", "the number of training samples", json_object_get(was, "samples"),
+              json_object_get(now, "samples"));
+  if (d->count == before) compare_key(d, "trained", "the number of those that are trained on", was, now);
+  compare_key(d, "seed", "the seed", was, now);
+}
+
 brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order)
 {
   differences d = {0};
@@ -138,9 +148,7 @@ brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order)
   compare_names(&d, kept, now);
   if (json_is_object(json_object_get(kept, "kept")) && json_is_object(json_object_get(now, "kept")))
     compare_key(&d, "kept", "", kept, now);
-  if (order)
-    compare_key(&d, "train", "the number of training samples", json_object_get(kept, "samples"),
-                json_object_get(now, "samples"));
+  if (order) compare_order(&d, kept, now);
   if (d.count > TOLD_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - TOLD_MAX);
   const brim_status status =
       d.count == 0 ? BRIM_OK

@@ -172,6 +172,13 @@ class OtherData(Kept):
         for result in self.brim("eval", "run", "--split", "validation", status=LOAD), self.resume(LOAD):
             self.assert_error(result, "the number of training samples was 36, and is 37")
 
+    def test_another_share_has_samples_that_were_trained_on(self):
+        self.pictures("run", "dataset.validation_fraction=0.25")
+        self.brim("eval", "run", "--split", "validation")
+        for word, told in (("dataset.validation_fraction=0.5", "those that are trained on was 27, and is 18"),
+                           ("seed=7", "the seed was 1, and is 7")):
+            self.assert_error(self.brim("eval", "run", "--split", "validation", word, status=LOAD), DIFFERS, told)
+
     def test_data_that_was_moved_is_the_same(self):
         path = self.pictures()
         before = self.brim("eval", "run").out
