@@ -64,8 +64,7 @@ brim_ceiling brim_ceiling_find(brim_profile *profile, const brim_plan_request *l
   return (brim_ceiling){rate_of(profile, like, BRIM_CEILING_PRODUCT), rate_of(profile, like, BRIM_CEILING_COPY)};
 }
 
-brim_status brim_ceiling_plan(brim_profile *profile, const brim_plan_request *like, bool on_host,
-                              enum brim_ceiling_kind kind, brim_plan **out)
+brim_status brim_ceiling_plan(const brim_plan_request *like, bool on_host, enum brim_ceiling_kind kind, brim_plan **out)
 {
   const load *l = &loads[kind][on_host];
   const brim_plan_request request = {.graph = {.model = &models[kind],
@@ -79,8 +78,7 @@ brim_status brim_ceiling_plan(brim_profile *profile, const brim_plan_request *li
                                      .backend_self = like->backend_self,
                                      .shape = {{BRIM_PROGRAM_EVALUATE, l->samples}},
                                      .shape_count = 1};
-  *out = NULL;
-  return rate_of(profile, like, kind) > 0 ? BRIM_OK : brim_plan_create(&request, out);
+  return brim_plan_create(&request, out);
 }
 
 static size_t node_of(const brim_program *p, const char *op)
@@ -111,14 +109,16 @@ brim_status brim_ceiling_time(brim_profile *profile, const brim_plan *plan, enum
   const brim_program *p = &plan->program[0];
   const size_t node = node_of(p, loads[kind]->op);
   const brim_cost cost = brim_op_cost(p->graph->node[node]);
+  const uint64_t work = kind == BRIM_CEILING_COPY ? cost.bytes : cost.flops;
   double seconds = 0;
   BRIM_TRY(brim_exec_open(plan, device, &exec));
   const brim_status status = time_node(exec, p, node, &seconds);
   brim_exec_close(exec);
+  BRIM_TRY(status);
   print_name(kind, &plan->request, name, sizeof name);
-  if (status == BRIM_OK)
-    brim_profile_add(profile, name, (int64_t)(kind == BRIM_CEILING_COPY ? cost.bytes : cost.flops), seconds, 0);
-  return status;
+  if (rate_of(profile, &plan->request, kind) < (double)work / seconds)
+    brim_profile_add(profile, name, (int64_t)work, seconds, 0);
+  return BRIM_OK;
 }
 
 double brim_ceiling_seconds(const brim_ceiling *c, brim_cost cost)

@@ -216,8 +216,8 @@ static brim_status time_variant(brim_session *s, const brim_variant *v)
 static brim_status time_ceiling(brim_session *s, const brim_plan *like, enum brim_ceiling_kind kind)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_ceiling_plan(s->profile, &like->request, s->device_info.on_host != 0, kind, &plan));
-  const brim_status status = plan ? time_plan(s, plan, kind) : BRIM_OK;
+  BRIM_TRY(brim_ceiling_plan(&like->request, s->device_info.on_host != 0, kind, &plan));
+  const brim_status status = time_plan(s, plan, kind);
   brim_plan_free(plan);
   return status;
 }

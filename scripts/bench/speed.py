@@ -129,8 +129,10 @@ def print_figures(case, results):
 
 
 def print_times(options, case, words, results):
-    argv = [options.brim, "plan", *words, f"backend.threads={options.threads}", "--times", "--json", *options.overrides]
-    times = json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)["times"]
+    with tempfile.TemporaryDirectory(prefix="brim-bench-") as folder:  # times of now, not those of another day
+        argv = [options.brim, "plan", *words, f"backend.threads={options.threads}", f"memory.profile={folder}/profile",
+                "--times", "--json", *options.overrides]
+        times = json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)["times"]
     step = CASES[case][0] / statistics.median(r["samples_per_second"] for r in results["brim"])
     operations = times["operations"]
     flops, work = sum(o["flops"] for o in operations), sum(o["seconds"] for o in operations)
