@@ -8,44 +8,20 @@
 
 #include <cmocka.h>
 
-#include "brim/dataset.h"
-#include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
-
-#define STEPS 20
-#define BATCH 6
-#define LENGTH 7
-#define VOCABULARY 11
-#define IGNORED BRIM_NO_TOKEN
+#include "text/golden_tokens.h"
 
 typedef struct trainer {
   loaded model, backend;
-  golden fixture;
+  golden_tokens data;
   brim_plan *plan;
   brim_exec *exec;
-  int32_t tokens[BATCH][LENGTH], label[BATCH][LENGTH];
-  double counted; /* labels that count */
 } trainer;
 
 static void must(brim_status status)
 {
   if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
-
-static void read_fixture(trainer *t)
-{
-  golden_read(&t->fixture, "gpt2.txt");
-  const double *tokens = golden_find(&t->fixture, "", "input")->value;
-  const golden_tensor *label = golden_find(&t->fixture, "", "label");
-  assert_true(brim_shape_equal(&label->shape, &(brim_shape){2, {BATCH, LENGTH}}));
-  for (int n = 0; n < BATCH; n++)
-    for (int i = 0; i < LENGTH; i++) {
-      t->tokens[n][i] = (int32_t)tokens[n * LENGTH + i];
-      t->label[n][i] = (int32_t)label->value[n * LENGTH + i];
-      t->counted += t->label[n][i] != IGNORED;
-    }
-  assert_true(t->counted < BATCH * LENGTH);
 }
 
 static void place(trainer *t)
@@ -72,7 +48,7 @@ static void place(trainer *t)
   const brim_program *p = &t->plan->program[0];
   for (size_t i = 0; i < p->graph->parameter_count; i++) {
     const brim_tensor *value = p->graph->parameter[i].value;
-    const golden_tensor *from = golden_find(&t->fixture, "parameter.", value->name);
+    const golden_tensor *from = golden_find(&t->data.fixture, "parameter.", value->name);
     assert_true(brim_shape_equal(&from->shape, &value->shape));
     must(brim_exec_write(t->exec, p, value, from->value));
   }
@@ -82,7 +58,7 @@ static int start(void **state)
 {
   static trainer t;
   t = (trainer){0};
-  read_fixture(&t);
+  golden_tokens_read(&t.data, "gpt2.txt");
   assert_true(load_plugin(&t.model, "model", "gpt2", "{layers: 2, heads: 2, width: 8, context: 9, dropout: 0}"));
   assert_true(load_plugin(&t.backend, "backend", "reference", NULL));
   place(&t);
@@ -97,15 +73,15 @@ static int stop(void **state)
   brim_plan_free(t->plan);
   unload_plugin(&t->model);
   unload_plugin(&t->backend);
-  brim_arena_release(&t->fixture.arena);
+  brim_arena_release(&t->data.fixture.arena);
   return 0;
 }
 
 static const brim_program *run_batch(trainer *t, enum brim_program_kind kind, int64_t first, int64_t count)
 {
   const brim_program *p = brim_plan_program(t->plan, kind, count);
-  const brim_step step = {.first_sample = first, .loss_scale = 1 / t->counted};
-  must(brim_exec_load(t->exec, p, t->tokens[first], t->label[first]));
+  const brim_step step = {.first_sample = first, .loss_scale = 1 / t->data.counted};
+  must(brim_exec_load(t->exec, p, t->data.tokens[first], t->data.label[first]));
   must(brim_exec_run(t->exec, p, &step));
   return p;
 }
@@ -114,7 +90,7 @@ static void check_persistent(trainer *t, const brim_tensor *tensor, const char *
 {
   double *value = calloc(1, tensor->bytes);
   must(brim_exec_read(t->exec, &t->plan->program[0], tensor, value));
-  golden_check(&t->fixture, prefix, name, &tensor->shape, value);
+  golden_check(&t->data.fixture, prefix, name, &tensor->shape, value);
   free(value);
 }
 
@@ -122,9 +98,9 @@ static void logits_and_losses_are_pytorchs(void **state)
 {
   trainer *t = *state;
   const brim_graph *g = run_batch(t, BRIM_PROGRAM_EVALUATE, 0, BATCH)->graph;
-  golden_check(&t->fixture, "", "logits", &g->output->shape,
+  golden_check(&t->data.fixture, "", "logits", &g->output->shape,
                brim_exec_pointer(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, BATCH), g->output));
-  golden_check(&t->fixture, "", "loss", &g->loss->shape,
+  golden_check(&t->data.fixture, "", "loss", &g->loss->shape,
                brim_exec_pointer(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, BATCH), g->loss));
 }
 
@@ -156,11 +132,11 @@ static void gradients_are_pytorchs(void **state)
       double *value = calloc(1, gradient->bytes);
       must(brim_exec_read(t->exec, &t->plan->program[0], gradient, value));
       add_further(t, i, value);
-      golden_check(&t->fixture, "gradient.", g->parameter[i].value->name, &gradient->shape, value);
+      golden_check(&t->data.fixture, "gradient.", g->parameter[i].value->name, &gradient->shape, value);
       free(value);
     }
   }
-  assert_int_equal(t->fixture.count, 4 + 3 * g->parameter_count + 1);
+  assert_int_equal(t->data.fixture.count, 4 + 3 * g->parameter_count + 1);
 }
 
 static void twenty_steps_of_adamw_are_pytorchs(void **state)
@@ -174,13 +150,13 @@ static void twenty_steps_of_adamw_are_pytorchs(void **state)
     must(brim_exec_zero_metrics(t->exec));
     run_batch(t, BRIM_PROGRAM_TRAIN, 0, BATCH);
     must(brim_exec_metrics(t->exec, p, metrics, 2));
-    loss[i] = metrics[0] / t->counted;
+    loss[i] = metrics[0] / t->data.counted;
     step.step = (uint64_t)i;
     step.bias_correction1 = 1 - pow(step.beta1, i + 1);
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
     must(brim_exec_run(t->exec, update, &step));
   }
-  golden_check(&t->fixture, "adamw.", "loss", &(brim_shape){1, {STEPS}}, loss);
+  golden_check(&t->data.fixture, "adamw.", "loss", &(brim_shape){1, {STEPS}}, loss);
   for (size_t i = 0; i < p->graph->parameter_count; i++)
     check_persistent(t, p->graph->parameter[i].value, "adamw.", p->graph->parameter[i].value->name);
 }

@@ -11,48 +11,25 @@
 
 #include <cmocka.h>
 
-#include "brim/dataset.h"
-#include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "graph/fuse.h"
+#include "text/golden_tokens.h"
 
-#define STEPS 20
-#define BATCH 6
-#define LENGTH 7
-#define VOCABULARY 11
-#define IGNORED BRIM_NO_TOKEN
 #define GPT2 "{layers: 2, heads: 2, width: 8, context: 9, dropout: 0.5}" /* which is off in what is frozen */
 #define LORA "{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [c_attn, c_fc]}"
 
 typedef struct trainer {
   loaded model, backbone, backend;
-  golden fixture;
+  golden_tokens data;
   brim_plan *plan;
   brim_exec *exec;
-  int32_t tokens[BATCH][LENGTH], label[BATCH][LENGTH];
-  double counted; /* labels that count */
   uint32_t real;
 } trainer;
 
 static void must(brim_status status)
 {
   if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
-
-static void read_fixture(trainer *t)
-{
-  golden_read(&t->fixture, "gpt2_lora.txt");
-  const double *tokens = golden_find(&t->fixture, "", "input")->value;
-  const golden_tensor *label = golden_find(&t->fixture, "", "label");
-  assert_true(brim_shape_equal(&label->shape, &(brim_shape){2, {BATCH, LENGTH}}));
-  for (int n = 0; n < BATCH; n++)
-    for (int i = 0; i < LENGTH; i++) {
-      t->tokens[n][i] = (int32_t)tokens[n * LENGTH + i];
-      t->label[n][i] = (int32_t)label->value[n * LENGTH + i];
-      t->counted += t->label[n][i] != IGNORED;
-    }
-  assert_true(t->counted < BATCH * LENGTH);
 }
 
 static brim_graph_options options_of(const trainer *t, uint32_t frozen_type)
@@ -93,7 +70,7 @@ static bool is_double(const trainer *t)
 
 static void write_tensor(trainer *t, const brim_tensor *to)
 {
-  const golden_tensor *from = golden_find(&t->fixture, "parameter.", to->name);
+  const golden_tensor *from = golden_find(&t->data.fixture, "parameter.", to->name);
   assert_true(brim_shape_equal(&from->shape, &to->shape));
   float *narrow = calloc((size_t)brim_shape_count(&to->shape), sizeof *narrow);
   for (int64_t i = 0; i < brim_shape_count(&to->shape); i++) narrow[i] = (float)from->value[i];
@@ -119,7 +96,7 @@ static bool load(trainer *t, const char *backend, const char *lora)
   t->real = ((const brim_backend_ops *)t->backend.plugin->ops)->real;
   assert_true(load_plugin(&t->model, "model", "lora", lora));
   assert_true(load_plugin(&t->backbone, "model", "gpt2", GPT2));
-  read_fixture(t);
+  golden_tokens_read(&t->data, "gpt2_lora.txt");
   return true;
 }
 
@@ -140,14 +117,14 @@ static void stop(trainer *t)
   unload_plugin(&t->model);
   unload_plugin(&t->backbone);
   unload_plugin(&t->backend);
-  brim_arena_release(&t->fixture.arena);
+  brim_arena_release(&t->data.fixture.arena);
 }
 
 static const brim_program *run_batch(trainer *t, enum brim_program_kind kind, int64_t first, int64_t count)
 {
   const brim_program *p = brim_plan_program(t->plan, kind, count);
-  const brim_step step = {.first_sample = first, .loss_scale = 1 / t->counted};
-  must(brim_exec_load(t->exec, p, t->tokens[first], t->label[first]));
+  const brim_step step = {.first_sample = first, .loss_scale = 1 / t->data.counted};
+  must(brim_exec_load(t->exec, p, t->data.tokens[first], t->data.label[first]));
   must(brim_exec_run(t->exec, p, &step));
   return p;
 }
@@ -161,15 +138,15 @@ static void logits_and_losses_are_pytorchs(void **state)
   assert_true(start(&t, "reference", 0));
   const brim_program *p = run_batch(&t, BRIM_PROGRAM_EVALUATE, 0, BATCH);
   const brim_tensor *logits = p->graph->output, *loss = p->graph->loss;
-  golden_check(&t.fixture, "", "logits", &logits->shape, brim_exec_pointer(t.exec, p, logits));
-  golden_check(&t.fixture, "", "loss", &loss->shape, brim_exec_pointer(t.exec, p, loss));
+  golden_check(&t.data.fixture, "", "logits", &logits->shape, brim_exec_pointer(t.exec, p, logits));
+  golden_check(&t.data.fixture, "", "loss", &loss->shape, brim_exec_pointer(t.exec, p, loss));
   stop(&t);
 }
 
 static void check_persistent(trainer *t, const brim_tensor *tensor, const char *prefix, const char *name)
 {
   double *value = read_tensor(t, tensor);
-  golden_check(&t->fixture, prefix, name, &tensor->shape, value);
+  golden_check(&t->data.fixture, prefix, name, &tensor->shape, value);
   free(value);
 }
 
@@ -191,7 +168,7 @@ static void gradients_are_pytorchs_and_of_changes_alone(void **state)
       trained++;
     }
     assert_int_equal(trained, 2 * 2 * 2); /* A and B of two layers of two blocks */
-    assert_int_equal(t.fixture.count, 4 + g->parameter_count + 2 * trained + 1);
+    assert_int_equal(t.data.fixture.count, 4 + g->parameter_count + 2 * trained + 1);
   }
   stop(&t);
 }
@@ -206,7 +183,7 @@ static void train(trainer *t, double loss[STEPS])
     must(brim_exec_zero_metrics(t->exec));
     run_batch(t, BRIM_PROGRAM_TRAIN, 0, BATCH);
     must(brim_exec_metrics(t->exec, p, metrics, 2));
-    loss[i] = metrics[0] / t->counted;
+    loss[i] = metrics[0] / t->data.counted;
     step.step = (uint64_t)i;
     step.bias_correction1 = 1 - pow(step.beta1, i + 1);
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
@@ -221,7 +198,7 @@ static void twenty_steps_of_adamw_are_pytorchs_and_leave_the_model(void **state)
   double loss[STEPS];
   assert_true(start(&t, "reference", 0));
   train(&t, loss);
-  golden_check(&t.fixture, "adamw.", "loss", &(brim_shape){1, {STEPS}}, loss);
+  golden_check(&t.data.fixture, "adamw.", "loss", &(brim_shape){1, {STEPS}}, loss);
   const brim_graph *g = t.plan->program[0].graph;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_tensor *value = g->parameter[i].value;
@@ -250,13 +227,13 @@ static void first_gradients_on_cpu_are_within_the_bound_of_single_precision(void
     printf("SKIPPED: backend cpu was not built\n");
     return;
   }
-  const double all = gradient_norm(&t.fixture);
+  const double all = gradient_norm(&t.data.fixture);
   const brim_graph *g = t.plan->program[0].graph;
   must(brim_exec_zero_gradients(t.exec));
   run_batch(&t, BRIM_PROGRAM_TRAIN, 0, BATCH);
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (g->parameter[i].is_frozen) continue;
-    const golden_tensor *expected = golden_find(&t.fixture, "gradient.", g->parameter[i].value->name);
+    const golden_tensor *expected = golden_find(&t.data.fixture, "gradient.", g->parameter[i].value->name);
     double *got = read_tensor(&t, g->parameter[i].gradient), norm = 0, error = 0;
     for (int64_t k = 0; k < brim_shape_count(&expected->shape); k++) {
       norm = hypot(norm, expected->value[k]);
@@ -276,7 +253,7 @@ static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
   double loss[STEPS];
   assert_true(start(&t, "reference", BRIM_DTYPE_BF16));
   train(&t, loss);
-  const double *expected = golden_find(&t.fixture, "adamw.", "loss")->value;
+  const double *expected = golden_find(&t.data.fixture, "adamw.", "loss")->value;
   assert_true(loss[0] != expected[0]);
   assert_true(fabs(loss[0] - expected[0]) < 0.02);
   stop(&t);
