@@ -24,4 +24,19 @@ brim_status brim_session_graph(const brim_session *session, int64_t batch, brim_
 brim_status brim_session_describe_data(brim_session *session, const brim_plugin *plugin);
 /* What follows from the data's shape: how training is cut. */
 brim_status brim_session_follow_data(brim_session *session);
+/* Of the configuration, "cpu". */
+const char *brim_session_backend_id(const brim_session *session);
+/* The device that is configured, or chosen. ENODEVICE, ECONFIG. */
+brim_status brim_session_find_device(brim_session *session);
+/* What other programs are limited by holds for brim too, where devices are shared and the configuration has no share of
+ * its own. */
+brim_status brim_session_read_fraction(brim_session *session);
+/* The loss, if it goes with the data; of weights there must be one for every class, not all 0. ECONFIG. */
+brim_status brim_session_open_loss(brim_session *session);
+/* Is a value as it is in the installed configurations, or where they say nothing? Then nobody has chosen it. */
+bool brim_session_is_untouched(const brim_yaml *value);
+/* What the data asks for, in the place of what nobody has chosen: the configuration is made again, so that the run's
+ * folder says what was trained. `status` is of what there is now. */
+brim_status brim_session_ask_for(brim_session *session, enum brim_level level, const char *word, const char *because,
+                                 brim_status status);
 #endif

@@ -1,0 +1,154 @@
+/* The device of a session: which one, what of it is claimed, and what may change about it. See session.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/board.h"
+#include "memory/choose.h"
+#include "session/decide.h"
+#include "session/session_parts.h"
+
+#define TURN_SECONDS 10 /* that a rank waits for others of its job to place their plans on the same device */
+
+const char *brim_session_backend_id(const brim_session *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+static brim_device_wish wish_of(const brim_session *s)
+{
+  return (brim_device_wish){s->wanted, s->settings->auto_device, s->demands.min_device_bytes};
+}
+
+/* Ranks of a host that may have any device take one each, in turn. */
+static const char *device_of_rank(brim_session *s)
+{
+  const char *device = s->settings->device, *environment = getenv("GPU_DEVICE_ID");
+  const int count = s->backend_ops->device_count(s->backend);
+  if (s->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
+    return device;
+  return brim_arena_printf(&s->arena, "%s:%d", brim_session_backend_id(s), (int)s->world.local_rank % count);
+}
+
+static void read_demands(brim_session *s)
+{
+  const brim_settings *set = s->settings;
+  s->asked_device = device_of_rank(s);
+  s->demands = (brim_demands){.device = s->asked_device,
+                              .wait = set->wait_for_gpu,
+                              .min_device_bytes = set->min_gpu_memory_mb << 20,
+                              .min_batch_size = set->min_batch_size,
+                              .max_retries = set->max_retries};
+  s->wait = set->wait_for_gpu;
+  snprintf(s->wanted, sizeof s->wanted, "%s", s->asked_device);
+}
+
+/* One to plan for. If the run may wait, it need not have room yet: see brim_session_claim. */
+brim_status brim_session_find_device(brim_session *s)
+{
+  read_demands(s);
+  BRIM_TRY(brim_decide_device(s));
+  brim_device_wish wish = wish_of(s);
+  if (s->wait) wish.min_bytes = 0;
+  return brim_device_choose(brim_session_backend_id(s), s->backend_ops, s->backend, &wish, &s->device, &s->device_info);
+}
+
+bool brim_session_hold(brim_session *s, bool alone)
+{
+  const brim_claim_request request = {.backend = brim_session_backend_id(s), .ops = s->backend_ops, .self = s->backend};
+  if (s->held || !brim_device_is_shared(&s->device_info)) return true;
+  return brim_claim_hold(&request, s->device, alone, &s->held) == BRIM_OK;
+}
+
+void brim_session_let_go(brim_session *s)
+{
+  brim_claim_release(s->held);
+  s->held = NULL;
+}
+
+brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
+{
+  const brim_device_wish wish = wish_of(s);
+  const brim_claim_request request = {
+      .backend = brim_session_backend_id(s),
+      .ops = s->backend_ops,
+      .self = s->backend,
+      .wish = wish,
+      .need_bytes = plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
+      .wait = s->wait || s->options.dist,
+      .timeout_seconds = s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : TURN_SECONDS,
+      .interval_seconds = s->settings->gpu_check_interval_seconds,
+      .stop = s->options.stop};
+  *claim = NULL;
+  *device = s->device;
+  return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
+}
+
+static void forget_peaks(brim_session *s)
+{
+  if (s->recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+}
+
+void brim_session_plan_within(brim_session *s, uint64_t bytes)
+{
+  s->within_bytes = bytes;
+  forget_peaks(s);
+}
+
+void brim_session_recompute_within(brim_session *s, uint64_t bytes)
+{
+  s->recompute = BRIM_RECOMPUTE_AUTO;
+  brim_session_plan_within(s, bytes);
+}
+
+bool brim_session_may_recompute(const brim_session *s)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
+  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
+}
+
+brim_way brim_session_way(const brim_session *s)
+{
+  return (brim_way){s->batch, s->recompute, s->within_bytes};
+}
+
+void brim_session_go(brim_session *s, const brim_way *way)
+{
+  brim_session_cut(s, way->batch);
+  s->recompute = way->recompute;
+  s->within_bytes = way->within_bytes;
+  memset(s->peak, 0, sizeof s->peak);
+}
+
+brim_status brim_session_look(brim_session *s)
+{
+  forget_peaks(s);
+  return s->backend_ops->describe(s->backend, s->device, &s->device_info);
+}
+
+brim_status brim_session_move(brim_session *s, int device)
+{
+  if (device != s->device) brim_session_let_go(s);
+  s->device = device;
+  memset(s->peak, 0, sizeof s->peak);
+  brim_profile_close(s->profile);
+  s->profile = NULL;
+  return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);
+}
+
+void brim_session_tell_device(const brim_session *s)
+{
+  const brim_device_wish wish = wish_of(s);
+  brim_device_tell(brim_session_backend_id(s), s->backend_ops, s->backend, &wish, s->device);
+}
+
+brim_status brim_session_read_fraction(brim_session *s)
+{
+  const char *text = getenv("TF_GPU_MEMORY_FRACTION");
+  char *end = NULL;
+  if (!text || !text[0] || s->settings->memory.limit > 0 || !brim_device_is_shared(&s->device_info)) return BRIM_OK;
+  s->fraction = strtod(text, &end);
+  if (*end || !(s->fraction > 0 && s->fraction <= 1))
+    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s', which is no share in (0,1]", text);
+  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s is taken as memory.limit=%s", text, text);
+  return BRIM_OK;
+}
