@@ -40,6 +40,10 @@ class Elastic(Case):
                 self.assertIsNone(process.poll(), process.poll() is None or self.finish(process))
             time.sleep(0.01)
 
+    def until_said(self, text, process):
+        """What the process tells up to then is read, and is not in its result."""
+        self.assertTrue(any(text in line for line in process.stderr), text)
+
     def decisions(self, run):
         """[(step, choice, reason)] of the policy, so far."""
         path = self.folder / run / "events.jsonl"
@@ -156,6 +160,7 @@ class Elastic(Case):
                             "training.batch_size=64")
         self.until(lambda: self.steps("second"), first, second)
         large = self.start("train", "run.dir=large", *CNN, *device_of(4), *WAIT, "training.batch_size=128")
+        self.until_said("waiting: ", large)  # else nobody might be in line when the second has gone
         self.end(second)
         self.until_decided("first", 2, first)
         choice, reason = self.decisions("first")[-1][1:]
@@ -180,9 +185,7 @@ class Elastic(Case):
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         (self.folder / "claims").rename(self.folder / "gone")
         (self.folder / "claims").write_text("")
-        for line in first.stderr:
-            if "whether other runs wait for memory is not known: " in line:
-                break
+        self.until_said("whether other runs wait for memory is not known: ", first)
         step = self.steps("first")[-1]
         self.until(lambda: self.steps("first")[-1] > step, first)
         self.assertNotIn("is not known", self.end(first).err)
