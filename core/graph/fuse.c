@@ -243,3 +243,39 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
   g->node_count = kept;
   renumber(&p);
 }
+
+/* ---- behind autodiff ---- */
+
+/* The two results that are left of the forward node, and those of its gradient. */
+static brim_node *join_loss(brim_graph *g, const brim_node *loss, const brim_node *gradient, const brim_op *op)
+{
+  brim_node *both = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
+  *both = *loss;
+  both->descriptor = op;
+  both->op = op->name;
+  both->out_count = 2 + gradient->out_count;
+  both->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, both->out_count);
+  memcpy(both->out, loss->out, 2 * sizeof *both->out);
+  memcpy(both->out + 2, gradient->out, gradient->out_count * sizeof *both->out);
+  return both;
+}
+
+/* Only the loss, and its metrics, which nothing else reads, may stand at the end of the forward pass. */
+void brim_graph_fuse_loss(brim_graph *g)
+{
+  static const char *const names[] = {"linear_cross_entropy", "rank_metrics", "linear_cross_entropy_grad"};
+  const brim_op *op = brim_op_find("linear_cross_entropy+grad");
+  if (g->status != BRIM_OK || g->forward_count < 2 || g->forward_count == g->node_count) return;
+  const size_t first = g->forward_count - 2, count = g->node_count - first;
+  for (size_t i = 0; i < 3; i++)
+    if (strcmp(g->node[first + i]->op, names[i]) != 0) return;
+  if (g->offers && !g->offers(g->offers_arg, op->name)) return;
+  brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
+  memcpy(node, g->node + first, count * sizeof *node);
+  g->forward_count = first;
+  g->keeps_logits = true;
+  brim_graph_cut_backward(g);
+  brim_graph_append(g, join_loss(g, node[0], node[2], op));
+  brim_graph_append(g, node[1]);
+  for (size_t i = 3; i < count; i++) brim_graph_append(g, node[i]);
+}

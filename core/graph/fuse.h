@@ -18,4 +18,8 @@ enum brim_fusion {
  * be used; NULL: every one. A tensor that the author named (output, kept, wanted) stays; ids of tensors and places of
  * nodes change. */
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
+/* Behind autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, with the metrics
+ * behind it, if the backend (g->offers) has that: the logits are made once, not again for the gradient. Its scratch
+ * holds those of some rows, of all classes. Results are the same bits. */
+void brim_graph_fuse_loss(brim_graph *g);
 #endif

@@ -111,6 +111,7 @@ struct brim_graph {
   size_t block_end_count, block_end_room;
   bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
   const void *offers_arg;
+  bool keeps_logits;         /* brim_graph_fuse_loss has found what it looks for */
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
   uint64_t recomputed_flops; /* their work */
   bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */

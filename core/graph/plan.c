@@ -10,6 +10,7 @@
 #include "config/settings.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
+#include "graph/fuse.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
 #include "graph/place.h"
@@ -121,7 +122,10 @@ static bool is_like_shards(const brim_shards *s, const brim_graph *g)
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, brim_graph **out)
+/* keeps_logits: what a loss with its product inside makes is used for the gradient at once, see brim_graph_fuse_loss.
+ */
+static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool keeps_logits,
+                               brim_graph **out)
 {
   brim_graph_options options = plan->request.graph;
   options.batch = shape->batch;
@@ -129,6 +133,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.offers = offers;
   options.offers_arg = plan->request.backend;
   BRIM_TRY(brim_graph_build(&options, out));
+  if (options.training && keeps_logits) brim_graph_fuse_loss(*out);
   if (!options.training || !plan->request.update.op) return BRIM_OK;
   brim_status status = BRIM_OK;
   if (plan->request.update.in_backward) status = brim_graph_update_in_backward(*out, &plan->request.update);
@@ -156,14 +161,14 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Puts the program with what a level drops in the place of the one without. */
+/* Puts the program with what a level drops (r NULL: nothing) in the place of the one without. Logits are made again. */
 static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};
   brim_graph *g = NULL;
-  BRIM_TRY(build_graph(plan, &shape, &g));
+  BRIM_TRY(build_graph(plan, &shape, false, &g));
   brim_status status = BRIM_OK;
-  if (brim_recompute_apply(g, r, level) != BRIM_OK) status = brim_fail(g->status, "%s", g->error);
+  if (r && brim_recompute_apply(g, r, level) != BRIM_OK) status = brim_fail(g->status, "%s", g->error);
   if (status == BRIM_OK && g->passes) status = brim_graph_check_updates(g);
   if (status != BRIM_OK) {
     brim_graph_free(g);
@@ -199,6 +204,8 @@ static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const b
 static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
+  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
+  if (p->graph->keeps_logits) BRIM_TRY(rebuild(plan, p, NULL, 0));
   if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
   brim_recompute_cache own = {0};
   const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
@@ -252,7 +259,8 @@ static brim_status create(brim_plan *plan)
   const brim_graph *train = NULL, *eval = NULL;
   for (size_t i = 0; i < r->shape_count; i++) {
     brim_graph *g = NULL;
-    BRIM_TRY(build_graph(plan, &r->shape[i], &g));
+    const bool keeps_logits = r->recompute == BRIM_RECOMPUTE_NONE || r->recompute == BRIM_RECOMPUTE_AUTO;
+    BRIM_TRY(build_graph(plan, &r->shape[i], keeps_logits, &g));
     const brim_status status = g->training ? share_out(plan, g) : BRIM_OK;
     if (status != BRIM_OK) {
       brim_graph_free(g);

@@ -137,6 +137,22 @@ static brim_tensor *make_linear_loss_frozen(bench *b)
 BENCH_ROW(linear_loss_frozen) = {"linear_cross_entropy, frozen", make_linear_loss_frozen, .is_loss = true,
                                  .by_sample = true, .skips = true};
 
+/* With its gradient in one node. */
+BENCH_ROW(linear_loss_once) = {"linear_cross_entropy+grad", make_linear_loss, .is_loss = true,
+                               .by_sample = true,           .skips = true,    .keeps_logits = true};
+BENCH_ROW(linear_loss_bias_once) = {"linear_cross_entropy+grad, bias",
+                                    make_linear_loss_bias,
+                                    .is_loss = true,
+                                    .by_sample = true,
+                                    .skips = true,
+                                    .keeps_logits = true};
+BENCH_ROW(linear_loss_frozen_once) = {"linear_cross_entropy+grad, frozen",
+                                      make_linear_loss_frozen,
+                                      .is_loss = true,
+                                      .by_sample = true,
+                                      .skips = true,
+                                      .keeps_logits = true};
+
 /* More rows and classes than one piece has, features than one block of a product. */
 static brim_tensor *make_linear_loss_large(bench *b)
 {
@@ -160,6 +176,13 @@ BENCH_ROW(linear_loss_bias_large) = {"linear_cross_entropy, bias, large",
                                      .by_sample = true,
                                      .skips = true,
                                      .large = true};
+BENCH_ROW(linear_loss_bias_large_once) = {"linear_cross_entropy+grad, bias, large",
+                                          make_linear_loss_bias_large,
+                                          .is_loss = true,
+                                          .by_sample = true,
+                                          .skips = true,
+                                          .keeps_logits = true,
+                                          .large = true};
 
 /* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4,
  * but for rounding. */

@@ -16,7 +16,7 @@
 #define CLASSES 4100 /* 4096 are enough */
 #define FEATURES 3
 #define HIDDEN 4
-#define BATCH 6
+#define BATCH 300 /* more than are worked on at once */
 #define TOP_K 1500
 
 static loaded reference;
@@ -122,16 +122,19 @@ typedef struct placed {
   brim_exec *exec;
 } placed;
 
-static placed place(const shape_of_model *m, enum brim_program_kind kind, uint64_t fuse)
+static placed place(const loaded *on, const shape_of_model *m, enum brim_program_kind kind, uint64_t fuse,
+                    enum brim_recompute_kind recompute)
 {
   placed p = {0};
   brim_plan_request r = {.graph = options_of(m),
-                         .backend = reference.plugin->ops,
-                         .backend_self = reference.self,
+                         .backend = on->plugin->ops,
+                         .backend_self = on->self,
                          .update = {.op = "sgd", .state_count = 1},
                          .shape = {{kind, BATCH}},
-                         .shape_count = 1};
+                         .shape_count = 1,
+                         .recompute = recompute};
   r.graph.fuse = fuse;
+  r.graph.real = r.backend->real;
   r.graph.loss.smoothing = 0.1;
   r.graph.top_k = TOP_K;
   must(brim_plan_create(&r, &p.plan));
@@ -143,20 +146,31 @@ static placed place(const shape_of_model *m, enum brim_program_kind kind, uint64
 static void run(const placed *p)
 {
   const brim_program *program = &p->plan->program[0];
+  float input32[BATCH * FEATURES];
   double input[BATCH * FEATURES];
-  const int32_t label[BATCH] = {0, 4099, 17, 1024, 1023, 2};
+  static const int32_t labels[] = {0, 4099, 17, 1024, 1023, 2};
+  int32_t label[BATCH];
   const brim_step step = {.loss_scale = 1.0 / BATCH};
-  for (int i = 0; i < BATCH * FEATURES; i++) input[i] = sin(i + 1.0);
+  for (int i = 0; i < BATCH; i++) label[i] = labels[i % 6];
+  for (int i = 0; i < BATCH * FEATURES; i++) input32[i] = (float)(input[i] = sin(i + 1.0));
   for (size_t i = 0; i < program->graph->parameter_count; i++) {
     const brim_tensor *t = program->graph->parameter[i].value;
-    double *value = brim_xmalloc(t->bytes);
-    for (int64_t k = 0; k < brim_shape_count(&t->shape); k++) value[k] = cos((double)(k * 31 + (int64_t)i)) * 2;
+    const bool wide = t->dtype == BRIM_DTYPE_F64;
+    void *value = brim_xmalloc(t->bytes);
+    for (int64_t k = 0; k < brim_shape_count(&t->shape); k++) {
+      const double v = cos((double)(k * 31 + (int64_t)i)) * 2;
+      if (wide)
+        ((double *)value)[k] = v;
+      else
+        ((float *)value)[k] = (float)v;
+    }
     must(brim_exec_write(p->exec, program, t, value));
     free(value);
   }
   if (program->kind == BRIM_PROGRAM_TRAIN) must(brim_exec_zero_gradients(p->exec));
   must(brim_exec_zero_metrics(p->exec));
-  must(brim_exec_load(p->exec, program, input, label));
+  const bool wide = program->graph->real == BRIM_DTYPE_F64;
+  must(brim_exec_load(p->exec, program, wide ? (const void *)input : input32, label));
   must(brim_exec_run(p->exec, program, &step));
 }
 
@@ -186,7 +200,8 @@ static void take_away(const placed *p)
 /* Sums of losses, right answers, and in evaluation those among the top: by ranks and by logits. */
 static void compare(const shape_of_model *m, enum brim_program_kind kind)
 {
-  const placed inside = place(m, kind, BRIM_FUSE_ALL), apart = place(m, kind, 0);
+  const placed inside = place(&reference, m, kind, BRIM_FUSE_ALL, BRIM_RECOMPUTE_BLOCKS);
+  const placed apart = place(&reference, m, kind, 0, BRIM_RECOMPUTE_BLOCKS);
   const bool trains = kind == BRIM_PROGRAM_TRAIN;
   double a[3] = {0}, b[3] = {0};
   run(&inside);
@@ -215,12 +230,72 @@ static void test_numbers_are_those_of_logits_in_less_memory(void **state)
   compare(&bias, BRIM_PROGRAM_EVALUATE);
 }
 
+/* ---- logits that are kept for the gradient ---- */
+
+static size_t nodes_of(const placed *p, const char *op)
+{
+  const brim_graph *g = p->plan->program[0].graph;
+  size_t found = 0;
+  for (size_t i = 0; i < g->node_count; i++) found += strcmp(g->node[i]->op, op) == 0;
+  return found;
+}
+
+static void same_bits(const placed *a, const placed *b)
+{
+  const brim_program *pa = &a->plan->program[0], *pb = &b->plan->program[0];
+  double x[2], y[2];
+  must(brim_exec_metrics(a->exec, pa, x, 2));
+  must(brim_exec_metrics(b->exec, pb, y, 2));
+  assert_memory_equal(x, y, sizeof x);
+  for (size_t i = 0; i < pa->graph->parameter_count; i++) {
+    const brim_tensor *t = pa->graph->parameter[i].gradient;
+    void *mine = brim_xmalloc(t->bytes), *other = brim_xmalloc(t->bytes);
+    must(brim_exec_read(a->exec, pa, t, mine));
+    must(brim_exec_read(b->exec, pb, pb->graph->parameter[i].gradient, other));
+    assert_memory_equal(mine, other, t->bytes);
+    free(mine);
+    free(other);
+  }
+}
+
+static void compare_once_and_again(const loaded *on, const shape_of_model *m)
+{
+  const placed once = place(on, m, BRIM_PROGRAM_TRAIN, BRIM_FUSE_ALL, BRIM_RECOMPUTE_NONE);
+  const placed again = place(on, m, BRIM_PROGRAM_TRAIN, BRIM_FUSE_ALL, BRIM_RECOMPUTE_BLOCKS);
+  assert_int_equal(nodes_of(&once, "linear_cross_entropy+grad"), 1);
+  assert_int_equal(nodes_of(&once, "linear_cross_entropy") + nodes_of(&once, "linear_cross_entropy_grad"), 0);
+  assert_int_equal(nodes_of(&again, "linear_cross_entropy+grad"), 0);
+  assert_int_equal(nodes_of(&again, "linear_cross_entropy") + nodes_of(&again, "linear_cross_entropy_grad"), 2);
+  run(&once);
+  run(&again);
+  same_bits(&once, &again);
+  take_away(&once);
+  take_away(&again);
+}
+
+static void test_logits_made_once_or_again_are_the_same_bits(void **state)
+{
+  (void)state;
+  static const shape_of_model plain = {0}, bias = {.with_bias = true};
+  loaded cpu;
+  compare_once_and_again(&reference, &plain);
+  compare_once_and_again(&reference, &bias);
+  if (!load_plugin(&cpu, "backend", "cpu", NULL)) {
+    printf("SKIPPED: backend cpu was not built\n");
+    return;
+  }
+  compare_once_and_again(&cpu, &plain);
+  compare_once_and_again(&cpu, &bias);
+  unload_plugin(&cpu);
+}
+
 /* ---- a large vocabulary ---- */
 
 enum { VOCABULARY = 50257, SAMPLES = 512 };
 
-/* No tensor and no scratch is as large as the logits; nor, of a backend that cuts its work into pieces, are all. */
-static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_program_kind kind)
+/* No tensor and no scratch is as large as the logits; nor, of a backend that cuts its work into pieces, are all, but
+ * for a piece of the rows where they are kept for the gradient. With room for no more than that they are made again. */
+static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_program_kind kind, uint64_t budget)
 {
   const uint32_t real = ((const brim_backend_ops *)on->plugin->ops)->real;
   brim_plan *plan = NULL;
@@ -229,7 +304,9 @@ static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_pro
                          .backend_self = on->self,
                          .update = {.op = "sgd", .state_count = 1},
                          .shape = {{kind, SAMPLES}},
-                         .shape_count = 1};
+                         .shape_count = 1,
+                         .recompute = BRIM_RECOMPUTE_AUTO,
+                         .budget_bytes = budget};
   r.graph.classes = VOCABULARY;
   r.graph.real = real;
   r.graph.top_k = 5;
@@ -238,7 +315,8 @@ static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_pro
   const brim_program *p = &plan->program[0];
   const uint64_t logits = (uint64_t)VOCABULARY * SAMPLES * brim_dtype_bytes(real);
   for (size_t i = 0; i < p->graph->tensor_count; i++) assert_true(p->graph->tensor[i]->bytes < logits / 10);
-  assert_true(p->transient_bytes < logits / 10);
+  assert_true(p->transient_bytes < (p->graph->keeps_logits ? logits / 10 * 6 : logits / 10));
+  assert_int_equal(p->graph->keeps_logits, kind == BRIM_PROGRAM_TRAIN && budget == 0);
   assert_true(plan->metrics_bytes < 1024);
   brim_plan_free(plan);
 }
@@ -246,10 +324,12 @@ static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_pro
 static void check_vocabulary(const loaded *on)
 {
   static const shape_of_model plain = {0}, bias = {.with_bias = true};
-  check_sizes(on, &plain, BRIM_PROGRAM_TRAIN);
-  check_sizes(on, &plain, BRIM_PROGRAM_EVALUATE);
-  check_sizes(on, &bias, BRIM_PROGRAM_TRAIN);
-  check_sizes(on, &bias, BRIM_PROGRAM_EVALUATE);
+  check_sizes(on, &plain, BRIM_PROGRAM_TRAIN, 0);
+  check_sizes(on, &plain, BRIM_PROGRAM_TRAIN, 1);
+  check_sizes(on, &plain, BRIM_PROGRAM_EVALUATE, 0);
+  check_sizes(on, &bias, BRIM_PROGRAM_TRAIN, 0);
+  check_sizes(on, &bias, BRIM_PROGRAM_TRAIN, 1);
+  check_sizes(on, &bias, BRIM_PROGRAM_EVALUATE, 0);
 }
 
 static void test_logits_over_a_large_vocabulary_are_never_whole(void **state)
@@ -283,6 +363,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_the_product_is_inside_where_nothing_else_needs_logits),
       cmocka_unit_test(test_numbers_are_those_of_logits_in_less_memory),
+      cmocka_unit_test(test_logits_made_once_or_again_are_the_same_bits),
       cmocka_unit_test(test_logits_over_a_large_vocabulary_are_never_whole),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

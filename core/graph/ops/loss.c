@@ -166,5 +166,20 @@ BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
+/* Both, in the backward pass: see brim_graph_fuse_loss. */
+static void cost_linear_loss_both(const brim_node *n, brim_cost *out)
+{
+  out->flops = (n->out_count > 3 ? 3 : 2) * flops_of_logits(n);
+}
+BRIM_OP(linear_cross_entropy_both) = {
+    .name = "linear_cross_entropy+grad",
+    .wide_in = BRIM_OP_WIDE(3),
+    .wide_out = BRIM_OP_WIDE(0),
+    .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...], dx, [dproduct, [dbias]]",
+    .in_count = 4,
+    .optional = 1,
+    .out_count = 5,
+    .accumulates = BRIM_OP_FROM(3),
+    .cost = cost_linear_loss_both};
 BRIM_OP(rank_metrics) = {
     .name = "rank_metrics", .signature = "loss [...], rank [...] -> metrics", .in_count = 2, .out_count = 1};

@@ -246,6 +246,7 @@ typedef struct brim_lstm_attr {
  * linear_cross_entropy_grad   in: x, product, label, loss, [bias]          out: dx, [dproduct +=, [dbias +=]]
  *                      dx alone where the parameters are frozen. softmax_cross_entropy of the logits
  *                      x product^T + bias, which exist in chunks only. product and bias are parameters.
+ * linear_cross_entropy+grad   in: x, product, label, [bias]      out: loss, rank, dx, [dproduct +=, [dbias +=]]
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      what classification_metrics says without a confusion matrix, of ranks: metrics[0] += sum of
  *                      losses, [1] += ranks of 0; with top_k [2] += ranks in [0, top_k)

@@ -1,15 +1,17 @@
 /* Softmax cross-entropy of logits x product^T + bias, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and
- * looked at while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes.
+ * looked at while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes. The
+ * gradient makes the logits again; what their exponentials are divided by it has from the loss. Where loss and gradient
+ * are one operation, all logits of TOGETHER_MAX rows are kept until their gradients have taken their place.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
- * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch. The backward pass makes
- * the logits again; what their exponentials are divided by it has from the loss. */
+ * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch, nor whether logits are
+ * made once or twice. */
 #include <math.h>
 
 #include "loss.h"
 #include "simd_loss.h"
 
-enum { ROWS_MAX = 256, CLASSES_MAX = 1024, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
+enum { ROWS_MAX = 256, CLASSES_MAX = 1024, TOGETHER_MAX = 256, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
 
 typedef struct problem {
   cpu_backend *backend;
@@ -20,11 +22,14 @@ typedef struct problem {
   const int32_t *label;
   float *loss; /* written or read */
   int32_t *rank;
-  float *dbias;
+  float *dx, *dproduct, *dbias; /* written; added to, or NULL */
   double loss_scale;
+  bool together; /* logits are kept until the gradient */
   /* scratch */
   char *products;
-  float *logits;        /* [row_count, class_count] */
+  float *kept;   /* logits: of the piece, or of all classes of its rows */
+  float *logits; /* of the piece; `stride` from row to row */
+  int64_t stride;
   cpu_softmax_row *row; /* of each row of the piece */
   double *lse;          /* likewise */
   double *column;       /* [features]: sums of the columns of product, if labels are smoothed; */
@@ -40,23 +45,37 @@ static bool is_ignored(const problem *p, int64_t row)
 
 /* ---- scratch: what the plain inputs need, the products', logits, rows, lse, columns ---- */
 
-static uint64_t logits_bytes(int64_t rows, int64_t classes)
+static uint64_t logits_bytes(int64_t rows, int64_t classes, bool together)
 {
-  return cpu_aligned((uint64_t)(cpu_min(rows, ROWS_MAX) * cpu_min(classes, CLASSES_MAX)) * sizeof(float));
+  const int64_t numbers =
+      together ? cpu_min(rows, TOGETHER_MAX) * classes : cpu_min(rows, ROWS_MAX) * cpu_min(classes, CLASSES_MAX);
+  return cpu_aligned((uint64_t)numbers * sizeof(float));
+}
+
+static void need_scratch(const cpu_backend *b, const brim_node *node, bool together, brim_kernel_need *need)
+{
+  const brim_shape *product = &node->in[1]->shape;
+  need->workspace_bytes += cpu_multiply_bytes(b) + logits_bytes(cpu_rows(node->in[0]), product->dim[0], together) +
+                           cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) + ROWS_MAX * sizeof(double) +
+                           (uint64_t)product->dim[1] * sizeof(double);
 }
 
 static CPU_PREPARE(linear_loss_prepare)
 {
   BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
-  const brim_shape *product = &node->in[1]->shape;
-  need->workspace_bytes += cpu_multiply_bytes(self) + logits_bytes(cpu_rows(node->in[0]), product->dim[0]) +
-                           cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) + ROWS_MAX * sizeof(double) +
-                           (uint64_t)product->dim[1] * sizeof(double);
+  need_scratch(self, node, false, need);
+  return BRIM_OK;
+}
+
+static CPU_PREPARE(linear_loss_together_prepare)
+{
+  BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
+  need_scratch(self, node, true, need);
   return BRIM_OK;
 }
 
 /* `bias`: the input that it is, if there is one. */
-static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, problem *p)
+static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool together, problem *p)
 {
   static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
   const brim_shape *product = &launch->node->in[1]->shape;
@@ -71,10 +90,11 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
                  .bias = launch->node->in_count > bias ? launch->in[bias] : NULL,
                  .label = launch->in[2],
                  .loss_scale = launch->step->loss_scale,
+                 .together = together,
                  .products = cpu_plain_end(launch)};
   char *at = p->products + cpu_multiply_bytes(b);
-  p->logits = (float *)(void *)at;
-  at += logits_bytes(p->rows, p->classes);
+  p->kept = (float *)(void *)at;
+  at += logits_bytes(p->rows, p->classes, together);
   p->row = (cpu_softmax_row *)(void *)at;
   at += cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row));
   p->lse = (double *)(void *)at;
@@ -133,7 +153,7 @@ static void make_logits(problem *p)
                       .ldb = p->features,
                       .b_transposed = true,
                       .c = p->logits,
-                      .ldc = p->class_count,
+                      .ldc = p->stride,
                       .bias = p->bias ? p->bias + p->class0 : NULL};
   cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
 }
@@ -141,13 +161,15 @@ static void make_logits(problem *p)
 static void take_rows(problem *p, int64_t first)
 {
   p->row0 = first;
-  p->row_count = cpu_min(ROWS_MAX, p->rows - first);
+  p->row_count = cpu_min(p->together ? TOGETHER_MAX : ROWS_MAX, p->rows - first);
 }
 
 static void take_classes(problem *p, int64_t first)
 {
   p->class0 = first;
   p->class_count = cpu_min(CLASSES_MAX, p->classes - first);
+  p->logits = p->kept + (p->together ? first : 0);
+  p->stride = p->together ? p->classes : p->class_count;
 }
 
 /* ---- forward ---- */
@@ -159,7 +181,7 @@ static void look_at_rows(void *arg, int64_t task, int32_t thread)
   for
     EACH_ROW_OF(p, task, i)
   if (!is_ignored(p, p->row0 + i))
-    p->simd->look(&p->row[i], p->logits + i * p->class_count, p->class0, p->class_count, p->label[p->row0 + i]);
+    p->simd->look(&p->row[i], p->logits + i * p->stride, p->class0, p->class_count, p->label[p->row0 + i]);
 }
 
 static void end_rows(const problem *p)
@@ -175,21 +197,27 @@ static void end_rows(const problem *p)
   }
 }
 
+/* Losses and ranks of the rows that are taken. */
+static void find_losses(problem *p)
+{
+  each_row(p, begin_rows);
+  for (int64_t c = 0; c < p->classes; c += CLASSES_MAX) {
+    take_classes(p, c);
+    make_logits(p);
+    each_row(p, look_at_rows);
+  }
+  end_rows(p);
+}
+
 static CPU_RUN(linear_loss_run)
 {
   problem p;
-  BRIM_TRY(begin(self, launch, 3, &p));
+  BRIM_TRY(begin(self, launch, 3, false, &p));
   p.loss = launch->out[0];
   p.rank = launch->out[1];
-  for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
+  for (int64_t r = 0; r < p.rows; r += p.row_count) {
     take_rows(&p, r);
-    each_row(&p, begin_rows);
-    for (int64_t c = 0; c < p.classes; c += CLASSES_MAX) {
-      take_classes(&p, c);
-      make_logits(&p);
-      each_row(&p, look_at_rows);
-    }
-    end_rows(&p);
+    find_losses(&p);
   }
   return BRIM_OK;
 }
@@ -218,9 +246,9 @@ static void sum_parameters(problem *p)
 /* lse from loss = lse - (1 - s) * own - s/K * sum of the row's logits. */
 static void find_lse(void *arg, int64_t task, int32_t thread)
 {
+  (void)thread;
   problem *p = arg;
   const double s = p->attr->smoothing;
-  begin_rows(arg, task, thread);
   for
     EACH_ROW_OF(p, task, i)
     {
@@ -240,7 +268,7 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
   for
     EACH_ROW_OF(p, task, i)
     {
-      float *logits = p->logits + i * p->class_count;
+      float *logits = p->logits + i * p->stride;
       if (is_ignored(p, p->row0 + i)) {
         memset(logits, 0, (size_t)p->class_count * sizeof *logits);
         continue;
@@ -259,64 +287,92 @@ static void add_to_bias(void *arg, int64_t task, int32_t thread)
   const problem *p = arg;
   const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, p->class_count - at);
   float *sum = p->dbias + p->class0 + at;
-  for (int64_t i = 0; i < p->row_count; i++)
-    p->backend->simd->add(sum, p->logits + i * p->class_count + at, sum, count);
+  for (int64_t i = 0; i < p->row_count; i++) p->backend->simd->add(sum, p->logits + i * p->stride + at, sum, count);
 }
 
-/* dproduct: NULL for none. */
-static void add_products(problem *p, float *dx, float *dproduct)
+static void add_products(problem *p)
 {
   const cpu_gemm for_x = {.m = p->row_count,
                           .n = p->features,
                           .k = p->class_count,
                           .a = p->logits,
-                          .lda = p->class_count,
+                          .lda = p->stride,
                           .b = p->product + p->class0 * p->features,
                           .ldb = p->features,
-                          .c = dx + p->row0 * p->features,
+                          .c = p->dx + p->row0 * p->features,
                           .ldc = p->features,
                           .accumulate = p->class0 > 0};
   const cpu_gemm for_product = {.m = p->class_count,
                                 .n = p->features,
                                 .k = p->row_count,
                                 .a = p->logits,
-                                .lda = p->class_count,
+                                .lda = p->stride,
                                 .a_transposed = true,
                                 .b = p->x + p->row0 * p->features,
                                 .ldb = p->features,
-                                .c = dproduct ? dproduct + p->class0 * p->features : NULL,
+                                .c = p->dproduct ? p->dproduct + p->class0 * p->features : NULL,
                                 .ldc = p->features,
                                 .accumulate = true};
   cpu_multiply(p->backend, &(cpu_products){.gemm = for_x, .count = 1}, p->products);
-  if (dproduct) cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
+  if (p->dproduct) cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
+}
+
+/* The outputs from `first` on: dx, and unless they are frozen those of the parameters. */
+static void begin_gradients(problem *p, const brim_launch *launch, uint32_t first)
+{
+  const uint32_t outs = launch->node->out_count;
+  p->dx = launch->out[first];
+  p->dproduct = outs > first + 1 ? launch->out[first + 1] : NULL;
+  p->dbias = outs > first + 2 ? launch->out[first + 2] : NULL;
+  if (p->attr->smoothing > 0) sum_parameters(p);
+}
+
+/* Of the rows that are taken, whose losses are known. */
+static void add_gradients(problem *p)
+{
+  each_row(p, find_lse);
+  for (int64_t c = 0; c < p->classes; c += CLASSES_MAX) {
+    take_classes(p, c);
+    if (!p->together) make_logits(p);
+    each_row(p, turn_rows);
+    add_products(p);
+    if (p->dbias) cpu_pool_run(p->backend->pool, cpu_divide_up(p->class_count, COLUMNS_PER_TASK), add_to_bias, p);
+  }
 }
 
 static CPU_RUN(linear_loss_grad_run)
 {
-  cpu_backend *b = self;
   problem p;
-  BRIM_TRY(begin(b, launch, 4, &p));
+  BRIM_TRY(begin(self, launch, 4, false, &p));
   p.loss = launch->in[3];
-  const uint32_t outs = launch->node->out_count;
-  float *dproduct = outs > 1 ? launch->out[1] : NULL;
-  p.dbias = outs > 2 ? launch->out[2] : NULL;
-  if (p.attr->smoothing > 0) sum_parameters(&p);
-  for (int64_t r = 0; r < p.rows; r += ROWS_MAX) {
+  begin_gradients(&p, launch, 0);
+  for (int64_t r = 0; r < p.rows; r += p.row_count) {
     take_rows(&p, r);
-    each_row(&p, find_lse);
-    for (int64_t c = 0; c < p.classes; c += CLASSES_MAX) {
-      take_classes(&p, c);
-      make_logits(&p);
-      each_row(&p, turn_rows);
-      add_products(&p, launch->out[0], dproduct);
-      if (p.dbias) cpu_pool_run(b->pool, cpu_divide_up(p.class_count, COLUMNS_PER_TASK), add_to_bias, &p);
-    }
+    each_row(&p, begin_rows);
+    add_gradients(&p);
+  }
+  return BRIM_OK;
+}
+
+static CPU_RUN(linear_loss_together_run)
+{
+  problem p;
+  BRIM_TRY(begin(self, launch, 3, true, &p));
+  p.loss = launch->out[0];
+  p.rank = launch->out[1];
+  begin_gradients(&p, launch, 2);
+  for (int64_t r = 0; r < p.rows; r += p.row_count) {
+    take_rows(&p, r);
+    find_losses(&p);
+    add_gradients(&p);
   }
   return BRIM_OK;
 }
 
 CPU_KERNEL(linear_cross_entropy_grad) = {
     .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
+CPU_KERNEL(linear_cross_entropy_together) = {
+    .op = "linear_cross_entropy+grad", .prepare = linear_loss_together_prepare, .run = linear_loss_together_run};
 
 static CPU_RUN(rank_metrics_run)
 {

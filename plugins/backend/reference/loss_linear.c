@@ -131,6 +131,25 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
 }
 BRIM_KERNEL(linear_cross_entropy_grad) = {.op = "linear_cross_entropy_grad", .run = linear_cross_entropy_grad};
 
+/* The gradient takes the loss for an input, behind the label, but does not read it. */
+static brim_status linear_cross_entropy_both(void *self, const brim_launch *launch)
+{
+  BRIM_TRY(linear_cross_entropy(self, launch));
+  const uint32_t in_count = launch->node->in_count;
+  brim_node node = *launch->node;
+  brim_launch inner = *launch;
+  brim_tensor *in_tensor[5] = {node.in[0], node.in[1], node.in[2], node.out[0], in_count > 3 ? node.in[3] : NULL};
+  void *const in[] = {launch->in[0], launch->in[1], launch->in[2], launch->out[0], in_count > 3 ? launch->in[3] : NULL};
+  node.in = in_tensor;
+  node.in_count++;
+  node.out_count -= 2;
+  inner.node = &node;
+  inner.in = in;
+  inner.out = launch->out + 2;
+  return linear_cross_entropy_grad(self, &inner);
+}
+BRIM_KERNEL(linear_cross_entropy_both) = {.op = "linear_cross_entropy+grad", .run = linear_cross_entropy_both};
+
 static brim_status rank_metrics(void *self, const brim_launch *launch)
 {
   (void)self;
