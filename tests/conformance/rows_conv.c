@@ -97,6 +97,15 @@ static brim_tensor *make_conv2d_large(bench *b)
 }
 BENCH_ROW(conv2d_large) = {"conv2d, 40x40", make_conv2d_large, .by_sample = true, .large = true};
 
+/* Many weights for few pixels, whose gradients cpu makes by a product; with channels in blocks and without. */
+static brim_tensor *make_conv2d_few_pixels(bench *b)
+{
+  const int64_t channels = bench_pick(b, 80, 81);
+  brim_tensor *x = bench_input(b, &(brim_shape){4, {b->o.batch, channels, 4, 5}}, "x");
+  return brim_conv2d(b->g, "y", x, 368, (brim_conv2d_options){.kernel = {3, 3}, .stride = {2, 1}, .padding = {1, 2}});
+}
+BENCH_ROW(conv2d_few_pixels) = {"conv2d, few pixels", make_conv2d_few_pixels, .by_sample = true, .large = true};
+
 static brim_tensor *make_conv1d(bench *b)
 {
   const brim_conv2d_options flat = pick_options(b);

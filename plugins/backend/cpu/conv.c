@@ -6,7 +6,8 @@
  * into that order too, takes the units' parts one after another in the order of the samples, and goes back:
  *     dw = ((dw + unit 0) + unit 1) + ...
  * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
- * range of elements. Those of dbias are our own sums, by planes, not oneDNN's.
+ * range of elements. Those of dbias are our own sums, by planes, not oneDNN's. Where such parts would be most of the
+ * work, dw is made by a product of our own instead (conv_product.c).
  *
  * An activation behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache.
  * oneDNN could do it within the primitive, but its relu would turn a NaN into 0, and its functions have other bits.
@@ -182,6 +183,17 @@ static CPU_PREPARE(conv2d_prepare)
   return BRIM_OK;
 }
 
+/* No state: it is made by a product. */
+static CPU_PREPARE(conv2d_grad_weight_prepare)
+{
+  cpu_conv_key key;
+  describe(node, CONV_GRAD_WEIGHT, &key);
+  if (!cpu_conv_is_product(&key, unit_of(&key, program->grain)))
+    return conv2d_prepare(self, program, node, need, state);
+  need->workspace_bytes = cpu_conv_product_bytes(self, &key);
+  return BRIM_OK;
+}
+
 static brim_status make_memory(cpu_backend *b, dnnl_memory_t *memory, const dnnl_memory_desc_t *md)
 {
   const dnnl_status_t status = CPU_CONV_CALL(dnnl_memory_create(memory, md, b->engine, DNNL_MEMORY_NONE));
@@ -241,7 +253,7 @@ static brim_status conv2d_realize(void *self, const brim_node *node, void *state
 {
   cpu_backend *b = self;
   conv_state *s = state;
-  if (s->mem) return BRIM_OK;
+  if (!s || s->mem) return BRIM_OK;
   cpu_pool_single_openmp();
   BRIM_TRY(cpu_conv_realize(s->unit));
   BRIM_TRY(cpu_conv_realize(s->tail));
@@ -442,6 +454,12 @@ static void add_parts(void *arg, int64_t task, int32_t thread)
 static CPU_RUN(conv2d_grad_weight_run)
 {
   const conv_state *s = launch->state;
+  if (!s) {
+    cpu_conv_key key;
+    describe(launch->node, CONV_GRAD_WEIGHT, &key);
+    cpu_conv_product_run(self, &key, launch);
+    return BRIM_OK;
+  }
   conv_run r = {.backend = self,
                 .state = s,
                 .workspace = launch->workspace,
@@ -474,4 +492,8 @@ KERNEL(conv2d_leaky_relu, "conv2d+leaky_relu", conv2d_run);
 KERNEL(conv2d_sigmoid, "conv2d+sigmoid", conv2d_run);
 KERNEL(conv2d_tanh, "conv2d+tanh", conv2d_run);
 KERNEL(conv2d_grad_input, "conv2d_grad_input", conv2d_run);
-KERNEL(conv2d_grad_weight, "conv2d_grad_weight", conv2d_grad_weight_run);
+CPU_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
+                                  .prepare = conv2d_grad_weight_prepare,
+                                  .realize = conv2d_realize,
+                                  .run = conv2d_grad_weight_run,
+                                  .release = conv2d_release};

@@ -45,6 +45,11 @@ uint64_t cpu_conv_use(cpu_conv *c, int32_t threads);
 /* [init] Compiles what cpu_conv_get() described; again: nothing. */
 brim_status cpu_conv_realize(cpu_conv *c);
 void cpu_conv_free_all(cpu_backend *b);
+/* conv_product.c: whether the gradient of the weights is better made by one product, where a unit has so many samples;
+ * its workspace; and the gradients of launch->node. */
+bool cpu_conv_is_product(const cpu_conv_key *key, int64_t unit_samples);
+uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *key);
+void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);
 /* A call of the library, or what it says without memory if a test wants it to (BRIM_FAULT=lib:conv). */
 #define CPU_CONV_CALL(call) (brim_fault_hit(BRIM_FAULT_LIB, "conv") ? dnnl_out_of_memory : (call))
 brim_status cpu_conv_failed(dnnl_status_t status, const char *what);

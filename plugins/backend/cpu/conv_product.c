@@ -1,0 +1,162 @@
+/* The gradient of a convolution's weights as one product, of matrices that some samples at a time are brought into:
+ *     dw[O, C R S] += dy[rows, O]^T columns[rows, C R S]          a row for each pixel of y, sample after sample
+ * A unit of samples would have a part of dw by itself, to be added up (conv.c): that is better, unless dw is large and
+ * pixels are few, as in the last layers of a residual net, where parts would be most of what goes through memory.
+ *
+ * Each element of dw is one chain of sums over the pixels of the samples in their order (see cpu_gemm), so it does not
+ * depend on the micro-batch, nor on the grain. */
+#include "conv.h"
+#include "simd_pool.h"
+
+enum {
+  ROWS = 256,            /* that are brought into matrices at once, or those of a sample if they are more */
+  CHANNELS_PER_TASK = 32 /* at least */
+};
+#define WEIGHTS_MIN ((int64_t)256 * 1024) /* elements of dw */
+#define PIXELS_MAX 128                    /* of y, in a unit */
+
+typedef struct product {
+  const cpu_conv_key *key;
+  const cpu_pooling *simd;
+  const float *x, *dy; /* of the samples at hand */
+  float *rows, *columns, *dbias;
+  int64_t samples; /* at hand */
+} product;
+
+static int64_t pixels_of(const cpu_conv_key *k)
+{
+  return k->out_height * k->out_width;
+}
+
+static int64_t window_of(const cpu_conv_key *k)
+{
+  return k->kernel[0] * k->kernel[1];
+}
+
+static int64_t samples_at_once(const cpu_conv_key *k)
+{
+  return cpu_max(1, ROWS / pixels_of(k));
+}
+
+bool cpu_conv_is_product(const cpu_conv_key *k, int64_t unit_samples)
+{
+  return k->groups == 1 && k->out_channels * k->channels * window_of(k) >= WEIGHTS_MIN &&
+         unit_samples * pixels_of(k) <= PIXELS_MAX;
+}
+
+static uint64_t rows_bytes(const cpu_conv_key *k)
+{
+  return cpu_aligned((uint64_t)(samples_at_once(k) * pixels_of(k) * k->out_channels) * sizeof(float));
+}
+
+static uint64_t columns_bytes(const cpu_conv_key *k)
+{
+  return cpu_aligned((uint64_t)(samples_at_once(k) * pixels_of(k) * k->channels * window_of(k)) * sizeof(float));
+}
+
+uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *k)
+{
+  return rows_bytes(k) + columns_bytes(k) + cpu_multiply_bytes(b);
+}
+
+/* ---- the matrices ---- */
+
+/* A sample's pixels of dy, each with all its channels. */
+static void make_rows(void *arg, int64_t sample, int32_t thread)
+{
+  (void)thread;
+  const product *p = arg;
+  const int64_t channels = p->key->out_channels, block = p->key->y_block, pixels = pixels_of(p->key);
+  const float *from = p->dy + sample * pixels * channels;
+  float *to = p->rows + sample * pixels * channels;
+  for (int64_t c = 0; c < channels; c += block)
+    for (int64_t i = 0; i < pixels; i++, from += block)
+      for (int64_t j = 0; j < block; j++) to[i * channels + c + j] = from[j];
+}
+
+/* The window's values of a block of channels at one pixel of y, channel by channel. */
+static void make_window(const cpu_conv_key *k, const float *x, int64_t row, int64_t column, float *to)
+{
+  const int64_t block = k->x_block, window = window_of(k);
+  for (int64_t r = 0, at = 0; r < k->kernel[0]; r++)
+    for (int64_t s = 0; s < k->kernel[1]; s++, at++) {
+      const int64_t h = row * k->stride[0] - k->padding[0] + r * k->dilation[0];
+      const int64_t w = column * k->stride[1] - k->padding[1] + s * k->dilation[1];
+      const bool inside = h >= 0 && h < k->height && w >= 0 && w < k->width;
+      const float *from = x + (h * k->width + w) * block;
+      if (inside)
+        for (int64_t c = 0; c < block; c++) to[c * window + at] = from[c];
+      else
+        for (int64_t c = 0; c < block; c++) to[c * window + at] = 0;
+    }
+}
+
+static int64_t blocks_per_task(const cpu_conv_key *k)
+{
+  return cpu_max(1, CHANNELS_PER_TASK / k->x_block);
+}
+
+static int64_t tasks_of_sample(const cpu_conv_key *k)
+{
+  return cpu_divide_up(k->channels / k->x_block, blocks_per_task(k));
+}
+
+/* What a sample's rows of `columns` have of some blocks of channels. */
+static void make_columns(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const product *p = arg;
+  const cpu_conv_key *k = p->key;
+  const int64_t sample = task / tasks_of_sample(k), plane = k->height * k->width, width = k->channels * window_of(k);
+  const int64_t first = task % tasks_of_sample(k) * blocks_per_task(k);
+  const int64_t end = cpu_min(first + blocks_per_task(k), k->channels / k->x_block);
+  float *to = p->columns + sample * pixels_of(k) * width;
+  for (int64_t row = 0; row < k->out_height; row++)
+    for (int64_t column = 0; column < k->out_width; column++, to += width)
+      for (int64_t i = first; i < end; i++)
+        make_window(k, p->x + (sample * k->channels + i * k->x_block) * plane, row, column,
+                    to + i * k->x_block * window_of(k));
+}
+
+/* By planes, as conv.c does it and says why. */
+static void add_to_bias(const product *p)
+{
+  const cpu_conv_key *k = p->key;
+  const float *from = p->dy;
+  for (int64_t n = 0; n < p->samples; n++)
+    for (int64_t c = 0; c < k->out_channels; c += k->y_block, from += pixels_of(k) * k->y_block)
+      p->simd->sum_pixels(from, pixels_of(k), k->y_block, p->dbias + c);
+}
+
+void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_launch *launch)
+{
+  char *workspace = launch->workspace;
+  product p = {.key = k,
+               .simd = cpu_pooling_of_isa[b->isa],
+               .x = launch->in[0],
+               .dy = launch->in[1],
+               .rows = (float *)(void *)workspace,
+               .columns = (float *)(void *)(workspace + rows_bytes(k)),
+               .dbias = launch->node->out_count > 1 ? launch->out[1] : NULL};
+  const int64_t samples = launch->node->in[0]->shape.dim[0], width = k->channels * window_of(k);
+  for (int64_t n = 0; n < samples; n += p.samples) {
+    p.samples = cpu_min(samples_at_once(k), samples - n);
+    cpu_pool_run(b->pool, p.samples, make_rows, &p);
+    cpu_pool_run(b->pool, p.samples * tasks_of_sample(k), make_columns, &p);
+    const cpu_gemm g = {.m = k->out_channels,
+                        .n = width,
+                        .k = p.samples * pixels_of(k),
+                        .a = p.rows,
+                        .lda = k->out_channels,
+                        .a_transposed = true,
+                        .b = p.columns,
+                        .ldb = width,
+                        .c = launch->out[0],
+                        .ldc = width,
+                        .accumulate = true};
+    cpu_multiply(b, &(cpu_products){.gemm = g, .count = 1}, workspace + rows_bytes(k) + columns_bytes(k));
+    if (p.dbias) add_to_bias(&p);
+    p.x += p.samples * k->channels * k->height * k->width;
+    p.dy += p.samples * k->out_channels * pixels_of(k);
+  }
+}
