@@ -5,9 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
+#include "brim/host.h"
 #include "brim/random.h"
 
 #define TWO_PI 6.283185307179586
+
+enum {
+  THREADS_MAX = 64,
+  THREAD_MIN = 1 << 18 /* values that a thread is worth starting for */
+};
 
 /* Four numbers of the parameter's stream, made into values. Normal ones by Box and Muller, in pairs. */
 static void make_values(const brim_init *init, brim_philox random, double out[4])
@@ -30,19 +37,57 @@ static void make_values(const brim_init *init, brim_philox random, double out[4]
   }
 }
 
+/* Values [first, end) of a parameter; first is a multiple of 4. */
+typedef struct range {
+  const brim_init *init;
+  uint64_t seed, item;
+  int64_t first, end;
+  uint32_t dtype;
+  void *values; /* of the whole parameter */
+} range;
+
+static void *make_range(void *arg)
+{
+  const range *r = arg;
+  for (int64_t i = r->first; i < r->end; i += 4) {
+    double value[4];
+    make_values(r->init, brim_random4(r->seed, BRIM_STREAM_INIT, 0, r->item, (uint32_t)(i / 4)), value);
+    for (int64_t k = i; k < i + 4 && k < r->end; k++) {
+      if (r->dtype == BRIM_DTYPE_F64)
+        ((double *)r->values)[k] = value[k - i];
+      else
+        ((float *)r->values)[k] = (float)value[k - i];
+    }
+  }
+  return NULL;
+}
+
+/* A range that no thread could be had for is made here. */
 void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
 {
-  const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
   const int64_t count = brim_shape_count(&p->value->shape);
-  for (int64_t i = 0; i < count; i += 4) {
-    double value[4];
-    make_values(&p->init, brim_random4(seed, BRIM_STREAM_INIT, 0, item, (uint32_t)(i / 4)), value);
-    for (int64_t k = i; k < i + 4 && k < count; k++) {
-      if (dtype == BRIM_DTYPE_F64)
-        ((double *)values)[k] = value[k - i];
-      else
-        ((float *)values)[k] = (float)value[k - i];
-    }
+  const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
+  const range whole = {&p->init, seed, item, 0, count, dtype, values};
+  range part[THREADS_MAX];
+  pthread_t thread[THREADS_MAX];
+  bool runs[THREADS_MAX];
+  int64_t parts = brim_host_threads();
+  if (parts > count / THREAD_MIN) parts = count / THREAD_MIN;
+  if (parts > THREADS_MAX) parts = THREADS_MAX;
+  for (int64_t i = 1; i < parts; i++) {
+    part[i] = whole;
+    part[i].first = count / parts * i / 4 * 4;
+    part[i].end = i + 1 < parts ? count / parts * (i + 1) / 4 * 4 : count;
+    runs[i] = brim_thread_start(&thread[i], "brim-init", make_range, &part[i]) == 0;
+  }
+  part[0] = whole;
+  if (parts > 1) part[0].end = part[1].first;
+  make_range(&part[0]);
+  for (int64_t i = 1; i < parts; i++) {
+    if (runs[i])
+      pthread_join(thread[i], NULL);
+    else
+      make_range(&part[i]);
   }
 }
 
