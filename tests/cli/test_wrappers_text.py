@@ -76,7 +76,7 @@ class Training(Language):
         """Then the loss holds the product with the frozen embedding."""
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 5000 for i in range(600)]))
-        words = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=5000", *COMMON]
+        words = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=5000", *COMMON, "memory.recompute=blocks"]
         self.train("inside", *LORA, *words, "training.steps=3")
         self.train("apart", *LORA, *words, "training.steps=3", "graph.fuse=[]")
         self.assertAlmostEqual(self.summary("inside")["test_loss"], self.summary("apart")["test_loss"], places=4)

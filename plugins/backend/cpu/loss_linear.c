@@ -1,7 +1,8 @@
 /* Softmax cross-entropy of logits x product^T + bias, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and
  * looked at while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes. The
  * gradient makes the logits again; what their exponentials are divided by it has from the loss. Where loss and gradient
- * are one operation, all logits of TOGETHER_MAX rows are kept until their gradients have taken their place.
+ * are one operation, all logits of some rows are kept until their gradients have taken their place: of ROWS_MAX, or
+ * half of them if they are fewer, so that memory is saved then too.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch, nor whether logits are
@@ -11,7 +12,7 @@
 #include "loss.h"
 #include "simd_loss.h"
 
-enum { ROWS_MAX = 256, CLASSES_MAX = 1024, TOGETHER_MAX = 256, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
+enum { ROWS_MAX = 256, CLASSES_MAX = 1024, TOGETHER_MIN = 64, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
 
 typedef struct problem {
   cpu_backend *backend;
@@ -45,10 +46,15 @@ static bool is_ignored(const problem *p, int64_t row)
 
 /* ---- scratch: what the plain inputs need, the products', logits, rows, lse, columns ---- */
 
+/* Rows that are looked at together, of so many. */
+static int64_t rows_at_once(int64_t rows, bool together)
+{
+  return cpu_min(cpu_min(rows, ROWS_MAX), together ? cpu_max(TOGETHER_MIN, cpu_divide_up(rows, 2)) : ROWS_MAX);
+}
+
 static uint64_t logits_bytes(int64_t rows, int64_t classes, bool together)
 {
-  const int64_t numbers =
-      together ? cpu_min(rows, TOGETHER_MAX) * classes : cpu_min(rows, ROWS_MAX) * cpu_min(classes, CLASSES_MAX);
+  const int64_t numbers = rows_at_once(rows, together) * (together ? classes : cpu_min(classes, CLASSES_MAX));
   return cpu_aligned((uint64_t)numbers * sizeof(float));
 }
 
@@ -161,7 +167,7 @@ static void make_logits(problem *p)
 static void take_rows(problem *p, int64_t first)
 {
   p->row0 = first;
-  p->row_count = cpu_min(p->together ? TOGETHER_MAX : ROWS_MAX, p->rows - first);
+  p->row_count = cpu_min(rows_at_once(p->rows, p->together), p->rows - first);
 }
 
 static void take_classes(problem *p, int64_t first)
