@@ -79,6 +79,7 @@ struct brim_graph {
   bool uses_norm_group;   /* some operation has statistics of groups of samples */
   uint32_t real;          /* dtype of real numbers */
   bool training;
+  bool keeps_logits; /* brim_graph_fuse_loss has found what it looks for */
   brim_tensor **tensor;
   size_t tensor_count, tensor_room;
   brim_node **node;
@@ -111,7 +112,6 @@ struct brim_graph {
   size_t block_end_count, block_end_room;
   bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
   const void *offers_arg;
-  bool keeps_logits;         /* brim_graph_fuse_loss has found what it looks for */
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
   uint64_t recomputed_flops; /* their work */
   bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */
