@@ -122,8 +122,7 @@ static bool is_like_shards(const brim_shards *s, const brim_graph *g)
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* keeps_logits: what a loss with its product inside makes is used for the gradient at once, see brim_graph_fuse_loss.
- */
+/* keeps_logits: a loss with its product inside and its gradient may be one node, see brim_graph_fuse_loss. */
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool keeps_logits,
                                brim_graph **out)
 {

@@ -19,7 +19,7 @@ typedef struct product {
   const cpu_conv_key *key;
   const cpu_pooling *simd;
   const float *x, *dy; /* of the samples at hand */
-  float *rows, *columns, *dbias;
+  float *columns, *dbias;
   int64_t samples; /* at hand */
 } product;
 
@@ -59,20 +59,7 @@ uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *k)
   return rows_bytes(k) + columns_bytes(k) + cpu_multiply_bytes(b);
 }
 
-/* ---- the matrices ---- */
-
-/* A sample's pixels of dy, each with all its channels. */
-static void make_rows(void *arg, int64_t sample, int32_t thread)
-{
-  (void)thread;
-  const product *p = arg;
-  const int64_t channels = p->key->out_channels, block = p->key->y_block, pixels = pixels_of(p->key);
-  const float *from = p->dy + sample * pixels * channels;
-  float *to = p->rows + sample * pixels * channels;
-  for (int64_t c = 0; c < channels; c += block)
-    for (int64_t i = 0; i < pixels; i++, from += block)
-      for (int64_t j = 0; j < block; j++) to[i * channels + c + j] = from[j];
-}
+/* ---- columns ---- */
 
 /* The window's values of a block of channels at one pixel of y, channel by channel. */
 static void make_window(const cpu_conv_key *k, const float *x, int64_t row, int64_t column, float *to)
@@ -131,22 +118,23 @@ static void add_to_bias(const product *p)
 void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_launch *launch)
 {
   char *workspace = launch->workspace;
+  float *rows = launch->workspace; /* each pixel of dy with all its channels */
   product p = {.key = k,
                .simd = cpu_pooling_of_isa[b->isa],
                .x = launch->in[0],
                .dy = launch->in[1],
-               .rows = (float *)(void *)workspace,
                .columns = (float *)(void *)(workspace + rows_bytes(k)),
                .dbias = launch->node->out_count > 1 ? launch->out[1] : NULL};
   const int64_t samples = launch->node->in[0]->shape.dim[0], width = k->channels * window_of(k);
   for (int64_t n = 0; n < samples; n += p.samples) {
     p.samples = cpu_min(samples_at_once(k), samples - n);
-    cpu_pool_run(b->pool, p.samples, make_rows, &p);
+    const brim_shape y = {4, {p.samples, k->out_channels, k->out_height, k->out_width}};
+    cpu_layout_convert(b, &y, p.dy, k->y_block, rows, k->out_channels);
     cpu_pool_run(b->pool, p.samples * tasks_of_sample(k), make_columns, &p);
     const cpu_gemm g = {.m = k->out_channels,
                         .n = width,
                         .k = p.samples * pixels_of(k),
-                        .a = p.rows,
+                        .a = rows,
                         .lda = k->out_channels,
                         .a_transposed = true,
                         .b = p.columns,

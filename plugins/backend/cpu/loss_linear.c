@@ -12,7 +12,7 @@
 #include "loss.h"
 #include "simd_loss.h"
 
-enum { ROWS_MAX = 256, CLASSES_MAX = 1024, TOGETHER_MIN = 64, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
+enum { ROWS_MAX = 256, CLASSES_MAX = 1024, KEPT_ROWS_MIN = 64, COLUMNS_PER_TASK = 256, ROWS_PER_TASK = 4 };
 
 typedef struct problem {
   cpu_backend *backend;
@@ -25,7 +25,7 @@ typedef struct problem {
   int32_t *rank;
   float *dx, *dproduct, *dbias; /* written; added to, or NULL */
   double loss_scale;
-  bool together; /* logits are kept until the gradient */
+  bool keeps_logits; /* logits are kept until the gradient */
   /* scratch */
   char *products;
   float *kept;   /* logits: of the piece, or of all classes of its rows */
@@ -47,21 +47,21 @@ static bool is_ignored(const problem *p, int64_t row)
 /* ---- scratch: what the plain inputs need, the products', logits, rows, lse, columns ---- */
 
 /* Rows that are looked at together, of so many. */
-static int64_t rows_at_once(int64_t rows, bool together)
+static int64_t rows_at_once(int64_t rows, bool keeps_logits)
 {
-  return cpu_min(cpu_min(rows, ROWS_MAX), together ? cpu_max(TOGETHER_MIN, cpu_divide_up(rows, 2)) : ROWS_MAX);
+  return cpu_min(cpu_min(rows, ROWS_MAX), keeps_logits ? cpu_max(KEPT_ROWS_MIN, cpu_divide_up(rows, 2)) : ROWS_MAX);
 }
 
-static uint64_t logits_bytes(int64_t rows, int64_t classes, bool together)
+static uint64_t logits_bytes(int64_t rows, int64_t classes, bool keeps_logits)
 {
-  const int64_t numbers = rows_at_once(rows, together) * (together ? classes : cpu_min(classes, CLASSES_MAX));
+  const int64_t numbers = rows_at_once(rows, keeps_logits) * (keeps_logits ? classes : cpu_min(classes, CLASSES_MAX));
   return cpu_aligned((uint64_t)numbers * sizeof(float));
 }
 
-static void need_scratch(const cpu_backend *b, const brim_node *node, bool together, brim_kernel_need *need)
+static void need_scratch(const cpu_backend *b, const brim_node *node, bool keeps_logits, brim_kernel_need *need)
 {
   const brim_shape *product = &node->in[1]->shape;
-  need->workspace_bytes += cpu_multiply_bytes(b) + logits_bytes(cpu_rows(node->in[0]), product->dim[0], together) +
+  need->workspace_bytes += cpu_multiply_bytes(b) + logits_bytes(cpu_rows(node->in[0]), product->dim[0], keeps_logits) +
                            cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) + ROWS_MAX * sizeof(double) +
                            (uint64_t)product->dim[1] * sizeof(double);
 }
@@ -73,7 +73,7 @@ static CPU_PREPARE(linear_loss_prepare)
   return BRIM_OK;
 }
 
-static CPU_PREPARE(linear_loss_together_prepare)
+static CPU_PREPARE(linear_loss_both_prepare)
 {
   BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
   need_scratch(self, node, true, need);
@@ -81,7 +81,7 @@ static CPU_PREPARE(linear_loss_together_prepare)
 }
 
 /* `bias`: the input that it is, if there is one. */
-static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool together, problem *p)
+static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool keeps_logits, problem *p)
 {
   static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
   const brim_shape *product = &launch->node->in[1]->shape;
@@ -96,11 +96,11 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
                  .bias = launch->node->in_count > bias ? launch->in[bias] : NULL,
                  .label = launch->in[2],
                  .loss_scale = launch->step->loss_scale,
-                 .together = together,
+                 .keeps_logits = keeps_logits,
                  .products = cpu_plain_end(launch)};
   char *at = p->products + cpu_multiply_bytes(b);
   p->kept = (float *)(void *)at;
-  at += logits_bytes(p->rows, p->classes, together);
+  at += logits_bytes(p->rows, p->classes, keeps_logits);
   p->row = (cpu_softmax_row *)(void *)at;
   at += cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row));
   p->lse = (double *)(void *)at;
@@ -167,15 +167,15 @@ static void make_logits(problem *p)
 static void take_rows(problem *p, int64_t first)
 {
   p->row0 = first;
-  p->row_count = cpu_min(rows_at_once(p->rows, p->together), p->rows - first);
+  p->row_count = cpu_min(rows_at_once(p->rows, p->keeps_logits), p->rows - first);
 }
 
 static void take_classes(problem *p, int64_t first)
 {
   p->class0 = first;
   p->class_count = cpu_min(CLASSES_MAX, p->classes - first);
-  p->logits = p->kept + (p->together ? first : 0);
-  p->stride = p->together ? p->classes : p->class_count;
+  p->logits = p->kept + (p->keeps_logits ? first : 0);
+  p->stride = p->keeps_logits ? p->classes : p->class_count;
 }
 
 /* ---- forward ---- */
@@ -339,7 +339,7 @@ static void add_gradients(problem *p)
   each_row(p, find_lse);
   for (int64_t c = 0; c < p->classes; c += CLASSES_MAX) {
     take_classes(p, c);
-    if (!p->together) make_logits(p);
+    if (!p->keeps_logits) make_logits(p);
     each_row(p, turn_rows);
     add_products(p);
     if (p->dbias) cpu_pool_run(p->backend->pool, cpu_divide_up(p->class_count, COLUMNS_PER_TASK), add_to_bias, p);
@@ -360,7 +360,7 @@ static CPU_RUN(linear_loss_grad_run)
   return BRIM_OK;
 }
 
-static CPU_RUN(linear_loss_together_run)
+static CPU_RUN(linear_loss_both_run)
 {
   problem p;
   BRIM_TRY(begin(self, launch, 3, true, &p));
@@ -377,8 +377,8 @@ static CPU_RUN(linear_loss_together_run)
 
 CPU_KERNEL(linear_cross_entropy_grad) = {
     .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
-CPU_KERNEL(linear_cross_entropy_together) = {
-    .op = "linear_cross_entropy+grad", .prepare = linear_loss_together_prepare, .run = linear_loss_together_run};
+CPU_KERNEL(linear_cross_entropy_both) = {
+    .op = "linear_cross_entropy+grad", .prepare = linear_loss_both_prepare, .run = linear_loss_both_run};
 
 static CPU_RUN(rank_metrics_run)
 {
