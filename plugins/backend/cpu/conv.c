@@ -161,11 +161,26 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
   return cpu_conv_get(b, &key, &s->tail);
 }
 
+static bool may_be_winograd(const cpu_backend *b, const brim_node *node, cpu_conv_key *key)
+{
+  const int64_t kind = conv_kind(node);
+  describe(node, kind, key);
+  return kind != CONV_GRAD_WEIGHT && cpu_conv_is_winograd(b, key);
+}
+
+/* No state: it is made by Winograd's transforms. */
 static CPU_PREPARE(conv2d_prepare)
 {
   cpu_backend *b = self;
+  cpu_conv_key key;
   cpu_pool_single_openmp();
   if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
+  if (may_be_winograd(b, node, &key)) {
+    cpu_layout_set(node->out[0], b->block);
+    need->workspace_bytes = cpu_conv_winograd_bytes(b, &key, program->batch);
+    need->no_inplace = 1;
+    return BRIM_OK;
+  }
   conv_state *s = brim_try_calloc(1, sizeof *s);
   if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
   const brim_status status = plan(b, program, node, s);
@@ -417,6 +432,12 @@ static brim_status outcome(conv_run *r)
 static CPU_RUN(conv2d_run)
 {
   const conv_state *s = launch->state;
+  if (!s) {
+    cpu_conv_key key;
+    describe(launch->node, conv_kind(launch->node), &key);
+    cpu_conv_winograd_run(self, &key, launch);
+    return BRIM_OK;
+  }
   const bool forward = s->kind == CONV_FORWARD;
   conv_run r = {.backend = self, .state = s, .workspace = launch->workspace};
   r.x = forward ? launch->in[0] : launch->out[0];

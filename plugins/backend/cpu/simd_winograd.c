@@ -1,0 +1,98 @@
+/* Winograd's transforms F(2x2, 3x3) for one instruction set (Lavin, Gray: Fast Algorithms for Convolutional Neural
+ * Networks, 2015): 16 multiplications for 4 outputs, where there would be 36.
+ *
+ *     y = A^T ((G g G^T) * (B^T d B)) A
+ *     B^T: d0 - d2, d1 + d2, d2 - d1, d1 - d3    G: g0, (g0 + g1 + g2)/2, (g0 - g1 + g2)/2, g2
+ *     A^T: m0 + m1 + m2, m1 - m2 - m3 */
+#include "simd_winograd.h"
+
+typedef vf line[WINOGRAD_IN];
+
+static inline void transform_inputs(const line d, line out)
+{
+  out[0] = d[0] - d[2];
+  out[1] = d[1] + d[2];
+  out[2] = d[2] - d[1];
+  out[3] = d[1] - d[3];
+}
+
+static inline void transform_kernel(vf g0, vf g1, vf g2, line out)
+{
+  const vf ends = g0 + g2;
+  out[0] = g0;
+  out[1] = (ends + g1) * 0.5f;
+  out[2] = (ends - g1) * 0.5f;
+  out[3] = g2;
+}
+
+/* One vector of channels of the tile. */
+static inline void input_vector(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, bool inside,
+                                float *to, int64_t step)
+{
+  line rows[WINOGRAD_IN], columns[WINOGRAD_IN]; /* rows: [row][column]; columns: [column][row] */
+  for (int64_t i = 0; i < WINOGRAD_IN; i++) {
+    line d;
+    for (int64_t j = 0; j < WINOGRAD_IN; j++) {
+      const bool is = inside || (h + i >= 0 && h + i < plane->height && w + j >= 0 && w + j < plane->width);
+      d[j] = is ? load(x + ((h + i) * plane->width + w + j) * plane->block) : (vf){0};
+    }
+    transform_inputs(d, rows[i]);
+  }
+  for (int j = 0; j < WINOGRAD_IN; j++) {
+    const line d = {rows[0][j], rows[1][j], rows[2][j], rows[3][j]};
+    transform_inputs(d, columns[j]);
+  }
+  for (int i = 0; i < WINOGRAD_IN; i++)
+    for (int j = 0; j < WINOGRAD_IN; j++) store(to + (i * WINOGRAD_IN + j) * step, columns[j][i]);
+}
+
+static void input(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to, int64_t step)
+{
+  const bool inside = h >= 0 && h + WINOGRAD_IN <= plane->height && w >= 0 && w + WINOGRAD_IN <= plane->width;
+  for (int64_t c = 0; c < plane->block; c += LANES)
+    if (inside)
+      input_vector(plane, x + c, h, w, true, to + c, step);
+    else
+      input_vector(plane, x + c, h, w, false, to + c, step);
+}
+
+static void output(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,
+                   int64_t h, int64_t w)
+{
+  for (int64_t c = 0; c < plane->block; c += LANES) {
+    vf half[WINOGRAD_OUT][WINOGRAD_IN];
+    for (int j = 0; j < WINOGRAD_IN; j++) {
+      line m;
+      for (int i = 0; i < WINOGRAD_IN; i++) m[i] = load(from + c + (i * WINOGRAD_IN + j) * step);
+      half[0][j] = m[0] + m[1] + m[2];
+      half[1][j] = m[1] - m[2] - m[3];
+    }
+    const vf add = bias ? load(bias + c) : (vf){0};
+    for (int i = 0; i < WINOGRAD_OUT && h + i < plane->height; i++) {
+      const vf *m = half[i];
+      float *to = y + ((h + i) * plane->width + w) * plane->block + c;
+      store(to, m[0] + m[1] + m[2] + add);
+      if (w + 1 < plane->width) store(to + plane->block, m[1] - m[2] - m[3] + add);
+    }
+  }
+}
+
+static void kernels(const float *w, int64_t next, int64_t count, bool turned, float *to, int64_t step)
+{
+  for (int64_t at = 0; at < count; at += LANES, w += LANES * next, to += LANES) {
+    float gathered[9 * LANES] = {0};
+    const int64_t lanes = count - at < LANES ? count - at : LANES;
+    for (int64_t i = 0; i < lanes; i++)
+      for (int k = 0; k < 9; k++) gathered[(turned ? 8 - k : k) * LANES + i] = w[i * next + k];
+    line rows[3], place[WINOGRAD_IN]; /* place: [column][row] */
+    for (int r = 0; r < 3; r++)
+      transform_kernel(load(gathered + 3 * r * LANES), load(gathered + (3 * r + 1) * LANES),
+                       load(gathered + (3 * r + 2) * LANES), rows[r]);
+    for (int j = 0; j < WINOGRAD_IN; j++) transform_kernel(rows[0][j], rows[1][j], rows[2][j], place[j]);
+    for (int i = 0; i < WINOGRAD_IN; i++)
+      for (int j = 0; j < WINOGRAD_IN; j++)
+        memcpy(to + (i * WINOGRAD_IN + j) * step, &place[j][i], (size_t)lanes * sizeof(float));
+  }
+}
+
+const cpu_winograd_simd CPU_NAME(cpu_winograd) = {.input = input, .output = output, .kernels = kernels};

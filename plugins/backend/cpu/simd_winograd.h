@@ -1,0 +1,27 @@
+/* What a convolution by Winograd's transforms does with vectors of channels, for each instruction set. */
+#ifndef CPU_SIMD_WINOGRAD_H
+#define CPU_SIMD_WINOGRAD_H
+#include "simd.h"
+
+/* A tile makes so many outputs in each direction from so many inputs; it has PLACES numbers between the transforms. */
+enum { WINOGRAD_OUT = 2, WINOGRAD_IN = 4, WINOGRAD_PLACES = WINOGRAD_IN * WINOGRAD_IN };
+
+/* A plane of a block of channels, which lie side by side at each pixel. */
+typedef struct cpu_winograd_plane {
+  int64_t height, width, block;
+} cpu_winograd_plane;
+
+typedef struct cpu_winograd_simd {
+  /* The tile whose first input is pixel (h, w), which may lie outside, where values are 0: place p of its block of
+   * channels goes to to[p * step]. */
+  void (*input)(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to, int64_t step);
+  /* The outputs at (h, w) and right and below of it, those that lie inside. bias: of the block; NULL: none. */
+  void (*output)(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,
+                 int64_t h, int64_t w);
+  /* Kernels of 3x3, `count` of them (a multiple of 8), each `next` floats behind the one before; turned by half a turn
+   * if `turned`. Place p of kernel i goes to to[p * step + i]. */
+  void (*kernels)(const float *w, int64_t next, int64_t count, bool turned, float *to, int64_t step);
+} cpu_winograd_simd;
+
+extern const cpu_winograd_simd cpu_winograd_v2, cpu_winograd_v3, cpu_winograd_v4;
+#endif
