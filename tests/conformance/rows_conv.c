@@ -103,8 +103,8 @@ static brim_tensor *make_conv2d_3x3(bench *b)
 {
   const int64_t padding[2] = {bench_pick(b, 0, 2), bench_pick(b, 0, 2)};
   brim_tensor *x = bench_input4(b, 4, bench_pick(b, 3, 9), bench_pick(b, 3, 9));
-  x = brim_conv2d(b->g, "before", x, 32 * bench_pick(b, 1, 2), (brim_conv2d_options){.kernel = {1, 1}});
-  return brim_conv2d(b->g, "y", x, 48,
+  x = brim_conv2d(b->g, "before", x, 64 + 16 * bench_pick(b, 0, 1), (brim_conv2d_options){.kernel = {1, 1}});
+  return brim_conv2d(b->g, "y", x, 80,
                      (brim_conv2d_options){.kernel = {3, 3},
                                            .padding = {padding[0], padding[1]},
                                            .no_bias = (int32_t)bench_pick(b, 0, 1)});

@@ -7,7 +7,8 @@
  *     dw = ((dw + unit 0) + unit 1) + ...
  * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
  * range of elements. Those of dbias are our own sums, by planes, not oneDNN's. Where such parts would be most of the
- * work, dw is made by a product of our own instead (conv_product.c).
+ * work, dw is made by a product of our own instead (conv_product.c). Most convolutions of 3x3 are made by Winograd's
+ * transforms (conv_winograd.c, conv_winograd_weights.c).
  *
  * An activation behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache.
  * oneDNN could do it within the primitive, but its relu would turn a NaN into 0, and its functions have other bits.
@@ -33,7 +34,11 @@ typedef struct memories {
   dnnl_memory_t reorder_scratch[6];
 } memories;
 
+/* How a node is computed: by oneDNN, or in a way of our own, which needs no more of the state than unit_samples. */
+enum way { BY_PRIMITIVE, BY_PRODUCT, BY_WINOGRAD };
+
 typedef struct conv_state {
+  enum way way;
   int64_t kind;
   cpu_behind behind; /* the forward pass */
   int64_t units;     /* of unit_samples each, and one more of tail_samples if that is not 0 */
@@ -140,72 +145,80 @@ static uint64_t lay_out(conv_state *s)
   return at + (uint64_t)s->threads * s->thread_bytes;
 }
 
-static brim_status plan(cpu_backend *b, const brim_program_info *program, const brim_node *node, conv_state *s)
+static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key *key, conv_state *s)
 {
-  cpu_conv_key key;
-  s->kind = conv_kind(node);
-  s->behind = cpu_behind_of(b, node);
-  s->threads = b->threads;
-  describe(node, s->kind, &key);
-  s->unit_samples = cpu_min(unit_of(&key, program->grain), program->batch);
-  s->units = program->batch / s->unit_samples;
-  s->tail_samples = program->batch % s->unit_samples;
-  key.samples = s->unit_samples;
-  BRIM_TRY(cpu_conv_get(b, &key, &s->unit));
+  s->unit_samples = cpu_min(s->unit_samples, samples);
+  s->units = samples / s->unit_samples;
+  s->tail_samples = samples % s->unit_samples;
+  key->samples = s->unit_samples;
+  BRIM_TRY(cpu_conv_get(b, key, &s->unit));
   s->tail = s->unit;
   if (s->tail_samples == 0) return BRIM_OK;
-  key.samples = s->tail_samples;
-  key.x_block = s->unit->x_block;
-  key.y_block = s->unit->y_block;
-  key.like = s->unit;
-  return cpu_conv_get(b, &key, &s->tail);
+  key->samples = s->tail_samples;
+  key->x_block = s->unit->x_block;
+  key->y_block = s->unit->y_block;
+  key->like = s->unit;
+  return cpu_conv_get(b, key, &s->tail);
 }
 
-static bool may_be_winograd(const cpu_backend *b, const brim_node *node, cpu_conv_key *key)
+static brim_status plan_primitives(cpu_backend *b, const brim_program_info *program, const brim_node *node,
+                                   cpu_conv_key *key, conv_state *s, brim_kernel_need *need)
 {
-  const int64_t kind = conv_kind(node);
-  describe(node, kind, key);
-  return kind != CONV_GRAD_WEIGHT && cpu_conv_is_winograd(b, key);
-}
-
-/* No state: it is made by Winograd's transforms. */
-static CPU_PREPARE(conv2d_prepare)
-{
-  cpu_backend *b = self;
-  cpu_conv_key key;
-  cpu_pool_single_openmp();
-  if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
-  if (may_be_winograd(b, node, &key)) {
-    cpu_layout_set(node->out[0], b->block);
-    need->workspace_bytes = cpu_conv_winograd_bytes(b, &key, program->batch);
-    need->no_inplace = 1;
-    return BRIM_OK;
-  }
-  conv_state *s = brim_try_calloc(1, sizeof *s);
-  if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
-  const brim_status status = plan(b, program, node, s);
-  if (status != BRIM_OK) {
-    free(s);
-    return brim_fail_add(status, "while planning %s '%s'", node->op, node->name);
-  }
+  s->behind = cpu_behind_of(b, node);
+  s->threads = b->threads;
+  BRIM_TRY(find_primitives(b, program->batch, key, s));
   if (s->kind == CONV_FORWARD) cpu_layout_set(node->out[0], s->unit->y_block);
   if (s->kind == CONV_GRAD_INPUT) cpu_layout_set(node->out[0], s->unit->x_block);
   need->workspace_bytes = lay_out(s);
   need->no_inplace = 1;
   need->host_bytes = (uint64_t)s->threads * 2 * sizeof(memories) + cpu_conv_use(s->unit, s->threads);
   if (s->tail != s->unit) need->host_bytes += cpu_conv_use(s->tail, s->threads);
-  *state = s;
   return BRIM_OK;
 }
 
-/* No state: it is made by a product. */
-static CPU_PREPARE(conv2d_grad_weight_prepare)
+static void plan_winograd(cpu_backend *b, int64_t samples, const brim_node *node, const cpu_conv_key *key,
+                          const conv_state *s, brim_kernel_need *need)
+{
+  if (s->kind == CONV_GRAD_WEIGHT) {
+    need->workspace_bytes = cpu_conv_winograd_weights_bytes(b, key, samples, s->unit_samples);
+    return;
+  }
+  cpu_layout_set(node->out[0], b->block);
+  need->workspace_bytes = cpu_conv_winograd_bytes(b, key, samples);
+  need->no_inplace = 1;
+}
+
+static brim_status plan(cpu_backend *b, const brim_program_info *program, const brim_node *node, conv_state *s,
+                        brim_kernel_need *need)
 {
   cpu_conv_key key;
-  describe(node, CONV_GRAD_WEIGHT, &key);
-  if (!cpu_conv_is_product(&key, unit_of(&key, program->grain)))
-    return conv2d_prepare(self, program, node, need, state);
-  need->workspace_bytes = cpu_conv_product_bytes(self, &key);
+  s->kind = conv_kind(node);
+  describe(node, s->kind, &key);
+  s->unit_samples = unit_of(&key, program->grain);
+  if (s->kind == CONV_GRAD_WEIGHT && cpu_conv_is_product(&key, s->unit_samples))
+    s->way = BY_PRODUCT;
+  else if (cpu_conv_is_winograd(b, &key))
+    s->way = BY_WINOGRAD;
+  if (s->way == BY_PRIMITIVE) return plan_primitives(b, program, node, &key, s, need);
+  if (s->way == BY_PRODUCT)
+    need->workspace_bytes = cpu_conv_product_bytes(b, &key);
+  else
+    plan_winograd(b, program->batch, node, &key, s, need);
+  return BRIM_OK;
+}
+
+static CPU_PREPARE(conv2d_prepare)
+{
+  cpu_pool_single_openmp();
+  if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
+  conv_state *s = brim_try_calloc(1, sizeof *s);
+  if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
+  const brim_status status = plan(self, program, node, s, need);
+  if (status != BRIM_OK) {
+    free(s);
+    return brim_fail_add(status, "while planning %s '%s'", node->op, node->name);
+  }
+  *state = s;
   return BRIM_OK;
 }
 
@@ -268,7 +281,7 @@ static brim_status conv2d_realize(void *self, const brim_node *node, void *state
 {
   cpu_backend *b = self;
   conv_state *s = state;
-  if (!s || s->mem) return BRIM_OK;
+  if (s->way != BY_PRIMITIVE || s->mem) return BRIM_OK;
   cpu_pool_single_openmp();
   BRIM_TRY(cpu_conv_realize(s->unit));
   BRIM_TRY(cpu_conv_realize(s->tail));
@@ -285,7 +298,7 @@ static void conv2d_release(void *self, void *state)
   conv_state *s = state;
   if (!s) return;
   free_all_memories(s);
-  s->unit->users--;
+  if (s->unit) s->unit->users--;
   if (s->tail != s->unit) s->tail->users--;
   free(s);
 }
@@ -432,9 +445,9 @@ static brim_status outcome(conv_run *r)
 static CPU_RUN(conv2d_run)
 {
   const conv_state *s = launch->state;
-  if (!s) {
+  if (s->way == BY_WINOGRAD) {
     cpu_conv_key key;
-    describe(launch->node, conv_kind(launch->node), &key);
+    describe(launch->node, s->kind, &key);
     cpu_conv_winograd_run(self, &key, launch);
     return BRIM_OK;
   }
@@ -475,10 +488,13 @@ static void add_parts(void *arg, int64_t task, int32_t thread)
 static CPU_RUN(conv2d_grad_weight_run)
 {
   const conv_state *s = launch->state;
-  if (!s) {
+  if (s->way != BY_PRIMITIVE) {
     cpu_conv_key key;
     describe(launch->node, CONV_GRAD_WEIGHT, &key);
-    cpu_conv_product_run(self, &key, launch);
+    if (s->way == BY_PRODUCT)
+      cpu_conv_product_run(self, &key, launch);
+    else
+      cpu_conv_winograd_weights_run(self, &key, s->unit_samples, launch);
     return BRIM_OK;
   }
   conv_run r = {.backend = self,
@@ -514,7 +530,7 @@ KERNEL(conv2d_sigmoid, "conv2d+sigmoid", conv2d_run);
 KERNEL(conv2d_tanh, "conv2d+tanh", conv2d_run);
 KERNEL(conv2d_grad_input, "conv2d_grad_input", conv2d_run);
 CPU_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
-                                  .prepare = conv2d_grad_weight_prepare,
+                                  .prepare = conv2d_prepare,
                                   .realize = conv2d_realize,
                                   .run = conv2d_grad_weight_run,
                                   .release = conv2d_release};

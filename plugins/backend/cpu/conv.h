@@ -50,11 +50,19 @@ void cpu_conv_free_all(cpu_backend *b);
 bool cpu_conv_is_product(const cpu_conv_key *key, int64_t unit_samples);
 uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *key);
 void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);
-/* conv_winograd.c: whether a forward pass, or the gradient of its input, is better made by Winograd's transforms; its
- * workspace; and the result of launch->node, with channels in blocks of backend->block, as what is given. */
+/* dbias += the sums of dy's planes, sample after sample. */
+void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *key, const float *dy, int64_t samples, float *dbias);
+/* conv_winograd.c: whether a convolution or its gradient is better made by Winograd's transforms; the workspace of a
+ * forward pass or of its input's gradient; and the result of launch->node, with channels in blocks of backend->block,
+ * as what is given. */
 bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *key);
 uint64_t cpu_conv_winograd_bytes(cpu_backend *b, const cpu_conv_key *key, int64_t samples);
 void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);
+/* conv_winograd_weights.c: the same of the gradient of the weights, where a unit has so many samples. */
+uint64_t cpu_conv_winograd_weights_bytes(cpu_backend *b, const cpu_conv_key *key, int64_t samples,
+                                         int64_t unit_samples);
+void cpu_conv_winograd_weights_run(cpu_backend *b, const cpu_conv_key *key, int64_t unit_samples,
+                                   const brim_launch *launch);
 /* A call of the library, or what it says without memory if a test wants it to (BRIM_FAULT=lib:conv). */
 #define CPU_CONV_CALL(call) (brim_fault_hit(BRIM_FAULT_LIB, "conv") ? dnnl_out_of_memory : (call))
 brim_status cpu_conv_failed(dnnl_status_t status, const char *what);

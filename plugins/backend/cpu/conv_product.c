@@ -17,9 +17,8 @@ enum {
 
 typedef struct product {
   const cpu_conv_key *key;
-  const cpu_pooling *simd;
   const float *x, *dy; /* of the samples at hand */
-  float *columns, *dbias;
+  float *columns;
   int64_t samples; /* at hand */
 } product;
 
@@ -105,26 +104,37 @@ static void make_columns(void *arg, int64_t task, int32_t thread)
                     to + i * k->x_block * window_of(k));
 }
 
-/* By planes, as conv.c does it and says why. */
-static void add_to_bias(const product *p)
+typedef struct bias_sums {
+  const cpu_conv_key *key;
+  const cpu_pooling *simd;
+  const float *dy;
+  int64_t samples;
+  float *sum;
+} bias_sums;
+
+static void add_block_to_bias(void *arg, int64_t task, int32_t thread)
 {
-  const cpu_conv_key *k = p->key;
-  const float *from = p->dy;
-  for (int64_t n = 0; n < p->samples; n++)
-    for (int64_t c = 0; c < k->out_channels; c += k->y_block, from += pixels_of(k) * k->y_block)
-      p->simd->sum_pixels(from, pixels_of(k), k->y_block, p->dbias + c);
+  (void)thread;
+  const bias_sums *s = arg;
+  const cpu_conv_key *k = s->key;
+  const int64_t c = task * k->y_block;
+  for (int64_t n = 0; n < s->samples; n++)
+    s->simd->sum_pixels(s->dy + (n * k->out_channels + c) * pixels_of(k), pixels_of(k), k->y_block, s->sum + c);
+}
+
+/* By planes, as conv.c does it and says why. */
+void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *k, const float *dy, int64_t samples, float *dbias)
+{
+  bias_sums s = {.key = k, .simd = cpu_pooling_of_isa[b->isa], .dy = dy, .samples = samples, .sum = dbias};
+  cpu_pool_run(b->pool, k->out_channels / k->y_block, add_block_to_bias, &s);
 }
 
 void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_launch *launch)
 {
   char *workspace = launch->workspace;
   float *rows = launch->workspace; /* each pixel of dy with all its channels */
-  product p = {.key = k,
-               .simd = cpu_pooling_of_isa[b->isa],
-               .x = launch->in[0],
-               .dy = launch->in[1],
-               .columns = (float *)(void *)(workspace + rows_bytes(k)),
-               .dbias = launch->node->out_count > 1 ? launch->out[1] : NULL};
+  product p = {
+      .key = k, .x = launch->in[0], .dy = launch->in[1], .columns = (float *)(void *)(workspace + rows_bytes(k))};
   const int64_t samples = launch->node->in[0]->shape.dim[0], width = k->channels * window_of(k);
   for (int64_t n = 0; n < samples; n += p.samples) {
     p.samples = cpu_min(samples_at_once(k), samples - n);
@@ -143,7 +153,7 @@ void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_laun
                         .ldc = width,
                         .accumulate = true};
     cpu_multiply(b, &(cpu_products){.gemm = g, .count = 1}, workspace + rows_bytes(k) + columns_bytes(k));
-    if (p.dbias) add_to_bias(&p);
+    if (launch->node->out_count > 1) cpu_conv_add_bias(b, k, p.dy, p.samples, launch->out[1]);
     p.x += p.samples * k->channels * k->height * k->width;
     p.dy += p.samples * k->out_channels * pixels_of(k);
   }

@@ -11,49 +11,40 @@
  * all outputs of the tiles that it lies in.
  *
  * Workspace: transformed kernels | for each thread: in, out, what a product needs. */
-#include "conv.h"
-#include "simd_winograd.h"
+#include "conv_winograd.h"
 
-enum {
-  CHANNELS_MIN = 32, /* on both sides: with fewer the transforms are most of the work */
-  PLACE_GAP = 16
-};
+/* On both sides: with fewer the transforms are most of the work, and their scratch most of the memory. */
+enum { CHANNELS_MIN = 64 };
 
 /* The convolution that is done: of the forward pass, or of its gradient. */
 typedef struct winograd {
   cpu_backend *backend;
   const cpu_winograd_simd *simd;
-  cpu_winograd_plane x, y;
-  int64_t in, out;              /* channels */
-  int64_t padding[2];           /* before the first row, and column */
-  int64_t rows, columns, tiles; /* of tiles: in a plane; in all samples */
-  int64_t chunk;                /* tiles */
-  cpu_behind behind;            /* the forward pass */
-  bool turned;                  /* of weights [in, out], not [out, in] */
+  cpu_winograd_tiles in;
+  cpu_winograd_plane y;
+  int64_t out;       /* channels */
+  int64_t tiles;     /* in all samples */
+  int64_t chunk;     /* tiles */
+  cpu_behind behind; /* the forward pass */
+  bool turned;       /* of weights [in, out], not [out, in] */
   const float *from, *weights, *bias;
   float *to, *kernel;
   char *threads;
 } winograd;
 
-static int64_t tiles_along(int64_t outputs)
-{
-  return cpu_divide_up(outputs, WINOGRAD_OUT);
-}
-
 static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t samples)
 {
-  static const cpu_winograd_simd *const tables[] = {&cpu_winograd_v2, &cpu_winograd_v3, &cpu_winograd_v4};
   const bool back = k->kind == CONV_GRAD_INPUT;
-  winograd v = {.backend = b, .simd = tables[b->isa], .turned = back};
-  const cpu_winograd_plane x = {k->height, k->width, b->block}, y = {k->out_height, k->out_width, b->block};
-  v.x = back ? y : x;
-  v.y = back ? x : y;
-  v.in = back ? k->out_channels : k->channels;
-  v.out = back ? k->channels : k->out_channels;
-  for (int i = 0; i < 2; i++) v.padding[i] = back ? 2 - k->padding[i] : k->padding[i];
-  v.rows = tiles_along(v.y.height);
-  v.columns = tiles_along(v.y.width);
-  v.tiles = samples * v.rows * v.columns;
+  winograd v = {.backend = b, .simd = cpu_winograd_of(b), .turned = back, .out = back ? k->channels : k->out_channels};
+  v.y = back ? (cpu_winograd_plane){k->height, k->width, b->block}
+             : (cpu_winograd_plane){k->out_height, k->out_width, b->block};
+  v.in.plane = back ? (cpu_winograd_plane){k->out_height, k->out_width, b->block}
+                    : (cpu_winograd_plane){k->height, k->width, b->block};
+  v.in.channels = back ? k->out_channels : k->channels;
+  for (int i = 0; i < 2; i++) v.in.before[i] = back ? 2 - k->padding[i] : k->padding[i];
+  v.in.rows = cpu_divide_up(v.y.height, WINOGRAD_OUT);
+  v.in.columns = cpu_divide_up(v.y.width, WINOGRAD_OUT);
+  v.tiles = samples * v.in.rows * v.in.columns;
   const int64_t rounds = cpu_divide_up(v.tiles, b->simd->gemm_rows_max * b->threads), step = b->simd->gemm_rows;
   v.chunk = cpu_divide_up(cpu_divide_up(v.tiles, rounds * b->threads), step) * step;
   return v;
@@ -61,45 +52,24 @@ static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t sampl
 
 bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *k)
 {
-  bool small = k->groups == 1;
+  bool small = k->groups == 1 && b->block % b->simd->lanes == 0;
   for (int i = 0; i < 2; i++)
     small = small && k->kernel[i] == 3 && k->stride[i] == 1 && k->dilation[i] == 1 && k->padding[i] <= 2;
-  const int64_t given = k->kind == CONV_GRAD_INPUT ? k->y_block : k->x_block;
-  return small && given == b->block && k->channels % b->block == 0 && k->out_channels % b->block == 0 &&
-         k->channels >= CHANNELS_MIN && k->out_channels >= CHANNELS_MIN;
-}
-
-/* Floats from a place to the next, of kernels and of a chunk: not a multiple of a page, as places are written together,
- * and would otherwise be in each other's way in the cache. */
-static int64_t kernel_step(const winograd *v)
-{
-  return v->in * v->out + PLACE_GAP;
-}
-
-static int64_t chunk_step(const winograd *v, int64_t channels)
-{
-  return v->chunk * channels + PLACE_GAP;
-}
-
-static uint64_t kernel_bytes(const winograd *v)
-{
-  return cpu_aligned((uint64_t)(WINOGRAD_PLACES * kernel_step(v)) * sizeof(float));
-}
-
-static uint64_t chunk_bytes(const winograd *v, int64_t channels)
-{
-  return cpu_aligned((uint64_t)(WINOGRAD_PLACES * chunk_step(v, channels)) * sizeof(float));
+  return small && (k->kind == CONV_GRAD_INPUT || k->x_block == b->block) &&
+         (k->kind == CONV_FORWARD || k->y_block == b->block) && k->channels % b->block == 0 &&
+         k->out_channels % b->block == 0 && k->channels >= CHANNELS_MIN && k->out_channels >= CHANNELS_MIN;
 }
 
 static uint64_t thread_bytes(const winograd *v)
 {
-  return chunk_bytes(v, v->in) + chunk_bytes(v, v->out) + cpu_aligned(v->backend->simd->gemm_scratch_bytes);
+  return cpu_winograd_places_bytes(v->chunk * v->in.channels) + cpu_winograd_places_bytes(v->chunk * v->out) +
+         cpu_aligned(v->backend->simd->gemm_scratch_bytes);
 }
 
 uint64_t cpu_conv_winograd_bytes(cpu_backend *b, const cpu_conv_key *k, int64_t samples)
 {
   const winograd v = winograd_of(b, k, samples);
-  return kernel_bytes(&v) + (uint64_t)b->threads * thread_bytes(&v);
+  return cpu_winograd_places_bytes(v.in.channels * v.out) + (uint64_t)b->threads * thread_bytes(&v);
 }
 
 /* kernel[p][c][k]: a task is a block of channels c that go in. Kernels of neighbours lie side by side, or those that go
@@ -108,31 +78,23 @@ static void make_kernels(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const winograd *v = arg;
-  const int64_t block = v->x.block, c_step = 9 * (v->turned ? v->out : 1), k_step = 9 * (v->turned ? 1 : v->in);
+  const int64_t block = v->y.block, in = v->in.channels;
+  const int64_t c_step = 9 * (v->turned ? v->out : 1), k_step = 9 * (v->turned ? 1 : in);
   for (int64_t k = 0; k < v->out; k += block)
     for (int64_t c = task * block; c < (task + 1) * block; c++)
       v->simd->kernels(v->weights + c * c_step + k * k_step, k_step, block, v->turned, v->kernel + c * v->out + k,
-                       kernel_step(v));
+                       cpu_winograd_step(in * v->out));
 }
 
-typedef struct place {
-  int64_t sample, h, w; /* of the tile's first output */
-} place;
-
-static place place_of(const winograd *v, int64_t tile)
+void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles *t, const float *values, int64_t first,
+                            int64_t count, float *to, int64_t step)
 {
-  const int64_t plane = v->rows * v->columns, at = tile % plane;
-  return (place){tile / plane, at / v->columns * WINOGRAD_OUT, at % v->columns * WINOGRAD_OUT};
-}
-
-static void transform_inputs(const winograd *v, int64_t first, int64_t count, float *in)
-{
-  const int64_t block = v->x.block, plane = v->x.height * v->x.width;
+  const int64_t plane = t->plane.height * t->plane.width;
   for (int64_t i = 0; i < count; i++) {
-    const place at = place_of(v, first + i);
-    for (int64_t c = 0; c < v->in; c += block)
-      v->simd->input(&v->x, v->from + (at.sample * v->in + c) * plane, at.h - v->padding[0], at.w - v->padding[1],
-                     in + i * v->in + c, chunk_step(v, v->in));
+    const cpu_winograd_place at = cpu_winograd_place_of(t, first + i);
+    for (int64_t c = 0; c < t->channels; c += t->plane.block)
+      transform(&t->plane, values + (at.sample * t->channels + c) * plane, at.h - t->before[0], at.w - t->before[1],
+                to + i * t->channels + c, step);
   }
 }
 
@@ -149,12 +111,12 @@ static void apply_behind(const winograd *v, float *y, int64_t h, int64_t w)
 
 static void transform_outputs(const winograd *v, int64_t first, int64_t count, const float *out)
 {
-  const int64_t block = v->y.block, plane = v->y.height * v->y.width;
+  const int64_t block = v->y.block, plane = v->y.height * v->y.width, step = cpu_winograd_step(v->chunk * v->out);
   for (int64_t i = 0; i < count; i++) {
-    const place at = place_of(v, first + i);
+    const cpu_winograd_place at = cpu_winograd_place_of(&v->in, first + i);
     for (int64_t k = 0; k < v->out; k += block) {
       float *y = v->to + (at.sample * v->out + k) * plane;
-      v->simd->output(&v->y, out + i * v->out + k, chunk_step(v, v->out), v->bias ? v->bias + k : NULL, y, at.h, at.w);
+      v->simd->output(&v->y, out + i * v->out + k, step, v->bias ? v->bias + k : NULL, y, at.h, at.w);
       apply_behind(v, y, at.h, at.w);
     }
   }
@@ -163,20 +125,22 @@ static void transform_outputs(const winograd *v, int64_t first, int64_t count, c
 static void run_chunk(void *arg, int64_t task, int32_t thread)
 {
   const winograd *v = arg;
+  const int64_t channels = v->in.channels, first = task * v->chunk, count = cpu_min(v->chunk, v->tiles - first);
+  const int64_t in_step = cpu_winograd_step(v->chunk * channels), out_step = cpu_winograd_step(v->chunk * v->out);
+  const uint64_t in_bytes = cpu_winograd_places_bytes(v->chunk * channels);
   char *mine = v->threads + (uint64_t)thread * thread_bytes(v);
-  float *in = (float *)(void *)mine, *out = (float *)(void *)(mine + chunk_bytes(v, v->in));
-  float *scratch = (float *)(void *)(mine + chunk_bytes(v, v->in) + chunk_bytes(v, v->out));
-  const int64_t first = task * v->chunk, count = cpu_min(v->chunk, v->tiles - first);
-  transform_inputs(v, first, count, in);
+  float *in = (float *)(void *)mine, *out = (float *)(void *)(mine + in_bytes);
+  float *scratch = (float *)(void *)(mine + in_bytes + cpu_winograd_places_bytes(v->chunk * v->out));
+  cpu_winograd_transform(v->simd->input, &v->in, v->from, first, count, in, in_step);
   for (int64_t p = 0; p < WINOGRAD_PLACES; p++) {
     const cpu_gemm g = {.m = count,
                         .n = v->out,
-                        .k = v->in,
-                        .a = in + p * chunk_step(v, v->in),
-                        .lda = v->in,
-                        .b = v->kernel + p * kernel_step(v),
+                        .k = channels,
+                        .a = in + p * in_step,
+                        .lda = channels,
+                        .b = v->kernel + p * cpu_winograd_step(channels * v->out),
                         .ldb = v->out,
-                        .c = out + p * chunk_step(v, v->out),
+                        .c = out + p * out_step,
                         .ldc = v->out};
     v->backend->simd->gemm(&g, 0, g.m, 0, g.n, scratch);
   }
@@ -192,7 +156,7 @@ void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *k, const brim_lau
   v.bias = k->has_bias ? launch->in[2] : NULL;
   v.to = launch->out[0];
   v.kernel = launch->workspace;
-  v.threads = (char *)launch->workspace + kernel_bytes(&v);
-  cpu_pool_run(b->pool, v.in / b->block, make_kernels, &v);
+  v.threads = (char *)launch->workspace + cpu_winograd_places_bytes(v.in.channels * v.out);
+  cpu_pool_run(b->pool, v.in.channels / b->block, make_kernels, &v);
   cpu_pool_run(b->pool, cpu_divide_up(v.tiles, v.chunk), run_chunk, &v);
 }

@@ -11,16 +11,22 @@ typedef struct cpu_winograd_plane {
   int64_t height, width, block;
 } cpu_winograd_plane;
 
+/* The tile whose first value is pixel (h, w), which may lie outside, where values are 0: place p of its block of
+ * channels goes to to[p * step]. */
+typedef void (*cpu_winograd_fn)(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to,
+                                int64_t step);
+
 typedef struct cpu_winograd_simd {
-  /* The tile whose first input is pixel (h, w), which may lie outside, where values are 0: place p of its block of
-   * channels goes to to[p * step]. */
-  void (*input)(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to, int64_t step);
+  cpu_winograd_fn input;    /* of the tile's inputs */
+  cpu_winograd_fn gradient; /* of the gradients of its outputs */
   /* The outputs at (h, w) and right and below of it, those that lie inside. bias: of the block; NULL: none. */
   void (*output)(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,
                  int64_t h, int64_t w);
-  /* Kernels of 3x3, `count` of them (a multiple of 8), each `next` floats behind the one before; turned by half a turn
+  /* Kernels of 3x3, `count` of them (a block, or more), each `next` floats behind the one before; turned by half a turn
    * if `turned`. Place p of kernel i goes to to[p * step + i]. */
   void (*kernels)(const float *w, int64_t next, int64_t count, bool turned, float *to, int64_t step);
+  /* Adds to the gradients of kernels that lie side by side what the places from[p * step + i] make of kernel i. */
+  void (*weights)(const float *from, int64_t step, int64_t count, float *dw);
 } cpu_winograd_simd;
 
 extern const cpu_winograd_simd cpu_winograd_v2, cpu_winograd_v3, cpu_winograd_v4;

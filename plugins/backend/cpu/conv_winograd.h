@@ -1,0 +1,48 @@
+/* What the files of convolutions by Winograd's transforms share: planes cut into tiles. */
+#ifndef CPU_CONV_WINOGRAD_H
+#define CPU_CONV_WINOGRAD_H
+#include "conv.h"
+#include "simd_winograd.h"
+
+enum { WINOGRAD_PLACE_GAP = 16 };
+
+/* Values of samples, [samples, channels, plane] with channels in blocks, as the tiles of a convolution see them. */
+typedef struct cpu_winograd_tiles {
+  cpu_winograd_plane plane;
+  int64_t channels;
+  int64_t before[2];     /* from a tile's first value to its first output: rows and columns */
+  int64_t rows, columns; /* of tiles in a plane */
+} cpu_winograd_tiles;
+
+typedef struct cpu_winograd_place {
+  int64_t sample, h, w; /* of a tile's first output */
+} cpu_winograd_place;
+
+static inline cpu_winograd_place cpu_winograd_place_of(const cpu_winograd_tiles *t, int64_t tile)
+{
+  const int64_t plane = t->rows * t->columns, at = tile % plane;
+  return (cpu_winograd_place){tile / plane, at / t->columns * WINOGRAD_OUT, at % t->columns * WINOGRAD_OUT};
+}
+
+/* Floats from a place to the next of what has so many numbers in each: not a multiple of a page, as places are written
+ * together, and would otherwise be in each other's way in the cache. */
+static inline int64_t cpu_winograd_step(int64_t numbers)
+{
+  return numbers + WINOGRAD_PLACE_GAP;
+}
+
+static inline uint64_t cpu_winograd_places_bytes(int64_t numbers)
+{
+  return cpu_aligned((uint64_t)(WINOGRAD_PLACES * cpu_winograd_step(numbers)) * sizeof(float));
+}
+
+static inline const cpu_winograd_simd *cpu_winograd_of(const cpu_backend *b)
+{
+  static const cpu_winograd_simd *const tables[] = {&cpu_winograd_v2, &cpu_winograd_v3, &cpu_winograd_v4};
+  return tables[b->isa];
+}
+
+/* Transforms `count` tiles: to[p][tile][channel], a place `step` floats behind the one before. */
+void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles *tiles, const float *values,
+                            int64_t first, int64_t count, float *to, int64_t step);
+#endif

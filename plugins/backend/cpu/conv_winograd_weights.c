@@ -1,0 +1,125 @@
+/* The gradient of the weights of 3x3 by Winograd's transforms: what goes in and the gradient of what comes out are cut
+ * into tiles as conv_winograd.c does it, and each of the 16 places is a product of its own,
+ *     sum[p][k][c] = sum over the tiles of dy[p][tile][k] * x[p][tile][c]
+ * whose kernels are what they add to dw when they are transformed back.
+ *
+ * A unit of samples has a sum of its own, computed by one thread, some tiles at a time: one chain of sums however many
+ * (see cpu_gemm). dw takes the units' sums one after another in the order of the samples. The unit's size follows from
+ * the shape and the grain, so neither the micro-batch nor the threads change a bit.
+ *
+ * Workspace: sums of as many units as are computed at once | for each thread: x, dy, what a product needs. */
+#include "conv_winograd.h"
+
+enum { CHUNK = 128 }; /* tiles that are transformed at once */
+
+typedef struct winograd {
+  cpu_backend *backend;
+  const cpu_winograd_simd *simd;
+  cpu_winograd_tiles x, y; /* of dy */
+  int64_t unit, tiles;     /* tiles in a unit; in all samples */
+  int64_t wave;            /* units that are computed at once */
+  int64_t chunk;
+  int64_t first; /* tile of the wave */
+  const float *from, *dy;
+  float *dw;
+  char *sums, *threads;
+} winograd;
+
+static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t samples, int64_t unit_samples)
+{
+  winograd v = {.backend = b, .simd = cpu_winograd_of(b)};
+  v.y = (cpu_winograd_tiles){.plane = {k->out_height, k->out_width, b->block},
+                             .channels = k->out_channels,
+                             .rows = cpu_divide_up(k->out_height, WINOGRAD_OUT),
+                             .columns = cpu_divide_up(k->out_width, WINOGRAD_OUT)};
+  v.x = v.y;
+  v.x.plane = (cpu_winograd_plane){k->height, k->width, b->block};
+  v.x.channels = k->channels;
+  for (int i = 0; i < 2; i++) v.x.before[i] = k->padding[i];
+  v.unit = unit_samples * v.y.rows * v.y.columns;
+  v.tiles = samples * v.y.rows * v.y.columns;
+  v.wave = cpu_min(b->threads, cpu_divide_up(samples, unit_samples));
+  v.chunk = cpu_min(CHUNK, v.unit);
+  return v;
+}
+
+static uint64_t sum_bytes(const winograd *v)
+{
+  return cpu_winograd_places_bytes(v->x.channels * v->y.channels);
+}
+
+static uint64_t thread_bytes(const winograd *v)
+{
+  return cpu_winograd_places_bytes(v->chunk * v->x.channels) + cpu_winograd_places_bytes(v->chunk * v->y.channels) +
+         cpu_aligned(v->backend->simd->gemm_scratch_bytes);
+}
+
+uint64_t cpu_conv_winograd_weights_bytes(cpu_backend *b, const cpu_conv_key *k, int64_t samples, int64_t unit_samples)
+{
+  const winograd v = winograd_of(b, k, samples, unit_samples);
+  return (uint64_t)v.wave * sum_bytes(&v) + (uint64_t)b->threads * thread_bytes(&v);
+}
+
+static float *sum_of(const winograd *v, int64_t unit)
+{
+  return (float *)(void *)(v->sums + (uint64_t)unit * sum_bytes(v));
+}
+
+/* The sum of a unit of the wave. */
+static void add_unit(void *arg, int64_t task, int32_t thread)
+{
+  const winograd *v = arg;
+  const int64_t c = v->x.channels, k = v->y.channels;
+  const int64_t x_step = cpu_winograd_step(v->chunk * c), dy_step = cpu_winograd_step(v->chunk * k);
+  const uint64_t x_bytes = cpu_winograd_places_bytes(v->chunk * c);
+  char *mine = v->threads + (uint64_t)thread * thread_bytes(v);
+  float *x = (float *)(void *)mine, *dy = (float *)(void *)(mine + x_bytes);
+  float *scratch = (float *)(void *)(mine + x_bytes + cpu_winograd_places_bytes(v->chunk * k));
+  const int64_t start = v->first + task * v->unit, end = cpu_min(start + v->unit, v->tiles);
+  for (int64_t at = start; at < end; at += v->chunk) {
+    const int64_t count = cpu_min(v->chunk, end - at);
+    cpu_winograd_transform(v->simd->input, &v->x, v->from, at, count, x, x_step);
+    cpu_winograd_transform(v->simd->gradient, &v->y, v->dy, at, count, dy, dy_step);
+    for (int64_t p = 0; p < WINOGRAD_PLACES; p++) {
+      const cpu_gemm g = {.m = k,
+                          .n = c,
+                          .k = count,
+                          .a = dy + p * dy_step,
+                          .lda = k,
+                          .a_transposed = true,
+                          .b = x + p * x_step,
+                          .ldb = c,
+                          .c = sum_of(v, task) + p * cpu_winograd_step(c * k),
+                          .ldc = c,
+                          .accumulate = at > start};
+      v->backend->simd->gemm(&g, 0, g.m, 0, g.n, scratch);
+    }
+  }
+}
+
+/* The wave's sums, in order, for the kernels of a channel that comes out. */
+static void add_to_weights(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const winograd *v = arg;
+  const int64_t c = v->x.channels, units = cpu_min(v->wave, cpu_divide_up(v->tiles - v->first, v->unit));
+  for (int64_t i = 0; i < units; i++)
+    v->simd->weights(sum_of(v, i) + task * c, cpu_winograd_step(c * v->y.channels), c, v->dw + task * c * 9);
+}
+
+void cpu_conv_winograd_weights_run(cpu_backend *b, const cpu_conv_key *k, int64_t unit_samples,
+                                   const brim_launch *launch)
+{
+  const int64_t samples = launch->node->in[0]->shape.dim[0];
+  winograd v = winograd_of(b, k, samples, unit_samples);
+  v.from = launch->in[0];
+  v.dy = launch->in[1];
+  v.dw = launch->out[0];
+  v.sums = launch->workspace;
+  v.threads = v.sums + (uint64_t)v.wave * sum_bytes(&v);
+  for (; v.first < v.tiles; v.first += v.wave * v.unit) {
+    cpu_pool_run(b->pool, cpu_min(v.wave, cpu_divide_up(v.tiles - v.first, v.unit)), add_unit, &v);
+    cpu_pool_run(b->pool, k->out_channels, add_to_weights, &v);
+  }
+  if (launch->node->out_count > 1) cpu_conv_add_bias(b, k, v.dy, samples, launch->out[1]);
+}
