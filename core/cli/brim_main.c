@@ -216,6 +216,8 @@ void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
   out->count = 0;
   for (size_t i = 0; i < cli->config_path_count; i++) out->folder[out->count++] = cli->config_path[i];
+  for (size_t i = 0; brim_registry_configs(cli->registry, i); i++)
+    out->folder[out->count++] = brim_registry_configs(cli->registry, i);
   if (brim_install_dir(out->installed, sizeof out->installed, BRIM_INSTALL_CONFIGS))
     out->folder[out->count++] = out->installed;
 }
