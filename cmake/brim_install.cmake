@@ -9,6 +9,7 @@ install(TARGETS brim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS libbrim brim_sdk EXPORT brim-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY configs/ DESTINATION share/brim/configs FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY templates/ DESTINATION share/brim/templates)
 install(FILES completions/brim DESTINATION share/bash-completion/completions)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -159,6 +159,17 @@ const brim_command brim_commands[] = {
      "  brim plugins                 all\n"
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"new", "a plugin of your own to begin with", brim_command_new,
+     "usage: brim new policy|model|dataset NAME [--into FOLDER]\n"
+     "\n"
+     "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
+     "with\n"
+     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
+     "  brim new dataset points                points/: a dataset\n"
+     "\n"
+     "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
+     "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
+     "over.\n"},
     {"devices", "list what there is to compute on", brim_command_devices,
      "usage: brim devices [--json] [overrides]\n"
      "\n"

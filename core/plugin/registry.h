@@ -2,8 +2,9 @@
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated),
  * the installation's lib/brim/plugins. A folder that is laid out as an installation, as the build folder of a project
- * with plugins is, stands for its lib/brim/plugins, and its share/brim/configs are configurations. Two plugins of one kind and id: the first source wins, with a warning;
- * within a source the file KIND/ID.so does, then the others sorted by name.
+ * with plugins is, stands for its lib/brim/plugins, and its share/brim/configs are configurations. Two plugins of one
+ * kind and id: the first source wins, with a warning; within a source the file KIND/ID.so does, then the others sorted
+ * by name.
  *
  * A folder is only listed at first, since loading costs time (the cpu backend brings oneDNN along). Looking for
  * KIND/ID loads the file of that name; whatever needs all plugins (enumerating, an id that no file is named after)
