@@ -12,19 +12,20 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* The largest micro-batch below `below` whose plan fits. Peaks are exact: what is placed is not a byte more. */
+/* The largest micro-batch below `below` whose plan fits, else the smallest. Peaks are exact: what is placed is not a
+ * byte more. */
 static brim_status choose(const settings *s, const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   const uint64_t room = (uint64_t)(s->share * (double)q->room_bytes);
   for (size_t i = 0; i < q->micro_batch_count; i++) { /* from large to small */
     uint64_t peak;
     char a[32], b[32];
-    if (q->micro_batch[i] >= below) continue;
+    if (q->micro_batch[i] >= below || q->micro_batch[i] < q->demands->min_batch_size) continue;
     BRIM_TRY(q->peak(q, q->micro_batch[i], &peak));
-    if (peak > room) continue;
+    if (peak > room && i + 1 < q->micro_batch_count) continue;
     out->micro_batch = q->micro_batch[i];
-    brim_reason(out->reason, "%s of the %s that it may take on %s", brim_format_bytes(a, sizeof a, peak),
-                brim_format_bytes(b, sizeof b, room), q->device->name); /* the user is told why */
+    brim_reason(out->reason, "%s, where its share of %s is %s", brim_format_bytes(a, sizeof a, peak), q->device->name,
+                brim_format_bytes(b, sizeof b, room)); /* the user is told why */
     return BRIM_OK;
   }
   return BRIM_ENOTSUP; /* not decided: the next policy of the list is asked */
