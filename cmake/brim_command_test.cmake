@@ -1,5 +1,6 @@
 # Runs the command behind "--" in FOLDER, which is emptied first: it must end with status 0 and print, on either stream,
-# what matches every expression in EXPECT.
+# what matches every expression in EXPECT. What other runs have claimed of devices is not seen, so that tests side by side
+# come out as one by one.
 set(command)
 set(is_command FALSE)
 foreach(i RANGE 1 ${CMAKE_ARGC})
@@ -12,6 +13,7 @@ endforeach()
 list(JOIN command " " line)
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
+set(ENV{BRIM_CLAIMS_DIR} ${FOLDER}/claims)
 execute_process(COMMAND ${command} WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE status OUTPUT_VARIABLE output
                 ERROR_VARIABLE output)
 message("${line}\n${output}")
