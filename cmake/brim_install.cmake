@@ -9,16 +9,24 @@ install(TARGETS brim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS libbrim brim_sdk EXPORT brim-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY configs/ DESTINATION share/brim/configs FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY templates/ DESTINATION share/brim/templates)
 install(FILES completions/brim DESTINATION share/bash-completion/completions)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# The package lies in the build folder too, in the same place, so that plugins can be built against a brim that is not
+# installed: but for brim-targets.cmake the files are the same.
+set(files ${CMAKE_BINARY_DIR}/${package})
+set(BRIM_EXECUTABLE ${CMAKE_INSTALL_BINDIR}/brim)
 install(EXPORT brim-targets NAMESPACE brim:: DESTINATION ${package})
-configure_package_config_file(cmake/brim-config.cmake.in ${CMAKE_BINARY_DIR}/package/brim-config.cmake
-                              INSTALL_DESTINATION ${package} PATH_VARS BRIM_PLUGIN_DIR)
+export(EXPORT brim-targets NAMESPACE brim:: FILE ${files}/brim-targets.cmake)
+configure_package_config_file(cmake/brim-config.cmake.in ${files}/brim-config.cmake INSTALL_DESTINATION ${package}
+                              PATH_VARS BRIM_PLUGIN_DIR BRIM_EXECUTABLE)
 # Below 1.0 each minor version may differ in the ABI.
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/brim-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/package/brim-config.cmake ${CMAKE_BINARY_DIR}/package/brim-config-version.cmake
-              cmake/brim_plugin.cmake DESTINATION ${package})
+write_basic_package_version_file(${files}/brim-config-version.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/brim_plugin.cmake ${files}/brim_plugin.cmake COPYONLY)
+configure_file(cmake/brim_command_test.cmake ${files}/brim_command_test.cmake COPYONLY)
+install(FILES ${files}/brim-config.cmake ${files}/brim-config-version.cmake cmake/brim_plugin.cmake
+              cmake/brim_command_test.cmake DESTINATION ${package})
 
 file(RELATIVE_PATH BRIM_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/brim.pc.in ${CMAKE_BINARY_DIR}/package/brim.pc @ONLY)

@@ -1,13 +1,19 @@
-# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, built to lib/brim/plugins/KIND/ID.so and installed there.
-#
-# A plugin takes brim's functions from the program that loads it, so it links nothing of brim; it needs the headers only.
-# This file serves brim's own plugins and, installed, those of other projects:
+# For brim's own plugins and, installed, for those of other projects:
 #
 #     find_package(brim REQUIRED)
-#     brim_plugin(model mymodel mymodel.c)
+#     enable_testing()
+#     brim_plugin(policy night_shift night_shift.c)
+#     brim_plugin_test(policy night_shift dataset=synthetic EXPECT "night_shift: ")
 #
-# `brim --plugin-path BUILD/lib/brim/plugins` then finds it; `cmake --install` puts it beside brim's own if the prefixes
-# are the same.
+# `brim new` writes such a project. Its build folder is laid out as an installation is, so `brim --plugin-path build`
+# finds the plugins and the configurations of the project, and `cmake --install` puts both beside brim's own if the
+# prefixes are the same.
+
+# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, built to lib/brim/plugins/KIND/ID.so and installed there.
+# A plugin takes brim's functions from the program that loads it, so it links nothing of brim; it needs the headers only.
+#
+# The configurations in the folder `configs` beside the CMakeLists.txt, if there is one, come along: configs/KIND/NAME.yaml
+# becomes the option KIND=NAME. In the build folder they are links, so what is edited counts at once.
 function(brim_plugin kind id)
   set(target brim_${kind}_${id})
   set(folder lib/brim/plugins/${kind})
@@ -19,5 +25,36 @@ function(brim_plugin kind id)
   if(COMMAND brim_options) # brim's own
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     brim_options(${target})
+  else() # who names no build type does not mean slow samples
+    target_compile_options(${target} PRIVATE "$<$<CONFIG:>:-O2;-g>")
   endif()
+  file(GLOB_RECURSE configs CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/configs configs/*.yaml)
+  foreach(config IN LISTS configs)
+    cmake_path(GET config PARENT_PATH group)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/brim/configs/${group})
+    file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/configs/${config} ${CMAKE_BINARY_DIR}/share/brim/configs/${config}
+         COPY_ON_ERROR SYMBOLIC)
+    install(FILES configs/${config} DESTINATION share/brim/configs/${group})
+  endforeach()
+endfunction()
+
+# brim_command_test(NAME WORD... [EXPECT REGEX...]) adds a test: `brim WORD...` with the plugins of this project must end
+# with status 0 and print what matches each REGEX, as CMake understands them. It runs in an empty folder of its own.
+function(brim_command_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "EXPECT")
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/tests/${name})
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} "-DEXPECT=${test_EXPECT}" -DFOLDER=${folder}
+           -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/brim_command_test.cmake -- ${brim_EXECUTABLE} --plugin-path ${CMAKE_BINARY_DIR}
+           ${test_UNPARSED_ARGUMENTS})
+endfunction()
+
+# brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether brim takes it (ID_plugins), plans
+# with it (ID_plan) and trains two steps (ID_train), with the overrides WORD... behind KIND=ID; the last one must print
+# what matches each REGEX.
+function(brim_plugin_test kind id)
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
+  set(words ${kind}=${id} ${test_UNPARSED_ARGUMENTS})
+  brim_command_test(${id}_plugins plugins ${kind}/${id})
+  brim_command_test(${id}_plan plan --no-timing ${words})
+  brim_command_test(${id}_train train ${words} training.steps=2 run.dir=run EXPECT ${test_EXPECT})
 endfunction()

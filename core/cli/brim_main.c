@@ -159,6 +159,17 @@ const brim_command brim_commands[] = {
      "  brim plugins                 all\n"
      "  brim plugins model           of one kind\n"
      "  brim plugins dataset/idx     one, with its parameters\n"},
+    {"new", "a plugin of your own to begin with", brim_command_new,
+     "usage: brim new policy|model|dataset NAME [--into FOLDER]\n"
+     "\n"
+     "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
+     "with\n"
+     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
+     "  brim new dataset points                points/: a dataset\n"
+     "\n"
+     "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
+     "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
+     "over.\n"},
     {"devices", "list what there is to compute on", brim_command_devices,
      "usage: brim devices [--json] [overrides]\n"
      "\n"
@@ -216,6 +227,8 @@ void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
   out->count = 0;
   for (size_t i = 0; i < cli->config_path_count; i++) out->folder[out->count++] = cli->config_path[i];
+  for (size_t i = 0; brim_registry_configs(cli->registry, i); i++)
+    out->folder[out->count++] = brim_registry_configs(cli->registry, i);
   if (brim_install_dir(out->installed, sizeof out->installed, BRIM_INSTALL_CONFIGS))
     out->folder[out->count++] = out->installed;
 }

@@ -13,7 +13,7 @@
 typedef struct brim_cli {
   const char *plugin_path[BRIM_CLI_PATHS_MAX]; /* --plugin-path, in order */
   size_t plugin_path_count;
-  const char *config_path[BRIM_CLI_PATHS_MAX]; /* --config-path, in order; the installed configs follow */
+  const char *config_path[BRIM_CLI_PATHS_MAX]; /* --config-path, in order */
   size_t config_path_count;
   const char *config_name; /* --config-name; NULL: "config" */
   brim_registry *registry; /* opened before the command runs */
@@ -42,6 +42,7 @@ int brim_command_compare(brim_cli *cli, int argc, char **argv);
 int brim_command_report(brim_cli *cli, int argc, char **argv);
 int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
+int brim_command_new(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
 int brim_command_devices(brim_cli *cli, int argc, char **argv);
 int brim_command_ops(brim_cli *cli, int argc, char **argv);
@@ -75,11 +76,12 @@ brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const c
 int brim_cli_end(brim_status status, brim_operands *operands);
 
 typedef struct brim_cli_search {
-  const char *folder[BRIM_CLI_PATHS_MAX + 1];
+  const char *folder[BRIM_CLI_PATHS_MAX + BRIM_REGISTRY_CONFIGS_MAX + 1];
   size_t count;
   char installed[4096];
 } brim_cli_search;
-/* Where configurations are looked for: --config-path, then the installed ones. The result must stay where it is. */
+/* Where configurations are looked for: --config-path, then those that came with plugins (brim_registry_configs), then
+ * the installed ones. The result must stay where it is. */
 void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out);
 /* Composes the configuration from the command line's words. `file`: a resolved configuration instead of the search
  * path, or NULL. */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/new.h"
 #include "config/apply.h"
 #include "config/compose.h"
 #include "config/schema.h"
@@ -107,6 +108,13 @@ static void offer_plugins(completion *c)
     const char *kind = brim_kind_name(plugin->kind);
     offer(c, brim_arena_printf(&c->arena, "%s/%s", kind, plugin->id), "");
   }
+}
+
+static void offer_kinds(completion *c)
+{
+  const char **kind = NULL;
+  const size_t count = brim_cli_new_kinds(&c->arena, &kind);
+  for (size_t i = 0; i < count; i++) offer(c, kind[i], "");
 }
 
 /* ---- overrides ---- */
@@ -256,6 +264,8 @@ static void offer_words(completion *c)
     offer_overrides(c);
   } else if (strstr(c->command->usage, "KIND[/ID]")) {
     offer_plugins(c);
+  } else if (c->command->run == brim_command_new && c->count == 0) {
+    offer_kinds(c);
   }
 }
 

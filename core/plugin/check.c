@@ -18,7 +18,6 @@
 
 #define PLUGINS_MAX 256  /* in a module */
 #define KERNELS_MAX 4096 /* in a backend */
-#define ID_BYTES_MAX 64
 #define PARAMS_BYTES_MAX (1u << 20)
 #define ALIGNMENT_MAX (1 << 21) /* bytes; a huge page */
 
@@ -85,13 +84,6 @@ static brim_status check_abi(const brim_module *module)
                        wrong.s);
   brim_text_release(&wrong);
   return status;
-}
-
-/* [a-z0-9_]+ */
-static bool good_id(const char *id)
-{
-  const size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_");
-  return length > 0 && length <= ID_BYTES_MAX && id[length] == '\0';
 }
 
 static brim_status check_backend(const void *table)
@@ -161,7 +153,8 @@ static brim_status check_ops(const brim_plugin *plugin)
 static brim_status check_plugin(const brim_plugin *plugin)
 {
   if (!plugin->id) return brim_fail(BRIM_ELOAD, "id is NULL");
-  if (!good_id(plugin->id)) return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", ID_BYTES_MAX);
+  if (!brim_is_plugin_id(plugin->id))
+    return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
   if (!plugin->help || !plugin->help[0]) return brim_fail(BRIM_ELOAD, "help is missing: one line of what it is");
   if (strchr(plugin->help, '\n')) return brim_fail(BRIM_ELOAD, "help must be one line");
   BRIM_TRY(check_ops(plugin));
@@ -178,16 +171,16 @@ static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size
 {
   const char *kind = brim_kind_name(plugin->kind);
   if (plugin->id && kind)
-    snprintf(out, room, "%s/%.*s", kind, ID_BYTES_MAX, plugin->id);
+    snprintf(out, room, "%s/%.*s", kind, BRIM_PLUGIN_ID_MAX, plugin->id);
   else
-    snprintf(out, room, "plugin %zu%s%.*s", index + 1, plugin->id ? " " : "", ID_BYTES_MAX,
+    snprintf(out, room, "plugin %zu%s%.*s", index + 1, plugin->id ? " " : "", BRIM_PLUGIN_ID_MAX,
              plugin->id ? plugin->id : "");
 }
 
 static brim_status check_one(const brim_module *module, size_t index)
 {
   const brim_plugin *plugin = module->plugins[index];
-  char name[ID_BYTES_MAX + 32];
+  char name[BRIM_PLUGIN_ID_MAX + 32];
   /* `size` first: without it no other field can be trusted to be where it should. */
   if (plugin->size != sizeof(brim_plugin))
     return brim_fail(BRIM_ELOAD, "plugin %zu: size is %u, must be %zu: sizeof(brim_plugin)", index + 1, plugin->size,

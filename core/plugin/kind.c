@@ -27,3 +27,9 @@ uint32_t brim_kind_by_name(const char *name)
     if (strcmp(kind_names[i].name, name) == 0) return kind_names[i].kind;
   return 0;
 }
+
+bool brim_is_plugin_id(const char *id)
+{
+  const size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  return length > 0 && length <= BRIM_PLUGIN_ID_MAX && id[length] == '\0';
+}

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/install.h"
 #include "base/text.h"
 #include "plugin/loader.h"
@@ -50,6 +51,8 @@ struct brim_registry {
   size_t plugin_count;
   const brim_registry_failure **failure;
   size_t failure_count;
+  const char *configs[BRIM_REGISTRY_CONFIGS_MAX]; /* folders */
+  size_t configs_count;
 };
 
 /* Makes room for one more pointer in an array that has `count`; its room is the power of two above. */
@@ -283,11 +286,26 @@ brim_status brim_registry_scan(brim_registry *registry, const char *folder)
   return BRIM_OK;
 }
 
+static void add_configs(brim_registry *r, const char *folder)
+{
+  if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
+    r->configs[r->configs_count++] = folder;
+  else
+    brim_log(BRIM_LOG_WARN, "no configurations are looked for in %s: there are more than %d such folders", folder,
+             BRIM_REGISTRY_CONFIGS_MAX);
+}
+
+/* A file, a folder of plugins, or one that is laid out as an installation. */
 static brim_status add_path(brim_registry *r, const char *path)
 {
   struct stat info;
   if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) return brim_registry_load(r, path);
-  return brim_registry_scan(r, path);
+  const char *slash = brim_ends_with(path, "/") ? "" : "/";
+  const char *plugins = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_PLUGINS);
+  const char *configs = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_CONFIGS);
+  if (!brim_is_folder(plugins)) return brim_registry_scan(r, path);
+  if (brim_is_folder(configs)) add_configs(r, configs);
+  return brim_registry_scan(r, plugins);
 }
 
 static void add_environment(brim_registry *r)
@@ -337,6 +355,11 @@ static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_ent
     file->warned = true;
     warn_hidden(winner->plugin, winner->file, file->path);
   }
+}
+
+const char *brim_registry_configs(const brim_registry *registry, size_t i)
+{
+  return i < registry->configs_count ? registry->configs[i] : NULL;
 }
 
 const char *brim_registry_version(const brim_registry_entry *entry)

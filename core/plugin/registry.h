@@ -1,8 +1,10 @@
 /* Which plugins there are: the core's own and those of shared objects.
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated),
- * the installation's lib/brim/plugins. Two plugins of one kind and id: the first source wins, with a warning;
- * within a source the file KIND/ID.so does, then the others sorted by name.
+ * the installation's lib/brim/plugins. A folder that is laid out as an installation, as the build folder of a project
+ * with plugins is, stands for its lib/brim/plugins, and its share/brim/configs are configurations. Two plugins of one
+ * kind and id: the first source wins, with a warning; within a source the file KIND/ID.so does, then the others sorted
+ * by name.
  *
  * A folder is only listed at first, since loading costs time (the cpu backend brings oneDNN along). Looking for
  * KIND/ID loads the file of that name; whatever needs all plugins (enumerating, an id that no file is named after)
@@ -17,6 +19,8 @@
 #include "plugin/kind.h"
 
 typedef struct brim_registry brim_registry;
+
+#define BRIM_REGISTRY_CONFIGS_MAX 64 /* folders of configurations that come with plugins */
 
 typedef struct brim_registry_entry {
   const brim_plugin *plugin;
@@ -40,6 +44,10 @@ brim_status brim_registry_load(brim_registry *registry, const char *file);
 /* Adds a folder: every *.so in it and its sub-folders (four deep, none whose name starts with a dot). A folder
  * that is not there: ELOAD. */
 brim_status brim_registry_scan(brim_registry *registry, const char *folder);
+
+/* The i-th folder of configurations that came with the plugins' folders, in their order; NULL: there are no more. The
+ * installation's own is none of them. */
+const char *brim_registry_configs(const brim_registry *registry, size_t i);
 
 /* The module's version; of the core's own plugins, brim's. */
 const char *brim_registry_version(const brim_registry_entry *entry);

@@ -44,7 +44,7 @@ string(STRIP "${output}" flags)
 separate_arguments(flags)
 run(${FOLDER} ${CC} -std=c17 ${flags} -DID="by_pkg_config" -DAFTER=brim_softmax -shared -fPIC ${SOURCE}/outside.c -o ${FOLDER}/more/model/by_pkg_config.so)
 
-set(paths --plugin-path ../outside/lib/brim/plugins --plugin-path=../more)
+set(paths --plugin-path ../outside --plugin-path=../more)
 run(${FOLDER}/elsewhere ${brim} ${paths} plugins)
 expect("model/outside +2.5 +one layer, built outside +[^\n]*outside/lib/brim/plugins/model/outside.so\n")
 expect("model/by_pkg_config ")
@@ -57,19 +57,6 @@ run(${FOLDER}/elsewhere ${brim} ${paths} plan model=by_pkg_config dataset=synthe
 if(output MATCHES "warning")
   message(FATAL_ERROR "a softmax before a squared error is nothing to warn of:\n${output}")
 endif()
-
-# the model in README.md is one, as it stands there
-file(READ ${SOURCE}/../../../README.md readme)
-foreach(file IN ITEMS mynet.c CMakeLists.txt)
-  string(REGEX MATCH "`${file}`:\n\n((    [^\n]*\n|\n)+)" block "${readme}")
-  string(REGEX REPLACE "\n    " "\n" text "\n${CMAKE_MATCH_1}")
-  file(WRITE ${FOLDER}/mynet/${file} "${text}")
-endforeach()
-run(${FOLDER}/mynet ${CMAKE_COMMAND} -G ${GENERATOR} -B build -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
-    -DCMAKE_C_COMPILER=${CC} "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Werror")
-run(${FOLDER}/mynet ${CMAKE_COMMAND} --build build)
-run(${FOLDER}/mynet ${brim} --plugin-path build/lib/brim/plugins plan model=mynet model.width=8 dataset=synthetic)
-expect("mynet on synthetic")
 
 # in a folder named by the environment, and installed beside brim's own
 set(ENV{BRIM_PLUGIN_PATH} ${FOLDER}/more)

@@ -7,7 +7,7 @@ import time
 
 from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
-COMMANDS = ["train", "start", "eval", "predict", "export", "plan", "config", "plugins", "devices", "ops", "version"]
+COMMANDS = ["train", "start", "eval", "predict", "export", "plan", "config", "plugins", "new", "devices", "ops", "version"]
 
 
 class Help(Case):

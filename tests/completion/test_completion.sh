@@ -66,6 +66,10 @@ exactly "eval " # the folder of a run
 exactly "eval runs/a --sp" --split
 includes "eval runs/a " optimizer.lr=
 includes "predict -" --checkpoint -o --json
+exactly "new " dataset model policy
+exactly "new mo" model
+exactly "new model "
+exactly "new --in" --into
 
 # groups and their options
 exactly "train mod" model= model.width= model.dropout1= model.dropout2= model.weights= model.weights_map= model.weights_except=

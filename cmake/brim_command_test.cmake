@@ -1,0 +1,27 @@
+# Runs the command behind "--" in FOLDER, which is emptied first: it must end with status 0 and print, on either stream,
+# what matches every expression in EXPECT. What other runs have claimed of devices is not seen, so that tests side by side
+# come out as one by one.
+set(command)
+set(is_command FALSE)
+foreach(i RANGE 1 ${CMAKE_ARGC})
+  if(is_command AND i LESS CMAKE_ARGC)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(is_command TRUE)
+  endif()
+endforeach()
+list(JOIN command " " line)
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+set(ENV{BRIM_CLAIMS_DIR} ${FOLDER}/claims)
+execute_process(COMMAND ${command} WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE status OUTPUT_VARIABLE output
+                ERROR_VARIABLE output)
+message("${line}\n${output}")
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "ended with status ${status}: ${line}")
+endif()
+foreach(expression IN LISTS EXPECT)
+  if(NOT output MATCHES "${expression}")
+    message(FATAL_ERROR "nothing above matches '${expression}'")
+  endif()
+endforeach()

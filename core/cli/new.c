@@ -1,0 +1,351 @@
+/* brim new: a folder with a plugin to begin with, from the templates of the installation.
+ *
+ * share/brim/templates has a folder for each kind of plugin. Its files are copied with @NAME@ replaced by the plugin's
+ * name, and so is NAME in front of the first dot of a file's name. They are written into a folder aside, which then
+ * gets its name: so all of it is there, or nothing. */
+#include "cli/new.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/install.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "brim/host.h"
+#include "cli/cli.h"
+
+#define MADE_MAX 64 /* files and folders of a template */
+
+typedef struct scaffold {
+  brim_arena *arena;
+  const char *templates; /* share/brim/templates, an absolute path */
+  const char *kind, *name;
+  const char *folder; /* to be made */
+  const char *aside;  /* where it is made */
+  const char *made[MADE_MAX];
+  size_t made_count;
+} scaffold;
+
+/* ---- templates ---- */
+
+static const char *find_templates(brim_arena *arena)
+{
+  char folder[BRIM_PATH_MAX];
+  return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_TEMPLATES) ? brim_arena_string(arena, folder) : NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names in a folder, sorted, without those that begin with a dot. */
+static brim_status list_names(brim_arena *arena, const char *folder, const char ***out, size_t *count)
+{
+  DIR *dir = opendir(folder);
+  if (!dir) return brim_fail(BRIM_ELOAD, "the template '%s' cannot be read: %s", folder, strerror(errno));
+  *out = BRIM_ARENA_NEW(arena, const char *, MADE_MAX);
+  *count = 0;
+  for (const struct dirent *entry; (entry = readdir(dir)) && *count < MADE_MAX;)
+    if (entry->d_name[0] != '.') (*out)[(*count)++] = brim_arena_string(arena, entry->d_name);
+  closedir(dir);
+  qsort(*out, *count, sizeof **out, compare_names);
+  return BRIM_OK;
+}
+
+size_t brim_cli_new_kinds(brim_arena *arena, const char ***out)
+{
+  const char *folder = find_templates(arena);
+  size_t count = 0;
+  return folder && list_names(arena, folder, out, &count) == BRIM_OK ? count : 0;
+}
+
+/* ---- what is asked for ---- */
+
+static brim_status check_kind(scaffold *s, const char *kind)
+{
+  const char **known = NULL, *best = NULL;
+  int distance = INT_MAX;
+  size_t count = 0;
+  s->templates = find_templates(s->arena);
+  if (!s->templates)
+    return brim_fail(BRIM_ELOAD, "this brim is installed without templates: there is no folder " BRIM_INSTALL_TEMPLATES
+                                 " beside it");
+  BRIM_TRY(list_names(s->arena, s->templates, &known, &count));
+  const char *list = "";
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(known[i], kind) == 0) {
+      s->kind = known[i];
+      return BRIM_OK;
+    }
+    brim_suggest(kind, known[i], &distance, &best);
+    list = brim_arena_printf(s->arena, "%s%s%s", list, i ? ", " : "", known[i]);
+  }
+  const brim_status status = brim_fail(BRIM_ECONFIG, "there is no template for '%s'; there are: %s", kind, list);
+  return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
+}
+
+/* A name that can be one, made of what was written; NULL: there is no way. */
+static const char *mend(brim_arena *arena, const char *name)
+{
+  char *mended = brim_arena_string(arena, name);
+  for (char *c = mended; *c; c++) {
+    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    if (*c == '-' || *c == ' ' || *c == '.') *c = '_';
+  }
+  return brim_is_plugin_id(mended) ? mended : NULL;
+}
+
+static brim_status check_name(scaffold *s, const char *name)
+{
+  s->name = name;
+  if (strcmp(name, "id") == 0 || strcmp(name, "null") == 0)
+    return brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: it means something else in configurations", name);
+  if (brim_is_plugin_id(name)) return BRIM_OK;
+  const brim_status status =
+      brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: that has 1 to %d of the characters a-z, 0-9 and _", name,
+                BRIM_PLUGIN_ID_MAX);
+  const char *mended = mend(s->arena, name);
+  return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;
+}
+
+/* A plugin or an option of the name would be hidden by the new one, or hide it. */
+static brim_status check_unused(const scaffold *s, const brim_cli *cli)
+{
+  brim_cli_search search;
+  const brim_registry_entry *entry = brim_registry_find(cli->registry, brim_kind_by_name(s->kind), s->name);
+  const char *where = entry ? entry->file[0] ? entry->file : "brim itself" : NULL;
+  brim_cli_search_path(cli, &search);
+  for (size_t i = 0; i < search.count && !where; i++) {
+    const char *file = brim_arena_printf(s->arena, "%s/%s/%s.yaml", search.folder[i], s->kind, s->name);
+    if (access(file, F_OK) == 0) where = file;
+  }
+  if (!where) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "there is a %s=%s already, in %s\nchoose another name", s->kind, s->name, where);
+}
+
+static brim_status check_place(scaffold *s, const char *into)
+{
+  struct stat info;
+  if (into && !brim_is_folder(into))
+    return brim_fail(BRIM_ECONFIG, "--into %s: there is no such folder\nmake it first, or name another", into);
+  const char *slash = !into || brim_ends_with(into, "/") ? "" : "/";
+  s->folder = brim_arena_printf(s->arena, "%s%s%s", into ? into : "", slash, s->name);
+  s->aside = brim_arena_printf(s->arena, "%s%s.%s.%lld.new", into ? into : "", slash, s->name, (long long)getpid());
+  if (lstat(s->folder, &info) != 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'%s' is there already: nothing was written\nchoose another name, or a place (--into)",
+                   s->folder);
+}
+
+/* ---- writing ---- */
+
+static brim_status read_text(const char *path, brim_text *out)
+{
+  struct stat info;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &info) != 0) {
+    if (fd >= 0) close(fd);
+    return brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, strerror(errno));
+  }
+  const size_t bytes = (size_t)info.st_size;
+  char *text = brim_xcalloc(bytes + 1, 1);
+  const brim_status status = brim_read_whole(path, fd, bytes, text);
+  if (status == BRIM_OK) brim_text_add_n(out, text, bytes);
+  free(text);
+  close(fd);
+  return status;
+}
+
+static void add_substituted(const char *text, const char *mark, const char *name, brim_text *out)
+{
+  for (const char *next; (next = strstr(text, mark)); text = next + strlen(mark)) {
+    brim_text_add_n(out, text, (size_t)(next - text));
+    brim_text_add(out, name);
+  }
+  brim_text_add(out, text);
+}
+
+static brim_status remember(scaffold *s, const char *path)
+{
+  if (s->made_count == MADE_MAX)
+    return brim_fail(BRIM_ELOAD, "the template has more than %d files and folders", MADE_MAX);
+  s->made[s->made_count++] = path;
+  return BRIM_OK;
+}
+
+static brim_status copy_file(scaffold *s, const char *from, const char *to)
+{
+  brim_text template = {0}, text = {0};
+  brim_status status = remember(s, to);
+  if (status == BRIM_OK) status = read_text(from, &template);
+  if (status == BRIM_OK) {
+    add_substituted(brim_text_str(&template), "@NAME@", s->name, &text);
+    status = brim_file_write(to, brim_text_str(&text), text.length);
+  }
+  brim_text_release(&template);
+  brim_text_release(&text);
+  return status;
+}
+
+static brim_status copy_folder(scaffold *s, const char *from, const char *to)
+{
+  const char **name = NULL;
+  size_t count = 0;
+  if (mkdir(to, 0777) != 0)
+    return brim_fail(BRIM_ECONFIG, "cannot make the folder '%s': %s", s->made_count ? to : s->folder, strerror(errno));
+  BRIM_TRY(remember(s, to));
+  BRIM_TRY(list_names(s->arena, from, &name, &count));
+  for (size_t i = 0; i < count; i++) {
+    const char *behind = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;
+    const char *source = brim_arena_printf(s->arena, "%s/%s", from, name[i]);
+    const char *target = behind ? brim_arena_printf(s->arena, "%s/%s%s", to, s->name, behind)
+                                : brim_arena_printf(s->arena, "%s/%s", to, name[i]);
+    BRIM_TRY(brim_is_folder(source) ? copy_folder(s, source, target) : copy_file(s, source, target));
+  }
+  return BRIM_OK;
+}
+
+static brim_status make(scaffold *s)
+{
+  const char *from = brim_arena_printf(s->arena, "%s/%s", s->templates, s->kind);
+  brim_status status = copy_folder(s, from, s->aside);
+  if (status == BRIM_OK && rename(s->aside, s->folder) != 0)
+    status = brim_fail(BRIM_ECONFIG, "cannot make the folder '%s': %s", s->folder, strerror(errno));
+  if (status == BRIM_OK) return BRIM_OK;
+  while (s->made_count > 0) remove(s->made[--s->made_count]);
+  return status;
+}
+
+/* ---- what to do next ---- */
+
+/* How a shell and CMake find this brim. */
+typedef struct whereabouts {
+  const char *program; /* "brim", if that is what the shell takes for it; else its path */
+  const char *prefix;  /* to be told to CMake; NULL: it looks there by itself */
+} whereabouts;
+
+/* The first program of the name on PATH, and the folder that it is in; false: there is none. */
+static bool find_on_path(brim_arena *arena, const char **program, const char **folder)
+{
+  const char *path = getenv("PATH");
+  for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
+    *folder = brim_arena_string_n(arena, path, strcspn(path, ":"));
+    *program = brim_arena_printf(arena, "%s/brim", *folder);
+    if (access(*program, X_OK) == 0) return true;
+  }
+  return false;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+  struct stat of_a, of_b;
+  return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* CMake looks into the prefixes of the folders named bin on PATH. */
+static whereabouts find_brim(const scaffold *s)
+{
+  static const char self[] = "/proc/self/exe";
+  const char *program = NULL, *folder = NULL;
+  char resolved[PATH_MAX];
+  const size_t below = strlen("/" BRIM_INSTALL_TEMPLATES);
+  whereabouts w = {realpath(self, resolved) ? brim_arena_string(s->arena, resolved) : "brim",
+                   brim_arena_string_n(s->arena, s->templates, strlen(s->templates) - below)};
+  if (!find_on_path(s->arena, &program, &folder) || !is_same_file(program, self)) return w;
+  w.program = "brim";
+  if (brim_ends_with(folder, "/bin") &&
+      is_same_file(brim_arena_string_n(s->arena, folder, strlen(folder) - strlen("/bin")), w.prefix))
+    w.prefix = NULL;
+  return w;
+}
+
+static void add_word(brim_text *out, const char *word)
+{
+  brim_cli_quote((const char *const[]){word, NULL}, out);
+}
+
+/* A line of commands for this brim: with its path, and its prefix for CMake. */
+static void add_command(const scaffold *s, const whereabouts *w, const char *line, size_t length, brim_text *out)
+{
+  static const char configure[] = "cmake -B build", run[] = "brim ";
+  const char *text = brim_arena_string_n(s->arena, line, length);
+  brim_text_add(out, "  ");
+  if (brim_starts_with(text, run)) {
+    add_word(out, w->program);
+    brim_text_add(out, text + strlen(run) - 1);
+  } else {
+    brim_text_add(out, text);
+  }
+  if (strcmp(text, configure) == 0 && w->prefix) {
+    brim_text_add(out, " ");
+    add_word(out, brim_arena_printf(s->arena, "-DCMAKE_PREFIX_PATH=%s", w->prefix));
+  }
+  brim_text_add(out, "\n");
+}
+
+/* The commands in the README, as they are to be typed here. */
+static brim_status print_steps(const scaffold *s)
+{
+  static const char begin[] = "```sh\n", end[] = "```";
+  brim_text readme = {0}, out = {0};
+  const whereabouts w = find_brim(s);
+  const brim_status status = read_text(brim_arena_printf(s->arena, "%s/README.md", s->folder), &readme);
+  const char *line = strstr(brim_text_str(&readme), begin);
+  brim_text_printf(&out, "%s is made: %s/%s.c is a %s to begin with, README.md says what is what. Next:\n\n  cd ",
+                   s->folder, s->folder, s->name, s->kind);
+  add_word(&out, s->folder);
+  brim_text_add(&out, "\n");
+  for (line = line ? line + strlen(begin) : end; *line && !brim_starts_with(line, end);) {
+    const size_t length = strcspn(line, "\n");
+    add_command(s, &w, line, length, &out);
+    line += length + (line[length] == '\n');
+  }
+  if (status == BRIM_OK) fputs(brim_text_str(&out), stdout);
+  brim_text_release(&readme);
+  brim_text_release(&out);
+  return status;
+}
+
+/* A package of the program alone lacks what plugins are built with. */
+static void warn_without_sdk(const scaffold *s)
+{
+  char folder[BRIM_PATH_MAX];
+  if (brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CMAKE)) return;
+  brim_log(BRIM_LOG_WARN,
+           "brim's headers and CMake files are not installed beside it (" BRIM_INSTALL_CMAKE
+           "): the %s cannot be built before they are",
+           s->kind);
+}
+
+static brim_status run(const brim_cli *cli, scaffold *s, const brim_operands *operands, const char *into)
+{
+  if (operands->count < 2)
+    return brim_fail(BRIM_ECONFIG, "brim new takes a kind and a name, as in `brim new policy night_shift`");
+  BRIM_TRY(brim_cli_at_most(operands, 2, "brim new takes a kind and a name"));
+  BRIM_TRY(check_kind(s, operands->word[0]));
+  BRIM_TRY(check_name(s, operands->word[1]));
+  BRIM_TRY(check_unused(s, cli));
+  BRIM_TRY(check_place(s, into));
+  BRIM_TRY(make(s));
+  warn_without_sdk(s);
+  return print_steps(s);
+}
+
+int brim_command_new(brim_cli *cli, int argc, char **argv)
+{
+  const char *into = NULL;
+  const brim_option option[] = {{"--into", BRIM_OPTION_STRING, &into}};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  scaffold s = {.arena = &operands.arena};
+  if (status == BRIM_OK) status = run(cli, &s, &operands, into);
+  return brim_cli_end(status, &operands);
+}

@@ -1,0 +1,59 @@
+/* @NAME@: points on the arms of a spiral, each to be answered with the number of its arm. A dataset says what its
+ * samples are, and writes the one that is asked for; order, batches and threads are brim's. See brim/dataset.h. */
+#include <brim/brim.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct settings { /* brim fills it from the table below */
+  int64_t count, arms;
+  double noise;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(I64, settings, count, "4096", "[1,1000000000]", "samples for training; for testing a quarter of it"),
+    BRIM_PARAM(I64, settings, arms, "3", "[2,100]", "arms of the spiral: the classes"),
+    BRIM_PARAM(F64, settings, noise, "0.05", "[0,1]", "points lie so far off their arm at most"),
+    BRIM_PARAMS_END,
+};
+
+/* Splits are "train" and "test". One that is not open yet is described too, for `brim plan`. */
+static brim_status describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  const settings *s = self;
+  const int64_t count = strcmp(split, "train") == 0 ? s->count : strcmp(split, "test") == 0 ? (s->count + 3) / 4 : 0;
+  if (count == 0) return brim_fail(BRIM_ENOTSUP, "@NAME@ has no split '%s'", split);
+  *out = (brim_dataset_info){.count = count, .dtype = BRIM_DTYPE_F32, .task = BRIM_TASK_CLASS, .classes = s->arms};
+  out->sample = (brim_shape){.rank = 1, .dim = {2}}; /* x and y */
+  return BRIM_OK;
+}
+
+/* Files would be opened and checked here, whole: what is accepted now, read() must serve. */
+static brim_status open_split(void *self, const char *split)
+{
+  brim_dataset_info info;
+  return describe(self, split, &info);
+}
+
+/* On any thread, so it changes nothing and allocates nothing. Sample `index` is always the same, also its noise. */
+static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const settings *s = self;
+  const brim_philox r = brim_random4(strcmp(split, "train") == 0, BRIM_STREAM_DATA, 0, (uint64_t)index, 0);
+  const int32_t arm = (int32_t)(index % s->arms);
+  const double radius = brim_uniform(r.v[0]), angle = 3 * radius + 6.28318530718 * arm / (double)s->arms;
+  ((float *)values)[0] = (float)(radius * cos(angle) + s->noise * (2 * brim_uniform(r.v[1]) - 1));
+  ((float *)values)[1] = (float)(radius * sin(angle) + s->noise * (2 * brim_uniform(r.v[2]) - 1));
+  *(int32_t *)label = arm; /* one int32_t, of a class */
+  return BRIM_OK;
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops, .open = open_split, .describe = describe, .read = read_sample};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_DATASET,
+                                   .id = "@NAME@",
+                                   .ops = &ops,
+                                   .help = "points on the arms of a spiral",
+                                   .params_size = sizeof(settings),
+                                   .params = table};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("@NAME@", "0.1", plugins)

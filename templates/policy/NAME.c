@@ -1,0 +1,55 @@
+/* @NAME@: a memory policy that leaves part of a device's memory to others. It takes the largest micro-batch whose plan
+ * needs no more than a share of what is free, and a smaller one when memory runs out all the same. A step has as many
+ * samples either way, so what is learnt stays the same. Everything that a policy may decide is in brim/policy.h. */
+#include <brim/brim.h>
+
+typedef struct settings { /* brim fills it from the table below */
+  double share;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(F64, settings, share, "0.5", "(0,1]", "of the memory that is free; a plan takes no more"),
+    BRIM_PARAMS_END,
+};
+
+/* The largest micro-batch below `below` whose plan fits, else the smallest. Peaks are exact: what is placed is not a
+ * byte more. */
+static brim_status choose(const settings *s, const brim_plan_query *q, int64_t below, brim_plan_choice *out)
+{
+  const uint64_t room = (uint64_t)(s->share * (double)q->room_bytes);
+  for (size_t i = 0; i < q->micro_batch_count; i++) { /* from large to small */
+    uint64_t peak;
+    char a[32], b[32];
+    if (q->micro_batch[i] >= below || q->micro_batch[i] < q->demands->min_batch_size) continue;
+    BRIM_TRY(q->peak(q, q->micro_batch[i], &peak));
+    if (peak > room && i + 1 < q->micro_batch_count) continue;
+    out->micro_batch = q->micro_batch[i];
+    brim_reason(out->reason, "%s, where its share of %s is %s", brim_format_bytes(a, sizeof a, peak), q->device->name,
+                brim_format_bytes(b, sizeof b, room)); /* the user is told why */
+    return BRIM_OK;
+  }
+  return BRIM_ENOTSUP; /* not decided: the next policy of the list is asked */
+}
+
+static brim_status choose_plan(void *self, const brim_plan_query *query, brim_plan_choice *out)
+{
+  return choose(self, query, INT64_MAX, out);
+}
+
+/* Somebody else was faster, and the plan did not get its memory. */
+static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
+{
+  out->kind = BRIM_ACT_PLAN;
+  return choose(self, &event->plan, event->micro_batch, &out->plan);
+}
+
+static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_plan, .on_oom = on_oom};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_POLICY,
+                                   .id = "@NAME@",
+                                   .help = "the largest micro-batch within a share of the free memory",
+                                   .params_size = sizeof(settings),
+                                   .params = table,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("@NAME@", "0.1", plugins)
