@@ -31,6 +31,7 @@ typedef struct brim_demands {
   uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
   int64_t max_retries;       /* plans tried on a device after the first one that did not get its memory */
+  int64_t steps;             /* of the whole run; 0 where a device is chosen before that is known. Since ABI 1.6 */
 } brim_demands;
 
 /* A device of the backend that was chosen. */
