@@ -49,7 +49,7 @@ static brim_status create(const void *params, void **self)
 static void write_down(const run *r, const char *device)
 {
   FILE *f = fopen(r->p->file, "a"); /* appending whole lines, runs do not disturb each other */
-  if (!f || fprintf(f, "%.0f %s\n", brim_policy_clock(), device) < 0)
+  if (!f || fprintf(f, "%.3f %s\n", brim_policy_clock(), device) < 0)
     brim_log(BRIM_LOG_WARN, "noisy_neighbour: '%s' could not be written", r->p->file);
   if (f) fclose(f);
 }

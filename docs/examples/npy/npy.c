@@ -91,7 +91,8 @@ static brim_status open_array(const char *path, const char *types, array *a)
   if (memcmp(m, "\x93NUMPY", 6) != 0 || length >= sizeof header || start + length > a->map_bytes)
     return brim_fail(BRIM_ELOAD, "'%s' is no array of NumPy's", path);
   memcpy(header, a->map + start, length);
-  header[strcspn(header, "}\n")] = '\0'; /* spaces fill it up */
+  header[strcspn(header, "}\n")] = '\0';                                /* spaces fill it up */
+  for (char *c = header; *c; c++) *c = *c < ' ' || *c > '~' ? '?' : *c; /* messages show it */
   BRIM_TRY(parse_header(path, header, a));
   if (a->rank == 0 || !strstr(types, a->type))
     return brim_fail(BRIM_ELOAD, "'%s': numbers must be %s, in one dimension at least: %s", path, types, header);
