@@ -30,10 +30,10 @@ static const brim_param table[] = {
 typedef struct run {
   const deadline_aware *p;
   double deadline;         /* as brim_policy_clock() has it */
-  double since;            /* the pace is taken from here on: brim_step_view.seconds */
-  int64_t since_step;      /* and the step there */
-  int64_t batch, too_slow; /* micro-batch at that time; one that was late */
-  int is_late;
+  int64_t batch, too_slow; /* micro-batch as it is; one that was late */
+  double since, looked;    /* when its plan began, and the last look at its pace, by brim_step_view.seconds */
+  int64_t since_step;
+  int has_said; /* that it will be late */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -61,8 +61,8 @@ static double spare(const run *r, double step_seconds, int64_t steps)
 static void explain(const run *r, double step_seconds, int64_t steps, const char *more, char *reason)
 {
   const double s = spare(r, step_seconds, steps);
-  brim_reason(reason, "%lld steps of %.3g ms end %.1f minutes %s the deadline%s", (long long)steps, 1e3 * step_seconds,
-              (s < 0 ? -s : s) / 60, s < 0 ? "after" : "before", more);
+  brim_reason(reason, "%lld steps of %.3g s, and %g %%, end %.1f minutes %s the deadline%s", (long long)steps,
+              step_seconds, r->p->margin_percent, (s < 0 ? -s : s) / 60, s < 0 ? "after" : "before", more);
 }
 
 static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_choice *out)
@@ -86,8 +86,8 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   }
   if (out->micro_batch == 0) return BRIM_ENOTSUP; /* nothing fits: for the next in the list */
   out->precision = q->precision == BRIM_AS_IT_IS ? precision : BRIM_AS_IT_IS;
-  r->is_late = spare(r, best.step_seconds, steps) < 0;
-  explain(r, best.step_seconds, steps, r->is_late ? ", and nothing that fits is faster" : "", out->reason);
+  r->has_said = spare(r, best.step_seconds, steps) < 0;
+  explain(r, best.step_seconds, steps, r->has_said ? ", and nothing that fits is faster" : "", out->reason);
   return BRIM_OK;
 }
 
@@ -110,21 +110,20 @@ static brim_status find_next(const run *r, const brim_step_view *v, int larger, 
 static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *out)
 {
   run *r = self;
-  const double seconds = v->seconds - r->since;
+  if (r->batch != v->micro_batch) { /* its pace is that of all its steps from now on, with evaluations among them */
+    r->batch = v->micro_batch;
+    r->since = r->looked = v->seconds;
+    r->since_step = v->step;
+  }
   const int64_t steps = v->step - r->since_step, left = v->demands->steps - v->step;
-  const int is_same = r->batch == v->micro_batch;
-  if (is_same && (steps < STEPS_TIMED || seconds < r->p->check_seconds)) return BRIM_ENOTSUP;
-  r->since = v->seconds;
-  r->since_step = v->step;
-  r->batch = v->micro_batch;
-  if (!is_same) return BRIM_ENOTSUP; /* the pace of this plan is not known yet */
-  const double pace = seconds / (double)steps, early = spare(r, pace, left);
-  const int was_late = r->is_late;
-  r->is_late = early < 0;
-  if (r->is_late) r->too_slow = v->micro_batch;
-  if (r->is_late || early > pace * (double)left) BRIM_TRY(find_next(r, v, r->is_late, &out->micro_batch));
-  if (out->micro_batch == 0 && (!r->is_late || was_late)) return BRIM_ENOTSUP;
-  explain(r, pace, left, out->micro_batch == 0 ? ", and there is no larger one that fits" : "", out->reason);
+  if (steps < STEPS_TIMED || v->seconds - r->looked < r->p->check_seconds) return BRIM_ENOTSUP;
+  r->looked = v->seconds;
+  const double pace = (v->seconds - r->since) / (double)steps, early = spare(r, pace, left);
+  if (early < 0) r->too_slow = v->micro_batch;
+  if (early < 0 || early > pace * (double)left) BRIM_TRY(find_next(r, v, early < 0, &out->micro_batch));
+  if (out->micro_batch == 0 && (early >= 0 || r->has_said)) return BRIM_ENOTSUP;
+  r->has_said = out->micro_batch == 0;
+  explain(r, pace, left, r->has_said ? ", and there is no larger one that fits" : "", out->reason);
   return BRIM_OK;
 }
 

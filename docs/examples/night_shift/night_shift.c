@@ -1,6 +1,6 @@
 /* Polite by day, greedy by night, for runs of days on GPUs that others work at:
  *
- *     by day    no more than day_percent of the device, and the least there is while a run waits in line for it
+ *     by day    no more than day_percent of the device, and less if that lets a run begin that waits in line for it
  *     by night  the largest micro-batch that fits
  *
  * The plan follows the hour while the run goes on, by micro-batches that give the same bits. Hours are local time. */
@@ -83,6 +83,14 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
   return choose(self, &event->plan, event->micro_batch, &out->plan);
 }
 
+/* What the run may take while it goes on. Whoever waits in line by day is to have room. */
+static uint64_t allowed_now(const run *r, const brim_step_view *v, const brim_device_view *d, uint64_t room)
+{
+  const uint64_t bytes = allowed(r->p, d, room), there = d->free_bytes + v->planned_bytes;
+  if (is_night(r->p) || v->waiting == 0 || there < v->waiting_bytes) return bytes; /* or could not have it anyway */
+  return there - v->waiting_bytes < bytes ? there - v->waiting_bytes : bytes;
+}
+
 static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *out)
 {
   run *r = self;
@@ -90,8 +98,7 @@ static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *
   uint64_t room, peak;
   if (v->seconds - r->changed < r->p->settle_seconds) return BRIM_ENOTSUP;
   BRIM_TRY(v->look(v, &d, &room));
-  const int is_polite = v->waiting > 0 && !is_night(r->p);
-  const uint64_t bytes = is_polite ? 0 : allowed(r->p, &d, room);
+  const uint64_t bytes = allowed_now(r, v, &d, room);
   for (size_t i = 0; i < v->choice_count; i++) {
     const int64_t batch = v->choice[i];
     const int same_bits = v->grain > 0 && batch % v->grain == 0 && v->micro_batch % v->grain == 0;
@@ -102,7 +109,7 @@ static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *
   }
   if (out->micro_batch == 0 || out->micro_batch == v->micro_batch) return BRIM_ENOTSUP;
   r->changed = v->seconds;
-  brim_reason(out->reason, "as %s", is_polite ? "a run waits" : is_night(r->p) ? "it is night" : "it is day");
+  brim_reason(out->reason, "as it is %s%s", is_night(r->p) ? "night" : "day", v->waiting > 0 ? " and a run waits" : "");
   return BRIM_OK;
 }
 

@@ -5,8 +5,8 @@
  *     out of memory     a quiet device with room; else half the micro-batch
  *     quiet again       the micro-batch that the run began with
  *
- * Noise is a plan that did not get its memory, or free memory that moved while the run trained. It is written to a
- * file, a line each, so that all runs of this host know of it, and the next ones too. */
+ * Noise is a plan that did not get memory that had been free, or free memory that moved while the run trained. It is
+ * written to a file, a line each, so that all runs of this host know of it, and the next ones too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +32,7 @@ typedef struct run {
   const noisy_neighbour *p;
   int64_t had_batch; /* before it was cut down; 0: it was not */
   double others;     /* bytes of the device that others had at the last look; below 0: not looked yet */
+  uint64_t promised; /* bytes that were free when the device was chosen */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -39,7 +40,7 @@ static brim_status create(const void *params, void **self)
   const noisy_neighbour *p = params;
   run *r = brim_try_calloc(1, sizeof *r);
   if (!r) return brim_fail(BRIM_ENOMEM_HOST, "no memory for policy 'noisy_neighbour'");
-  *r = (run){p, 0, -1};
+  *r = (run){.p = p, .others = -1};
   *self = r;
   const brim_status status = brim_make_folders_for(p->file);
   if (status != BRIM_OK) free(r);
@@ -83,9 +84,10 @@ static const brim_device_view *find_quietest(const run *r, const brim_device_que
   return best;
 }
 
-static brim_status take(const run *r, const brim_device_query *q, const brim_device_view *d, int noise, brim_place *out)
+static brim_status take(run *r, const brim_device_query *q, const brim_device_view *d, int noise, brim_place *out)
 {
   char a[32];
+  r->promised = d->free_bytes;
   out->kind = BRIM_PLACE_DEVICE;
   out->device = (int32_t)(d - q->device);
   brim_reason(out->reason, "noise in the last %.3g minutes: %d; %s are free", r->p->forget_minutes, noise,
@@ -107,7 +109,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
   int noise = 0;
   const brim_plan_query *q = &event->plan;
   const brim_device_view *now = &event->devices.device[event->device];
-  if (event->needed_bytes <= now->total_bytes) write_down(r, now->name); /* it would fit, but for others */
+  if (event->needed_bytes <= r->promised) write_down(r, now->name); /* there was room, and now there is not */
   r->others = -1;
   const brim_device_view *other = find_quietest(r, &event->devices, event->needed_bytes, now, &noise);
   if (other && noise == 0 && strcmp(q->demands->device, "auto") == 0) {
