@@ -135,6 +135,7 @@ void brim_session_cut(brim_session *s, int64_t batch)
   s->batch = brim_session_limit_batch(s, batch);
   s->eval_batch = brim_session_eval_batch(s, s->batch);
   s->order = brim_session_order_of(s, s->batch);
+  s->demands.steps = s->order.steps;
 }
 
 void brim_session_deal(brim_session *s, int64_t *weight)

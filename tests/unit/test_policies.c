@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/policies.h"
+#include "memory/policy_clock.h"
 #include "unit/made_policies.h"
 
 /* ---- order ---- */
@@ -466,6 +467,22 @@ static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **
   assert_int_equal(f.made[2].destroyed, 0);
 }
 
+/* ---- the clock ---- */
+
+static void the_clock_is_the_systems_unless_somebody_sets_another(void **state)
+{
+  (void)state;
+  double made_up = 1e9;
+  const double before = brim_policy_clock();
+  assert_true(before > made_up);
+  brim_policy_clock_follow(&made_up);
+  assert_true(brim_policy_clock() == 1e9);
+  made_up += 60;
+  assert_true(brim_policy_clock() == 1e9 + 60);
+  brim_policy_clock_follow(NULL);
+  assert_true(brim_policy_clock() >= before);
+}
+
 int main(void)
 {
   static const struct CMUnitTest tests[] = {
@@ -487,6 +504,7 @@ int main(void)
       cmocka_unit_test(decisions_before_somebody_listens_are_kept_in_order_and_told_once),
       cmocka_unit_test(decisions_go_on_with_those_that_stand_in_their_place),
       cmocka_unit_test(a_reason_is_cut_where_it_does_not_fit),
+      cmocka_unit_test(the_clock_is_the_systems_unless_somebody_sets_another),
       cmocka_unit_test(instances_are_made_and_dropped),
       cmocka_unit_test(one_that_cannot_be_made_is_named_and_those_before_it_dropped),
   };

@@ -31,6 +31,7 @@ typedef struct brim_demands {
   uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
   int64_t max_retries;       /* plans tried on a device after the first one that did not get its memory */
+  int64_t steps;             /* of the whole run; 0 where a device is chosen before that is known. Since ABI 1.6 */
 } brim_demands;
 
 /* A device of the backend that was chosen. */
@@ -204,6 +205,11 @@ typedef struct brim_policy_ops {
   /* Should the run go on under another plan? Without one (ENOTSUP) it allocates nothing. Since ABI 1.3. */
   brim_status (*on_step)(void *self, const brim_step_view *view, brim_step_plan *out);
 } brim_policy_ops;
+
+/* [any phase, on the policies' thread] Seconds since 1970 in UTC, for policies that go by the hour or by a deadline; in
+ * `brim simulate` the scenario's, so that a night passes in milliseconds. For the time between two questions
+ * brim_step_view.seconds is better, as nobody sets that clock. Since ABI 1.6. */
+BRIM_EXPORT double brim_policy_clock(void);
 
 /* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1. */
 BRIM_EXPORT void brim_reason(char *reason, const char *format, ...) BRIM_PRINTF(2, 3);

@@ -1,4 +1,4 @@
-/* Takes what is configured, and nothing else: what does not get its memory ends the run. The shortest useful policy. */
+/* Takes what is configured, and nothing else: what does not get its memory ends the run. */
 #include "brim/brim.h"
 
 typedef struct fixed {

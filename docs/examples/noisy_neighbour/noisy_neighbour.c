@@ -1,0 +1,159 @@
+/* For GPUs whose other users come and go without a word: a device on which memory has just gone is likely to do it
+ * again, so the quiet ones are taken, and the noisy ones are left alone for a while.
+ *
+ *     at the start      the device with the least noise in the last forget_minutes; of the quiet ones the most free
+ *     out of memory     a quiet device with room; else half the micro-batch
+ *     quiet again       the micro-batch that the run began with
+ *
+ * Noise is a plan that did not get memory that had been free, or free memory that moved while the run trained. It is
+ * written to a file, a line each, so that all runs of this host know of it, and the next ones too. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brim/host.h>
+#include <brim/plugin.h>
+#include <brim/policy.h>
+
+typedef struct noisy_neighbour {
+  const char *file;
+  double forget_minutes, moved_percent;
+} noisy_neighbour;
+
+static const brim_param table[] = {
+    BRIM_PARAM(PATH, noisy_neighbour, file, NULL, NULL, "where noise is written down; may be deleted at any time"),
+    BRIM_PARAM(SECONDS, noisy_neighbour, forget_minutes, "30", "[0,inf)", "how long noise counts against a device"),
+    BRIM_PARAM(F64, noisy_neighbour, moved_percent, "5", "(0,100]", "of a device's memory that others take: noise"),
+    BRIM_PARAMS_END,
+};
+
+typedef struct run {
+  const noisy_neighbour *p;
+  int64_t had_batch; /* before it was cut down; 0: it was not */
+  double others;     /* bytes of the device that others had at the last look; below 0: not looked yet */
+  uint64_t promised; /* bytes that were free when the device was chosen */
+} run;
+
+static brim_status create(const void *params, void **self)
+{
+  const noisy_neighbour *p = params;
+  run *r = brim_try_calloc(1, sizeof *r);
+  if (!r) return brim_fail(BRIM_ENOMEM_HOST, "no memory for policy 'noisy_neighbour'");
+  *r = (run){.p = p, .others = -1};
+  *self = r;
+  const brim_status status = brim_make_folders_for(p->file);
+  if (status != BRIM_OK) free(r);
+  return status;
+}
+
+static void write_down(const run *r, const char *device)
+{
+  FILE *f = fopen(r->p->file, "a"); /* appending whole lines, runs do not disturb each other */
+  if (!f || fprintf(f, "%.3f %s\n", brim_policy_clock(), device) < 0)
+    brim_log(BRIM_LOG_WARN, "noisy_neighbour: '%s' could not be written", r->p->file);
+  if (f) fclose(f);
+}
+
+/* How often there was noise on a device of late. */
+static int noise_of(const run *r, const char *device)
+{
+  FILE *f = fopen(r->p->file, "r"); /* none: all is quiet */
+  char line[128], name[64];
+  double when;
+  int count = 0;
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "%lf %63s", &when, name) == 2 && strcmp(name, device) == 0)
+      count += when > brim_policy_clock() - 60 * r->p->forget_minutes;
+  if (f) fclose(f);
+  return count;
+}
+
+/* The quietest device with so many bytes free, `but` one; NULL: none. */
+static const brim_device_view *find_quietest(const run *r, const brim_device_query *q, uint64_t bytes,
+                                             const brim_device_view *but, int *noise)
+{
+  const brim_device_view *best = NULL;
+  for (const brim_device_view *d = q->device; d < q->device + q->count; d++) {
+    if (d == but || !d->is_shared || d->free_bytes < bytes) continue;
+    const int n = noise_of(r, d->name);
+    if (best && (n > *noise || (n == *noise && d->free_bytes <= best->free_bytes))) continue;
+    best = d;
+    *noise = n;
+  }
+  return best;
+}
+
+static brim_status take(run *r, const brim_device_query *q, const brim_device_view *d, int noise, brim_place *out)
+{
+  char a[32];
+  r->promised = d->free_bytes;
+  out->kind = BRIM_PLACE_DEVICE;
+  out->device = (int32_t)(d - q->device);
+  brim_reason(out->reason, "noise in the last %.3g minutes: %d; %s are free", r->p->forget_minutes, noise,
+              brim_format_bytes(a, sizeof a, d->free_bytes));
+  return BRIM_OK;
+}
+
+static brim_status choose_device(void *self, const brim_device_query *q, brim_place *out)
+{
+  int noise = 0;
+  const brim_device_view *d = find_quietest(self, q, q->demands->min_device_bytes, NULL, &noise);
+  if (!d || strcmp(q->demands->device, "auto") != 0 || q->demands->wait) return BRIM_ENOTSUP; /* user or queue decide */
+  return take(self, q, d, noise, out);
+}
+
+static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
+{
+  run *r = self;
+  int noise = 0;
+  const brim_plan_query *q = &event->plan;
+  const brim_device_view *now = &event->devices.device[event->device];
+  if (event->needed_bytes <= r->promised) write_down(r, now->name); /* there was room, and now there is not */
+  r->others = -1;
+  const brim_device_view *other = find_quietest(r, &event->devices, event->needed_bytes, now, &noise);
+  if (other && noise == 0 && strcmp(q->demands->device, "auto") == 0) {
+    out->kind = BRIM_ACT_PLACE;
+    return take(r, &event->devices, other, noise, &out->place);
+  }
+  if (event->retries >= q->demands->max_retries) return BRIM_ENOTSUP;
+  if (r->had_batch == 0) r->had_batch = event->micro_batch;
+  out->kind = BRIM_ACT_PLAN;
+  for (size_t i = 0; i < q->micro_batch_count && out->plan.micro_batch == 0; i++)
+    if (q->micro_batch[i] <= event->micro_batch / 2) out->plan.micro_batch = q->micro_batch[i];
+  brim_reason(out->plan.reason, "%s has no room, nor a quiet device", now->name);
+  return out->plan.micro_batch > 0 ? BRIM_OK : BRIM_ENOTSUP;
+}
+
+static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *out)
+{
+  run *r = self;
+  brim_device_view d;
+  uint64_t room, peak;
+  BRIM_TRY(v->look(v, &d, &room));
+  const double others = (double)d.total_bytes - (double)d.free_bytes - (double)v->planned_bytes;
+  if (r->others >= 0 && fabs(others - r->others) >= r->p->moved_percent / 100 * (double)d.total_bytes)
+    write_down(r, d.name);
+  r->others = others;
+  if (r->had_batch == 0 || noise_of(r, d.name) > 0) return BRIM_ENOTSUP;
+  BRIM_TRY(v->peak_within(v, r->had_batch, 0, &peak));
+  if (peak > room || v->waiting > 0) return BRIM_ENOTSUP;
+  out->micro_batch = r->had_batch;
+  r->had_batch = 0;
+  brim_reason(out->reason, "as %s has been quiet for %.3g minutes", d.name, r->p->forget_minutes);
+  return BRIM_OK;
+}
+
+static const brim_policy_ops ops = {
+    .size = sizeof ops, .choose_device = choose_device, .on_oom = on_oom, .on_step = on_step};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_POLICY,
+                                   .id = "noisy_neighbour",
+                                   .help = "takes devices whose memory is steady, and leaves noisy ones for a while",
+                                   .params_size = sizeof(noisy_neighbour),
+                                   .params = table,
+                                   .create = create,
+                                   .destroy = free,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("noisy_neighbour", "1.0", plugins)
