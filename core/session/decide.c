@@ -59,6 +59,13 @@ void brim_decide_view_device(const brim_session *s, brim_device_view *out)
   view_device(s, s->device, &s->device_info, out);
 }
 
+static brim_status list_tickets(const brim_session *s, brim_arena *arena, brim_ticket **out, size_t *count)
+{
+  if (!s->stand_in) return brim_claims_list(arena, out, count);
+  s->stand_in->tickets(s->stand_in->context, arena, out, count);
+  return BRIM_OK;
+}
+
 static brim_status look_at_devices(brim_session *s, views *v)
 {
   const brim_backend_ops *ops = s->backend_ops;
@@ -73,7 +80,7 @@ static brim_status look_at_devices(brim_session *s, views *v)
     brim_device_view *d = &v->device[i];
     BRIM_TRY(ops->describe(s->backend, i, &info));
     view_device(s, i, &info, d);
-    if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
+    if (d->is_shared && !listed) BRIM_TRY(list_tickets(s, &v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
     d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
   }
@@ -415,16 +422,24 @@ brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t
 
 /* ---- boundaries ---- */
 
+static brim_host_memory look_at_host(const brim_session *s, uint64_t *process_bytes)
+{
+  if (s->stand_in) return s->stand_in->host(s->stand_in->context, process_bytes);
+  *process_bytes = brim_rss_bytes();
+  return brim_host_memory_now();
+}
+
 static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned)
 {
-  const brim_host_memory host = brim_host_memory_now();
+  uint64_t process = 0;
+  const brim_host_memory host = look_at_host(s, &process);
   return (brim_memory_view){.size = sizeof(brim_memory_view),
                             .step = step,
                             .round = round,
                             .is_end = is_end,
                             .host_total_bytes = host.total_bytes,
                             .host_available_bytes = host.available_bytes,
-                            .process_bytes = brim_rss_bytes(),
+                            .process_bytes = process,
                             .device_total_bytes = s->device_info.total_bytes,
                             .device_free_bytes = s->device_info.free_bytes,
                             .device_planned_bytes = planned};
