@@ -388,6 +388,11 @@ static brim_status act(brim_session *s, views *v, const brim_oom *event, const b
   return s->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
 }
 
+bool brim_decide_is_want(const brim_session *s, brim_status status)
+{
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
+}
+
 /* The event, and what the policies say to it: ENOTSUP if nobody decides, or the decision is to give up. */
 static brim_status ask(brim_session *s, views *v, uint64_t needed)
 {

@@ -52,6 +52,7 @@ typedef struct brim_stand_in {
   void (*tickets)(void *context, brim_arena *arena, brim_ticket **out, size_t *count);
   void (*waiting)(void *context, uint64_t key, size_t *count, uint64_t *first_bytes); /* as brim_claims_waiting */
   brim_host_memory (*host)(void *context, uint64_t *process_bytes);
+  brim_status (*remake)(void *context, brim_session **session); /* as brim_session_remake */
 } brim_stand_in;
 
 struct brim_session {
@@ -228,4 +229,6 @@ uint32_t brim_session_precisions(const brim_session *session);
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
  * that would fit. */
 brim_status brim_session_check_budget(brim_session *session, const brim_plan *plan);
+/* The same of a peak of training: says only what is missing. */
+brim_status brim_session_check_peak(const brim_session *session, uint64_t peak_bytes);
 #endif

@@ -36,7 +36,8 @@ static void refuse_key(reader *r, const char *section, const char *key, const br
   const char *best = NULL;
   const size_t length = strlen(section);
   int distance = INT_MAX;
-  for (const brim_param *row = brim_scene_table(section); row->key; row++) brim_suggest(key, row->key, &distance, &best);
+  for (const brim_param *row = brim_scene_table(section); row->key; row++)
+    brim_suggest(key, row->key, &distance, &best);
   for (const brim_scene_section *s = brim_scene_sections; s->path; s++) {
     const bool below = strncmp(s->path, section, length) == 0 && (length == 0 || s->path[length] == '.');
     const char *name = below ? s->path + length + (length > 0) : "";
@@ -62,7 +63,8 @@ static void read_value(reader *r, const char *section, const brim_param *row, co
 static void read_map(reader *r, const char *section, const brim_yaml *map, void *out)
 {
   if (map && map->kind != BRIM_YAML_MAP) {
-    brim_problem_at(&r->problems, &map->origin, "'%s' must be a map of keys and values", section);
+    brim_problem_at(&r->problems, &map->origin, "%s%s%s must be a map of keys and values", section[0] ? "'" : "",
+                    section[0] ? section : "a scenario", section[0] ? "'" : "");
     return;
   }
   for (size_t i = 0; map && i < map->count; i++)
@@ -140,7 +142,8 @@ static void read_peaks(reader *r, const char *section, const brim_yaml *list, br
 {
   m->peak_count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof *m->peak, &m->peak);
   for (size_t i = 1; i < m->peak_count; i++)
-    check_rising(r, list, i, m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
+    check_rising(r, list, i,
+                 m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
                  "micro_batch, and bytes,");
 }
 
@@ -186,11 +189,10 @@ static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
   const brim_yaml *programs = map_below(root, "programs"), *runs = map_below(root, "runs");
   s->program_count = read_list(r, "programs", programs, BRIM_SCENE_LIST_MAX, sizeof *s->program, &s->program);
   s->run_count = read_list(r, "runs", runs, BRIM_SCENE_LIST_MAX, sizeof *s->run, &s->run);
-  s->failure_count = read_list(r, "failures", map_below(root, "failures"), BRIM_SCENE_LIST_MAX, sizeof *s->failure,
-                               &s->failure);
+  s->failure_count =
+      read_list(r, "failures", map_below(root, "failures"), BRIM_SCENE_LIST_MAX, sizeof *s->failure, &s->failure);
   if (s->device_count == 0) return;
-  for (size_t i = 0; i < s->program_count; i++)
-    check_device(r, s, "programs", programs->item[i], s->program[i].device);
+  for (size_t i = 0; i < s->program_count; i++) check_device(r, s, "programs", programs->item[i], s->program[i].device);
   for (size_t i = 0; i < s->run_count; i++) check_device(r, s, "runs", runs->item[i], s->run[i].device);
 }
 
@@ -262,14 +264,16 @@ brim_status brim_scenario_read(const char *path, brim_scenario **out)
 {
   brim_scenario *s = make(path);
   brim_yaml *root = NULL;
-  return finish(s, brim_yaml_parse_file(&s->arena, path, &root), root, out);
+  const brim_status status = brim_yaml_parse_file(&s->arena, path, &root);
+  return finish(s, status, root, out);
 }
 
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out)
 {
   brim_scenario *s = make(file);
   brim_yaml *root = NULL;
-  return finish(s, brim_yaml_parse(&s->arena, text, bytes, file, &root), root, out);
+  const brim_status status = brim_yaml_parse(&s->arena, text, bytes, file, &root);
+  return finish(s, status, root, out);
 }
 
 void brim_scenario_free(brim_scenario *s)
@@ -280,7 +284,6 @@ void brim_scenario_free(brim_scenario *s)
 }
 
 /* ---- settings ---- */
-
 
 /* As the command line takes them: lists and maps in brackets. */
 static void print_value(const brim_yaml *value, brim_text *out)

@@ -70,12 +70,17 @@ typedef struct brim_scene_job {
   const brim_yaml *settings; /* NULL: none */
 } brim_scene_job;
 
+/* What the backend's devices are. */
+enum brim_scene_kind { BRIM_SCENE_GPU, BRIM_SCENE_SHARE, BRIM_SCENE_PROCESSORS };
+#define BRIM_SCENE_KINDS "gpu|share|host"
+
 typedef struct brim_scenario {
   brim_arena arena;
   const char *file, *about, *start, *backend;
   double start_seconds; /* since 1970 */
   double until, plan_time, replan_time, checkpoint_time, evaluation_time;
   int64_t samples, grain;
+  int32_t kind; /* enum brim_scene_kind */
   brim_scene_host host;
   brim_scene_model model, small_model; /* small_model.id NULL: there is none */
   brim_scene_device *device;

@@ -12,6 +12,7 @@ static const brim_param root_keys[] = {
     BRIM_PARAM(STR, brim_scenario, start, "2025-01-06 09:00", NULL, "when it begins, in UTC"),
     BRIM_PARAM(SECONDS, brim_scenario, until, "30d", "(0,31622400]", "the simulation ends then, whoever is at work"),
     BRIM_PARAM(STR, brim_scenario, backend, "cuda", NULL, "what devices are called: cuda:0, cuda:1 and so on"),
+    BRIM_PARAM(ENUM, brim_scenario, kind, "gpu", BRIM_SCENE_KINDS, "what they are; share: of a host, with a limit"),
     BRIM_PARAM(I64, brim_scenario, samples, "60000", "[1,1000000000000]", "of the training data"),
     BRIM_PARAM(I64, brim_scenario, grain, "1", "[0,1048576]", "what training.grain=auto comes to"),
     BRIM_PARAM(SECONDS, brim_scenario, plan_time, "0s", "[0,86400]", "from the choice of the first device to its plan"),
