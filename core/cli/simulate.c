@@ -10,8 +10,11 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/run_folder.h"
 #include "config/compose.h"
 #include "config/sweep.h"
+#include "simulate/record.h"
+#include "store/rundir.h"
 
 #define SCENARIO "scenario="
 #define FOLDER "scenario"
@@ -265,13 +268,42 @@ static brim_status print_keys(void)
   return BRIM_OK;
 }
 
+/* The scenario goes into a file, or to standard output; how to simulate in it is said. */
+static brim_status record(command *c, const char *run, const char *file)
+{
+  const char *word[BRIM_RECORD_WORDS_MAX + 4] = {"brim", "simulate"};
+  char path[BRIM_PATH_MAX];
+  brim_text out = {0}, again = {0};
+  if (c->operands.count > 0)
+    return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
+  if (file) BRIM_TRY(brim_cli_check_output(file, ".yaml", "a scenario is YAML"));
+  BRIM_TRY(brim_cli_run_config(run, path, sizeof path));
+  brim_status status = brim_scene_record(&c->operands.arena, run, &out, word + 3);
+  word[2] = brim_arena_printf(&c->operands.arena, SCENARIO "%s", file ? file : "FILE.yaml");
+  if (status == BRIM_OK && file) status = brim_file_write_atomic(file, brim_text_str(&out), out.length);
+  if (status == BRIM_OK && !file) fputs(brim_text_str(&out), stdout);
+  if (status == BRIM_OK) {
+    brim_cli_quote(word, &again);
+    brim_log(BRIM_LOG_INFO, "the run's own policies: %s", brim_text_str(&again));
+  }
+  brim_text_release(&again);
+  brim_text_release(&out);
+  return status;
+}
+
 int brim_command_simulate(brim_cli *cli, int argc, char **argv)
 {
   bool json = false, keys = false;
+  const char *run_folder = NULL, *file = NULL;
   command c = {.cli = cli};
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}, {"--keys", BRIM_OPTION_FLAG, &keys}};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json},
+                                {"--keys", BRIM_OPTION_FLAG, &keys},
+                                {"--record", BRIM_OPTION_STRING, &run_folder},
+                                {"-o", BRIM_OPTION_STRING, &file}};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &c.operands);
-  if (status == BRIM_OK) status = keys ? print_keys() : run(&c, json);
+  if (status == BRIM_OK && file && !run_folder)
+    status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");
+  if (status == BRIM_OK) status = keys ? print_keys() : run_folder ? record(&c, run_folder, file) : run(&c, json);
   release(&c);
   return brim_cli_end(status, &c.operands);
 }

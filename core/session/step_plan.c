@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "session/cuts.h"
 #include "session/decide.h"
+#include "session/sights.h"
 
 /* ---- what a policy may ask ---- */
 
@@ -20,14 +21,24 @@ uint64_t brim_step_plan_room(const brim_step_question *q)
   return brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + q->own_bytes);
 }
 
+/* Where something has changed since the last time. */
+static void show(brim_step_question *q, const brim_device_view *d, uint64_t waiting_bytes)
+{
+  if (d->free_bytes == q->shown_free && q->own_bytes == q->shown_own) return;
+  q->shown_free = d->free_bytes;
+  q->shown_own = q->own_bytes;
+  brim_session_show_device(q->session, "step", d, q->own_bytes, waiting_bytes);
+}
+
 static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
-  const brim_step_question *q = question_of(view);
+  brim_step_question *q = question_of(view);
   brim_session *s = q->session;
   BRIM_TRY(brim_session_look(s));
   brim_decide_view_device(s, device);
   device->waiting = view->waiting;
   *room = brim_step_plan_room(q);
+  show(q, device, view->waiting_bytes);
   return BRIM_OK;
 }
 
@@ -58,7 +69,10 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
     return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                      (long long)batch);
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
-  if (q->plain[i] == 0) BRIM_TRY(peak_of(s, batch, kind, 0, &q->plain[i]));
+  if (q->plain[i] == 0) {
+    BRIM_TRY(peak_of(s, batch, kind, 0, &q->plain[i]));
+    brim_session_show_plan(s, "step", batch, q->plain[i], 0);
+  }
   *peak = q->plain[i];
   return BRIM_OK;
 }
@@ -104,6 +118,17 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
   q->is_warned = true;
 }
 
+/* Who comes, and who goes; the device itself is not looked at. */
+static void show_line(brim_step_question *q, const brim_step_view *view)
+{
+  brim_device_view device;
+  if (view->waiting_bytes == q->shown_waiting) return;
+  q->shown_waiting = view->waiting_bytes;
+  brim_decide_view_device(q->session, &device);
+  device.waiting = view->waiting;
+  brim_session_show_device(q->session, "line", &device, q->own_bytes, view->waiting_bytes);
+}
+
 brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double seconds, brim_step_plan *out,
                                const char **who)
 {
@@ -125,6 +150,7 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .peak_within = peak_within,
                          .host = q};
   look_at_queue(q, &view);
+  show_line(q, &view);
   return brim_policies_on_step(s->policies, &view, out, who);
 }
 

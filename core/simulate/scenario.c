@@ -116,6 +116,13 @@ static size_t read_use(reader *r, const char *section, const brim_yaml *list, br
   return count;
 }
 
+static size_t read_line(reader *r, const brim_yaml *list, brim_scene_line **out)
+{
+  const size_t count = read_list(r, "devices.line", list, BRIM_SCENE_LIST_MAX, sizeof **out, out);
+  for (size_t i = 1; i < count; i++) check_rising(r, list, i, (*out)[i].at > (*out)[i - 1].at, "at");
+  return count;
+}
+
 static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
 {
   s->device_count = read_list(r, "devices", list, BRIM_SCENE_DEVICES_MAX, sizeof *s->device, &s->device);
@@ -124,6 +131,7 @@ static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
   for (size_t i = 0; i < s->device_count; i++) {
     brim_scene_device *d = &s->device[i];
     d->use_count = read_use(r, "devices.use", map_below(list->item[i], "use"), &d->use);
+    d->line_count = read_line(r, map_below(list->item[i], "line"), &d->line);
     if (d->used > d->memory)
       brim_problem_at(&r->problems, &list->item[i]->origin, "'devices.used' is more than the device's memory");
   }
@@ -200,6 +208,7 @@ static void read_start(reader *r, const brim_yaml *root, brim_scenario *s)
 {
   struct tm time = {0};
   const char *end = s->start ? strptime(s->start, "%Y-%m-%d %H:%M", &time) : NULL;
+  if (end && *end == ':') end = strptime(end, ":%S", &time);
   s->start_seconds = (double)timegm(&time);
   if (!s->start || (end && !*end)) return;
   const brim_yaml *value = brim_yaml_get(root, "start");

@@ -13,11 +13,18 @@ typedef struct brim_scene_use {
   double at; /* seconds from the beginning, as all times */
   uint64_t bytes;
 } brim_scene_use;
+/* So many wait for a device from a moment on, besides `runs`: what a run saw that was recorded. */
+typedef struct brim_scene_line {
+  double at;
+  int64_t waiting;
+  uint64_t bytes; /* that the first of them needs */
+} brim_scene_line;
 typedef struct brim_scene_device {
   uint64_t memory, used;
   double speed; /* 1: as the model's times are */
   brim_scene_use *use;
-  size_t use_count;
+  brim_scene_line *line;
+  size_t use_count, line_count;
 } brim_scene_device;
 typedef struct brim_scene_host {
   uint64_t memory, used, process, garbage;
@@ -79,7 +86,7 @@ typedef struct brim_scenario {
   const char *file, *about, *start, *backend;
   double start_seconds; /* since 1970 */
   double until, plan_time, replan_time, checkpoint_time, evaluation_time;
-  int64_t samples, grain;
+  int64_t samples, grain, norm_group;
   int32_t kind; /* enum brim_scene_kind */
   brim_scene_host host;
   brim_scene_model model, small_model; /* small_model.id NULL: there is none */

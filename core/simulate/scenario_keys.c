@@ -15,6 +15,8 @@ static const brim_param root_keys[] = {
     BRIM_PARAM(ENUM, brim_scenario, kind, "gpu", BRIM_SCENE_KINDS, "what they are; share: of a host, with a limit"),
     BRIM_PARAM(I64, brim_scenario, samples, "60000", "[1,1000000000000]", "of the training data"),
     BRIM_PARAM(I64, brim_scenario, grain, "1", "[0,1048576]", "what training.grain=auto comes to"),
+    BRIM_PARAM(I64, brim_scenario, norm_group, "0", "[0,1048576]",
+               "samples that batch norm keeps together; 0: has none"),
     BRIM_PARAM(SECONDS, brim_scenario, plan_time, "0s", "[0,86400]", "from the choice of the first device to its plan"),
     BRIM_PARAM(SECONDS, brim_scenario, replan_time, "1s", "[0,86400]", "what a run pauses for another plan"),
     BRIM_PARAM(SECONDS, brim_scenario, checkpoint_time, "0s", "[0,86400]", "what a checkpoint takes"),
@@ -30,6 +32,12 @@ static const brim_param device_keys[] = {
 static const brim_param use_keys[] = {
     BRIM_PARAM(SECONDS, brim_scene_use, at, NULL, "[0,inf)", "from when on"),
     BRIM_PARAM(BYTES, brim_scene_use, bytes, NULL, NULL, "others have, in the place of `used`"),
+    BRIM_PARAMS_END,
+};
+static const brim_param line_keys[] = {
+    BRIM_PARAM(SECONDS, brim_scene_line, at, NULL, "[0,inf)", "from when on"),
+    BRIM_PARAM(I64, brim_scene_line, waiting, "1", "[0,1000]", "so many wait, and are never served"),
+    BRIM_PARAM(BYTES, brim_scene_line, bytes, NULL, NULL, "the first of them needs"),
     BRIM_PARAMS_END,
 };
 static const brim_param host_keys[] = {
@@ -99,6 +107,7 @@ const brim_scene_section brim_scene_sections[] = {
     {"settings", NULL, "keys of the configuration, as training.steps: 1000; the command line's come after them", false},
     {"devices", device_keys, "those of the backend; there is at least one", true},
     {"devices.use", use_keys, "how much others have of it, by time", true},
+    {"devices.line", line_keys, "who waits for it, by time: of recorded runs; else say `runs`", true},
     {"host", host_keys, "the machine's own memory and processors", false},
     {"host.use", use_keys, "how much others have of it, by time", true},
     {"model", model_keys, "what plans and steps take", false},

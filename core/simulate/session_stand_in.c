@@ -161,6 +161,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
 static void on_decision(void *context, const brim_decision *d)
 {
   brim_sim_job *job = context;
+  if (d->sight) return;
   brim_sim_tell(job, d->policy, d->choice, d->reason);
   job->costs.decided++;
 }
@@ -205,6 +206,7 @@ static brim_session *make_session(brim_sim_job *job, brim_config *config, const 
   s->recompute = s->settings->memory.recompute;
   s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : job->all->scenario->grain;
+  s->norm_group = job->all->scenario->norm_group;
   if (!before) return s;
   s->changes = before->changes + 1;
   s->running = before->running;

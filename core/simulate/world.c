@@ -456,6 +456,25 @@ void brim_scene_tickets(const brim_scene *s, size_t job, brim_arena *arena, brim
   free(all);
 }
 
+/* As it was recorded. */
+static const brim_scene_line *line_of(const brim_scene *s, int device)
+{
+  const brim_scene_device *d = &s->scenario->device[device];
+  const brim_scene_line *found = NULL;
+  for (size_t i = 0; i < d->line_count && d->line[i].at <= s->now; i++) found = &d->line[i];
+  return found && found->waiting > 0 ? found : NULL;
+}
+
+static void add_recorded(const brim_scene *s, uint64_t key, size_t *count, uint64_t *first_bytes)
+{
+  for (int d = 0; d < (int)s->scenario->device_count; d++) {
+    const brim_scene_line *line = brim_scene_key(s, d) == key ? line_of(s, d) : NULL;
+    if (!line) continue;
+    if (*count == 0) *first_bytes = line->bytes;
+    *count += (size_t)line->waiting;
+  }
+}
+
 void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *count, uint64_t *first_bytes)
 {
   brim_arena arena = {0};
@@ -469,6 +488,7 @@ void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *c
     if (++*count == 1) *first_bytes = all[i].need_bytes;
   }
   brim_arena_release(&arena);
+  add_recorded(s, key, count, first_bytes);
 }
 
 /* ---- a whole one ---- */
