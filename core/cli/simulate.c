@@ -102,12 +102,22 @@ static brim_status read_scenario(command *c, const char *written, brim_scenario 
 
 /* ---- words ---- */
 
+/* Of the groups, and scenarios as if they were one. */
+typedef struct options {
+  const brim_cli *cli;
+  brim_composition composition;
+} options;
+
 static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
 {
-  const brim_composition *c = context;
+  options *o = context;
   const char **name = NULL;
-  if (!brim_compose_is_group(c, group)) return false;
-  *count = brim_compose_options(c, group, &name);
+  const bool scenarios = strcmp(group, FOLDER) == 0;
+  if (!scenarios && !brim_compose_is_group(&o->composition, group)) return false;
+  if (scenarios)
+    brim_cli_list_scenarios(o->cli, o->composition.arena, &name, count);
+  else
+    *count = brim_compose_options(&o->composition, group, &name);
   *option = name;
   return true;
 }
@@ -118,8 +128,8 @@ static brim_status expand(command *c)
   brim_arena *arena = &c->operands.arena;
   brim_cli_search_path(c->cli, &search);
   const brim_config_request request = {.search = search.folder, .search_count = search.count};
-  brim_composition composition = {.arena = arena, .request = &request, .registry = c->cli->registry};
-  const brim_sweep_groups groups = {group_options, &composition};
+  options all = {c->cli, {.arena = arena, .request = &request, .registry = c->cli->registry}};
+  const brim_sweep_groups groups = {group_options, &all};
   brim_problems problems = {.arena = arena};
   brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
   BRIM_TRY(brim_problems_status(&problems));
@@ -171,13 +181,46 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   return l;
 }
 
+/* A word of the scenario's is told by where it stands there. */
+static void add_with_origins(command *c, const brim_yaml *settings, const char *error, brim_text *out)
+{
+  static const char told[] = "brim's choice: ";
+  const char *word[SETTINGS_MAX];
+  const size_t count = brim_scenario_words(&c->operands.arena, settings, word, SETTINGS_MAX);
+  for (const char *at; (at = strstr(error, told)) != NULL;) {
+    const char *written = at + strlen(told);
+    size_t i = 0;
+    while (i < count && !brim_starts_with(written, word[i])) i++;
+    brim_text_add_n(out, error, (size_t)(at - error));
+    if (i < count) {
+      const brim_yaml_origin origin = brim_yaml_key_origin(settings->item[i]);
+      brim_yaml_print_origin(&origin, out);
+      brim_text_add(out, ": ");
+    } else {
+      brim_text_add(out, told);
+    }
+    error = written;
+  }
+  brim_text_add(out, error);
+}
+
+static brim_status tell_origins(command *c, const brim_sim_shown *shown, const brim_scene_job *job, brim_status status)
+{
+  brim_text first = {0}, second = {0};
+  add_with_origins(c, job->settings, brim_error_text(), &first);
+  add_with_origins(c, shown->scenario->settings, brim_text_str(&first), &second);
+  (void)brim_fail(status, "%s", brim_text_str(&second));
+  brim_text_release(&first);
+  brim_text_release(&second);
+  return status;
+}
+
 static brim_status load(command *c, const brim_sim_shown *shown, size_t job, brim_config **out)
 {
-  const line l = make_line(c, shown, &shown->scenario->job[job]);
+  const brim_scene_job *settings = &shown->scenario->job[job];
+  const line l = make_line(c, shown, settings);
   const brim_status status = brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
-  const bool has_settings = shown->scenario->settings || shown->scenario->job[job].settings;
-  if (status != BRIM_ECONFIG || !has_settings) return status;
-  return brim_fail_add(status, "with the settings of the scenario '%s'", shown->scenario->file);
+  return status == BRIM_ECONFIG ? tell_origins(c, shown, settings, status) : status;
 }
 
 /* ---- simulating ---- */

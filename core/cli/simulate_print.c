@@ -68,11 +68,10 @@ static void add_count(brim_table *t, int64_t count)
     brim_table_add(t, "-");
 }
 
-static void add_row(brim_table *t, const brim_sim_shown *shown, const brim_sim_job_result *job)
+static void add_row(brim_table *t, const brim_sim_shown *shown, const brim_sim_job_result *job, bool brief)
 {
   char bytes[32];
   const brim_sim_costs *c = &job->costs;
-  const bool brief = is_short(&shown->result);
   brim_table_add(t, shown->label);
   brim_table_add(t, shown->result.job_count > 1 ? job->name : "");
   brim_table_add(t, brim_sim_end_name(job->end));
@@ -96,9 +95,11 @@ static void print_table(const brim_sim_shown *shown, size_t count, brim_text *ou
 {
   brim_arena arena = {0};
   brim_table table = {.arena = &arena, .columns = COLUMNS};
+  bool brief = true;
+  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
   for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
   for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k]);
+    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
   brim_table_print(&table, out);
   brim_arena_release(&arena);
 }

@@ -33,6 +33,7 @@ typedef struct brim_sight {
   int64_t micro_batch; /* of a plan */
   uint64_t peak_bytes;
   double step_seconds;                       /* predicted; 0: not asked for */
+  int32_t basis;                             /* of that: enum brim_basis */
   int64_t grain, norm_group, samples, steps; /* of a run: how its steps may be cut, its training samples, its length */
 } brim_sight;
 

@@ -218,7 +218,7 @@ static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, ui
 {
   brim_session *s = session_of(q);
   BRIM_TRY(as_answer(peak_of(s, micro_batch, bytes)));
-  brim_session_show_plan(s, "plan", micro_batch, *bytes, 0);
+  brim_session_show_plan(s, "plan", micro_batch, *bytes);
   return BRIM_OK;
 }
 
@@ -230,13 +230,13 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
   brim_variant v = brim_session_variant(s, micro_batch);
   v.precision = precision - 1;
   BRIM_TRY(as_answer(brim_session_figures(s, &v, &f)));
-  if (v.precision == s->precision) brim_session_show_plan(s, "plan", micro_batch, f.peak_bytes, f.step_seconds);
   *out = (brim_plan_figures){.size = sizeof *out,
                              .basis = f.basis,
                              .peak_bytes = f.peak_bytes,
                              .step_seconds = f.step_seconds,
                              .recompute_share = f.recompute_share,
                              .rounds = brim_session_rounds(s, micro_batch)};
+  if (v.precision == s->precision) brim_session_show_figures(s, "plan", micro_batch, out);
   return BRIM_OK;
 }
 
@@ -406,7 +406,7 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed)
   brim_action action;
   BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
   BRIM_TRY(look_at_devices(s, "oom", v));
-  brim_session_show_plan(s, "oom", s->batch, needed, 0);
+  brim_session_show_plan(s, "oom", s->batch, needed);
   if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
   const brim_oom event = {.size = sizeof event,
                           .micro_batch = s->batch,

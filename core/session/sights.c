@@ -29,16 +29,23 @@ void brim_session_show_host(const brim_session *s, const char *question, const b
   brim_policies_show(s->policies, &sight);
 }
 
-void brim_session_show_plan(const brim_session *s, const char *question, int64_t micro_batch, uint64_t peak_bytes,
-                            double step_seconds)
+void brim_session_show_plan(const brim_session *s, const char *question, int64_t micro_batch, uint64_t peak_bytes)
+{
+  const brim_plan_figures figures = {.size = sizeof figures, .peak_bytes = peak_bytes};
+  brim_session_show_figures(s, question, micro_batch, &figures);
+}
+
+void brim_session_show_figures(const brim_session *s, const char *question, int64_t micro_batch,
+                               const brim_plan_figures *f)
 {
   const brim_sight sight = {.kind = BRIM_SIGHT_PLAN,
                             .at = brim_policy_clock(),
                             .question = question,
                             .device = "",
                             .micro_batch = micro_batch,
-                            .peak_bytes = peak_bytes,
-                            .step_seconds = step_seconds};
+                            .peak_bytes = f->peak_bytes,
+                            .step_seconds = f->step_seconds,
+                            .basis = f->basis};
   brim_policies_show(s->policies, &sight);
 }
 

@@ -71,7 +71,7 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
   if (q->plain[i] == 0) {
     BRIM_TRY(peak_of(s, batch, kind, 0, &q->plain[i]));
-    brim_session_show_plan(s, "step", batch, q->plain[i], 0);
+    brim_session_show_plan(s, "step", batch, q->plain[i]);
   }
   *peak = q->plain[i];
   return BRIM_OK;

@@ -234,8 +234,7 @@ static brim_status fail_step(brim_sim_job *job, double seconds, bool *fails)
     job->costs.redone_seconds += seconds;
     if (scene->failure[i].loses) job->failed_step = job->step;
     if (!brim_sim_sleep(job, seconds)) return late();
-    return brim_fail(BRIM_ENOMEM_DEVICE, "memory ran out on %s:%d, though the plan had been placed", job->backend.id,
-                     job->session->device);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s", scene->failure[i].says);
   }
   return BRIM_OK;
 }

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "brim/policy.h"
 #include "config/yaml.h"
 #include "observe/metrics.h"
 #include "simulate/scenario.h"
@@ -40,10 +41,12 @@ typedef struct plan {
   int64_t micro_batch;
   uint64_t bytes;
   double time;
+  int64_t basis; /* enum brim_basis */
 } plan;
 typedef struct failure {
   int64_t step, times;
   bool loses;
+  const char *says;
 } failure;
 
 typedef struct recording {
@@ -160,7 +163,7 @@ static void take_host(recording *r, const json_t *event)
 
 /* ---- plans ---- */
 
-static void take_plan(recording *r, int64_t micro_batch, uint64_t bytes, double time)
+static void take_plan(recording *r, int64_t micro_batch, uint64_t bytes, double time, int64_t basis)
 {
   size_t i = 0;
   while (i < r->plans && r->plan[i].micro_batch < micro_batch) i++;
@@ -172,7 +175,9 @@ static void take_plan(recording *r, int64_t micro_batch, uint64_t bytes, double 
     r->plans++;
   }
   r->plan[i].bytes = bytes;
-  if (time > 0) r->plan[i].time = time;
+  if (time <= 0 || basis < BRIM_BASIS_TIMED || basis > BRIM_BASIS_GUESSED) return;
+  r->plan[i].time = time;
+  r->plan[i].basis = basis;
 }
 
 /* A scenario's peaks rise with the micro-batch; those of plans do, or nearly so. */
@@ -195,7 +200,8 @@ static void take_seen(recording *r, const json_t *event)
     r->steps = count_of(event, "steps");
     if (r->plan_time == 0) r->plan_time = fmax(0, round(1e3 * (at - r->start)) / 1e3);
   } else if (json_object_get(event, "micro_batch")) {
-    take_plan(r, count_of(event, "micro_batch"), bytes_of(event, "peak_bytes"), number(event, "step_seconds"));
+    take_plan(r, count_of(event, "micro_batch"), bytes_of(event, "peak_bytes"), number(event, "step_seconds"),
+              count_of(event, "basis"));
   } else if (text(event, "device")[0]) {
     take_device(r, event, question);
   } else {
@@ -219,7 +225,7 @@ static void take_decision(recording *r, const json_t *event)
   if (last && last->step == step)
     last->times++;
   else if (r->failures < FAILURES_MAX)
-    r->failure[r->failures++] = (failure){step, 1, false};
+    r->failure[r->failures++] = (failure){step, 1, false, strchr(text(event, "reason"), ':')};
 }
 
 static void take_events(recording *r)
@@ -241,7 +247,7 @@ static brim_status take_first_plan(recording *r)
 {
   json_t *first = NULL;
   BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
-  if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0);
+  if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
   json_decref(first);
   return BRIM_OK;
 }
@@ -317,6 +323,7 @@ static void print_devices(const recording *r, brim_text *out)
 
 static void print_model(const recording *r, const char *id, brim_text *out)
 {
+  static const char *const basis[] = {[BRIM_BASIS_TIMED] = "timed", "derived", "guessed"};
   const double time = seconds_of_sample(r);
   brim_text_printf(out, "model:\n  id: %s\n", id);
   if (time > 0) brim_text_printf(out, "  sample_time: %.9gs\n", time);
@@ -324,7 +331,8 @@ static void print_model(const recording *r, const char *id, brim_text *out)
   for (size_t i = 0; i < r->plans; i++) {
     brim_text_printf(out, "    - {micro_batch: %lld, bytes: %llu", (long long)r->plan[i].micro_batch,
                      (unsigned long long)r->plan[i].bytes);
-    if (r->plan[i].time > 0) brim_text_printf(out, ", time: %.17gs", r->plan[i].time);
+    if (r->plan[i].time > 0)
+      brim_text_printf(out, ", time: %.17gs, basis: %s", r->plan[i].time, basis[r->plan[i].basis]);
     brim_text_add(out, "}\n");
   }
 }
@@ -332,9 +340,13 @@ static void print_model(const recording *r, const char *id, brim_text *out)
 static void print_failures(const recording *r, brim_text *out)
 {
   if (r->failures > 0) brim_text_add(out, "failures:\n");
-  for (size_t i = 0; i < r->failures; i++)
-    brim_text_printf(out, "  - {step: %lld, times: %lld%s}\n", (long long)r->failure[i].step,
+  for (size_t i = 0; i < r->failures; i++) {
+    brim_text_printf(out, "  - {step: %lld, times: %lld%s, says: '", (long long)r->failure[i].step,
                      (long long)r->failure[i].times, r->failure[i].loses ? ", loses: true" : "");
+    for (const char *c = r->failure[i].says + strspn(r->failure[i].says, ": "); *c; c++)
+      brim_text_add_n(out, *c == '\'' ? "''" : c, *c == '\'' ? 2 : 1);
+    brim_text_add(out, "'}\n");
+  }
 }
 
 /* Those keys of the run's configuration that what is simulated goes by. */
@@ -351,6 +363,7 @@ static void print_settings(const recording *r, const brim_yaml *config, brim_tex
                                      "precision",
                                      "training.batch_size",
                                      "training.gradient_accumulation_steps",
+                                     "training.effective_batch_size",
                                      "training.eval_every_steps",
                                      "training.checkpoint_every_steps",
                                      "training.clear_cache_every_n_rounds",

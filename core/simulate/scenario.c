@@ -63,8 +63,9 @@ static void read_value(reader *r, const char *section, const brim_param *row, co
 static void read_map(reader *r, const char *section, const brim_yaml *map, void *out)
 {
   if (map && map->kind != BRIM_YAML_MAP) {
-    brim_problem_at(&r->problems, &map->origin, "%s%s%s must be a map of keys and values", section[0] ? "'" : "",
-                    section[0] ? section : "a scenario", section[0] ? "'" : "");
+    const char *what = section[0] ? brim_arena_printf(r->arena, "'%s'", section) : "a scenario";
+    brim_problem_at(&r->problems, &map->origin, "%s%s must be a map of keys and values",
+                    brim_scene_is_list(section) ? "an item of " : "", what);
     return;
   }
   for (size_t i = 0; map && i < map->count; i++)
@@ -132,7 +133,7 @@ static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
     brim_scene_device *d = &s->device[i];
     d->use_count = read_use(r, "devices.use", map_below(list->item[i], "use"), &d->use);
     d->line_count = read_line(r, map_below(list->item[i], "line"), &d->line);
-    if (d->used > d->memory)
+    if (d->memory > 0 && d->used > d->memory)
       brim_problem_at(&r->problems, &list->item[i]->origin, "'devices.used' is more than the device's memory");
   }
 }

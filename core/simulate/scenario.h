@@ -40,7 +40,8 @@ typedef struct brim_scene_recompute {
 typedef struct brim_scene_peak {
   int64_t micro_batch;
   uint64_t bytes;
-  double time; /* of a step; 0: as the model's times make it */
+  double time;   /* of a step; 0: as the model's times make it */
+  int32_t basis; /* of that, as policies are told: enum brim_basis - 1 */
 } brim_scene_peak;
 typedef struct brim_scene_model {
   const char *id;
@@ -70,6 +71,7 @@ typedef struct brim_scene_run {
 typedef struct brim_scene_failure {
   int64_t step, times; /* 0: placing */
   bool loses;          /* the parameters too */
+  const char *says;    /* the error's text */
 } brim_scene_failure;
 typedef struct brim_scene_job {
   const char *name;

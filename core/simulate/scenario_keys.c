@@ -69,6 +69,7 @@ static const brim_param peak_keys[] = {
     BRIM_PARAM(I64, brim_scene_peak, micro_batch, NULL, "[1,1048576]", "its samples"),
     BRIM_PARAM(BYTES, brim_scene_peak, bytes, NULL, NULL, "of the plan, in the place of `fixed` and `sample`"),
     BRIM_PARAM(SECONDS, brim_scene_peak, time, "0s", "[0,86400]", "of a step; 0: as the model's times make it"),
+    BRIM_PARAM(ENUM, brim_scene_peak, basis, "timed", "timed|derived|guessed", "how sure policies are told that is"),
     BRIM_PARAMS_END,
 };
 static const brim_param program_keys[] = {
@@ -94,6 +95,7 @@ static const brim_param failure_keys[] = {
     BRIM_PARAM(I64, brim_scene_failure, step, "0", "[0,1000000000000]", "in which step; 0: when a plan is placed"),
     BRIM_PARAM(I64, brim_scene_failure, times, "1", "[1,1000]", "so often, one attempt after another"),
     BRIM_PARAM(BOOL, brim_scene_failure, loses, "false", NULL, "the parameters are lost: back to the checkpoint"),
+    BRIM_PARAM(STR, brim_scene_failure, says, "memory ran out, though the plan had been placed", NULL, "its message"),
     BRIM_PARAMS_END,
 };
 static const brim_param job_keys[] = {
@@ -136,6 +138,13 @@ const brim_param *brim_scene_table(const char *path)
   const brim_scene_section *s = find(path);
   assert(s);
   return s->table;
+}
+
+bool brim_scene_is_list(const char *path)
+{
+  const brim_scene_section *s = find(path);
+  assert(s);
+  return s->is_list;
 }
 
 bool brim_scene_has_section(const char *parent, const char *key)

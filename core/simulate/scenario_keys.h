@@ -12,6 +12,7 @@ typedef struct brim_scene_section {
 extern const brim_scene_section brim_scene_sections[]; /* ends with path == NULL */
 /* Its table. The section must be one of the list. */
 const brim_param *brim_scene_table(const char *path);
+bool brim_scene_is_list(const char *path); /* likewise */
 /* Is it one, below `parent`, "model" of "recompute"? */
 bool brim_scene_has_section(const char *parent, const char *key);
 #endif

@@ -100,10 +100,11 @@ static brim_status answer_figures(void *context, const brim_variant *v, uint64_t
   const size_t level = find_level(job->plans, v, budget);
   double again;
   const double seconds = step_seconds(job, v, level, &again);
+  const brim_scene_peak *known = known_peak(job->plans, v->batch);
   *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
                         .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
                         .step_seconds = seconds,
-                        .basis = BRIM_BASIS_TIMED};
+                        .basis = (enum brim_basis)(BRIM_BASIS_TIMED + (known ? known->basis : 0))};
   out->lower_bound_bytes = out->peak_bytes;
   return BRIM_OK;
 }

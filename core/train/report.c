@@ -141,7 +141,8 @@ static void report_plan(brim_jsonl *events, const brim_sight *s)
 {
   brim_jsonl_int(events, "micro_batch", s->micro_batch);
   brim_jsonl_int(events, "peak_bytes", (int64_t)s->peak_bytes);
-  brim_jsonl_number(events, "step_seconds", s->step_seconds);
+  if (s->step_seconds > 0) brim_jsonl_number(events, "step_seconds", s->step_seconds);
+  if (s->step_seconds > 0) brim_jsonl_int(events, "basis", s->basis);
 }
 
 static void report_run(brim_jsonl *events, const brim_sight *s)
