@@ -225,17 +225,49 @@ static brim_status load(command *c, const brim_sim_shown *shown, size_t job, bri
 
 /* ---- simulating ---- */
 
+/* Does the command line name a model or data, so that plans are theirs? */
+static bool names_model(const brim_sim_shown *shown)
+{
+  for (size_t i = 0; i < shown->words; i++)
+    if (brim_starts_with(shown->word[i], "model=") || brim_starts_with(shown->word[i], "dataset=")) return true;
+  return false;
+}
+
+/* Their configuration asks for no device of this machine, and no policy. */
+static brim_status load_planner(command *c, const brim_sim_shown *shown, brim_config **out)
+{
+  static const char *const own[] = {"policy=fixed", "device=auto", "wait_for_gpu=false"};
+  brim_arena *arena = &c->operands.arena;
+  const line whole = make_line(c, shown, &shown->scenario->job[0]);
+  const size_t room = whole.count + sizeof own / sizeof own[0];
+  line l = {BRIM_ARENA_NEW(arena, const char *, room), BRIM_ARENA_NEW(arena, int, room), 0};
+  for (size_t i = 0; i < whole.count; i++)
+    if (!brim_starts_with(whole.word[i] + strspn(whole.word[i], "+~"), "policy"))
+      add_word(&l, whole.word[i], whole.number[i]);
+  for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_word(&l, own[i], 0);
+  return brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
+}
+
+static brim_status open_planner(command *c, const brim_sim_shown *shown, brim_config **config, brim_planner **out)
+{
+  if (!names_model(shown)) return BRIM_OK;
+  BRIM_TRY(load_planner(c, shown, config));
+  return brim_planner_open(*config, out);
+}
+
 static brim_status simulate(command *c, brim_sim_shown *shown)
 {
-  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL};
+  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
+  brim_planner *planner = NULL;
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
   const double start = brim_now();
-  if (status == BRIM_OK) {
-    brim_cli_hush(c->cli, true);
-    status = brim_simulate(shown->scenario, config, &shown->result);
-    brim_cli_hush(c->cli, false);
-  }
+  brim_cli_hush(c->cli, true);
+  if (status == BRIM_OK) status = open_planner(c, shown, &planned, &planner);
+  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, planner, &shown->result);
+  brim_cli_hush(c->cli, false);
+  brim_planner_close(planner);
+  brim_config_free(planned);
   c->simulated += brim_now() - start;
   for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
   return status;

@@ -260,8 +260,8 @@ static void commit(brim_sim_job *job, int64_t count, double seconds, double agai
 static brim_status make_steps(brim_sim_job *job)
 {
   bool fails = false;
-  double again;
-  const double seconds = brim_sim_step_seconds(job, &again);
+  double seconds, again;
+  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
   BRIM_TRY(fail_step(job, seconds, &fails));
   const double time = next_look(job) - brim_scene_now(job->all->scene), left = ceil(time / seconds);
   const int64_t stop = next_stop(job) - job->step;

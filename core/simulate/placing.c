@@ -125,14 +125,14 @@ static brim_status claim_and_open(brim_sim_job *job, uint64_t *peak)
 {
   int device;
   brim_session *s = job->session;
-  *peak = brim_sim_peak(job);
+  BRIM_TRY(brim_sim_peak(job, peak));
   BRIM_TRY(brim_session_check_peak(s, *peak));
   if (job->is_held && open_plan(job, *peak) == BRIM_OK) return BRIM_OK;
   job->is_held = false;
   brim_status status = claim(job, *peak, &device);
   if (status == BRIM_OK && device != s->device) {
     status = brim_session_move(s, device);
-    *peak = brim_sim_peak(job);
+    if (status == BRIM_OK) status = brim_sim_peak(job, peak);
   }
   if (status == BRIM_OK) status = open_plan(job, *peak);
   brim_scene_leave(job->all->scene, job->index);
@@ -167,6 +167,7 @@ static void count_plan(brim_sim_job *job, const brim_way *before)
 brim_status brim_sim_place(brim_sim_job *job)
 {
   const brim_way before = {job->costs.micro_batch, job->session->recompute, job->arena};
+  BRIM_TRY(brim_session_look(job->session));
   for (;;) {
     const brim_status status = place_here(job);
     if (status == BRIM_OK) break;
@@ -215,13 +216,13 @@ static brim_status go_back(brim_sim_job *job, const brim_failure *f)
 {
   char text[64];
   const int64_t lost = job->step - job->checkpoint_step;
-  double again;
+  double seconds, again;
   if (job->failed_step < 0) return BRIM_OK;
+  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
   job->failed_step = -1;
   job->costs.lost_steps += lost;
-  const double seconds = (double)lost * brim_sim_step_seconds(job, &again);
-  job->costs.redone_seconds += seconds;
-  job->costs.training_seconds -= seconds;
+  job->costs.redone_seconds += (double)lost * seconds;
+  job->costs.training_seconds -= (double)lost * seconds;
   job->step = job->round_step = job->evaluated_step = job->checkpoint_step;
   snprintf(text, sizeof text, "back to step %lld", (long long)job->step);
   brim_ladder_tell(&job->ladder, f, "%s", text);

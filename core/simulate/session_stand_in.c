@@ -74,8 +74,7 @@ static double speed_of(const brim_sim_job *job)
   return job->on_host ? s->host.speed : s->device[job->session->device].speed;
 }
 
-/* Of a step; *again: of them for recompute. */
-static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_t level, double *again)
+static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_t level)
 {
   const brim_scene_model *m = job->plans;
   const brim_scene_peak *known = known_peak(m, v->batch);
@@ -83,44 +82,64 @@ static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_
   const double samples = (double)brim_session_share(s), micros = (double)brim_session_micros(s, v->batch);
   const double half = is_half(v) ? m->half_time : 1;
   const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
-  *again = level > 0 ? work * m->recompute[level - 1].work / speed_of(job) : 0;
-  return (work + m->step_time) / speed_of(job) + *again;
+  const double again = level > 0 ? m->recompute[level - 1].work : 0;
+  return (work + m->step_time) * (1 + again) / speed_of(job);
 }
 
-static brim_status answer_peak(void *context, const brim_variant *v, uint64_t budget, uint64_t *bytes)
+/* By the scenario's model. */
+static void find_figures(const brim_sim_job *job, const brim_variant *v, uint64_t budget, brim_figures *out)
 {
-  const brim_sim_job *job = context;
-  *bytes = level_peak(job->plans, v, find_level(job->plans, v, budget));
-  return BRIM_OK;
+  const size_t level = find_level(job->plans, v, budget);
+  const brim_scene_peak *known = known_peak(job->plans, v->batch);
+  *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
+                        .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
+                        .step_seconds = step_seconds(job, v, level),
+                        .basis = (enum brim_basis)(BRIM_BASIS_TIMED + (known ? known->basis : 0))};
+  out->lower_bound_bytes = out->peak_bytes;
 }
 
 static brim_status answer_figures(void *context, const brim_variant *v, uint64_t budget, brim_figures *out)
 {
   const brim_sim_job *job = context;
-  const size_t level = find_level(job->plans, v, budget);
-  double again;
-  const double seconds = step_seconds(job, v, level, &again);
-  const brim_scene_peak *known = known_peak(job->plans, v->batch);
-  *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
-                        .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
-                        .step_seconds = seconds,
-                        .basis = (enum brim_basis)(BRIM_BASIS_TIMED + (known ? known->basis : 0))};
-  out->lower_bound_bytes = out->peak_bytes;
+  if (job->all->planner) {
+    BRIM_TRY(brim_planner_figures(job->all->planner, v, budget, out));
+    out->step_seconds /= speed_of(job);
+  } else {
+    find_figures(job, v, budget, out);
+  }
   return BRIM_OK;
 }
 
-uint64_t brim_sim_peak(const brim_sim_job *job)
+static brim_status answer_peak(void *context, const brim_variant *v, uint64_t budget, uint64_t *bytes)
 {
-  uint64_t bytes = 0;
-  const brim_variant v = brim_session_variant(job->session, job->session->batch);
-  (void)answer_peak((void *)(uintptr_t)job, &v, brim_session_budget(job->session, &v), &bytes);
-  return bytes;
+  brim_figures f;
+  BRIM_TRY(answer_figures(context, v, budget, &f));
+  *bytes = f.peak_bytes;
+  return BRIM_OK;
 }
 
-double brim_sim_step_seconds(const brim_sim_job *job, double *again)
+static brim_status figures_now(const brim_sim_job *job, brim_figures *out)
 {
-  const brim_variant v = brim_session_variant(job->session, job->session->batch);
-  return step_seconds(job, &v, find_level(job->plans, &v, brim_session_budget(job->session, &v)), again);
+  const brim_session *s = job->session;
+  const brim_variant v = brim_session_variant(s, s->batch);
+  return answer_figures(job->stand_in.context, &v, brim_session_budget(s, &v), out);
+}
+
+brim_status brim_sim_peak(const brim_sim_job *job, uint64_t *bytes)
+{
+  brim_figures f;
+  BRIM_TRY(figures_now(job, &f));
+  *bytes = f.peak_bytes;
+  return BRIM_OK;
+}
+
+brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, double *again)
+{
+  brim_figures f;
+  BRIM_TRY(figures_now(job, &f));
+  *seconds = f.step_seconds;
+  *again = f.step_seconds * f.recompute_share / (1 + f.recompute_share);
+  return BRIM_OK;
 }
 
 /* ---- the world ---- */
@@ -179,7 +198,7 @@ static void make_plugins(brim_sim_job *job, brim_config *config)
   const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
   job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
                                         .real = BRIM_DTYPE_F32,
-                                        .stores = job->plans->half_memory > 0 ? half : 0,
+                                        .stores = job->plans->half_memory > 0 || job->all->planner ? half : 0,
                                         .device_count = device_count,
                                         .describe = describe};
   job->backend = (brim_plugin){.size = sizeof job->backend,
@@ -189,7 +208,14 @@ static void make_plugins(brim_sim_job *job, brim_config *config)
                                .ops = &job->backend_ops};
   job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
   put_in_place(config, "backend", &job->backend);
-  put_in_place(config, "model", &job->model);
+  if (!job->all->planner) put_in_place(config, "model", &job->model);
+}
+
+static void follow_planner(brim_session *s, const brim_session *planner)
+{
+  s->data.count[BRIM_PART_TRAIN] = planner->data.count[BRIM_PART_TRAIN];
+  s->grain = planner->grain;
+  s->norm_group = planner->norm_group;
 }
 
 /* One that is made again leaves what has been decided. */
@@ -208,6 +234,7 @@ static brim_session *make_session(brim_sim_job *job, brim_config *config, const 
   s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : job->all->scenario->grain;
   s->norm_group = job->all->scenario->norm_group;
+  if (job->all->planner) follow_planner(s, brim_planner_session(job->all->planner));
   if (!before) return s;
   s->changes = before->changes + 1;
   s->running = before->running;
@@ -250,6 +277,10 @@ static brim_status take_model(brim_sim_job *job, const char *id)
 {
   const brim_scenario *s = job->all->scenario;
   const brim_scene_model *all[] = {&s->model, &s->small_model};
+  if (job->all->planner)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s: plans are of the model that the command line names, which policies cannot change here",
+                     id);
   for (size_t i = 0; i < 2; i++) {
     if (!all[i]->id || strcmp(all[i]->id, id) != 0) continue;
     job->plans = all[i];

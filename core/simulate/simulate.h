@@ -4,6 +4,7 @@
 #ifndef BRIM_SIMULATE_SIMULATE_H
 #define BRIM_SIMULATE_SIMULATE_H
 #include "config/config.h"
+#include "simulate/planner.h"
 #include "simulate/scenario.h"
 #include "simulate/world.h"
 
@@ -58,8 +59,10 @@ typedef struct brim_simulation {
   size_t policy_count;
 } brim_simulation;
 
-/* [init] Runs it. `config`: one for each job, which the caller keeps until it is released; they are changed. ECONFIG: a
- * configuration that does not go with the scenario. What becomes of the jobs is a result, not a status. */
-brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_simulation *out);
+/* [init] Runs it. `config`: one for each job, which the caller keeps until the result is released; they are changed.
+ * `planner`: of the plans, in the place of the scenario's model; NULL: none. What becomes of the jobs is a result, not
+ * a status. */
+brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_planner *planner,
+                          brim_simulation *out);
 void brim_simulation_release(brim_simulation *simulation);
 #endif

@@ -95,6 +95,7 @@ class Simulate(Case):
         choices = [choice for by, choice, _ in self.decisions(given) if by == "policy.elastic"]
         self.assertTrue(choices[0].endswith("given back") and choices[1].endswith("taken again"), choices)
         self.assertEqual(given["jobs"][0]["plan_changes"], len(choices))
+        self.assertEqual(given["jobs"][0]["ooms"], 0)
         self.assertEqual(kept["jobs"][0]["samples"], given["jobs"][0]["samples"])
 
     def test_cleaning_up_keeps_a_process_alive(self):
@@ -132,6 +133,16 @@ class Simulate(Case):
                          "policy.capped.shares={gpu:1: {bob: 3GB}}")
         self.assertEqual(self.decisions(found)[0][1], "gpu:1, at most 2.8 GiB")
         self.assertEqual((found["jobs"][0]["device"], found["jobs"][0]["batch_size"]), ("gpu:1", 16))
+
+    def test_plans_are_of_the_model_that_is_named(self):
+        world = self.scenario("devices: [{memory: 40MB}]\nsettings: {training.batch_size: 64, training.steps: 10}\n")
+        plan = json.loads(self.brim("plan", *CNN, "--json").out)
+        job, = self.one(world, *CNN)["jobs"]
+        self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
+        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
+        self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
+        job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp")["jobs"]
+        self.assertIn("which policies cannot change here", job["error"])
 
     def test_a_scenario_ends_in_time(self):
         found = self.one(self.scenario("until: 100s\ndevices: [{memory: 24GB}]\nsettings: {training.steps: 100000}\n"))
