@@ -1,53 +1,11 @@
-#include "simulate/world.h"
+#include "simulate/world_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
 
 #define MINUTE 60.0
 #define MOMENT 1e-3 /* the least that something lasts, or takes to come again */
-
-/* When something comes, and comes again. */
-typedef struct visit {
-  double next, since; /* when it comes; when it came */
-} visit;
-typedef struct program {
-  visit visit;
-  bool is_there;
-  double leaves, grows; /* when */
-  uint64_t wants, has;
-} program;
-enum run_state { RUN_AWAY, RUN_WAITS, RUN_PLACED };
-typedef struct run {
-  visit visit;
-  enum run_state state;
-  double leaves;
-  int device; /* that it is placed on */
-  int64_t number;
-} run;
-/* Of a job. */
-typedef struct ticket {
-  bool is_there;
-  int64_t number;
-  double since;
-  brim_scene_wish wish;
-} ticket;
-
-struct brim_scene {
-  const brim_scenario *scenario;
-  brim_scene_tell_fn tell;
-  void *context;
-  double now, clock;
-  program *program;
-  run *run;
-  ticket ticket[BRIM_SCENE_JOBS_MAX];
-  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* jobs' */
-  int64_t numbers;                              /* tickets so far */
-  brim_scene_others others;
-};
 
 /* ---- memory ---- */
 
@@ -62,14 +20,14 @@ static uint64_t left(uint64_t total, uint64_t taken)
   return total > taken ? total - taken : 0;
 }
 
-static uint64_t free_of(const brim_scene *s, int device)
+uint64_t brim_scene_free(const brim_scene *s, int device)
 {
   const brim_scene_device *d = &s->scenario->device[device];
   uint64_t taken = used_by(d->use, d->use_count, d->used, s->now) + s->arena[device];
   for (size_t i = 0; i < s->scenario->program_count; i++)
     if (s->scenario->program[i].device == device) taken += s->program[i].has;
   for (size_t i = 0; i < s->scenario->run_count; i++)
-    if (s->run[i].state == RUN_PLACED && s->run[i].device == device) taken += s->scenario->run[i].memory;
+    if (s->run[i].state == BRIM_RUN_PLACED && s->run[i].device == device) taken += s->scenario->run[i].memory;
   return left(d->memory, taken);
 }
 
@@ -90,7 +48,7 @@ void brim_scene_describe(const brim_scene *s, int device, brim_device_info *out)
                             .limited = !is_host && scenario->kind == BRIM_SCENE_SHARE};
   snprintf(out->name, sizeof out->name, "%s", is_host ? "the host's processors" : "made up");
   out->total_bytes = is_host ? scenario->host.memory : scenario->device[device].memory;
-  out->free_bytes = is_host ? left(scenario->host.memory, host_taken(s)) : free_of(s, device);
+  out->free_bytes = is_host ? left(scenario->host.memory, host_taken(s)) : brim_scene_free(s, device);
 }
 
 brim_host_memory brim_scene_host_memory(const brim_scene *s)
@@ -126,13 +84,13 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
 }
 
 /* It has left: the next time is the first one from now on. */
-static void leave(visit *v, double every, double now)
+static void leave(brim_scene_visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
   v->next = every > 0 ? fmax(v->since + passed * every, now + MOMENT) : INFINITY;
 }
 
-static void come(visit *v, double now)
+static void come(brim_scene_visit *v, double now)
 {
   v->since = now;
   v->next = INFINITY;
@@ -142,7 +100,7 @@ static void move_program(brim_scene *s, size_t i)
 {
   char bytes[32], where[64];
   const brim_scene_program *p = &s->scenario->program[i];
-  program *at = &s->program[i];
+  brim_scene_present *at = &s->program[i];
   name_of(s, (int)p->device, where, sizeof where);
   if (at->is_there && at->leaves <= s->now) {
     tell(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
@@ -169,15 +127,15 @@ static void move_run(brim_scene *s, size_t i)
 {
   char bytes[32], where[64];
   const brim_scene_run *r = &s->scenario->run[i];
-  run *at = &s->run[i];
-  if (at->state == RUN_PLACED && at->leaves <= s->now) {
+  brim_scene_trained *at = &s->run[i];
+  if (at->state == BRIM_RUN_PLACED && at->leaves <= s->now) {
     tell(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
-    at->state = RUN_AWAY;
+    at->state = BRIM_RUN_AWAY;
     leave(&at->visit, r->every, s->now);
   }
-  if (at->state != RUN_AWAY || at->visit.next > s->now) return;
+  if (at->state != BRIM_RUN_AWAY || at->visit.next > s->now) return;
   come(&at->visit, s->now);
-  at->state = RUN_WAITS;
+  at->state = BRIM_RUN_WAITS;
   at->number = ++s->numbers;
   tell(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
        r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
@@ -188,99 +146,28 @@ static void feed_programs(brim_scene *s)
 {
   for (size_t i = 0; i < s->scenario->program_count; i++) {
     const int device = (int)s->scenario->program[i].device;
-    program *p = &s->program[i];
+    brim_scene_present *p = &s->program[i];
     if (!p->is_there || p->has >= p->wants) continue;
-    const uint64_t there = device == BRIM_SCENE_HOST ? UINT64_MAX : free_of(s, device), lacks = p->wants - p->has;
+    const uint64_t there = device == BRIM_SCENE_HOST ? UINT64_MAX : brim_scene_free(s, device),
+                   lacks = p->wants - p->has;
     p->has += there < lacks ? there : lacks;
   }
 }
 
-/* ---- the line ---- */
-
-/* Somebody in it, whether a run of the scenario or a job. */
-typedef struct waiter {
-  int64_t number, run; /* run: its index; -1: a job */
-  size_t job;
-  int device;
-  uint64_t bytes;
-  double since;
-} waiter;
-
-static int by_number(const void *a, const void *b)
-{
-  const waiter *x = a, *y = b;
-  return (x->number > y->number) - (x->number < y->number);
-}
-
-static size_t count_waiters_max(const brim_scene *s)
-{
-  return s->scenario->run_count + BRIM_SCENE_JOBS_MAX;
-}
-
-/* All of them in their order; `out` has room for all. */
-static size_t list_waiters(const brim_scene *s, waiter *out)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < s->scenario->run_count; i++) {
-    const brim_scene_run *r = &s->scenario->run[i];
-    if (s->run[i].state == RUN_WAITS)
-      out[count++] = (waiter){s->run[i].number, (int64_t)i, 0, (int)r->device, r->memory, s->run[i].visit.since};
-  }
-  for (size_t i = 0; i < BRIM_SCENE_JOBS_MAX; i++) {
-    const ticket *t = &s->ticket[i];
-    if (t->is_there) out[count++] = (waiter){t->number, -1, i, t->wish.device, t->wish.bytes, t->since};
-  }
-  if (count > 1) qsort(out, count, sizeof *out, by_number);
-  return count;
-}
-
-static waiter *make_waiters(const brim_scene *s, size_t *count)
-{
-  waiter *all = brim_xcalloc(count_waiters_max(s), sizeof *all);
-  *count = list_waiters(s, all);
-  return all;
-}
-
-static bool accepts(const waiter *w, int device)
-{
-  return w->device < 0 || w->device == device;
-}
-
-/* Does nobody who came before `w` wait for the device? They come first in the list. */
-static bool is_free_of_others(const waiter *all, const waiter *w, int device)
-{
-  for (; all < w; all++)
-    if (accepts(all, device)) return false;
-  return true;
-}
-
-/* A device that it may have now; -1: none. */
-static int find_device(const brim_scene *s, const waiter *all, const waiter *w, bool most_free)
-{
-  int found = -1;
-  uint64_t most = 0;
-  for (int d = 0; d < (int)s->scenario->device_count; d++) {
-    const uint64_t bytes = free_of(s, d);
-    if (!accepts(w, d) || bytes < w->bytes || !is_free_of_others(all, w, d)) continue;
-    if (found >= 0 && (!most_free || bytes <= most)) continue;
-    found = d;
-    most = bytes;
-  }
-  return found;
-}
+/* ---- who is served ---- */
 
 static bool serve_one(brim_scene *s)
 {
   char bytes[32], where[64];
   size_t count;
-  waiter *all = make_waiters(s, &count);
+  brim_scene_waiter *all = brim_scene_waiters(s, &count);
   bool served = false;
   for (size_t i = 0; i < count && !served; i++) {
-    const int device = all[i].run >= 0 ? find_device(s, all, &all[i], true) : -1;
+    const int device = all[i].run >= 0 ? brim_scene_find(s, all, &all[i], true) : -1;
     if (device < 0) continue;
-    run *r = &s->run[all[i].run];
+    brim_scene_trained *r = &s->run[all[i].run];
     const brim_scene_run *what = &s->scenario->run[all[i].run];
-    r->state = RUN_PLACED;
+    r->state = BRIM_RUN_PLACED;
     r->device = device;
     r->leaves = s->now + fmax(what->lasts, MOMENT);
     tell(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
@@ -295,7 +182,7 @@ static void settle(brim_scene *s)
 {
   bool waits = false;
   feed_programs(s);
-  for (size_t i = 0; i < s->scenario->run_count; i++) waits = waits || s->run[i].state == RUN_WAITS;
+  for (size_t i = 0; i < s->scenario->run_count; i++) waits = waits || s->run[i].state == BRIM_RUN_WAITS;
   while (waits && serve_one(s)) feed_programs(s);
 }
 
@@ -319,12 +206,12 @@ double brim_scene_next(const brim_scene *s)
   for (size_t i = 0; i < s->scenario->device_count; i++)
     next = earliest(next, next_use(s->scenario->device[i].use, s->scenario->device[i].use_count, s->now));
   for (size_t i = 0; i < s->scenario->program_count; i++) {
-    const program *p = &s->program[i];
+    const brim_scene_present *p = &s->program[i];
     next = earliest(next, p->is_there ? earliest(p->leaves, p->grows) : p->visit.next);
   }
   for (size_t i = 0; i < s->scenario->run_count; i++) {
-    const run *r = &s->run[i];
-    if (r->state != RUN_WAITS) next = earliest(next, r->state == RUN_PLACED ? r->leaves : r->visit.next);
+    const brim_scene_trained *r = &s->run[i];
+    if (r->state != BRIM_RUN_WAITS) next = earliest(next, r->state == BRIM_RUN_PLACED ? r->leaves : r->visit.next);
   }
   return next;
 }
@@ -335,7 +222,7 @@ static void pass(brim_scene *s, double to)
   for (size_t i = 0; i < s->scenario->program_count; i++)
     if (s->program[i].has < s->program[i].wants) s->others.lacked += seconds;
   for (size_t i = 0; i < s->scenario->run_count; i++)
-    if (s->run[i].state == RUN_WAITS) s->others.waited += seconds;
+    if (s->run[i].state == BRIM_RUN_WAITS) s->others.waited += seconds;
   s->now = to;
   s->clock = s->scenario->start_seconds + to;
 }
@@ -385,110 +272,6 @@ void brim_scene_give(brim_scene *s, int device, uint64_t bytes)
 void brim_scene_settle(brim_scene *s)
 {
   settle(s);
-}
-
-void brim_scene_join(brim_scene *s, size_t job, const brim_scene_wish *wish)
-{
-  s->ticket[job] = (ticket){true, ++s->numbers, s->now, *wish};
-}
-
-void brim_scene_leave(brim_scene *s, size_t job)
-{
-  s->ticket[job].is_there = false;
-  settle(s);
-}
-
-static size_t count_ahead(const waiter *all, const waiter *own)
-{
-  size_t ahead = 0;
-  for (; all < own; all++) ahead += all->device < 0 || own->device < 0 || all->device == own->device;
-  return ahead;
-}
-
-brim_scene_look brim_scene_try(const brim_scene *s, size_t job)
-{
-  brim_scene_look look = {-1, -1, false, 0};
-  size_t count, own = 0;
-  waiter *all = make_waiters(s, &count);
-  while (own < count && (all[own].run >= 0 || all[own].job != job)) own++;
-  if (own < count) {
-    look.device = find_device(s, all, &all[own], s->ticket[job].wish.most_free);
-    look.ahead = count_ahead(all, &all[own]);
-  }
-  for (int d = 0; own < count && d < (int)s->scenario->device_count; d++) {
-    if (!accepts(&all[own], d)) continue;
-    look.large = look.large || s->scenario->device[d].memory >= all[own].bytes;
-    if (look.best < 0 || free_of(s, d) > free_of(s, look.best)) look.best = d;
-  }
-  free(all);
-  return look;
-}
-
-uint64_t brim_scene_key(const brim_scene *s, int device)
-{
-  brim_device_info info;
-  brim_scene_describe(s, device, &info);
-  return brim_device_key(s->scenario->backend, device, (int)s->scenario->device_count, &info);
-}
-
-static void describe_ticket(const brim_scene *s, const waiter *w, brim_arena *arena, brim_ticket *out)
-{
-  uint64_t *key = BRIM_ARENA_NEW(arena, uint64_t, s->scenario->device_count);
-  *out = (brim_ticket){.need_bytes = w->bytes,
-                       .since = s->scenario->start_seconds + w->since,
-                       .device = -1,
-                       .process = "",
-                       .backend = s->scenario->backend,
-                       .wish = "",
-                       .key = key};
-  for (int d = 0; d < (int)s->scenario->device_count; d++)
-    if (accepts(w, d)) key[out->keys++] = brim_scene_key(s, d);
-}
-
-void brim_scene_tickets(const brim_scene *s, size_t job, brim_arena *arena, brim_ticket **out, size_t *count)
-{
-  size_t waiters;
-  waiter *all = make_waiters(s, &waiters);
-  *out = BRIM_ARENA_NEW(arena, brim_ticket, waiters + 1);
-  *count = 0;
-  for (size_t i = 0; i < waiters; i++)
-    if (all[i].run >= 0 || all[i].job != job) describe_ticket(s, &all[i], arena, &(*out)[(*count)++]);
-  free(all);
-}
-
-/* As it was recorded. */
-static const brim_scene_line *line_of(const brim_scene *s, int device)
-{
-  const brim_scene_device *d = &s->scenario->device[device];
-  const brim_scene_line *found = NULL;
-  for (size_t i = 0; i < d->line_count && d->line[i].at <= s->now; i++) found = &d->line[i];
-  return found && found->waiting > 0 ? found : NULL;
-}
-
-static void add_recorded(const brim_scene *s, uint64_t key, size_t *count, uint64_t *first_bytes)
-{
-  for (int d = 0; d < (int)s->scenario->device_count; d++) {
-    const brim_scene_line *line = brim_scene_key(s, d) == key ? line_of(s, d) : NULL;
-    if (!line) continue;
-    if (*count == 0) *first_bytes = line->bytes;
-    *count += (size_t)line->waiting;
-  }
-}
-
-void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *count, uint64_t *first_bytes)
-{
-  brim_arena arena = {0};
-  brim_ticket *all;
-  size_t tickets;
-  *count = 0;
-  *first_bytes = 0;
-  brim_scene_tickets(s, job, &arena, &all, &tickets);
-  for (size_t i = 0; i < tickets; i++) {
-    if (!brim_ticket_accepts(&all[i], key)) continue;
-    if (++*count == 1) *first_bytes = all[i].need_bytes;
-  }
-  brim_arena_release(&arena);
-  add_recorded(s, key, count, first_bytes);
 }
 
 /* ---- a whole one ---- */
