@@ -291,10 +291,10 @@ static brim_status take_model(brim_sim_job *job, const char *id)
 }
 
 /* Those that the configuration is to know; *count of them. */
-static brim_status take_words(brim_sim_job *job, const brim_session *old, const char **word, size_t *count)
+static brim_status take_words(brim_sim_job *job, const brim_again *again, const char **word, size_t *count)
 {
-  for (size_t i = 0; i < old->again.count; i++) {
-    const char *w = old->again.word[i];
+  for (size_t i = 0; i < again->count; i++) {
+    const char *w = again->word[i];
     if (strcmp(w, "backend=cpu") == 0) job->on_host = true;
     if (brim_starts_with(w, "model="))
       BRIM_TRY(take_model(job, w + strlen("model=")));
@@ -311,8 +311,9 @@ static brim_status remake(void *context, brim_session **session)
   brim_config *config = NULL;
   const char *word[BRIM_AGAIN_MAX];
   size_t count = 0;
-  BRIM_TRY(take_words(job, old, word, &count));
+  const brim_again again = old->again;
   old->again.count = 0;
+  BRIM_TRY(take_words(job, &again, word, &count));
   BRIM_TRY(brim_config_load_again(old->config, word, count, &config));
   job->session = *session = make_session(job, config, old);
   job->session->own_config = config;
