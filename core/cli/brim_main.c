@@ -121,6 +121,19 @@ const brim_command brim_commands[] = {
      "step; kernels that the device profile lacks are timed, which takes some seconds the first time: --no-timing "
      "goes\n"
      "by what there is.\n"},
+    {"simulate", "what policies would decide, in a made-up world", brim_command_simulate,
+     "usage: brim simulate scenario=NAME|FILE [policy=ID | group=option | key=value]... [--json]\n"
+     "       brim simulate --record RUN [-o FILE.yaml] | --keys\n"
+     "\n"
+     "  brim simulate scenario=all_busy policy=robust          what the policy decides, when, and what it costs\n"
+     "  brim simulate scenario=all_busy policy=robust,swarm,elastic    several, as a table\n"
+     "  brim simulate scenario=my.yaml policy=[capped,robust] max_retries=1\n"
+     "  brim simulate --record runs/a -o a.yaml                what a run met with, as a scenario\n"
+     "  brim simulate --keys                                   every key of a scenario\n"
+     "\n"
+     "Trains nothing: devices, neighbours that come and go, failures and rounds are a script, and time passes by it. "
+     "What\n"
+     "asks the policies is what asks them in a run. The same line gives the same output.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
      "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
      "\n"

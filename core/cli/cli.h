@@ -37,6 +37,7 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv);
 int brim_command_export(brim_cli *cli, int argc, char **argv);
 int brim_command_generate(brim_cli *cli, int argc, char **argv);
 int brim_command_plan(brim_cli *cli, int argc, char **argv);
+int brim_command_simulate(brim_cli *cli, int argc, char **argv);
 int brim_command_start(brim_cli *cli, int argc, char **argv);
 int brim_command_compare(brim_cli *cli, int argc, char **argv);
 int brim_command_report(brim_cli *cli, int argc, char **argv);
@@ -97,6 +98,8 @@ void brim_cli_list_options(const brim_command *command, brim_text *out);
 size_t brim_cli_global_words(const brim_cli *cli, const char **out);
 /* Words, up to NULL, on a line that a shell splits into the same words. */
 void brim_cli_quote(const char *const *word, brim_text *out);
+/* Names of the scenarios that `brim simulate` finds; they live in `arena`. */
+void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char ***name, size_t *count);
 /* While `quiet`, only errors are told; then again what the global options say. */
 void brim_cli_hush(const brim_cli *cli, bool quiet);
 /* Prints the thread's error and returns the exit status for the code. */

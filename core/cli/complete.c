@@ -198,6 +198,7 @@ static void offer_values(completion *c, const brim_composition *composition, con
 
 static bool is_multirun(const completion *c)
 {
+  if (strstr(c->command->usage, "scenario=NAME")) return true; /* simulations go over values by themselves */
   for (int i = 0; i < c->count; i++)
     if (strcmp(c->word[i], "-m") == 0 || strcmp(c->word[i], "--multirun") == 0) return true;
   return false;
@@ -251,6 +252,23 @@ static bool is_run(completion *c)
   return strstr(c->command->usage, first) && !operands;
 }
 
+/* "scenario=all_busy", of a command that simulates; several with commas between. */
+static void offer_scenarios(completion *c)
+{
+  const char **name = NULL;
+  size_t count = 0;
+  if (!strstr(c->command->usage, "scenario=NAME")) return;
+  const char *comma = brim_starts_with(c->last, "scenario=") ? strrchr(c->last, ',') : NULL;
+  c->lead = comma ? brim_arena_string_n(&c->arena, c->last, (size_t)(comma + 1 - c->last)) : "scenario=";
+  if (!brim_starts_with(c->last, "scenario=")) {
+    c->lead = "";
+    offer(c, "scenario", "=");
+    return;
+  }
+  brim_cli_list_scenarios(&c->cli, &c->arena, &name, &count);
+  for (size_t i = 0; i < count; i++) offer(c, name[i], "");
+}
+
 static void offer_words(completion *c)
 {
   if (c->count > 0 && takes_value(c->command, c->word[c->count - 1])) return; /* a file or a folder: the shell's work */
@@ -261,7 +279,8 @@ static void offer_words(completion *c)
   } else if (is_run(c)) {
     return;
   } else if (strstr(c->command->usage, "key=value")) {
-    offer_overrides(c);
+    offer_scenarios(c);
+    if (!brim_starts_with(c->last, "scenario=")) offer_overrides(c);
   } else if (strstr(c->command->usage, "KIND[/ID]")) {
     offer_plugins(c);
   } else if (c->command->run == brim_command_new && c->count == 0) {

@@ -52,13 +52,17 @@ static bool is_top_level_key(const char *key)
   return false;
 }
 
-/* A folder beside those of groups that holds no options: name maps, which model.weights_map names. */
-#define WEIGHTS_FOLDER "weights"
+/* Folders beside those of groups that hold no options: name maps, which model.weights_map names, and the scenarios of
+ * `brim simulate`. */
+static bool is_folder_of_others(const char *name)
+{
+  return strcmp(name, "weights") == 0 || strcmp(name, "scenario") == 0;
+}
 
 bool brim_compose_is_group(const brim_composition *c, const char *key)
 {
   if (brim_compose_group_kind(key) || strcmp(key, "experiment") == 0) return true;
-  if (key[0] == '\0' || strpbrk(key, "./") || is_top_level_key(key) || strcmp(key, WEIGHTS_FOLDER) == 0) return false;
+  if (key[0] == '\0' || strpbrk(key, "./") || is_top_level_key(key) || is_folder_of_others(key)) return false;
   for (size_t i = 0; i < c->request->search_count; i++) {
     struct stat info;
     const char *path = brim_arena_printf(c->arena, "%s/%s", c->request->search[i], key);

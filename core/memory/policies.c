@@ -100,7 +100,12 @@ static void keep(brim_policies *p, const brim_decision *d)
   brim_decisions *all = &p->kept;
   kept_decision *kept = BRIM_ARENA_NEW(&all->arena, kept_decision, 1);
   kept->decision = (brim_decision){brim_arena_string(&all->arena, d->policy), brim_arena_string(&all->arena, d->choice),
-                                   brim_arena_string(&all->arena, d->reason)};
+                                   brim_arena_string(&all->arena, d->reason), NULL};
+  if (d->sight) {
+    brim_sight *sight = brim_arena_copy(&all->arena, d->sight, sizeof *d->sight);
+    sight->device = brim_arena_string(&all->arena, sight->device);
+    kept->decision.sight = sight;
+  }
   if (all->last)
     all->last->next = kept;
   else
@@ -119,8 +124,17 @@ void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *conte
 
 static void tell(brim_policies *p, enum brim_level level, const char *who, const char *choice, const char *reason)
 {
-  const brim_decision d = {who, choice, reason};
+  const brim_decision d = {who, choice, reason, NULL};
   brim_log(level, "%s: %s%s%s", who, choice, reason[0] ? ": " : "", reason);
+  if (p->listen)
+    p->listen(p->context, &d);
+  else
+    keep(p, &d);
+}
+
+void brim_policies_show(brim_policies *p, const brim_sight *sight)
+{
+  const brim_decision d = {"", "", "", sight};
   if (p->listen)
     p->listen(p->context, &d);
   else

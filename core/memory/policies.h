@@ -18,9 +18,29 @@ typedef struct brim_policy_host {
   void *session;
 } brim_policy_host;
 
+/* What policies were shown: `brim simulate --record` makes a world of it. */
+enum brim_sight_kind { BRIM_SIGHT_DEVICE = 1, BRIM_SIGHT_HOST, BRIM_SIGHT_PLAN, BRIM_SIGHT_RUN };
+typedef struct brim_sight {
+  int32_t kind;               /* enum brim_sight_kind */
+  double at;                  /* seconds since 1970 */
+  const char *question;       /* for which: "device", "plan", "oom", "round", "step" */
+  const char *device;         /* "cuda:0"; "": of the host, or of a plan */
+  int32_t is_shared, on_host; /* as of brim_device_view */
+  int32_t waiting;            /* runs in line for it */
+  uint64_t waiting_bytes;     /* that the first of them needs; 0: not known */
+  uint64_t total_bytes, free_bytes;
+  uint64_t own_bytes;  /* of the device: the run's arena; of the host: the process */
+  int64_t micro_batch; /* of a plan */
+  uint64_t peak_bytes;
+  double step_seconds;                       /* predicted; 0: not asked for */
+  int32_t basis;                             /* of that: enum brim_basis */
+  int64_t grain, norm_group, samples, steps; /* of a run: how its steps may be cut, its training samples, its length */
+} brim_sight;
+
 /* A decision, for the run's events. */
 typedef struct brim_decision {
   const char *policy, *choice, *reason; /* "robust", "micro-batch 16 x 8", "44.6 MiB needed, 32.0 MiB free" */
+  const brim_sight *sight;              /* not NULL: no decision, but what was seen before one */
 } brim_decision;
 typedef void (*brim_decision_fn)(void *context, const brim_decision *decision);
 
@@ -52,6 +72,8 @@ bool brim_policies_follow(const brim_policies *policies);
 /* The same for another plan between two steps, but nothing is told yet. *who: "policy.elastic". */
 brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
                                   const char **who);
+/* [step] What they are shown, for whoever listens. Allocates nothing if somebody does. */
+void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* A decision that is not one of those above, as of "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
 #endif

@@ -15,10 +15,13 @@ static const char *kind_of(const json_t *event)
   return brim_page_string(event, "event");
 }
 
-/* Checkpoints come as expected, and ranks have a table of their own. */
+/* Checkpoints come as expected, ranks have a table of their own, and what policies were shown is for simulations. */
 static bool is_told(const json_t *event)
 {
-  return strcmp(kind_of(event), "checkpoint") != 0 && strcmp(kind_of(event), "rank") != 0;
+  static const char *const kept[] = {"checkpoint", "rank", "seen"};
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+    if (strcmp(kind_of(event), kept[i]) == 0) return false;
+  return true;
 }
 
 static void add_time(brim_table *table, double seconds)

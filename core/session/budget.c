@@ -147,28 +147,46 @@ uint64_t brim_session_room(const brim_session *s, bool later)
   return brim_session_room_on(s, &s->device_info, s->limit_bytes, has);
 }
 
-brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
+/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB": what it is, EBUDGET or ENOMEM_DEVICE. */
+static brim_status tell_want(const brim_session *s, uint64_t peak, const char *who, brim_text *text)
 {
   char name[64], bytes[32];
   const uint64_t room = brim_session_room(s, true);
-  if (plan->peak_bytes <= room) return BRIM_OK;
   const uint64_t limit = least_limit(s, &s->device_info, s->limit_bytes, name, sizeof name);
-  const bool over_limit = limit > 0 && plan->peak_bytes > left_of(limit, &s->device_info);
+  const bool over_limit = limit > 0 && peak > left_of(limit, &s->device_info);
+  brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
+  if (over_limit)
+    tell_limit(s, name, limit, text);
+  else
+    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room),
+                     may_wait(s) ? "" : " free");
+  return over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
+}
+
+brim_status brim_session_check_peak(const brim_session *s, uint64_t peak)
+{
+  brim_text text = {0};
+  if (peak <= brim_session_room(s, true)) return BRIM_OK;
+  const brim_status status = tell_want(s, peak, "run", &text);
+  (void)brim_fail(status, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return status;
+}
+
+brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
+{
+  char bytes[32];
+  const uint64_t room = brim_session_room(s, true);
+  if (plan->peak_bytes <= room) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
   brim_text text = {0};
-  brim_text_printf(&text, "the %s needs %s, but ", evaluating ? "evaluation" : "run",
-                   brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes));
-  if (over_limit)
-    tell_limit(s, name, limit, &text);
-  else
-    brim_text_printf(&text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room),
-                     may_wait(s) ? "" : " free");
+  const brim_status status = tell_want(s, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
   evaluating ? suggest_evaluation(s, room, &text) : suggest_training(s, room, &text);
-  const brim_status status = brim_fail(over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
+  (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;
 }

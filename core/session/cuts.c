@@ -37,12 +37,8 @@ size_t brim_session_list_micro_batches(brim_session *s)
 
 brim_status brim_session_peak(brim_session *s, size_t index, uint64_t *bytes)
 {
-  if (s->peak[index] == 0) {
-    brim_plan *plan = NULL;
-    BRIM_TRY(brim_session_plan(s, s->micro_batch[index], &plan));
-    s->peak[index] = plan->peak_bytes;
-    brim_plan_free(plan);
-  }
+  const brim_variant v = brim_session_variant(s, s->micro_batch[index]);
+  if (s->peak[index] == 0) BRIM_TRY(brim_session_peak_of(s, &v, &s->peak[index]));
   *bytes = s->peak[index];
   return BRIM_OK;
 }

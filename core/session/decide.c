@@ -12,6 +12,7 @@
 #include "memory/choose.h"
 #include "session/cuts.h"
 #include "session/figures.h"
+#include "session/sights.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
 #define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
@@ -59,7 +60,14 @@ void brim_decide_view_device(const brim_session *s, brim_device_view *out)
   view_device(s, s->device, &s->device_info, out);
 }
 
-static brim_status look_at_devices(brim_session *s, views *v)
+static brim_status list_tickets(const brim_session *s, brim_arena *arena, brim_ticket **out, size_t *count)
+{
+  if (!s->stand_in) return brim_claims_list(arena, out, count);
+  s->stand_in->tickets(s->stand_in->context, arena, out, count);
+  return BRIM_OK;
+}
+
+static brim_status look_at_devices(brim_session *s, const char *question, views *v)
 {
   const brim_backend_ops *ops = s->backend_ops;
   brim_ticket *ticket = NULL;
@@ -73,9 +81,10 @@ static brim_status look_at_devices(brim_session *s, views *v)
     brim_device_view *d = &v->device[i];
     BRIM_TRY(ops->describe(s->backend, i, &info));
     view_device(s, i, &info, d);
-    if (d->is_shared && !listed) BRIM_TRY(brim_claims_list(&v->arena, &ticket, &tickets));
+    if (d->is_shared && !listed) BRIM_TRY(list_tickets(s, &v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
     d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
+    if (question) brim_session_show_device(s, question, d, 0, 0);
   }
   v->query = (brim_device_query){sizeof v->query, &s->demands, v->device, (size_t)count};
   return BRIM_OK;
@@ -142,7 +151,7 @@ brim_status brim_decide_device(brim_session *s)
 {
   views v = {.arena = {0}};
   brim_place place;
-  brim_status status = look_at_devices(s, &v);
+  brim_status status = look_at_devices(s, "device", &v);
   if (status == BRIM_OK) status = name_device(s, &v);
   if (status == BRIM_OK) {
     status = brim_policies_choose_device(s->policies, &v.query, &place);
@@ -173,7 +182,7 @@ static brim_device_limit limit_on(const brim_session *s, views *v, int device)
 brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int count)
 {
   views v = {.arena = {0}};
-  const brim_status status = look_at_devices(s, &v);
+  const brim_status status = look_at_devices(s, NULL, &v);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     out[i] = (brim_device_limit){true, s->limit_bytes};
     if (i != s->device && (size_t)i < v.query.count) out[i] = limit_on(s, &v, i);
@@ -207,7 +216,10 @@ static brim_status as_answer(brim_status status)
 
 static brim_status answer_peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
-  return as_answer(peak_of(session_of(q), micro_batch, bytes));
+  brim_session *s = session_of(q);
+  BRIM_TRY(as_answer(peak_of(s, micro_batch, bytes)));
+  brim_session_show_plan(s, "plan", micro_batch, *bytes);
+  return BRIM_OK;
 }
 
 static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision,
@@ -224,6 +236,7 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
                              .step_seconds = f.step_seconds,
                              .recompute_share = f.recompute_share,
                              .rounds = brim_session_rounds(s, micro_batch)};
+  if (v.precision == s->precision) brim_session_show_figures(s, "plan", micro_batch, out);
   return BRIM_OK;
 }
 
@@ -344,7 +357,8 @@ static brim_status decide_plan(brim_session *s)
   if (brim_session_list_micro_batches(s) == 0)
     return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
                      (long long)BRIM_MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
-  brim_status status = look_at_devices(s, &v);
+  brim_session_show_run(s);
+  brim_status status = look_at_devices(s, "plan", &v);
   if (status == BRIM_OK) status = choose_plan(s, &v);
   brim_arena_release(&v.arena);
   return status;
@@ -381,12 +395,18 @@ static brim_status act(brim_session *s, views *v, const brim_oom *event, const b
   return s->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
 }
 
+bool brim_decide_is_want(const brim_session *s, brim_status status)
+{
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
+}
+
 /* The event, and what the policies say to it: ENOTSUP if nobody decides, or the decision is to give up. */
 static brim_status ask(brim_session *s, views *v, uint64_t needed)
 {
   brim_action action;
   BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
-  BRIM_TRY(look_at_devices(s, v));
+  BRIM_TRY(look_at_devices(s, "oom", v));
+  brim_session_show_plan(s, "oom", s->batch, needed);
   if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
   const brim_oom event = {.size = sizeof event,
                           .micro_batch = s->batch,
@@ -415,16 +435,24 @@ brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t
 
 /* ---- boundaries ---- */
 
+static brim_host_memory look_at_host(const brim_session *s, uint64_t *process_bytes)
+{
+  if (s->stand_in) return s->stand_in->host(s->stand_in->context, process_bytes);
+  *process_bytes = brim_rss_bytes();
+  return brim_host_memory_now();
+}
+
 static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned)
 {
-  const brim_host_memory host = brim_host_memory_now();
+  uint64_t process = 0;
+  const brim_host_memory host = look_at_host(s, &process);
   return (brim_memory_view){.size = sizeof(brim_memory_view),
                             .step = step,
                             .round = round,
                             .is_end = is_end,
                             .host_total_bytes = host.total_bytes,
                             .host_available_bytes = host.available_bytes,
-                            .process_bytes = brim_rss_bytes(),
+                            .process_bytes = process,
                             .device_total_bytes = s->device_info.total_bytes,
                             .device_free_bytes = s->device_info.free_bytes,
                             .device_planned_bytes = planned};
@@ -437,6 +465,10 @@ static brim_status ask_at_boundary(brim_session *s, int64_t step, int64_t round,
   if (!brim_policies_watch(s->policies)) return BRIM_ENOTSUP;
   BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
   const brim_memory_view view = view_of(s, step, round, is_end, planned);
+  brim_device_view device;
+  brim_decide_view_device(s, &device);
+  brim_session_show_device(s, "round", &device, planned, 0);
+  brim_session_show_host(s, "round", &view);
   return brim_policies_on_boundary(s->policies, &view, out);
 }
 

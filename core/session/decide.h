@@ -10,6 +10,8 @@ brim_status brim_decide_device(brim_session *session);
  * other micro-batches, or on another device, which is selected. Else `failure`, with its text; session->again if
  * another configuration is asked for. */
 brim_status brim_decide_after_oom(brim_session *session, brim_status failure, uint64_t needed_bytes);
+/* Is it want of memory that another plan or device may have? A run that may wait has had all its time. */
+bool brim_decide_is_want(const brim_session *session, brim_status status);
 /* What policies let a run have of a device. */
 typedef struct brim_device_limit {
   bool allowed;   /* it may train there, if the user says so */

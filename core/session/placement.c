@@ -65,19 +65,13 @@ static brim_status claim_and_open(placement *p)
   }
 }
 
-/* Is it want of memory that another plan or device may have? A run that may wait has had all its time. */
-static bool is_want(const brim_session *s, brim_status status)
-{
-  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
-}
-
 static brim_status place(placement *p)
 {
   for (;;) {
     BRIM_TRY(make_plan(p));
     BRIM_TRY(brim_session_start(p->session));
     const brim_status status = claim_and_open(p);
-    if (status == BRIM_OK || p->wish->count > 0 || !is_want(p->session, status) || !p->plan) return status;
+    if (status == BRIM_OK || p->wish->count > 0 || !brim_decide_is_want(p->session, status) || !p->plan) return status;
     const uint64_t needed = p->plan->peak_bytes;
     brim_plan_free(p->plan); /* plans are of the device that they were made for */
     p->plan = NULL;
@@ -118,13 +112,13 @@ brim_status brim_placement_try(brim_session **session)
     brim_session *s = *session;
     uint64_t needed = 0;
     brim_status status = check(s, &needed);
-    if (!is_want(s, status)) return status;
+    if (!brim_decide_is_want(s, status)) return status;
     status = brim_decide_after_oom(s, status, needed);
     if (s->again.count > 0) {
       BRIM_TRY(brim_session_remake(session));
       BRIM_TRY(brim_session_settle(session));
     } else if (status != BRIM_OK) {
-      return is_want(s, status) ? BRIM_OK : status;
+      return brim_decide_is_want(s, status) ? BRIM_OK : status;
     }
   }
 }

@@ -167,6 +167,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
 brim_status brim_session_remake(brim_session **session)
 {
   brim_session *old = *session;
+  if (old->stand_in) return old->stand_in->remake(old->stand_in->context, session);
   const brim_session_options options = old->options;
   const size_t count = old->again.count;
   legacy left = {

@@ -39,8 +39,23 @@ typedef struct brim_session_options {
 } brim_session_options;
 
 typedef struct brim_feature_set brim_feature_set; /* session/features.h */
+typedef struct brim_session brim_session;
+typedef struct brim_variant brim_variant;
+struct brim_figures; /* session/figures.h */
 
-typedef struct brim_session {
+/* Who answers in the place of the planner, the queue and the host: `brim simulate`. */
+typedef struct brim_stand_in {
+  void *context;
+  /* Of a plan of which recompute=auto keeps below `budget_bytes`. */
+  brim_status (*peak)(void *context, const brim_variant *variant, uint64_t budget_bytes, uint64_t *bytes);
+  brim_status (*figures)(void *context, const brim_variant *variant, uint64_t budget_bytes, struct brim_figures *out);
+  void (*tickets)(void *context, brim_arena *arena, brim_ticket **out, size_t *count);
+  void (*waiting)(void *context, uint64_t key, size_t *count, uint64_t *first_bytes); /* as brim_claims_waiting */
+  brim_host_memory (*host)(void *context, uint64_t *process_bytes);
+  brim_status (*remake)(void *context, brim_session **session); /* as brim_session_remake */
+} brim_stand_in;
+
+struct brim_session {
   const brim_config *config;
   brim_config *own_config; /* that was asked for (brim_again), in the place of the caller's; NULL: none */
   brim_session_options options;
@@ -97,17 +112,18 @@ typedef struct brim_session {
   int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */
   brim_policy_host host;  /* of the queries */
   brim_again again;
-  brim_arena arena;             /* its words */
-  brim_recompute_cache *levels; /* of all its plans */
-} brim_session;
+  brim_arena arena;              /* its words */
+  brim_recompute_cache *levels;  /* of all its plans */
+  const brim_stand_in *stand_in; /* NULL: nobody, as in every run */
+};
 
 /* A plan that could be. */
-typedef struct brim_variant {
+struct brim_variant {
   int64_t batch;         /* samples in a micro-batch */
   int32_t precision;     /* enum brim_precision */
   int32_t recompute;     /* enum brim_recompute_kind */
   uint64_t budget_bytes; /* that recompute=auto keeps below; 0: as configured */
-} brim_variant;
+};
 
 /* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
  * session. Of a run's folder: ELOAD, naming the differences, if the data is not what the run keeps of it. */
@@ -164,6 +180,10 @@ brim_variant brim_session_variant(const brim_session *session, int64_t batch);
 /* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
 brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
                                       brim_plan **out);
+/* What a variant with recompute=auto keeps below. */
+uint64_t brim_session_budget(const brim_session *session, const brim_variant *variant);
+/* Peak of the plan of a variant. */
+brim_status brim_session_peak_of(const brim_session *session, const brim_variant *variant, uint64_t *bytes);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
@@ -209,4 +229,6 @@ uint32_t brim_session_precisions(const brim_session *session);
  * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
  * that would fit. */
 brim_status brim_session_check_budget(brim_session *session, const brim_plan *plan);
+/* The same of a peak of training: says only what is missing. */
+brim_status brim_session_check_peak(const brim_session *session, uint64_t peak_bytes);
 #endif

@@ -51,12 +51,16 @@ static void add_backbone(const brim_session *s, const brim_variant *v, brim_grap
   graph->keep_features = s->extracts;
 }
 
-static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
+uint64_t brim_session_budget(const brim_session *s, const brim_variant *v)
 {
-  const brim_memory_settings *m = &s->settings->memory;
-  const uint64_t room = brim_session_room(s, true), set = m->recompute_budget_mb << 20;
+  const uint64_t room = brim_session_room(s, true), set = s->settings->memory.recompute_budget_mb << 20;
   const bool within = s->within_bytes > 0 && (set == 0 || s->within_bytes < set);
   const uint64_t budget = v->budget_bytes ? v->budget_bytes : within ? s->within_bytes : set;
+  return budget ? budget : room + (room == 0);
+}
+
+static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
+{
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                                    .model_self = s->model,
@@ -80,7 +84,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
                          .world = s->world,
                          .shard = (uint32_t)s->settings->dist.shard,
                          .bucket_bytes = s->settings->dist.bucket_mb << 20,
-                         .budget_bytes = budget ? budget : room + (room == 0)};
+                         .budget_bytes = brim_session_budget(s, v)};
   add_backbone(s, v, &r.graph);
   return r;
 }
@@ -199,6 +203,16 @@ brim_status brim_session_plan_variant(const brim_session *s, const brim_variant 
   add_part(s, &r, BRIM_PART_VALIDATION, eval_batch);
   add_part(s, &r, BRIM_PART_TEST, eval_batch);
   return brim_plan_create(&r, out);
+}
+
+brim_status brim_session_peak_of(const brim_session *s, const brim_variant *v, uint64_t *bytes)
+{
+  brim_plan *plan = NULL;
+  if (s->stand_in) return s->stand_in->peak(s->stand_in->context, v, brim_session_budget(s, v), bytes);
+  BRIM_TRY(brim_session_plan_variant(s, v, false, &plan));
+  *bytes = plan->peak_bytes;
+  brim_plan_free(plan);
+  return BRIM_OK;
 }
 
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)

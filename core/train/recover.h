@@ -13,6 +13,7 @@
  * wait_for_gpu. Precision and model stay. Each step of the ladder is a line of the log and an event. */
 #ifndef BRIM_TRAIN_RECOVER_H
 #define BRIM_TRAIN_RECOVER_H
+#include "train/ladder.h"
 #include "train/trainer.h"
 
 /* Ready when zeroed but for the first three. */
@@ -21,12 +22,10 @@ typedef struct brim_recovery {
   brim_trainer *trainer;
   const char *run_dir;    /* with the checkpoints to go back to */
   const char *checkpoint; /* the one that ranks go back to, all the same; "": to the beginning. NULL: the newest */
-  int32_t rung;           /* of the ladder; 0: it begins below */
-  int64_t tries;          /* on this rung */
+  brim_ladder ladder;     /* ladder.is_over: the session could not be made again, and there is none to go on with */
   int64_t step;           /* commits when it failed, at most: the ladder begins anew behind it */
-  uint64_t needed_bytes;  /* by the last plan that was placed */
   bool is_remade;         /* the session was made again; the owner sets it back */
-  bool is_over;           /* that did not work: there is no session to go on with */
+  bool is_rewound;        /* see brim_recover */
 } brim_recovery;
 
 /* [step] `failure`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may

@@ -128,9 +128,55 @@ void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const
   end_event(events);
 }
 
+static void report_device(brim_jsonl *events, const brim_sight *s)
+{
+  brim_jsonl_string(events, "device", s->device);
+  brim_jsonl_int(events, "is_shared", s->is_shared);
+  brim_jsonl_int(events, "on_host", s->on_host);
+  brim_jsonl_int(events, "waiting", s->waiting);
+  brim_jsonl_int(events, "waiting_bytes", (int64_t)s->waiting_bytes);
+}
+
+static void report_plan(brim_jsonl *events, const brim_sight *s)
+{
+  brim_jsonl_int(events, "micro_batch", s->micro_batch);
+  brim_jsonl_int(events, "peak_bytes", (int64_t)s->peak_bytes);
+  if (s->step_seconds > 0) brim_jsonl_number(events, "step_seconds", s->step_seconds);
+  if (s->step_seconds > 0) brim_jsonl_int(events, "basis", s->basis);
+}
+
+static void report_run(brim_jsonl *events, const brim_sight *s)
+{
+  brim_jsonl_int(events, "grain", s->grain);
+  brim_jsonl_int(events, "norm_group", s->norm_group);
+  brim_jsonl_int(events, "samples", s->samples);
+  brim_jsonl_int(events, "steps", s->steps);
+}
+
+/* Event "seen". */
+static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
+{
+  begin_event(events, "seen", step);
+  brim_jsonl_number(events, "at", s->at);
+  brim_jsonl_string(events, "question", s->question);
+  if (s->kind == BRIM_SIGHT_DEVICE) report_device(events, s);
+  if (s->kind == BRIM_SIGHT_PLAN) report_plan(events, s);
+  if (s->kind == BRIM_SIGHT_RUN) report_run(events, s);
+  if (s->kind == BRIM_SIGHT_DEVICE || s->kind == BRIM_SIGHT_HOST) {
+    brim_jsonl_int(events, "total_bytes", (int64_t)s->total_bytes);
+    brim_jsonl_int(events, "free_bytes", (int64_t)s->free_bytes);
+    brim_jsonl_int(events, "own_bytes", (int64_t)s->own_bytes);
+  }
+  end_event(events);
+}
+
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step)
 {
   if (events->fd < 0) return;
+  if (decision->sight) {
+    report_sight(events, decision->sight, step);
+    return;
+  }
   begin_event(events, "decision", step);
   brim_jsonl_string(events, "by", decision->policy);
   brim_jsonl_string(events, "choice", decision->choice);

@@ -38,6 +38,7 @@ double brim_report_rate(const brim_report *report);
 /* One record of events.jsonl: time, event, step, detail (may be NULL). An event that cannot be written is only a
  * warning: it must not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
+/* Event "decision"; or "seen", of what policies were shown. */
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
 /* Event "recovered": `what` ran out of memory, and is done again after `seconds`. */
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);

@@ -4,17 +4,18 @@
  * how much. More is taken only if nobody waits and it is free. No bit of the results changes. */
 #ifndef BRIM_TRAIN_RESIZE_H
 #define BRIM_TRAIN_RESIZE_H
+#include "session/step_plan.h"
 #include "train/trainer.h"
+
+#define BRIM_RESIZE_ASK_SECONDS 1.0 /* between two questions */
 
 /* Ready when zeroed but for the first two. */
 typedef struct brim_resize {
-  brim_session *session;
+  brim_step_question question; /* of it the session */
   brim_trainer *trainer;
-  bool is_warned;                         /* that the queue cannot be read */
-  double asked;                           /* when: brim_now() */
-  brim_step_plan answer;                  /* what was said last, */
-  const char *who;                        /* and by which policy */
-  uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
+  double asked;          /* when: brim_now() */
+  brim_step_plan answer; /* what was said last, */
+  const char *who;       /* and by which policy */
 } brim_resize;
 
 /* [step] Is it time to ask? Then the step before must not begin the one behind it. Never, if no policy would answer. */

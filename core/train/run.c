@@ -213,8 +213,8 @@ static brim_status recover(brim_running *r, brim_status failure)
   const bool is_remade = r->recovery.is_remade;
   r->recovery.is_remade = false;
   if (is_remade) brim_running_follow_session(r);
-  if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
-  memset(r->resize.plain, 0, sizeof r->resize.plain); /* of what may have been another device */
+  if (!r->recovery.ladder.is_over) brim_relief_aim(r->trainer, r->pressure);
+  memset(r->resize.question.plain, 0, sizeof r->resize.question.plain); /* of what may have been another device */
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
   if (status != BRIM_OK) return status;

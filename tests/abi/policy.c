@@ -1,5 +1,6 @@
 /* Policies for tests: "mine" gives up at once, and its table can be spoiled from the build, as those of plugin.c;
- * "first" takes the first device, whatever others have of it; "mover" goes to another device when memory runs out. */
+ * "first" takes the first device, whatever others have of it; "mover" goes to another device when memory runs out;
+ * "night" goes by the clock. */
 #include "brim/brim.h"
 
 #ifndef OPS_SIZE
@@ -57,5 +58,23 @@ static const brim_plugin mover = {.size = sizeof mover,
                                   .help = "a third policy that only exists for this test",
                                   .ops = &mover_ops};
 
-static const brim_plugin *const plugins[] = {&plugin, &first, &mover, NULL};
+/* The largest micro-batch by night, from eight to eight, and the smallest by day. */
+static brim_status choose_by_hour(void *self, const brim_plan_query *query, brim_plan_choice *out)
+{
+  (void)self;
+  const int hour = (int)((int64_t)brim_policy_clock() / 3600 % 24);
+  const int is_night = hour < 8 || hour >= 20;
+  out->micro_batch = query->micro_batch[is_night ? 0 : query->micro_batch_count - 1];
+  brim_reason(out->reason, "it is %d o'clock", hour);
+  return BRIM_OK;
+}
+
+static const brim_policy_ops night_ops = {.size = sizeof night_ops, .choose_plan = choose_by_hour};
+static const brim_plugin night = {.size = sizeof night,
+                                  .kind = BRIM_POLICY,
+                                  .id = "night",
+                                  .help = "a fourth policy that only exists for this test",
+                                  .ops = &night_ops};
+
+static const brim_plugin *const plugins[] = {&plugin, &first, &mover, &night, NULL};
 BRIM_MODULE("abi-test-policy", "1.0", plugins)

@@ -123,7 +123,8 @@ class Case(unittest.TestCase):
         return [json.loads(line) for line in self.read(run, name).splitlines()]
 
     def events(self, run):
-        return [record["event"] for record in self.records(run, "events.jsonl")]
+        """What happened; what policies were shown is left out."""
+        return [record["event"] for record in self.records(run, "events.jsonl") if record["event"] != "seen"]
 
     def steps(self, run):
         """Numbers of the checkpoints that are there."""

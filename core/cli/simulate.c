@@ -1,0 +1,384 @@
+/* brim simulate: policies in a scripted world of memory. See simulate/simulate.h. */
+#include "cli/simulate.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/run_folder.h"
+#include "config/compose.h"
+#include "config/sweep.h"
+#include "simulate/record.h"
+#include "store/rundir.h"
+
+#define SCENARIO "scenario="
+#define FOLDER "scenario"
+#define NAMES_MAX 200 /* of scenarios in a folder */
+#define SETTINGS_MAX 256
+
+typedef struct command {
+  brim_cli *cli;
+  brim_operands operands;
+  brim_sweep sweep;
+  brim_sim_shown *shown;
+  size_t count;     /* of combinations that were simulated */
+  double simulated; /* seconds that it took */
+} command;
+
+/* ---- scenarios by name ---- */
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Those of a folder of configurations, without ".yaml", added to `name`. */
+static size_t list_folder(brim_arena *arena, const char *folder, const char **name, size_t count)
+{
+  char path[BRIM_PATH_MAX];
+  if (brim_path_join(path, folder, FOLDER) != BRIM_OK) return count;
+  DIR *dir = opendir(path);
+  for (const struct dirent *e; dir && (e = readdir(dir)) != NULL && count < NAMES_MAX;)
+    if (brim_ends_with(e->d_name, ".yaml") && e->d_name[0] != '.')
+      name[count++] = brim_arena_string_n(arena, e->d_name, strlen(e->d_name) - strlen(".yaml"));
+  if (dir) closedir(dir);
+  return count;
+}
+
+static size_t list_scenarios(const brim_cli *cli, brim_arena *arena, const char **name)
+{
+  brim_cli_search search;
+  size_t count = 0, kept = 0;
+  brim_cli_search_path(cli, &search);
+  for (size_t i = 0; i < search.count; i++) count = list_folder(arena, search.folder[i], name, count);
+  if (count > 1) qsort(name, count, sizeof *name, by_name);
+  for (size_t i = 0; i < count; i++)
+    if (kept == 0 || strcmp(name[kept - 1], name[i]) != 0) name[kept++] = name[i];
+  return kept;
+}
+
+void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char ***name, size_t *count)
+{
+  *name = BRIM_ARENA_NEW(arena, const char *, NAMES_MAX);
+  *count = list_scenarios(cli, arena, *name);
+}
+
+static brim_status unknown_scenario(command *c, const char *written)
+{
+  const char *name[NAMES_MAX], *best = NULL;
+  int distance = INT_MAX;
+  brim_text all = {0};
+  const size_t count = list_scenarios(c->cli, &c->operands.arena, name);
+  for (size_t i = 0; i < count; i++) brim_suggest(written, name[i], &distance, &best);
+  for (size_t i = 0; i < count; i++) brim_text_printf(&all, "%s%s", i ? ", " : "", name[i]);
+  if (written[0])
+    (void)brim_fail(BRIM_ECONFIG, "there is no scenario '%s', nor a file of that name", written);
+  else
+    (void)brim_fail(BRIM_ECONFIG, "in which world? scenario=NAME or scenario=FILE says it");
+  if (best) (void)brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best);
+  (void)brim_fail_add(BRIM_ECONFIG, "there are: %s", brim_text_str(&all));
+  brim_text_release(&all);
+  return BRIM_ECONFIG;
+}
+
+/* A name is looked for in the folders of configurations; what has a '/' or ends in .yaml is a file. */
+static brim_status read_scenario(command *c, const char *written, brim_scenario **out)
+{
+  char path[BRIM_PATH_MAX];
+  brim_cli_search search;
+  if (strchr(written, '/') || brim_ends_with(written, ".yaml")) return brim_scenario_read(written, out);
+  brim_cli_search_path(c->cli, &search);
+  for (size_t i = 0; i < search.count && written[0]; i++) {
+    const int length = snprintf(path, sizeof path, "%s/" FOLDER "/%s.yaml", search.folder[i], written);
+    if (length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0) return brim_scenario_read(path, out);
+  }
+  return unknown_scenario(c, written);
+}
+
+/* ---- words ---- */
+
+/* Of the groups, and scenarios as if they were one. */
+typedef struct options {
+  const brim_cli *cli;
+  brim_composition composition;
+} options;
+
+static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
+{
+  options *o = context;
+  const char **name = NULL;
+  const bool scenarios = strcmp(group, FOLDER) == 0;
+  if (!scenarios && !brim_compose_is_group(&o->composition, group)) return false;
+  if (scenarios)
+    brim_cli_list_scenarios(o->cli, o->composition.arena, &name, count);
+  else
+    *count = brim_compose_options(&o->composition, group, &name);
+  *option = name;
+  return true;
+}
+
+static brim_status expand(command *c)
+{
+  brim_cli_search search;
+  brim_arena *arena = &c->operands.arena;
+  brim_cli_search_path(c->cli, &search);
+  const brim_config_request request = {.search = search.folder, .search_count = search.count};
+  options all = {c->cli, {.arena = arena, .request = &request, .registry = c->cli->registry}};
+  const brim_sweep_groups groups = {group_options, &all};
+  brim_problems problems = {.arena = arena};
+  brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
+  BRIM_TRY(brim_problems_status(&problems));
+  c->shown = BRIM_ARENA_NEW(arena, brim_sim_shown, c->sweep.jobs);
+  return BRIM_OK;
+}
+
+/* What is another than in other combinations: "policy=robust max_retries=1"; of policies alone, just "robust". */
+static const char *label_of(command *c, const char *const *word)
+{
+  size_t swept = 0;
+  brim_text text = {0};
+  for (size_t i = 0; i < c->sweep.axis_count; i++) swept += c->sweep.axis[i].count > 1;
+  for (size_t i = 0; i < c->sweep.axis_count; i++) {
+    if (c->sweep.axis[i].count == 1) continue;
+    const char *value = strchr(word[i], '=');
+    brim_text_printf(&text, "%s%s", text.length ? " " : "", swept == 1 && value ? value + 1 : word[i]);
+  }
+  const char *label = brim_arena_string(&c->operands.arena, brim_text_str(&text));
+  brim_text_release(&text);
+  return label;
+}
+
+/* The scenario's settings, the job's, and then the command line's. */
+typedef struct line {
+  const char **word;
+  int *number;
+  size_t count;
+} line;
+
+static void add_word(line *l, const char *word, int number)
+{
+  l->word[l->count] = word;
+  l->number[l->count++] = number;
+}
+
+static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_job *job)
+{
+  brim_arena *arena = &c->operands.arena;
+  const char *set[2 * SETTINGS_MAX];
+  const size_t room = 1 + sizeof set / sizeof set[0] + shown->words;
+  line l = {BRIM_ARENA_NEW(arena, const char *, room), BRIM_ARENA_NEW(arena, int, room), 0};
+  size_t count = brim_scenario_words(arena, shown->scenario->settings, set, SETTINGS_MAX);
+  count += brim_scenario_words(arena, job->settings, set + count, SETTINGS_MAX);
+  add_word(&l, "backend=cpu", 0); /* nobody looks for GPUs */
+  for (size_t i = 0; i < count; i++) add_word(&l, set[i], 0);
+  for (size_t i = 0; i < shown->words; i++)
+    if (!brim_starts_with(shown->word[i], SCENARIO)) add_word(&l, shown->word[i], c->operands.number[i]);
+  return l;
+}
+
+/* A word of the scenario's is told by where it stands there. */
+static void add_with_origins(command *c, const brim_yaml *settings, const char *error, brim_text *out)
+{
+  static const char told[] = "brim's choice: ";
+  const char *word[SETTINGS_MAX];
+  const size_t count = brim_scenario_words(&c->operands.arena, settings, word, SETTINGS_MAX);
+  for (const char *at; (at = strstr(error, told)) != NULL;) {
+    const char *written = at + strlen(told);
+    size_t i = 0;
+    while (i < count && !brim_starts_with(written, word[i])) i++;
+    brim_text_add_n(out, error, (size_t)(at - error));
+    if (i < count) {
+      const brim_yaml_origin origin = brim_yaml_key_origin(settings->item[i]);
+      brim_yaml_print_origin(&origin, out);
+      brim_text_add(out, ": ");
+    } else {
+      brim_text_add(out, told);
+    }
+    error = written;
+  }
+  brim_text_add(out, error);
+}
+
+static brim_status tell_origins(command *c, const brim_sim_shown *shown, const brim_scene_job *job, brim_status status)
+{
+  brim_text first = {0}, second = {0};
+  add_with_origins(c, job->settings, brim_error_text(), &first);
+  add_with_origins(c, shown->scenario->settings, brim_text_str(&first), &second);
+  (void)brim_fail(status, "%s", brim_text_str(&second));
+  brim_text_release(&first);
+  brim_text_release(&second);
+  return status;
+}
+
+static brim_status load(command *c, const brim_sim_shown *shown, size_t job, brim_config **out)
+{
+  const brim_scene_job *settings = &shown->scenario->job[job];
+  const line l = make_line(c, shown, settings);
+  const brim_status status = brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
+  return status == BRIM_ECONFIG ? tell_origins(c, shown, settings, status) : status;
+}
+
+/* ---- simulating ---- */
+
+/* Does the command line name a model or data, so that plans are theirs? */
+static bool names_model(const brim_sim_shown *shown)
+{
+  for (size_t i = 0; i < shown->words; i++)
+    if (brim_starts_with(shown->word[i], "model=") || brim_starts_with(shown->word[i], "dataset=")) return true;
+  return false;
+}
+
+/* Their configuration asks for no device of this machine, and no policy. */
+static brim_status load_planner(command *c, const brim_sim_shown *shown, brim_config **out)
+{
+  static const char *const own[] = {"policy=fixed", "device=auto", "wait_for_gpu=false"};
+  brim_arena *arena = &c->operands.arena;
+  const line whole = make_line(c, shown, &shown->scenario->job[0]);
+  const size_t room = whole.count + sizeof own / sizeof own[0];
+  line l = {BRIM_ARENA_NEW(arena, const char *, room), BRIM_ARENA_NEW(arena, int, room), 0};
+  for (size_t i = 0; i < whole.count; i++)
+    if (!brim_starts_with(whole.word[i] + strspn(whole.word[i], "+~"), "policy"))
+      add_word(&l, whole.word[i], whole.number[i]);
+  for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) add_word(&l, own[i], 0);
+  return brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
+}
+
+static brim_status open_planner(command *c, const brim_sim_shown *shown, brim_config **config, brim_planner **out)
+{
+  if (!names_model(shown)) return BRIM_OK;
+  BRIM_TRY(load_planner(c, shown, config));
+  return brim_planner_open(*config, out);
+}
+
+static brim_status simulate(command *c, brim_sim_shown *shown)
+{
+  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
+  brim_planner *planner = NULL;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
+  const double start = brim_now();
+  brim_cli_hush(c->cli, true);
+  if (status == BRIM_OK) status = open_planner(c, shown, &planned, &planner);
+  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, planner, &shown->result);
+  brim_cli_hush(c->cli, false);
+  brim_planner_close(planner);
+  brim_config_free(planned);
+  c->simulated += brim_now() - start;
+  for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
+  return status;
+}
+
+static const char *scenario_of(const brim_sim_shown *shown)
+{
+  const char *written = "";
+  for (size_t i = 0; i < shown->words; i++)
+    if (brim_starts_with(shown->word[i], SCENARIO)) written = shown->word[i] + strlen(SCENARIO);
+  return written;
+}
+
+static brim_status simulate_one(command *c, size_t i)
+{
+  brim_scenario *scenario = NULL;
+  brim_sim_shown *shown = &c->shown[i];
+  const char **word = BRIM_ARENA_NEW(&c->operands.arena, const char *, c->sweep.axis_count + 1);
+  brim_sweep_words(&c->sweep, i, word);
+  *shown = (brim_sim_shown){.label = label_of(c, word), .word = word, .words = c->sweep.axis_count};
+  BRIM_TRY(read_scenario(c, scenario_of(shown), &scenario));
+  shown->scenario = scenario;
+  c->count++;
+  return simulate(c, shown);
+}
+
+static void tell_time(const command *c)
+{
+  int64_t decisions = 0, questions = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    questions += c->shown[i].result.questions;
+    for (size_t k = 0; k < c->shown[i].result.job_count; k++) decisions += c->shown[i].result.job[k].costs.decided;
+  }
+  brim_log(BRIM_LOG_INFO, "%lld decision%s and %lld question%s between steps and rounds in %.1f ms",
+           (long long)decisions, brim_plural(decisions), (long long)questions, brim_plural(questions),
+           1e3 * c->simulated);
+}
+
+static brim_status print(const command *c, bool json)
+{
+  if (json) return brim_cli_print_json(brim_cli_simulations_json(c->shown, c->count));
+  brim_text out = {0};
+  brim_cli_print_simulations(c->shown, c->count, &out);
+  fputs(brim_text_str(&out), stdout);
+  brim_text_release(&out);
+  return BRIM_OK;
+}
+
+static brim_status run(command *c, bool json)
+{
+  unsetenv("GPU_DEVICE_ID"); /* it names a device of this machine */
+  BRIM_TRY(expand(c));
+  for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
+  BRIM_TRY(print(c, json));
+  tell_time(c);
+  return BRIM_OK;
+}
+
+static void release(command *c)
+{
+  for (size_t i = 0; i < c->count; i++) {
+    brim_simulation_release(&c->shown[i].result);
+    brim_scenario_free((brim_scenario *)(uintptr_t)c->shown[i].scenario);
+  }
+}
+
+static brim_status print_keys(void)
+{
+  brim_text out = {0};
+  brim_scenario_print_keys(&out);
+  fputs(brim_text_str(&out), stdout);
+  brim_text_release(&out);
+  return BRIM_OK;
+}
+
+/* The scenario goes into a file, or to standard output; how to simulate in it is said. */
+static brim_status record(command *c, const char *run, const char *file)
+{
+  const char *word[BRIM_RECORD_WORDS_MAX + 4] = {"brim", "simulate"};
+  char path[BRIM_PATH_MAX];
+  brim_text out = {0}, again = {0};
+  if (c->operands.count > 0)
+    return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
+  if (file) BRIM_TRY(brim_cli_check_output(file, ".yaml", "a scenario is YAML"));
+  BRIM_TRY(brim_cli_run_config(run, path, sizeof path));
+  brim_status status = brim_scene_record(&c->operands.arena, run, &out, word + 3);
+  word[2] = brim_arena_printf(&c->operands.arena, SCENARIO "%s", file ? file : "FILE.yaml");
+  if (status == BRIM_OK && file) status = brim_file_write_atomic(file, brim_text_str(&out), out.length);
+  if (status == BRIM_OK && !file) fputs(brim_text_str(&out), stdout);
+  if (status == BRIM_OK) {
+    brim_cli_quote(word, &again);
+    brim_log(BRIM_LOG_INFO, "the run's own policies: %s", brim_text_str(&again));
+  }
+  brim_text_release(&again);
+  brim_text_release(&out);
+  return status;
+}
+
+int brim_command_simulate(brim_cli *cli, int argc, char **argv)
+{
+  bool json = false, keys = false;
+  const char *run_folder = NULL, *file = NULL;
+  command c = {.cli = cli};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json},
+                                {"--keys", BRIM_OPTION_FLAG, &keys},
+                                {"--record", BRIM_OPTION_STRING, &run_folder},
+                                {"-o", BRIM_OPTION_STRING, &file}};
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &c.operands);
+  if (status == BRIM_OK && file && !run_folder)
+    status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");
+  if (status == BRIM_OK) status = keys ? print_keys() : run_folder ? record(&c, run_folder, file) : run(&c, json);
+  release(&c);
+  return brim_cli_end(status, &c.operands);
+}

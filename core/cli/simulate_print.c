@@ -1,0 +1,192 @@
+#include "cli/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table.h"
+
+#define SHORT_SECONDS 600 /* shown with tenths of seconds */
+
+/* ---- for people ---- */
+
+static const char *format_time(char *out, size_t room, double seconds, bool is_short)
+{
+  const long long whole = llround(seconds), days = whole / 86400;
+  if (is_short)
+    snprintf(out, room, "%.1f s", seconds);
+  else if (days > 0)
+    snprintf(out, room, "%lldd %lld:%02lld:%02lld", days, whole / 3600 % 24, whole / 60 % 60, whole % 60);
+  else
+    snprintf(out, room, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
+  return out;
+}
+
+static bool is_short(const brim_simulation *s)
+{
+  return s->end_seconds < SHORT_SECONDS;
+}
+
+static void print_event(const brim_simulation *s, const brim_simulated *e, int width, brim_text *out)
+{
+  char time[32];
+  const char *job = e->job < s->job_count ? s->job[e->job].name : "";
+  format_time(time, sizeof time, e->time, is_short(s));
+  brim_text_printf(out, "%12s  ", time);
+  if (s->job_count > 1) brim_text_printf(out, "%-*s  ", width, job);
+  if (job[0])
+    brim_text_printf(out, "step %-7lld ", (long long)e->step);
+  else
+    brim_text_printf(out, "%13s", "");
+  brim_text_printf(out, "%s: %s%s%s\n", e->by, e->choice, e->reason[0] ? ": " : "", e->reason);
+}
+
+static void print_timeline(const brim_simulation *s, brim_text *out)
+{
+  int width = 0;
+  for (size_t i = 0; i < s->job_count; i++)
+    if ((int)strlen(s->job[i].name) > width) width = (int)strlen(s->job[i].name);
+  for (size_t i = 0; i < s->event_count; i++) print_event(s, &s->event[i], width, out);
+}
+
+static const char *const heads[] = {"",           "job",    "end",         "steps",   "time",     "waiting",
+                                    "redone",     "paused", "ooms",        "retries", "plans",    "cleanups",
+                                    "lost steps", "peak",   "micro-batch", "device",  "samples/s"};
+#define COLUMNS (sizeof heads / sizeof heads[0])
+
+static void add_time(brim_table *t, double seconds, bool brief)
+{
+  char text[32];
+  brim_table_add(t, seconds > 0 ? format_time(text, sizeof text, seconds, brief) : "-");
+}
+
+static void add_count(brim_table *t, int64_t count)
+{
+  if (count > 0)
+    brim_table_number(t, (double)count, 0);
+  else
+    brim_table_add(t, "-");
+}
+
+static void add_row(brim_table *t, const brim_sim_shown *shown, const brim_sim_job_result *job, bool brief)
+{
+  char bytes[32];
+  const brim_sim_costs *c = &job->costs;
+  brim_table_add(t, shown->label);
+  brim_table_add(t, shown->result.job_count > 1 ? job->name : "");
+  brim_table_add(t, brim_sim_end_name(job->end));
+  brim_table_number(t, (double)c->steps, 0);
+  add_time(t, c->wall_seconds, brief);
+  add_time(t, c->waiting_seconds, brief);
+  add_time(t, c->redone_seconds, brief);
+  add_time(t, c->pausing_seconds, brief);
+  add_count(t, c->ooms);
+  add_count(t, c->retries);
+  add_count(t, c->plan_changes);
+  add_count(t, c->cleanups);
+  add_count(t, c->lost_steps);
+  brim_table_add(t, c->peak_bytes > 0 ? brim_format_bytes(bytes, sizeof bytes, c->peak_bytes) : "-");
+  add_count(t, c->micro_batch);
+  brim_table_add(t, c->device);
+  brim_table_number(t, c->wall_seconds > 0 ? (double)c->samples / c->wall_seconds : NAN, 0);
+}
+
+static void print_table(const brim_sim_shown *shown, size_t count, brim_text *out)
+{
+  brim_arena arena = {0};
+  brim_table table = {.arena = &arena, .columns = COLUMNS};
+  bool brief = true;
+  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
+  for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
+  brim_table_print(&table, out);
+  brim_arena_release(&arena);
+}
+
+static void print_others(const brim_sim_shown *shown, brim_text *out)
+{
+  char time[32];
+  const brim_simulation *s = &shown->result;
+  const char *lead = shown->label[0] ? shown->label : "others";
+  if (s->others.waited > 0)
+    brim_text_printf(out, "%s: other runs have waited %s\n", lead,
+                     format_time(time, sizeof time, s->others.waited, is_short(s)));
+  if (s->others.lacked > 0)
+    brim_text_printf(out, "%s: programs have lacked memory for %s\n", lead,
+                     format_time(time, sizeof time, s->others.lacked, is_short(s)));
+}
+
+void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_text *out)
+{
+  if (count == 1) {
+    if (shown->scenario->about[0]) brim_text_printf(out, "%s\n\n", shown->scenario->about);
+    print_timeline(&shown->result, out);
+    brim_text_add(out, "\n");
+  }
+  print_table(shown, count, out);
+  for (size_t i = 0; i < count; i++) print_others(&shown[i], out);
+}
+
+/* ---- for programs ---- */
+
+static json_t *event_json(const brim_simulation *s, const brim_simulated *e)
+{
+  const bool of_job = e->job < s->job_count;
+  return json_pack("{s:f, s:o, s:o, s:s, s:s, s:s}", "seconds", e->time, "job",
+                   of_job ? json_string(s->job[e->job].name) : json_null(), "step",
+                   of_job ? json_integer(e->step) : json_null(), "by", e->by, "choice", e->choice, "reason", e->reason);
+}
+
+static json_t *times_json(const brim_sim_costs *c)
+{
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "wall_seconds", c->wall_seconds, "waiting_seconds",
+                   c->waiting_seconds, "training_seconds", c->training_seconds, "redone_seconds", c->redone_seconds,
+                   "recompute_seconds", c->again_seconds, "paused_seconds", c->pausing_seconds);
+}
+
+static json_t *counts_json(const brim_sim_costs *c)
+{
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "steps", (json_int_t)c->steps,
+                   "steps_all", (json_int_t)c->steps_all, "samples", (json_int_t)c->samples, "lost_steps",
+                   (json_int_t)c->lost_steps, "ooms", (json_int_t)c->ooms, "retries", (json_int_t)c->retries,
+                   "plan_changes", (json_int_t)c->plan_changes, "cleanups", (json_int_t)c->cleanups, "decisions",
+                   (json_int_t)c->decided, "peak_bytes", (json_int_t)c->peak_bytes, "batch_size",
+                   (json_int_t)c->micro_batch);
+}
+
+static json_t *job_json(const brim_sim_job_result *job)
+{
+  const brim_sim_costs *c = &job->costs;
+  json_t *all = json_pack("{s:s, s:s, s:s, s:s}", "job", job->name, "end", brim_sim_end_name(job->end), "error",
+                          job->error, "device", c->device);
+  json_t *times = times_json(c), *counts = counts_json(c);
+  json_object_update(all, counts);
+  json_object_update(all, times);
+  json_decref(times);
+  json_decref(counts);
+  json_object_set_new(all, "samples_per_second",
+                      c->wall_seconds > 0 ? json_real((double)c->samples / c->wall_seconds) : json_null());
+  return all;
+}
+
+static json_t *case_json(const brim_sim_shown *shown)
+{
+  const brim_simulation *s = &shown->result;
+  json_t *words = json_array(), *policies = json_array(), *jobs = json_array(), *timeline = json_array();
+  for (size_t i = 0; i < shown->words; i++) json_array_append_new(words, json_string(shown->word[i]));
+  for (size_t i = 0; i < s->policy_count; i++) json_array_append_new(policies, json_string(s->policy[i]));
+  for (size_t i = 0; i < s->job_count; i++) json_array_append_new(jobs, job_json(&s->job[i]));
+  for (size_t i = 0; i < s->event_count; i++) json_array_append_new(timeline, event_json(s, &s->event[i]));
+  return json_pack("{s:s, s:s, s:o, s:o, s:f, s:I, s:{s:f, s:f}, s:o, s:o}", "scenario", shown->scenario->file, "about",
+                   shown->scenario->about, "words", words, "policies", policies, "end_seconds", s->end_seconds,
+                   "questions", (json_int_t)s->questions, "others", "waited_seconds", s->others.waited,
+                   "lacked_seconds", s->others.lacked, "jobs", jobs, "timeline", timeline);
+}
+
+json_t *brim_cli_simulations_json(const brim_sim_shown *shown, size_t count)
+{
+  json_t *cases = json_array();
+  for (size_t i = 0; i < count; i++) json_array_append_new(cases, case_json(&shown[i]));
+  return json_pack("{s:o}", "simulations", cases);
+}

@@ -1,0 +1,191 @@
+#include "session/step_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "session/cuts.h"
+#include "session/decide.h"
+#include "session/sights.h"
+
+/* ---- what a policy may ask ---- */
+
+static brim_step_question *question_of(const brim_step_view *view)
+{
+  return view->host;
+}
+
+uint64_t brim_step_plan_room(const brim_step_question *q)
+{
+  const brim_session *s = q->session;
+  return brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + q->own_bytes);
+}
+
+/* Where something has changed since the last time. */
+static void show(brim_step_question *q, const brim_device_view *d, uint64_t waiting_bytes)
+{
+  if (d->free_bytes == q->shown_free && q->own_bytes == q->shown_own) return;
+  q->shown_free = d->free_bytes;
+  q->shown_own = q->own_bytes;
+  brim_session_show_device(q->session, "step", d, q->own_bytes, waiting_bytes);
+}
+
+static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
+{
+  brim_step_question *q = question_of(view);
+  brim_session *s = q->session;
+  BRIM_TRY(brim_session_look(s));
+  brim_decide_view_device(s, device);
+  device->waiting = view->waiting;
+  *room = brim_step_plan_room(q);
+  show(q, device, view->waiting_bytes);
+  return BRIM_OK;
+}
+
+/* What the session would plan within, if it had `bytes`. */
+static uint64_t budget_of(const brim_session *s, uint64_t bytes)
+{
+  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
+  return set > 0 && set < bytes ? set : bytes;
+}
+
+static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
+{
+  brim_variant v = brim_session_variant(s, batch);
+  v.recompute = recompute;
+  v.budget_bytes = budget_of(s, budget);
+  return brim_session_peak_of(s, &v, peak);
+}
+
+/* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
+ * the others do not ask. */
+static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
+{
+  brim_session *s = q->session;
+  const int32_t kind = s->settings->memory.recompute;
+  size_t i = 0;
+  while (i < s->micro_batch_count && s->micro_batch[i] != batch) i++;
+  if (i == s->micro_batch_count)
+    return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+                     (long long)batch);
+  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
+  if (q->plain[i] == 0) {
+    BRIM_TRY(peak_of(s, batch, kind, 0, &q->plain[i]));
+    brim_session_show_plan(s, "step", batch, q->plain[i]);
+  }
+  *peak = q->plain[i];
+  return BRIM_OK;
+}
+
+static bool needs_more_recompute(const brim_session *s, uint64_t peak, uint64_t bytes)
+{
+  return bytes > 0 && peak > bytes && s->settings->memory.recompute != BRIM_RECOMPUTE_AUTO &&
+         brim_session_may_recompute(s);
+}
+
+static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64_t bytes, uint64_t *peak)
+{
+  brim_step_question *q = question_of(view);
+  brim_status status = plain_peak(q, batch, bytes, peak);
+  if (status == BRIM_OK && needs_more_recompute(q->session, *peak, bytes))
+    status = peak_of(q->session, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would leave it to the next policy */
+}
+
+/* ---- asking ---- */
+
+static brim_status count_waiting(const brim_session *s, size_t *count, uint64_t *first_bytes)
+{
+  const uint64_t key = brim_decide_device_key(s);
+  if (!s->stand_in) return brim_claims_waiting(key, count, first_bytes);
+  s->stand_in->waiting(s->stand_in->context, key, count, first_bytes);
+  return BRIM_OK;
+}
+
+/* A queue that cannot be read is no reason to end a run that needs nothing of it. */
+static void look_at_queue(brim_step_question *q, brim_step_view *view)
+{
+  size_t waiting;
+  uint64_t bytes;
+  const brim_session *s = q->session;
+  if (!brim_device_is_shared(&s->device_info)) return;
+  if (count_waiting(s, &waiting, &bytes) == BRIM_OK) {
+    view->waiting = (int32_t)waiting;
+    view->waiting_bytes = bytes;
+    return;
+  }
+  if (!q->is_warned) brim_log(BRIM_LOG_WARN, "whether other runs wait for memory is not known: %s", brim_error_text());
+  q->is_warned = true;
+}
+
+/* Who comes, and who goes; the device itself is not looked at. */
+static void show_line(brim_step_question *q, const brim_step_view *view)
+{
+  brim_device_view device;
+  if (view->waiting_bytes == q->shown_waiting) return;
+  q->shown_waiting = view->waiting_bytes;
+  brim_decide_view_device(q->session, &device);
+  device.waiting = view->waiting;
+  brim_session_show_device(q->session, "line", &device, q->own_bytes, view->waiting_bytes);
+}
+
+brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double seconds, brim_step_plan *out,
+                               const char **who)
+{
+  brim_session *s = q->session;
+  const size_t choices = brim_session_list_micro_batches(s);
+  const int64_t share = brim_session_share(s);
+  if (choices == 0) return BRIM_ENOTSUP;
+  brim_step_view view = {.size = sizeof view,
+                         .step = step,
+                         .seconds = seconds,
+                         .demands = &s->demands,
+                         .planned_bytes = q->own_bytes,
+                         .micro_batch = s->batch,
+                         .effective_batch = share > 0 ? share : s->batch,
+                         .grain = s->grain,
+                         .choice = s->micro_batch,
+                         .choice_count = choices,
+                         .look = look,
+                         .peak_within = peak_within,
+                         .host = q};
+  look_at_queue(q, &view);
+  show_line(q, &view);
+  return brim_policies_on_step(s->policies, &view, out, who);
+}
+
+/* ---- what it comes to ---- */
+
+/* What was said, as a way. */
+static brim_status find_way(brim_step_question *q, const brim_step_plan *plan, brim_way *out)
+{
+  uint64_t peak;
+  const brim_session *s = q->session;
+  bool within = s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
+  if (!within) {
+    BRIM_TRY(plain_peak(q, plan->micro_batch, 0, &peak));
+    within = needs_more_recompute(s, peak, plan->within_bytes);
+  }
+  *out = (brim_way){plan->micro_batch, within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute,
+                    within ? plan->within_bytes : 0};
+  return BRIM_OK;
+}
+
+brim_status brim_step_plan_way(brim_step_question *q, const brim_step_plan *answer, brim_way *way, uint64_t *peak)
+{
+  const brim_step_view view = {.host = q};
+  BRIM_TRY(find_way(q, answer, way));
+  return peak_within(&view, answer->micro_batch, answer->within_bytes, peak);
+}
+
+void brim_step_plan_tell(const brim_step_question *q, const char *who, const brim_way *to, uint64_t after,
+                         const char *reason)
+{
+  char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
+  const bool less = after < q->own_bytes;
+  brim_format_bytes(bytes, sizeof bytes, less ? q->own_bytes - after : after - q->own_bytes);
+  snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
+  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->session->batch, (long long)to->batch,
+           to->within_bytes > 0 ? " with recompute" : "", reason);
+  brim_policies_tell(q->session->policies, who, choice, text);
+}

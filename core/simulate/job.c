@@ -1,0 +1,349 @@
+/* A job's life: started, placed, trained in rounds, ended. The order of what is done after a commit is that of
+ * train/run.c: evaluation, the round's end, checkpoint; then memory, the policies' step, and the next step. */
+#include "simulate/job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "session/decide.h"
+#include "train/resize.h"
+
+void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
+{
+  brim_simulation *out = job->all->out;
+  brim_arena *arena = &out->arena;
+  if (out->event_count == out->event_room) {
+    const size_t room = out->event_room ? 2 * out->event_room : 64;
+    out->event = brim_xrealloc(out->event, room * sizeof *out->event);
+    out->event_room = room;
+  }
+  out->event[out->event_count++] = (brim_simulated){brim_scene_now(job->all->scene),
+                                                    job->index,
+                                                    job->step,
+                                                    brim_arena_string(arena, by),
+                                                    brim_arena_string(arena, choice),
+                                                    brim_arena_string(arena, reason)};
+}
+
+bool brim_sim_sleep(brim_sim_job *job, double seconds)
+{
+  const double until = brim_scene_now(job->all->scene) + seconds, end = job->all->scenario->until;
+  brim_turns_sleep(&job->all->turns, job->index, until < end ? until : end);
+  job->is_late = job->is_late || until > end;
+  return !job->is_late;
+}
+
+static brim_status late(void)
+{
+  return brim_fail(BRIM_EINTERRUPTED, "the scenario ends");
+}
+
+/* A pause that is no training. */
+static brim_status pause_for(brim_sim_job *job, double seconds)
+{
+  if (seconds == 0) return BRIM_OK;
+  job->costs.pausing_seconds += seconds;
+  return brim_sim_sleep(job, seconds) ? BRIM_OK : late();
+}
+
+/* ---- what is due after a commit ---- */
+
+static int64_t every(const brim_sim_job *job, int64_t steps)
+{
+  return steps > 0 ? steps : job->session->order.steps_per_epoch;
+}
+
+static bool is_due(const brim_sim_job *job, int64_t steps)
+{
+  return job->step > 0 && (job->step == job->session->order.steps || job->step % every(job, steps) == 0);
+}
+
+static brim_status write_checkpoint(brim_sim_job *job)
+{
+  job->checkpoint_step = job->step;
+  return pause_for(job, job->all->scenario->checkpoint_time);
+}
+
+static int64_t round_of(const brim_sim_job *job)
+{
+  const int64_t length = every(job, job->session->settings->training.eval_every_steps);
+  return (job->step + length - 1) / length;
+}
+
+static void leave_garbage(brim_sim_job *job)
+{
+  const uint64_t bytes = job->all->scenario->host.garbage;
+  job->garbage += bytes;
+  brim_scene_take(job->all->scene, BRIM_SCENE_HOST, bytes);
+}
+
+static brim_status end_round(brim_sim_job *job)
+{
+  enum brim_cleanup cleanup;
+  brim_session *s = job->session;
+  job->round_step = job->step;
+  leave_garbage(job);
+  job->all->out->questions += brim_policies_watch(s->policies);
+  BRIM_TRY(brim_decide_at_boundary(s, job->step, round_of(job), job->step >= s->order.steps, job->arena, &cleanup));
+  brim_sim_clean(job, cleanup);
+  return BRIM_OK;
+}
+
+static brim_status after_commit(brim_sim_job *job)
+{
+  const brim_training_settings *t = &job->session->settings->training;
+  const bool round = is_due(job, t->eval_every_steps);
+  if (round && job->evaluated_step != job->step) BRIM_TRY(pause_for(job, job->all->scenario->evaluation_time));
+  if (round) job->evaluated_step = job->step;
+  if (round && job->round_step != job->step) BRIM_TRY(end_round(job));
+  if (job->checkpoint_step == job->step || !is_due(job, t->checkpoint_every_steps)) return BRIM_OK;
+  return write_checkpoint(job);
+}
+
+/* ---- the host's memory ---- */
+
+static double host_percent(const brim_sim_job *job)
+{
+  const brim_host_memory host = brim_scene_host_memory(job->all->scene);
+  return host.total_bytes > 0 ? 100 - 100 * (double)host.available_bytes / (double)host.total_bytes : 0;
+}
+
+/* What a run does then: a checkpoint, a heavy cleanup, and, where the plan is in that memory, a smaller one. */
+static brim_status act_on_pressure(brim_sim_job *job, double percent)
+{
+  const brim_memory_settings *m = &job->session->settings->memory;
+  const double total = (double)job->all->scenario->host.memory;
+  const double aim =
+      m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
+  BRIM_TRY(write_checkpoint(job));
+  brim_sim_clean(job, BRIM_CLEAN_HEAVY);
+  const double much = (percent - aim) / 100 * total, arena = (double)job->arena;
+  if (job->place != BRIM_SCENE_HOST && job->all->scenario->kind == BRIM_SCENE_GPU) return BRIM_OK;
+  return brim_sim_shrink(job, (uint64_t)(much < arena / 2 ? arena - much : arena / 2), "memory pressure");
+}
+
+static brim_status heed_pressure(brim_sim_job *job)
+{
+  char text[64];
+  const brim_memory_settings *m = &job->session->settings->memory;
+  const double percent = host_percent(job);
+  const bool acts = m->critical_percent > 0 && percent >= m->critical_percent;
+  const bool warns = m->warn_percent > 0 && percent >= m->warn_percent;
+  if (!acts && percent < m->critical_percent - 5) job->acted = false;
+  if (!warns && percent < m->warn_percent - 5) job->warned = false;
+  if ((!acts || job->acted) && (!warns || job->warned)) return BRIM_OK;
+  snprintf(text, sizeof text, "RAM at %.1f %%", percent);
+  brim_sim_tell(job, "memory", acts ? "critical" : "warning", text);
+  job->warned = true;
+  if (!acts) return BRIM_OK;
+  job->acted = true;
+  return act_on_pressure(job, percent);
+}
+
+static brim_status check_alive(const brim_sim_job *job)
+{
+  if (brim_scene_host_over(job->all->scene) == 0) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "the host has no memory left, and the kernel ends the process");
+}
+
+/* ---- another plan between two steps ---- */
+
+/* Its own, or the larger one, if nobody waits and there is room. */
+static bool may_take(brim_sim_job *job, uint64_t peak)
+{
+  size_t waiting;
+  uint64_t first;
+  const uint64_t key = brim_decide_device_key(job->session);
+  if (peak <= job->arena) return true;
+  brim_scene_waiting(job->all->scene, job->index, key, &waiting, &first);
+  return waiting == 0 && brim_session_look(job->session) == BRIM_OK && peak <= brim_step_plan_room(&job->question);
+}
+
+static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, const char *who)
+{
+  brim_way to;
+  uint64_t peak;
+  BRIM_TRY(brim_step_plan_way(&job->question, answer, &to, &peak));
+  if (!may_take(job, peak)) return BRIM_OK;
+  brim_step_plan_tell(&job->question, who, &to, peak, answer->reason);
+  brim_session_go(job->session, &to);
+  job->is_held = true;
+  brim_sim_unplace(job);
+  BRIM_TRY(brim_sim_place(job));
+  return pause_for(job, job->all->scenario->replan_time);
+}
+
+static brim_status look_around(brim_sim_job *job)
+{
+  brim_step_plan answer;
+  const char *who;
+  const double now = brim_scene_now(job->all->scene);
+  BRIM_TRY(check_alive(job));
+  BRIM_TRY(heed_pressure(job));
+  if (!brim_policies_follow(job->session->policies) || now - job->asked < BRIM_RESIZE_ASK_SECONDS) return BRIM_OK;
+  job->asked = now;
+  job->question.own_bytes = job->arena;
+  job->all->out->questions++;
+  const brim_status status = brim_step_plan_ask(&job->question, job->step, now, &answer, &who);
+  if (status == BRIM_ENOTSUP) return BRIM_OK;
+  BRIM_TRY(status);
+  if (answer.micro_batch > 0) return change_plan(job, &answer, who);
+  brim_policies_tell(job->session->policies, who, "keeps its plan", answer.reason);
+  return BRIM_OK;
+}
+
+/* ---- steps ---- */
+
+/* The next one that must be made by itself: at its end something is due. */
+static int64_t next_stop(const brim_sim_job *job)
+{
+  const brim_scenario *scene = job->all->scenario;
+  const brim_training_settings *t = &job->session->settings->training;
+  const int64_t each[] = {every(job, t->eval_every_steps), every(job, t->checkpoint_every_steps)};
+  int64_t stop = job->session->order.steps;
+  for (size_t i = 0; i < 2; i++) {
+    const int64_t next = (job->step / each[i] + 1) * each[i];
+    if (next < stop) stop = next;
+  }
+  for (size_t i = 0; i < scene->failure_count; i++) {
+    const int64_t before = scene->failure[i].step - 1;
+    if (job->failures_left[i] > 0 && before > job->step && before < stop) stop = before;
+  }
+  return stop;
+}
+
+/* When somebody looks next. */
+static double next_look(const brim_sim_job *job)
+{
+  const double world = brim_scene_next(job->all->scene), asks = job->asked + BRIM_RESIZE_ASK_SECONDS;
+  return brim_policies_follow(job->session->policies) && asks < world ? asks : world;
+}
+
+/* Fails the step that is to be made, if it is one of the scenario's failures. */
+static brim_status fail_step(brim_sim_job *job, double seconds, bool *fails)
+{
+  const brim_scenario *scene = job->all->scenario;
+  for (size_t i = 0; i < scene->failure_count; i++) {
+    if (scene->failure[i].step != job->step + 1 || job->failures_left[i] == 0) continue;
+    job->failures_left[i]--;
+    *fails = true;
+    job->costs.ooms++;
+    job->costs.redone_seconds += seconds;
+    if (scene->failure[i].loses) job->failed_step = job->step;
+    if (!brim_sim_sleep(job, seconds)) return late();
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s", scene->failure[i].says);
+  }
+  return BRIM_OK;
+}
+
+/* Of the first `steps` steps. */
+static int64_t samples_of(const brim_order *o, int64_t steps)
+{
+  const int64_t rest = steps % o->steps_per_epoch * o->effective;
+  return steps / o->steps_per_epoch * o->count + (rest < o->count ? rest : o->count);
+}
+
+static void commit(brim_sim_job *job, int64_t count, double seconds, double again)
+{
+  const brim_order *o = &job->session->order;
+  job->costs.samples += samples_of(o, job->step + count) - samples_of(o, job->step);
+  job->costs.training_seconds += (double)count * seconds;
+  job->costs.again_seconds += (double)count * again;
+  job->step += count;
+  if (job->step > job->fail_step) brim_ladder_begin_again(&job->ladder);
+}
+
+/* As many as there are until something is due. */
+static brim_status make_steps(brim_sim_job *job)
+{
+  bool fails = false;
+  double seconds, again;
+  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
+  BRIM_TRY(fail_step(job, seconds, &fails));
+  const double time = next_look(job) - brim_scene_now(job->all->scene), left = ceil(time / seconds);
+  const int64_t stop = next_stop(job) - job->step;
+  const int64_t count = left < 1 ? 1 : left < (double)stop ? (int64_t)left : stop;
+  if (!brim_sim_sleep(job, (double)count * seconds)) return late();
+  commit(job, count, seconds, again);
+  return BRIM_OK;
+}
+
+static brim_status turn(brim_sim_job *job, bool *done)
+{
+  BRIM_TRY(after_commit(job));
+  *done = job->step >= job->session->order.steps;
+  if (*done) return BRIM_OK;
+  BRIM_TRY(look_around(job));
+  return make_steps(job);
+}
+
+static brim_status loop(brim_sim_job *job)
+{
+  char what[64];
+  for (bool done = false; !done;) {
+    brim_status status = turn(job, &done);
+    if (brim_status_is_want(status) && brim_scene_host_over(job->all->scene) == 0) {
+      snprintf(what, sizeof what, "step %lld", (long long)job->step + 1);
+      done = false;
+      status = brim_sim_recover(job, status, what);
+    }
+    BRIM_TRY(status);
+  }
+  return BRIM_OK;
+}
+
+/* ---- the whole ---- */
+
+static brim_status train(brim_sim_job *job)
+{
+  job->resident = job->all->scenario->host.process;
+  brim_scene_take(job->all->scene, BRIM_SCENE_HOST, job->resident);
+  BRIM_TRY(brim_sim_open(job));
+  BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
+  BRIM_TRY(brim_session_look(job->session));
+  BRIM_TRY(brim_session_settle(&job->session));
+  BRIM_TRY(brim_sim_place(job));
+  job->session->running = true;
+  job->ladder.session = &job->session;
+  job->asked = brim_scene_now(job->all->scene);
+  return loop(job);
+}
+
+static enum brim_sim_end end_of(const brim_sim_job *job, brim_status status)
+{
+  if (status == BRIM_OK) return BRIM_SIM_FINISHED;
+  if (job->is_late) return BRIM_SIM_LATE;
+  return status == BRIM_ENOMEM_HOST ? BRIM_SIM_KILLED : BRIM_SIM_FAILED;
+}
+
+static void report(brim_sim_job *job, brim_status status)
+{
+  brim_sim_job_result *r = &job->all->out->job[job->index];
+  brim_arena *arena = &job->all->out->arena;
+  const char *error = status == BRIM_OK ? "" : brim_error_text();
+  r->end = end_of(job, status);
+  r->status = status;
+  r->error = brim_arena_string_n(arena, error, strcspn(error, "\n"));
+  if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - job->checkpoint_step;
+  job->costs.steps = job->step;
+  job->costs.steps_all = job->session->order.steps;
+  job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
+  r->costs = job->costs;
+  brim_sim_tell(job, "simulation", brim_sim_end_name(r->end), r->error);
+}
+
+void brim_sim_job_work(brim_sim_job *job)
+{
+  job->started = brim_scene_now(job->all->scene);
+  const brim_status status = train(job);
+  report(job, status);
+  brim_sim_unplace(job);
+  brim_scene_give(job->all->scene, BRIM_SCENE_HOST, job->resident + job->garbage);
+  brim_scene_settle(job->all->scene);
+  brim_sim_close_session(job->session);
+  if (brim_scene_now(job->all->scene) > job->all->out->end_seconds)
+    job->all->out->end_seconds = brim_scene_now(job->all->scene);
+}

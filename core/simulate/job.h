@@ -1,0 +1,68 @@
+/* A job of a simulation. Internal to core/simulate. */
+#ifndef BRIM_SIMULATE_JOB_H
+#define BRIM_SIMULATE_JOB_H
+#include "session/session.h"
+#include "session/step_plan.h"
+#include "simulate/simulate.h"
+#include "simulate/turns.h"
+#include "train/ladder.h"
+
+typedef struct brim_sim_case {
+  const brim_scenario *scenario;
+  brim_planner *planner; /* NULL: the scenario's model plans */
+  brim_scene *scene;
+  brim_simulation *out;
+  brim_turns turns;
+  struct brim_sim_job *job;
+  size_t count;
+} brim_sim_case;
+
+typedef struct brim_sim_job {
+  brim_sim_case *all;
+  size_t index;
+  brim_config *config; /* the caller's */
+  brim_session *session;
+  brim_stand_in stand_in;
+  brim_plugin backend, model; /* stand in for those of the configuration */
+  brim_backend_ops backend_ops;
+  const brim_scene_model *plans; /* what its plans take */
+  bool on_host;                  /* on the host's processors */
+  brim_ladder ladder;
+  brim_step_question question;
+  int64_t *failures_left; /* of each of the scenario's */
+  int place;              /* where the arena is */
+  uint64_t arena, resident, garbage;
+  bool is_placed, was_placed, is_held;
+  int64_t step, round_step, evaluated_step, checkpoint_step, failed_step, fail_step;
+  double started, asked;
+  bool warned, acted; /* of the host's memory */
+  bool is_late;
+  brim_sim_costs costs;
+} brim_sim_job;
+
+/* ---- session_stand_in.c: what answers in the place of a session's planner, queue and host ---- */
+/* Opens the job's session, on the device that is chosen. */
+brim_status brim_sim_open(brim_sim_job *job);
+void brim_sim_close_session(brim_session *session);
+/* Seconds of a step as the session plans now; *again: of them for recompute. */
+brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, double *again);
+brim_status brim_sim_peak(const brim_sim_job *job, uint64_t *bytes); /* of the session's plan */
+
+/* ---- placing.c ---- */
+/* Places the session's plan as a run does: waits, asks policies, another configuration. */
+brim_status brim_sim_place(brim_sim_job *job);
+void brim_sim_unplace(brim_sim_job *job);
+/* What failed is done again after what helps, or nothing does. */
+brim_status brim_sim_recover(brim_sim_job *job, brim_status failure, const char *what);
+/* A smaller plan, before memory runs out. */
+brim_status brim_sim_shrink(brim_sim_job *job, uint64_t bytes, const char *why);
+void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup);
+
+/* ---- job.c ---- */
+/* The whole of it, on its thread. */
+void brim_sim_job_work(brim_sim_job *job);
+/* The clock goes on; others have their turns. False: the scenario ends first. */
+bool brim_sim_sleep(brim_sim_job *job, double seconds);
+/* An entry of the timeline. */
+void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
+#endif

@@ -1,0 +1,260 @@
+/* A run's folder as a scenario. What policies were shown is in its events ("seen"): devices as they were looked at, who
+ * waited, and the peaks of the plans that were asked about. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "brim/policy.h"
+#include "simulate/record_parts.h"
+#include "store/record.h"
+
+/* ---- events ---- */
+
+static double number(const json_t *event, const char *key)
+{
+  const json_t *value = json_object_get(event, key);
+  return json_is_number(value) ? json_number_value(value) : 0;
+}
+
+static const char *text(const json_t *event, const char *key)
+{
+  const char *value = json_string_value(json_object_get(event, key));
+  return value ? value : "";
+}
+
+static uint64_t bytes_of(const json_t *event, const char *key)
+{
+  const double value = number(event, key);
+  return value > 0 && value < 0x1p62 ? (uint64_t)value : 0;
+}
+
+static int64_t count_of(const json_t *event, const char *key)
+{
+  return (int64_t)bytes_of(event, key);
+}
+
+static brim_status read_events(brim_recording *r)
+{
+  char path[BRIM_PATH_MAX], *line = NULL;
+  size_t room = 0;
+  BRIM_TRY(brim_path_join(path, r->run, "events.jsonl"));
+  FILE *file = fopen(path, "re");
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot read '%s': it is not there, or not for you", path);
+  for (ssize_t length; (length = getline(&line, &room, file)) >= 0;) {
+    json_t *event = json_loadb(line, (size_t)length, 0, NULL);
+    if (json_is_object(event))
+      json_array_append_new(r->event, event);
+    else
+      json_decref(event);
+  }
+  free(line);
+  fclose(file);
+  return BRIM_OK;
+}
+
+/* ---- devices ---- */
+
+static brim_record_device *find_device(brim_recording *r, const char *name)
+{
+  for (size_t i = 0; i < r->devices; i++)
+    if (strcmp(r->device[i].name, name) == 0) return &r->device[i];
+  if (r->devices == BRIM_SCENE_DEVICES_MAX) return NULL;
+  brim_record_device *d = &r->device[r->devices++];
+  snprintf(d->name, sizeof d->name, "%s", name);
+  return d;
+}
+
+static void add_change(brim_recording *r, brim_record_series *s, double at, uint64_t bytes, int64_t waiting)
+{
+  const double when = fmax(0, round(1e3 * (at - r->start)) / 1e3);
+  brim_record_change *last = s->count > 0 ? &s->change[s->count - 1] : NULL;
+  if (!s->change) s->change = BRIM_ARENA_NEW(r->arena, brim_record_change, BRIM_RECORD_CHANGES_MAX);
+  if (last && last->bytes == bytes && last->waiting == waiting) return;
+  if (last && when <= last->at) {
+    last->bytes = bytes;
+    last->waiting = waiting;
+    return;
+  }
+  if (s->count < BRIM_RECORD_CHANGES_MAX) s->change[s->count++] = (brim_record_change){when, bytes, waiting};
+}
+
+static uint64_t others_of(const json_t *event)
+{
+  const uint64_t total = bytes_of(event, "total_bytes");
+  const uint64_t own = bytes_of(event, "free_bytes") + bytes_of(event, "own_bytes");
+  return total > own ? total - own : 0;
+}
+
+static void take_device(brim_recording *r, const json_t *event, const char *question)
+{
+  brim_record_device *d = find_device(r, text(event, "device"));
+  const double at = number(event, "at");
+  if (!d) return;
+  d->total = bytes_of(event, "total_bytes");
+  d->is_shared = number(event, "is_shared") != 0;
+  d->on_host = number(event, "on_host") != 0;
+  if (strcmp(question, "line") == 0 || strcmp(question, "step") == 0)
+    add_change(r, &d->line, at, bytes_of(event, "waiting_bytes"), count_of(event, "waiting"));
+  if (strcmp(question, "line") != 0) add_change(r, &d->use, at, others_of(event), 0);
+}
+
+static void take_host(brim_recording *r, const json_t *event)
+{
+  r->host_total = bytes_of(event, "total_bytes");
+  r->process = bytes_of(event, "own_bytes");
+  add_change(r, &r->host, number(event, "at"), others_of(event), 0);
+}
+
+/* ---- plans ---- */
+
+static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, double time, int64_t basis)
+{
+  size_t i = 0;
+  while (i < r->plans && r->plan[i].micro_batch < micro_batch) i++;
+  const bool known = i < r->plans && r->plan[i].micro_batch == micro_batch;
+  if (micro_batch < 1 || micro_batch > 1048576 || (!known && r->plans == BRIM_RECORD_PLANS_MAX)) return;
+  if (!known) {
+    memmove(&r->plan[i + 1], &r->plan[i], (r->plans - i) * sizeof r->plan[0]);
+    r->plan[i] = (brim_record_plan){.micro_batch = micro_batch};
+    r->plans++;
+  }
+  r->plan[i].bytes = bytes;
+  if (time <= 0 || basis < BRIM_BASIS_TIMED || basis > BRIM_BASIS_GUESSED) return;
+  r->plan[i].time = time;
+  r->plan[i].basis = basis;
+}
+
+/* A scenario's peaks rise with the micro-batch; those of plans do, or nearly so. */
+static void make_rising(brim_recording *r)
+{
+  for (size_t i = 1; i < r->plans; i++)
+    if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
+}
+
+/* ---- what happened ---- */
+
+static void take_seen(brim_recording *r, const json_t *event)
+{
+  const char *question = text(event, "question");
+  const double at = number(event, "at");
+  if (json_object_get(event, "grain")) {
+    r->grain = count_of(event, "grain");
+    r->norm_group = count_of(event, "norm_group");
+    r->samples = count_of(event, "samples");
+    r->steps = count_of(event, "steps");
+    if (r->plan_time == 0) r->plan_time = fmax(0, round(1e3 * (at - r->start)) / 1e3);
+  } else if (json_object_get(event, "micro_batch")) {
+    take_plan(r, count_of(event, "micro_batch"), bytes_of(event, "peak_bytes"), number(event, "step_seconds"),
+              count_of(event, "basis"));
+  } else if (text(event, "device")[0]) {
+    take_device(r, event, question);
+  } else {
+    take_host(r, event);
+  }
+}
+
+/* Each action of the ladder comes of one failure of the step that is named in front of the reason. */
+static void take_decision(brim_recording *r, const json_t *event)
+{
+  long long step = 0;
+  brim_record_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
+  const char *choice = text(event, "choice");
+  if (strcmp(text(event, "by"), "recovery") != 0 || sscanf(text(event, "reason"), "step %lld:", &step) != 1) return;
+  if (brim_starts_with(choice, "back to step")) {
+    if (last) last->loses = true;
+    return;
+  }
+  const bool acts = strstr(choice, "cleanup, ") || strstr(choice, "more recompute, ") || strstr(choice, "micro-batch ");
+  if (!acts || brim_starts_with(choice, "no smaller") || brim_starts_with(choice, "gives up")) return;
+  if (last && last->step == step)
+    last->times++;
+  else if (r->failures < BRIM_RECORD_FAILURES_MAX)
+    r->failure[r->failures++] = (brim_record_failure){step, 1, false, strchr(text(event, "reason"), ':')};
+}
+
+static void take_events(brim_recording *r)
+{
+  size_t i;
+  json_t *event;
+  json_array_foreach(r->event, i, event)
+  {
+    const char *what = text(event, "event");
+    const bool seen = strcmp(what, "seen") == 0;
+    if (seen && r->start == 0) r->start = number(event, "at");
+    if (seen) take_seen(r, event);
+    if (strcmp(what, "decision") == 0) take_decision(r, event);
+    if (strcmp(what, "recovered") == 0) r->replan_time = number(event, "recovered_seconds");
+  }
+}
+
+static brim_status take_first_plan(brim_recording *r)
+{
+  json_t *first = NULL;
+  BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
+  if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
+  json_decref(first);
+  return BRIM_OK;
+}
+
+/* ---- policies ---- */
+
+static size_t add_policy(brim_recording *r, const brim_yaml *policies, const char *id, const char **word, size_t count)
+{
+  const char *params[BRIM_RECORD_WORDS_MAX];
+  const size_t found = brim_scenario_words(r->arena, brim_yaml_get(policies, id), params, BRIM_RECORD_WORDS_MAX);
+  for (size_t i = 0; i < found && count < BRIM_RECORD_WORDS_MAX - 1; i++)
+    word[count++] = brim_arena_printf(r->arena, "policy.%s.%s", id, params[i]);
+  return count;
+}
+
+static void list_policies(brim_recording *r, const brim_yaml *config, const char **word)
+{
+  const brim_yaml *policies = brim_yaml_get(config, "policy");
+  const brim_yaml *ids = policies ? brim_yaml_get(policies, "id") : NULL;
+  size_t count = 0;
+  brim_text all = {0};
+  for (size_t i = 0; ids && i < ids->count; i++)
+    brim_text_printf(&all, "%s%s", i ? "," : "", ids->item[i]->scalar ? ids->item[i]->scalar : "");
+  word[count++] = brim_arena_printf(r->arena, "policy=[%s]", brim_text_str(&all));
+  for (size_t i = 0; ids && i < ids->count; i++)
+    if (ids->item[i]->kind == BRIM_YAML_SCALAR) count = add_policy(r, policies, ids->item[i]->scalar, word, count);
+  word[count] = NULL;
+  brim_text_release(&all);
+}
+
+/* ---- all of it ---- */
+
+static brim_status read_run(brim_recording *r, brim_yaml **config)
+{
+  char path[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_join(path, r->run, "config.yaml"));
+  BRIM_TRY(brim_yaml_parse_file(r->arena, path, config));
+  BRIM_TRY(read_events(r));
+  take_events(r);
+  BRIM_TRY(take_first_plan(r));
+  make_rising(r);
+  if (r->devices > 0 && r->steps > 0) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "the events of '%s' do not say what its policies were shown: it ended before its first "
+                   "step, or was trained by an older brim",
+                   r->run);
+}
+
+brim_status brim_scene_record(brim_arena *arena, const char *run, brim_text *out, const char **word)
+{
+  brim_yaml *config = NULL;
+  brim_recording *r = BRIM_ARENA_NEW(arena, brim_recording, 1);
+  r->arena = arena;
+  r->run = run;
+  r->event = json_array();
+  const brim_status status = read_run(r, &config);
+  if (status == BRIM_OK) {
+    brim_recording_print(r, config, out);
+    list_policies(r, config, word);
+  }
+  json_decref(r->event);
+  return status;
+}

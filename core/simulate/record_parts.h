@@ -1,0 +1,60 @@
+/* What a run's folder says of the world around it. Internal to record*.c. */
+#ifndef BRIM_SIMULATE_RECORD_PARTS_H
+#define BRIM_SIMULATE_RECORD_PARTS_H
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "config/yaml.h"
+#include "simulate/record.h"
+#include "simulate/scenario.h"
+
+#define BRIM_RECORD_CHANGES_MAX 4096 /* of what others have of a device */
+#define BRIM_RECORD_PLANS_MAX 256
+#define BRIM_RECORD_FAILURES_MAX 256
+
+/* How something was from a moment on. */
+typedef struct brim_record_change {
+  double at; /* seconds from the first look, to a millisecond */
+  uint64_t bytes;
+  int64_t waiting;
+} brim_record_change;
+typedef struct brim_record_series {
+  brim_record_change *change;
+  size_t count;
+} brim_record_series;
+typedef struct brim_record_device {
+  char name[64];
+  uint64_t total;
+  bool is_shared, on_host;
+  brim_record_series use, line;
+} brim_record_device;
+typedef struct brim_record_plan {
+  int64_t micro_batch;
+  uint64_t bytes;
+  double time;
+  int64_t basis; /* enum brim_basis */
+} brim_record_plan;
+typedef struct brim_record_failure {
+  int64_t step, times;
+  bool loses;
+  const char *says;
+} brim_record_failure;
+
+typedef struct brim_recording {
+  brim_arena *arena;
+  const char *run;
+  json_t *event; /* an array */
+  double start;  /* since 1970; 0: not known yet */
+  double plan_time, replan_time;
+  brim_record_device device[BRIM_SCENE_DEVICES_MAX];
+  brim_record_plan plan[BRIM_RECORD_PLANS_MAX];
+  brim_record_failure failure[BRIM_RECORD_FAILURES_MAX];
+  size_t devices, plans, failures;
+  uint64_t host_total, process;
+  brim_record_series host;
+  int64_t grain, norm_group, samples, steps;
+} brim_recording;
+
+/* The scenario as YAML; `config`: of the run. */
+void brim_recording_print(const brim_recording *recording, const brim_yaml *config, brim_text *out);
+#endif

@@ -1,0 +1,328 @@
+#include "simulate/scenario.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "config/problems.h"
+#include "config/value.h"
+#include "simulate/scenario_keys.h"
+
+typedef struct reader {
+  brim_arena *arena;
+  brim_problems problems;
+} reader;
+
+/* ---- maps and lists ---- */
+
+static const char *path_of(reader *r, const char *section, const char *key)
+{
+  return section[0] ? brim_arena_printf(r->arena, "%s.%s", section, key) : key;
+}
+
+static bool is_known(const char *section, const char *key)
+{
+  for (const brim_param *row = brim_scene_table(section); row->key; row++)
+    if (strcmp(row->key, key) == 0) return true;
+  return brim_scene_has_section(section, key);
+}
+
+static void refuse_key(reader *r, const char *section, const char *key, const brim_yaml *value)
+{
+  const brim_yaml_origin origin = brim_yaml_key_origin(value);
+  const char *best = NULL;
+  const size_t length = strlen(section);
+  int distance = INT_MAX;
+  for (const brim_param *row = brim_scene_table(section); row->key; row++)
+    brim_suggest(key, row->key, &distance, &best);
+  for (const brim_scene_section *s = brim_scene_sections; s->path; s++) {
+    const bool below = strncmp(s->path, section, length) == 0 && (length == 0 || s->path[length] == '.');
+    const char *name = below ? s->path + length + (length > 0) : "";
+    if (name[0] && !strchr(name, '.')) brim_suggest(key, name, &distance, &best);
+  }
+  brim_problem_at(&r->problems, &origin, "a scenario has no key '%s'", path_of(r, section, key));
+  if (best) brim_problem_hint(&r->problems, "did you mean '%s'?", path_of(r, section, best));
+}
+
+static void read_value(reader *r, const char *section, const brim_param *row, const brim_yaml *map, void *out)
+{
+  const brim_yaml *given = map ? brim_yaml_get(map, row->key) : NULL;
+  const brim_yaml *value = given ? given : brim_value_default(row, r->arena);
+  brim_text problem = {0};
+  if (!value)
+    brim_problem_at(&r->problems, &map->origin, "'%s' must be given", path_of(r, section, row->key));
+  else if (brim_value_parse(row, value, out, r->arena, &problem) != BRIM_OK)
+    brim_problem_at(&r->problems, &value->origin, "'%s' %s", path_of(r, section, row->key), brim_text_str(&problem));
+  brim_text_release(&problem);
+}
+
+/* A map by the section's table; NULL: all defaults. What lies below is the caller's. */
+static void read_map(reader *r, const char *section, const brim_yaml *map, void *out)
+{
+  if (map && map->kind != BRIM_YAML_MAP) {
+    const char *what = section[0] ? brim_arena_printf(r->arena, "'%s'", section) : "a scenario";
+    brim_problem_at(&r->problems, &map->origin, "%s%s must be a map of keys and values",
+                    brim_scene_is_list(section) ? "an item of " : "", what);
+    return;
+  }
+  for (size_t i = 0; map && i < map->count; i++)
+    if (!is_known(section, map->key[i])) refuse_key(r, section, map->key[i], map->item[i]);
+  for (const brim_param *row = brim_scene_table(section); row->key; row++) read_value(r, section, row, map, out);
+}
+
+static const brim_yaml *map_below(const brim_yaml *map, const char *key)
+{
+  return map && map->kind == BRIM_YAML_MAP ? brim_yaml_get(map, key) : NULL;
+}
+
+/* How many items the list has; 0 if it is none, which is a problem. */
+static size_t list_length(reader *r, const brim_yaml *list, const char *section, size_t most)
+{
+  if (!list) return 0;
+  if (list->kind != BRIM_YAML_LIST)
+    brim_problem_at(&r->problems, &list->origin, "'%s' must be a list", section);
+  else if (list->count > most)
+    brim_problem_at(&r->problems, &list->origin, "'%s' has %zu items, and may have %zu", section, list->count, most);
+  else
+    return list->count;
+  return 0;
+}
+
+/* A list of maps by the section's table; *out is an array in the arena. */
+static size_t read_list(reader *r, const char *section, const brim_yaml *list, size_t most, size_t item_bytes,
+                        void *out)
+{
+  const size_t count = list_length(r, list, section, most);
+  char *items = brim_arena_alloc(r->arena, (count > 0 ? count : 1) * item_bytes);
+  for (size_t i = 0; i < count; i++) read_map(r, section, list->item[i], items + i * item_bytes);
+  memcpy(out, &items, sizeof items);
+  return count;
+}
+
+/* ---- the parts ---- */
+
+static void check_rising(reader *r, const brim_yaml *list, size_t i, bool rises, const char *key)
+{
+  if (!rises)
+    brim_problem_at(&r->problems, &list->item[i]->origin, "'%s' must rise from item to item of the list", key);
+}
+
+static size_t read_use(reader *r, const char *section, const brim_yaml *list, brim_scene_use **out)
+{
+  const size_t count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof **out, out);
+  for (size_t i = 1; i < count; i++) check_rising(r, list, i, (*out)[i].at > (*out)[i - 1].at, "at");
+  return count;
+}
+
+static size_t read_line(reader *r, const brim_yaml *list, brim_scene_line **out)
+{
+  const size_t count = read_list(r, "devices.line", list, BRIM_SCENE_LIST_MAX, sizeof **out, out);
+  for (size_t i = 1; i < count; i++) check_rising(r, list, i, (*out)[i].at > (*out)[i - 1].at, "at");
+  return count;
+}
+
+static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
+{
+  s->device_count = read_list(r, "devices", list, BRIM_SCENE_DEVICES_MAX, sizeof *s->device, &s->device);
+  if (s->device_count == 0 && r->problems.count == 0)
+    brim_problem(&r->problems, BRIM_ECONFIG, "%s: a scenario has at least one of 'devices'", s->file);
+  for (size_t i = 0; i < s->device_count; i++) {
+    brim_scene_device *d = &s->device[i];
+    d->use_count = read_use(r, "devices.use", map_below(list->item[i], "use"), &d->use);
+    d->line_count = read_line(r, map_below(list->item[i], "line"), &d->line);
+    if (d->memory > 0 && d->used > d->memory)
+      brim_problem_at(&r->problems, &list->item[i]->origin, "'devices.used' is more than the device's memory");
+  }
+}
+
+/* Levels of recompute, from much memory to little. */
+static void read_recompute(reader *r, const char *section, const brim_yaml *list, brim_scene_model *m)
+{
+  m->recompute_count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof *m->recompute, &m->recompute);
+  for (size_t i = 1; i < m->recompute_count; i++)
+    if (!(m->recompute[i].memory < m->recompute[i - 1].memory))
+      brim_problem_at(&r->problems, &list->item[i]->origin, "'%s' must leave less memory from level to level", section);
+}
+
+static void read_peaks(reader *r, const char *section, const brim_yaml *list, brim_scene_model *m)
+{
+  m->peak_count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof *m->peak, &m->peak);
+  for (size_t i = 1; i < m->peak_count; i++)
+    check_rising(r, list, i,
+                 m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
+                 "micro_batch, and bytes,");
+}
+
+static void read_model(reader *r, const char *section, const brim_yaml *map, brim_scene_model *m)
+{
+  const char *recompute = path_of(r, section, "recompute"), *peaks = path_of(r, section, "peaks");
+  read_map(r, section, map, m);
+  read_recompute(r, recompute, map_below(map, "recompute"), m);
+  read_peaks(r, peaks, map_below(map, "peaks"), m);
+}
+
+static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
+{
+  const brim_yaml *settings = map_below(map, "settings");
+  if (settings && settings->kind != BRIM_YAML_MAP)
+    brim_problem_at(&r->problems, &settings->origin, "'settings' must be a map of keys and values");
+  return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
+}
+
+static void read_jobs(reader *r, const brim_yaml *list, brim_scenario *s)
+{
+  s->job_count = read_list(r, "jobs", list, BRIM_SCENE_JOBS_MAX, sizeof *s->job, &s->job);
+  for (size_t i = 0; i < s->job_count; i++) {
+    s->job[i].settings = read_settings(r, list->item[i]);
+    if (s->job[i].name && !s->job[i].name[0]) s->job[i].name = brim_arena_printf(r->arena, "job %zu", i + 1);
+  }
+  if (s->job_count > 0) return;
+  s->job = BRIM_ARENA_NEW(r->arena, brim_scene_job, 1);
+  s->job[0].name = "job 1";
+  s->job_count = 1;
+}
+
+/* Where it is is one of the devices. */
+static void check_device(reader *r, const brim_scenario *s, const char *section, const brim_yaml *item, int64_t device)
+{
+  if (device < (int64_t)s->device_count) return;
+  brim_problem_at(&r->problems, &item->origin, "'%s.device' is %lld, and the last of 'devices' is %zu", section,
+                  (long long)device, s->device_count - 1);
+}
+
+static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
+{
+  const brim_yaml *programs = map_below(root, "programs"), *runs = map_below(root, "runs");
+  s->program_count = read_list(r, "programs", programs, BRIM_SCENE_LIST_MAX, sizeof *s->program, &s->program);
+  s->run_count = read_list(r, "runs", runs, BRIM_SCENE_LIST_MAX, sizeof *s->run, &s->run);
+  s->failure_count =
+      read_list(r, "failures", map_below(root, "failures"), BRIM_SCENE_LIST_MAX, sizeof *s->failure, &s->failure);
+  if (s->device_count == 0) return;
+  for (size_t i = 0; i < s->program_count; i++) check_device(r, s, "programs", programs->item[i], s->program[i].device);
+  for (size_t i = 0; i < s->run_count; i++) check_device(r, s, "runs", runs->item[i], s->run[i].device);
+}
+
+static void read_start(reader *r, const brim_yaml *root, brim_scenario *s)
+{
+  struct tm time = {0};
+  const char *end = s->start ? strptime(s->start, "%Y-%m-%d %H:%M", &time) : NULL;
+  if (end && *end == ':') end = strptime(end, ":%S", &time);
+  s->start_seconds = (double)timegm(&time);
+  if (!s->start || (end && !*end)) return;
+  const brim_yaml *value = brim_yaml_get(root, "start");
+  brim_problem_at(&r->problems, value ? &value->origin : NULL, "'start' must be a time as 2025-01-06 09:00, got %.60s",
+                  s->start);
+}
+
+static void read_backend(reader *r, const brim_yaml *root, const brim_scenario *s)
+{
+  const char *id = s->backend ? s->backend : "cuda";
+  const size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  const brim_yaml *value = brim_yaml_get(root, "backend");
+  if (length > 0 && length < 40 && id[length] == '\0') return;
+  brim_problem_at(&r->problems, value ? &value->origin : NULL, "'backend' must be a name of a-z, 0-9 and _, got %.60s",
+                  id);
+}
+
+static void read_root(reader *r, const brim_yaml *root, brim_scenario *s)
+{
+  const brim_yaml *host = map_below(root, "host"), *small = map_below(root, "small_model");
+  read_map(r, "", root, s);
+  if (root->kind != BRIM_YAML_MAP) return;
+  read_start(r, root, s);
+  read_backend(r, root, s);
+  read_devices(r, brim_yaml_get(root, "devices"), s);
+  read_map(r, "host", host, &s->host);
+  s->host.use_count = read_use(r, "host.use", map_below(host, "use"), &s->host.use);
+  read_model(r, "model", map_below(root, "model"), &s->model);
+  if (small) read_model(r, "small_model", small, &s->small_model);
+  read_others(r, root, s);
+  read_jobs(r, brim_yaml_get(root, "jobs"), s);
+  s->settings = read_settings(r, root);
+}
+
+/* ---- a whole one ---- */
+
+static brim_status read_tree(brim_scenario *s, const brim_yaml *root)
+{
+  reader r = {.arena = &s->arena, .problems = {.arena = &s->arena}};
+  read_root(&r, root, s);
+  return brim_problems_status(&r.problems);
+}
+
+static brim_scenario *make(const char *file)
+{
+  brim_scenario *s = brim_xcalloc(1, sizeof *s);
+  s->file = brim_arena_string(&s->arena, file);
+  return s;
+}
+
+static brim_status finish(brim_scenario *s, brim_status status, const brim_yaml *root, brim_scenario **out)
+{
+  if (status == BRIM_OK) status = read_tree(s, root);
+  if (status == BRIM_OK)
+    *out = s;
+  else
+    brim_scenario_free(s);
+  return status;
+}
+
+brim_status brim_scenario_read(const char *path, brim_scenario **out)
+{
+  brim_scenario *s = make(path);
+  brim_yaml *root = NULL;
+  const brim_status status = brim_yaml_parse_file(&s->arena, path, &root);
+  return finish(s, status, root, out);
+}
+
+brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out)
+{
+  brim_scenario *s = make(file);
+  brim_yaml *root = NULL;
+  const brim_status status = brim_yaml_parse(&s->arena, text, bytes, file, &root);
+  return finish(s, status, root, out);
+}
+
+void brim_scenario_free(brim_scenario *s)
+{
+  if (!s) return;
+  brim_arena_release(&s->arena);
+  free(s);
+}
+
+/* ---- settings ---- */
+
+/* As the command line takes them: lists and maps in brackets. */
+static void print_value(const brim_yaml *value, brim_text *out)
+{
+  const bool map = value->kind == BRIM_YAML_MAP;
+  if (value->kind == BRIM_YAML_SCALAR) {
+    const char *quote = value->quoted ? "'" : "";
+    brim_text_add(out, quote);
+    for (const char *c = value->scalar; *c; c++)
+      brim_text_add_n(out, value->quoted && *c == '\'' ? "''" : c, value->quoted && *c == '\'' ? 2 : 1);
+    brim_text_add(out, quote);
+    return;
+  }
+  brim_text_add(out, map ? "{" : "[");
+  for (size_t i = 0; i < value->count; i++) {
+    brim_text_printf(out, "%s%s%s", i ? ", " : "", map ? value->key[i] : "", map ? ": " : "");
+    print_value(value->item[i], out);
+  }
+  brim_text_add(out, map ? "}" : "]");
+}
+
+size_t brim_scenario_words(brim_arena *arena, const brim_yaml *settings, const char **out, size_t room)
+{
+  size_t count = 0;
+  for (size_t i = 0; settings && i < settings->count && count < room; i++) {
+    brim_text value = {0};
+    print_value(settings->item[i], &value);
+    out[count++] = brim_arena_printf(arena, "%s=%s", settings->key[i], brim_text_str(&value));
+    brim_text_release(&value);
+  }
+  return count;
+}

@@ -1,0 +1,340 @@
+/* A session without a planner, a backend and data: what it would ask them, the scenario's world answers. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "dist/dist.h"
+#include "graph/recompute.h"
+#include "session/decide.h"
+#include "session/figures.h"
+#include "session/session_parts.h"
+#include "simulate/job.h"
+
+/* ---- plans ---- */
+
+static bool is_half(const brim_variant *v)
+{
+  return v->precision == BRIM_PRECISION_BF16 || v->precision == BRIM_PRECISION_FP16;
+}
+
+/* What lies between two peaks that are known, or goes on from the nearest two: fixed[0] of no sample, and all of it. */
+static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed, double *all)
+{
+  size_t i = m->peak_count > 1 ? 1 : 0;
+  while (i + 1 < m->peak_count && m->peak[i].micro_batch < batch) i++;
+  const brim_scene_peak *b = &m->peak[i], *a = i > 0 ? b - 1 : b;
+  const double slope = i > 0 ? (double)(b->bytes - a->bytes) / (double)(b->micro_batch - a->micro_batch) : 0;
+  const double start = m->peak_count > 1 ? (double)(m->peak[1].bytes - m->peak[0].bytes) /
+                                               (double)(m->peak[1].micro_batch - m->peak[0].micro_batch)
+                                         : 0;
+  *fixed = fmax(0, (double)m->peak[0].bytes - start * (double)m->peak[0].micro_batch);
+  *all = fmax(*fixed, (double)b->bytes + slope * (double)(batch - b->micro_batch));
+  for (size_t k = 0; k < m->peak_count; k++)
+    if (m->peak[k].micro_batch == batch) *all = (double)m->peak[k].bytes;
+}
+
+static uint64_t as_bytes(double bytes)
+{
+  return bytes < 0x1p62 ? (uint64_t)bytes : UINT64_C(1) << 62;
+}
+
+/* With so much recompute; 0: none. */
+static uint64_t level_peak(const brim_scene_model *m, const brim_variant *v, size_t level)
+{
+  double fixed = (double)m->fixed, all = fixed + (double)m->sample * (double)v->batch;
+  if (m->peak_count > 0) interpolate(m, v->batch, &fixed, &all);
+  double activations = all - fixed;
+  if (is_half(v) && m->half_memory > 0) activations *= m->half_memory;
+  if (level > 0) activations *= m->recompute[level - 1].memory;
+  return as_bytes(fixed + activations);
+}
+
+static size_t find_level(const brim_scene_model *m, const brim_variant *v, uint64_t budget)
+{
+  size_t level = 0;
+  if (v->recompute == BRIM_RECOMPUTE_BLOCKS) return m->recompute_count > 0;
+  if (v->recompute == BRIM_RECOMPUTE_FULL) return m->recompute_count;
+  if (v->recompute == BRIM_RECOMPUTE_AUTO)
+    while (level < m->recompute_count && level_peak(m, v, level) > budget) level++;
+  return level;
+}
+
+static const brim_scene_peak *known_peak(const brim_scene_model *m, int64_t batch)
+{
+  for (size_t i = 0; i < m->peak_count; i++)
+    if (m->peak[i].micro_batch == batch && m->peak[i].time > 0) return &m->peak[i];
+  return NULL;
+}
+
+static double speed_of(const brim_sim_job *job)
+{
+  const brim_scenario *s = job->all->scenario;
+  return job->on_host ? s->host.speed : s->device[job->session->device].speed;
+}
+
+static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_t level)
+{
+  const brim_scene_model *m = job->plans;
+  const brim_scene_peak *known = known_peak(m, v->batch);
+  const brim_session *s = job->session;
+  const double samples = (double)brim_session_share(s), micros = (double)brim_session_micros(s, v->batch);
+  const double half = is_half(v) ? m->half_time : 1;
+  const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
+  const double again = level > 0 ? m->recompute[level - 1].work : 0;
+  return (work + m->step_time) * (1 + again) / speed_of(job);
+}
+
+/* By the scenario's model. */
+static void find_figures(const brim_sim_job *job, const brim_variant *v, uint64_t budget, brim_figures *out)
+{
+  const size_t level = find_level(job->plans, v, budget);
+  const brim_scene_peak *known = known_peak(job->plans, v->batch);
+  *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
+                        .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
+                        .step_seconds = step_seconds(job, v, level),
+                        .basis = (enum brim_basis)(BRIM_BASIS_TIMED + (known ? known->basis : 0))};
+  out->lower_bound_bytes = out->peak_bytes;
+}
+
+static brim_status answer_figures(void *context, const brim_variant *v, uint64_t budget, brim_figures *out)
+{
+  const brim_sim_job *job = context;
+  if (job->all->planner) {
+    BRIM_TRY(brim_planner_figures(job->all->planner, v, budget, out));
+    out->step_seconds /= speed_of(job);
+  } else {
+    find_figures(job, v, budget, out);
+  }
+  return BRIM_OK;
+}
+
+static brim_status answer_peak(void *context, const brim_variant *v, uint64_t budget, uint64_t *bytes)
+{
+  brim_figures f;
+  BRIM_TRY(answer_figures(context, v, budget, &f));
+  *bytes = f.peak_bytes;
+  return BRIM_OK;
+}
+
+static brim_status figures_now(const brim_sim_job *job, brim_figures *out)
+{
+  const brim_session *s = job->session;
+  const brim_variant v = brim_session_variant(s, s->batch);
+  return answer_figures(job->stand_in.context, &v, brim_session_budget(s, &v), out);
+}
+
+brim_status brim_sim_peak(const brim_sim_job *job, uint64_t *bytes)
+{
+  brim_figures f;
+  BRIM_TRY(figures_now(job, &f));
+  *bytes = f.peak_bytes;
+  return BRIM_OK;
+}
+
+brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, double *again)
+{
+  brim_figures f;
+  BRIM_TRY(figures_now(job, &f));
+  *seconds = f.step_seconds;
+  *again = f.step_seconds * f.recompute_share / (1 + f.recompute_share);
+  return BRIM_OK;
+}
+
+/* ---- the world ---- */
+
+static void answer_tickets(void *context, brim_arena *arena, brim_ticket **out, size_t *count)
+{
+  const brim_sim_job *job = context;
+  brim_scene_tickets(job->all->scene, job->index, arena, out, count);
+}
+
+static void answer_waiting(void *context, uint64_t key, size_t *count, uint64_t *first_bytes)
+{
+  const brim_sim_job *job = context;
+  brim_scene_waiting(job->all->scene, job->index, key, count, first_bytes);
+}
+
+static brim_host_memory answer_host(void *context, uint64_t *process_bytes)
+{
+  const brim_sim_job *job = context;
+  *process_bytes = job->resident + job->garbage;
+  return brim_scene_host_memory(job->all->scene);
+}
+
+static int device_count(void *self)
+{
+  const brim_sim_job *job = self;
+  return job->on_host ? 1 : (int)job->all->scenario->device_count;
+}
+
+static brim_status describe(void *self, int device, brim_device_info *out)
+{
+  const brim_sim_job *job = self;
+  brim_scene_describe(job->all->scene, job->on_host ? BRIM_SCENE_HOST : device, out);
+  return BRIM_OK;
+}
+
+/* ---- a session ---- */
+
+static void on_decision(void *context, const brim_decision *d)
+{
+  brim_sim_job *job = context;
+  if (d->sight) return;
+  brim_sim_tell(job, d->policy, d->choice, d->reason);
+  job->costs.decided++;
+}
+
+/* The scenario's in the place of the configuration's, under the same group. */
+static void put_in_place(brim_config *config, const char *group, const brim_plugin *plugin)
+{
+  for (size_t i = 0; i < config->choice_count; i++)
+    if (strcmp(config->choice[i].group, group) == 0) config->choice[i].plugin = plugin;
+}
+
+static void make_plugins(brim_sim_job *job, brim_config *config)
+{
+  const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
+  job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
+                                        .real = BRIM_DTYPE_F32,
+                                        .stores = job->plans->half_memory > 0 || job->all->planner ? half : 0,
+                                        .device_count = device_count,
+                                        .describe = describe};
+  job->backend = (brim_plugin){.size = sizeof job->backend,
+                               .kind = BRIM_BACKEND,
+                               .id = job->on_host ? "cpu" : job->all->scenario->backend,
+                               .help = "",
+                               .ops = &job->backend_ops};
+  job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
+  put_in_place(config, "backend", &job->backend);
+  if (!job->all->planner) put_in_place(config, "model", &job->model);
+}
+
+static void follow_planner(brim_session *s, const brim_session *planner)
+{
+  s->data.count[BRIM_PART_TRAIN] = planner->data.count[BRIM_PART_TRAIN];
+  s->grain = planner->grain;
+  s->norm_group = planner->norm_group;
+}
+
+/* One that is made again leaves what has been decided. */
+static brim_session *make_session(brim_sim_job *job, brim_config *config, const brim_session *before)
+{
+  brim_session *s = brim_xcalloc(1, sizeof *s);
+  make_plugins(job, config);
+  s->config = config;
+  s->settings = &config->settings;
+  s->world = brim_dist_world(NULL);
+  s->backend = job;
+  s->backend_ops = &job->backend_ops;
+  s->stand_in = &job->stand_in;
+  s->data.count[BRIM_PART_TRAIN] = job->all->scenario->samples;
+  s->recompute = s->settings->memory.recompute;
+  s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
+  s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : job->all->scenario->grain;
+  s->norm_group = job->all->scenario->norm_group;
+  if (job->all->planner) follow_planner(s, brim_planner_session(job->all->planner));
+  if (!before) return s;
+  s->changes = before->changes + 1;
+  s->running = before->running;
+  s->decided_batch = before->decided_batch;
+  return s;
+}
+
+static brim_status check_precision(const brim_session *s)
+{
+  if (brim_session_precisions(s) >> s->precision & 1) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
+                   brim_precision_names[s->precision]);
+}
+
+static brim_status open_session(brim_sim_job *job, brim_decisions before)
+{
+  brim_session *s = job->session;
+  const brim_training_settings *t = &s->settings->training;
+  BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
+  brim_policies_listen(s->policies, on_decision, job);
+  BRIM_TRY(check_precision(s));
+  BRIM_TRY(brim_session_find_device(s));
+  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+  brim_session_cut(s, s->batch);
+  return BRIM_OK;
+}
+
+void brim_sim_close_session(brim_session *s)
+{
+  if (!s) return;
+  brim_policies_close(s->policies);
+  brim_deal_release(&s->deal);
+  brim_arena_release(&s->arena);
+  brim_config_free(s->own_config);
+  free(s);
+}
+
+/* The word "model=mlp" is the scenario's matter. */
+static brim_status take_model(brim_sim_job *job, const char *id)
+{
+  const brim_scenario *s = job->all->scenario;
+  const brim_scene_model *all[] = {&s->model, &s->small_model};
+  if (job->all->planner)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s: plans are of the model that the command line names, which policies cannot change here",
+                     id);
+  for (size_t i = 0; i < 2; i++) {
+    if (!all[i]->id || strcmp(all[i]->id, id) != 0) continue;
+    job->plans = all[i];
+    return BRIM_OK;
+  }
+  return brim_fail(BRIM_ECONFIG, "model=%s: the scenario has %s%s%s", id, s->model.id, s->small_model.id ? " and " : "",
+                   s->small_model.id ? s->small_model.id : "");
+}
+
+/* Those that the configuration is to know; *count of them. */
+static brim_status take_words(brim_sim_job *job, const brim_again *again, const char **word, size_t *count)
+{
+  for (size_t i = 0; i < again->count; i++) {
+    const char *w = again->word[i];
+    if (strcmp(w, "backend=cpu") == 0) job->on_host = true;
+    if (brim_starts_with(w, "model="))
+      BRIM_TRY(take_model(job, w + strlen("model=")));
+    else
+      word[(*count)++] = w;
+  }
+  return BRIM_OK;
+}
+
+static brim_status remake(void *context, brim_session **session)
+{
+  brim_sim_job *job = context;
+  brim_session *old = *session;
+  brim_config *config = NULL;
+  const char *word[BRIM_AGAIN_MAX];
+  size_t count = 0;
+  const brim_again again = old->again;
+  old->again.count = 0;
+  BRIM_TRY(take_words(job, &again, word, &count));
+  BRIM_TRY(brim_config_load_again(old->config, word, count, &config));
+  job->session = *session = make_session(job, config, old);
+  job->session->own_config = config;
+  const brim_decisions decisions = brim_policies_take_decisions(old->policies);
+  brim_sim_close_session(old);
+  job->question = (brim_step_question){.session = job->session};
+  return open_session(job, decisions);
+}
+
+brim_status brim_sim_open(brim_sim_job *job)
+{
+  job->stand_in = (brim_stand_in){.context = job,
+                                  .peak = answer_peak,
+                                  .figures = answer_figures,
+                                  .tickets = answer_tickets,
+                                  .waiting = answer_waiting,
+                                  .host = answer_host,
+                                  .remake = remake};
+  job->session = make_session(job, job->config, NULL);
+  job->question = (brim_step_question){.session = job->session};
+  brim_status status = open_session(job, (brim_decisions){0});
+  while (status != BRIM_OK && job->session->again.count > 0) status = brim_session_remake(&job->session);
+  return status;
+}

@@ -1,0 +1,255 @@
+"""brim simulate: policies in scripted worlds. The same line gives the same bytes, scenarios that are wrong are refused with
+their position, and a run's record leads its own policies to the same decisions."""
+
+import json
+import os
+import pathlib
+
+from support import LOAD, SMALL, USAGE, Case, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+SCENARIOS = sorted(path.stem for path in (ROOT / "configs" / "scenario").glob("*.yaml"))
+ENDS = {"finished", "failed", "killed", "not done"}
+COSTS = {"job", "end", "error", "device", "steps", "steps_all", "samples", "lost_steps", "ooms", "retries", "plan_changes",
+         "cleanups", "decisions", "peak_bytes", "batch_size", "wall_seconds", "waiting_seconds", "training_seconds",
+         "redone_seconds", "recompute_seconds", "paused_seconds", "samples_per_second"}
+# Peaks with micro-batches of 32, 64 and 128: 1.4, 2.2 and 3.8 MiB.
+CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=512",
+       "dataset.test_count=64", "training.batch_size=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
+
+
+class Simulate(Case):
+    def simulate(self, *words, status=0):
+        return self.brim("simulate", *words, status=status)
+
+    def parsed(self, *words):
+        return json.loads(self.simulate(*words, "--json").out)["simulations"]
+
+    def one(self, *words):
+        found, = self.parsed(*words)
+        return found
+
+    def scenario(self, text):
+        (self.folder / "s.yaml").write_text(text)
+        return "scenario=s.yaml"
+
+    @staticmethod
+    def decisions(simulation, job=None):
+        return [(e["by"], e["choice"], e["reason"]) for e in simulation["timeline"]
+                if e["job"] and e["by"] != "simulation" and (job is None or e["job"] == job)]
+
+    # ---- all that come with brim ----
+
+    def test_each_policy_comes_to_an_end_in_each_scenario_and_always_the_same_one(self):
+        self.assertGreaterEqual(len(SCENARIOS), 12)
+        policies = [p["id"] for p in json.loads(self.brim("plugins", "policy", "--json").out)["plugins"]]
+        self.assertGreaterEqual(len(policies), 7)
+        words = ["scenario=glob(*)", f"policy={','.join(policies)}"]
+        first, second = (self.simulate(*words, "--json").out for _ in range(2))
+        self.assertEqual(first, second)
+        all_of_them = json.loads(first)["simulations"]
+        self.assertEqual(len(all_of_them), len(SCENARIOS) * len(policies))
+        for simulation in all_of_them:
+            self.assertTrue(simulation["about"], simulation["scenario"])
+            self.assertEqual(simulation["policies"], [simulation["words"][1].partition("=")[2]])
+            for job in simulation["jobs"]:
+                self.assertEqual(set(job), COSTS)
+                self.assertIn(job["end"], ENDS)
+                self.assertEqual(job["end"] == "finished", job["steps"] == job["steps_all"] > 0, job)
+                self.assertEqual(bool(job["error"]), job["end"] != "finished", job)
+                spent = sum(job[f"{what}_seconds"] for what in ("waiting", "training", "redone", "paused"))
+                self.assertLess(abs(spent - job["wall_seconds"]), 1e-6 * (1 + spent), job)
+            times = [event["seconds"] for event in simulation["timeline"]]
+            self.assertEqual(times, sorted(times))
+
+    def test_the_table_of_several_says_the_same_every_time(self):
+        words = ["scenario=two_jobs_racing", "policy=robust,[capped,robust],elastic"]
+        first, second = (self.simulate(*words).out for _ in range(2))
+        self.assertEqual(first, second)
+        self.assertRegex(first, r"(?m)^\[capped,robust\] +second +finished")
+        self.assertRegex(first, r"(?m)^elastic +second +failed")
+
+    # ---- what is decided ----
+
+    def test_a_smaller_micro_batch_where_every_device_is_busy(self):
+        found = self.one("scenario=all_busy", "policy=robust")
+        self.assertEqual([(by, choice) for by, choice, _ in self.decisions(found)],
+                         [("policy.robust", "cuda:1"), ("policy.robust", "micro-batch 32 x 2"),
+                          ("policy.robust", "micro-batch 16 x 4")])
+        self.assertEqual(found["jobs"][0]["ooms"], 2)
+        self.assertEqual(self.one("scenario=all_busy", "policy=fixed")["jobs"][0]["end"], "failed")
+
+    def test_waiting_is_long_and_costs_nothing_else(self):
+        job, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true", "gpu_wait_timeout_minutes=600")["jobs"]
+        self.assertEqual((job["end"], job["device"], job["batch_size"]), ("finished", "cuda:3", 64))
+        self.assertGreaterEqual(job["waiting_seconds"], 7200)
+        self.assertLess(job["waiting_seconds"], 7200 + 31)
+        short, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true", "gpu_wait_timeout_minutes=60")["jobs"]
+        self.assertEqual((short["end"], short["waiting_seconds"]), ("failed", 3600))
+
+    def test_who_waits_gets_what_is_given_back(self):
+        kept, given = self.parsed("scenario=neighbour_comes_and_goes", "policy=fixed,elastic")
+        self.assertGreater(kept["others"]["waited_seconds"], 9000)
+        self.assertLess(given["others"]["waited_seconds"], 60)
+        choices = [choice for by, choice, _ in self.decisions(given) if by == "policy.elastic"]
+        self.assertTrue(choices[0].endswith("given back") and choices[1].endswith("taken again"), choices)
+        self.assertEqual(given["jobs"][0]["plan_changes"], len(choices))
+        self.assertEqual(given["jobs"][0]["ooms"], 0)
+        self.assertEqual(kept["jobs"][0]["samples"], given["jobs"][0]["samples"])
+
+    def test_cleaning_up_keeps_a_process_alive(self):
+        killed, clean = (s["jobs"][0] for s in self.parsed("scenario=ram_pressure", "policy=fixed,periodic"))
+        self.assertEqual((killed["end"], clean["end"]), ("killed", "finished"))
+        self.assertGreater(killed["lost_steps"], 0)
+        self.assertEqual(clean["cleanups"], 12)
+
+    def test_the_ladder_is_that_of_a_run(self):
+        found = self.one("scenario=intermittent_failure", "policy=robust")
+        at = [(e["by"], e["choice"].partition(":")[0]) for e in found["timeline"] if e["step"] == 1499]
+        self.assertEqual(at, [("recovery", "light cleanup, 1 of 3"), ("recovery", "heavy cleanup, 2 of 3"),
+                              ("recovery", "heavy cleanup, 3 of 3"), ("recovery", "more recompute, 1 of 3"),
+                              ("policy.robust", "micro-batch 32 x 2"), ("policy.robust", "micro-batch 16 x 4")])
+        self.assertIn(("recovery", "back to step 3500", "step 4000: memory ran out, though the plan had been placed"),
+                      self.decisions(found))
+        self.assertEqual(found["jobs"][0]["lost_steps"], 2 * 499)
+
+    def test_a_smaller_model_and_half_precision(self):
+        job, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=small")["jobs"]
+        self.assertEqual(job["end"], "finished")
+        wrong, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=tiny")["jobs"]
+        self.assertEqual(wrong["error"], "model=tiny: the scenario has large and small")
+
+    def test_a_policy_of_ones_own_goes_by_the_scenarios_clock(self):
+        world = "start: 2025-06-01 {}\ndevices: [{{memory: 24GB}}]\nsettings: {{training.steps: 10}}\n"
+        for start, choice in (("19:59", "micro-batch 1 x 64"), ("20:00", "micro-batch 64 x 1")):
+            found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
+            self.assertEqual(self.decisions(found), [("policy.night", choice, f"it is {start[:2]} o'clock")])
+
+    def test_a_limit_on_a_share_goes_by_names_of_the_scenario(self):
+        world = self.scenario("backend: gpu\ndevices: [{memory: 8GB}, {memory: 8GB}]\n"
+                              "model: {fixed: 1GB, sample: 100MB}\nsettings: {training.steps: 10}\n")
+        found = self.one(world, "policy=[capped,robust]", "policy.capped.client=bob",
+                         "policy.capped.shares={gpu:1: {bob: 3GB}}")
+        self.assertEqual(self.decisions(found)[0][1], "gpu:1, at most 2.8 GiB")
+        self.assertEqual((found["jobs"][0]["device"], found["jobs"][0]["batch_size"]), ("gpu:1", 16))
+
+    def test_plans_are_of_the_model_that_is_named(self):
+        world = self.scenario("devices: [{memory: 40MB}]\nsettings: {training.batch_size: 64, training.steps: 10}\n")
+        plan = json.loads(self.brim("plan", *CNN, "--json").out)
+        job, = self.one(world, *CNN)["jobs"]
+        self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
+        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
+        self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
+        job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp")["jobs"]
+        self.assertIn("which policies cannot change here", job["error"])
+
+    def test_a_scenario_ends_in_time(self):
+        found = self.one(self.scenario("until: 100s\ndevices: [{memory: 24GB}]\nsettings: {training.steps: 100000}\n"))
+        self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
+
+    # ---- what is wrong ----
+
+    def test_mistakes_are_told_with_their_place(self):
+        cases = [
+            ("devices: [{memory: 1GB, usd: 1}]\n", "a scenario has no key 'devices.usd'\n  s.yaml:1:25\n"
+             "  did you mean 'devices.used'?\n"),
+            ("devcies: []\ndevices: [{memory: 1GB}]\n", "no key 'devcies'\n  s.yaml:1:1\n  did you mean 'devices'?\n"),
+            ("devices:\n  - {used: 1GB}\n", "'devices.memory' must be given\n  s.yaml:2:5\n"),
+            ("devices:\n  - {memory: many}\n", "'devices.memory' must be a size: a whole number of bytes, or one with a "
+             "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
+            ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
+            ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
+            ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
+            ("devices: [{memory: 1GB}]\nstart: soon\n", "'start' must be a time as 2025-01-06 09:00, got soon\n  s.yaml:2:8\n"),
+            ("devices: [{memory: 1GB}]\nruns: [{memory: 1GB, lasts: 1s, device: 1}]\n",
+             "'runs.device' is 1, and the last of 'devices' is 0\n  s.yaml:2:8\n"),
+            ("devices: [{memory: 1GB, use: [{at: 2s, bytes: 1}, {at: 2s, bytes: 2}]}]\n",
+             "'at' must rise from item to item of the list\n  s.yaml:1:51\n"),
+            ("devices: [{memory: 1GB}]\nsettings: {max_retris: 1}\n",
+             "unknown key 'max_retris'\n  s.yaml:2:12: max_retris=1\n  did you mean 'max_retries'?"),
+            ("[", "not valid YAML"),
+            ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
+        ]
+        for text, told in cases:
+            with self.subTest(text=text):
+                result = self.simulate(self.scenario(text), status=USAGE)
+                self.assertIn(told, result.err)
+                self.assertEqual(result.out, "")
+
+    def test_a_scenario_that_there_is_not(self):
+        result = self.simulate("scenario=all_bussy", status=USAGE)
+        self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n", result.err)
+        self.assertIn("  there are: " + ", ".join(SCENARIOS) + "\n", result.err)
+        self.assertIn("in which world?", self.simulate("policy=robust", status=USAGE).err)
+        self.simulate("scenario=nowhere.yaml", status=LOAD)
+        self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
+
+    def test_it_is_no_key_of_a_run(self):
+        self.brim("train", "scenario=all_busy", status=USAGE)
+        self.assertNotIn("scenario", self.brim("config", "--groups").out)
+
+    # ---- what a run met with ----
+
+    def record(self, run):
+        self.simulate("--record", run, "-o", f"{run}.yaml")
+        return f"scenario={run}.yaml"
+
+    def run_decisions(self, run):
+        return [(e["by"], e["choice"], e["reason"]) for e in self.records(run, "events.jsonl") if e["event"] == "decision"]
+
+    def assert_same_decisions(self, run, *policy):
+        found = self.one(self.record(run), *policy)
+        self.assertEqual(self.decisions(found), self.run_decisions(run))
+        self.assertEqual(found["jobs"][0]["end"], "finished")
+        self.assertEqual(found["jobs"][0]["steps"], self.summary(run)["steps"])
+
+    def test_a_recorded_run_leads_its_policies_to_the_same_decisions(self):
+        share = ["backend.devices=1", "backend.memory_mb=2"]
+        both = ["policy=[robust,periodic]", "policy.periodic.light_every_n_rounds=2"]
+        self.train("both", *CNN, *share, *both, "training.epochs=5")
+        self.assertGreater(len(self.run_decisions("both")), 4)
+        self.assert_same_decisions("both", *both)
+        auto = ["policy=auto_plan"]
+        self.train("auto", *CNN, *share, *auto, "training.steps=4", "training.batch_size=auto",
+                   "training.effective_batch_size=128")
+        self.assertEqual(len(self.run_decisions("auto")), 1)
+        self.assert_same_decisions("auto", *auto)
+
+    def test_failures_are_recorded_too(self):
+        self.train("failed", *SMALL, "training.steps=6", env={"BRIM_FAULT": "step:3:begin:1,step:3:begin:2,step:5:begin:1"})
+        decisions = self.run_decisions("failed")
+        self.assertEqual([choice for by, choice, _ in decisions if by == "recovery"],
+                         ["light cleanup, 1 of 3", "heavy cleanup, 2 of 3", "light cleanup, 1 of 3"])
+        self.assert_same_decisions("failed")
+
+    def test_how_to_simulate_a_record_is_said(self):
+        self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")
+        result = self.simulate("--record", "run")
+        self.assertIn("brim simulate scenario=FILE.yaml 'policy=[robust]' policy.robust.allow_cpu=false\n", result.err)
+        (self.folder / "by_hand.yaml").write_text(result.out)
+        self.simulate("scenario=by_hand.yaml")
+
+    def test_a_run_that_says_nothing_is_refused(self):
+        self.train("old", *SMALL, "training.steps=2")
+        events = self.folder / "old" / "events.jsonl"
+        events.write_text("".join(line for line in events.read_text().splitlines(True) if '"seen"' not in line))
+        self.assertIn("do not say what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
+        self.assertIn("there is no run 'none'", self.simulate("--record", "none", status=LOAD).err)
+
+    # ---- words ----
+
+    def test_the_page_has_every_key(self):
+        self.assertIn(self.simulate("--keys").out, (ROOT / "docs" / "simulate.md").read_text())
+
+    def test_completion(self):
+        def offered(line):
+            return self.brim("complete", "--", line).out.split()
+        self.assertEqual(offered("brim simulate scenario=all"), ["scenario=all_busy"])
+        self.assertEqual(offered("brim simulate scenario=all_busy,tiny"), ["scenario=all_busy,tiny_gap"])
+        self.assertIn("scenario=", offered("brim simulate sc"))
+        self.assertEqual(offered("brim simulate policy=robust,sw"), ["policy=robust,swarm"])
+
+
+if __name__ == "__main__":
+    main()
