@@ -36,9 +36,7 @@ set(documents ${CMAKE_BINARY_DIR}/package)
 configure_file(cmake/debian/copyright.in ${documents}/copyright @ONLY)
 string(TIMESTAMP BRIM_DEBIAN_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC) # or of SOURCE_DATE_EPOCH
 configure_file(cmake/debian/changelog.in ${documents}/changelog.Debian @ONLY)
-find_program(BRIM_GZIP gzip REQUIRED)
-execute_process(COMMAND ${BRIM_GZIP} --best --no-name --keep --force ${documents}/changelog.Debian
-                COMMAND_ERROR_IS_FATAL ANY)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/debian/compress.cmake)
 
 # What every package says of brim, in lines as Debian has them.
 set(about "brim trains neural networks. A training step is a static graph, so that its
@@ -56,7 +54,7 @@ function(brim_package component package section summary text)
     list(POP_FRONT ARGN field value)
     set(CPACK_DEBIAN_${name}_PACKAGE_${field} "${value}" PARENT_SCOPE)
   endwhile()
-  install(FILES ${documents}/copyright ${documents}/changelog.Debian.gz DESTINATION share/doc/${package}
+  install(FILES ${documents}/copyright ${documents}/changelog.Debian DESTINATION share/doc/${package}
           COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 
