@@ -58,9 +58,10 @@ inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB
 user() { chroot --userspec=1000:1000 "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 \
   sh -c "cd /home/user && $*"; }
 apt() { inside apt-get --quiet --quiet --yes -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null; }
-paths() { # but what apt and dpkg keep for themselves, and caches
-  (cd "$root" && find . -xdev \( -path ./proc -o -path ./home -o -path ./var/lib/dpkg -o -path ./var/lib/apt \
-    -o -path ./var/cache -o -path ./var/log -o -path ./packages \) -prune -o -print | sort)
+paths() { # but what apt and dpkg keep for themselves, caches, and backups of accounts, which a library's package makes
+  (cd "$root" && find . -xdev \( -path ./proc -o -path ./run -o -path ./home -o -path ./packages \
+    -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log -o -path './etc/*-' \) \
+    -prune -o -print | sort)
 }
 
 mkdir --parents "$root/packages" "$root/home/user"
@@ -127,7 +128,7 @@ mapfile -t names < <(inside dpkg-query --show --showformat '${Package}\n' | grep
 apt remove "${names[@]}"
 inside dpkg --purge "${names[@]}" >/dev/null 2>&1 # without configuration of their own there is nothing left to purge
 inside dpkg-query --show --showformat '${Package}\n' | grep --extended-regexp '^(lib)?brim' && fail "packages are left"
-apt purge --auto-remove pkg-config
+apt purge --auto-remove pkg-config 2>/dev/null
 paths >"$root/home/after"
 if ! diff "$root/home/before" "$root/home/after"; then
   fail "these paths differ from before (<) the installation"
