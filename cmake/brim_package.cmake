@@ -5,7 +5,7 @@
 #     brim-plugins        models, data sets, policies, backends for the host
 #     brim-plugins-mpi    the communicator that needs an MPI
 #     brim-plugins-cuda   what needs CUDA, where brim was built with it
-#     brim-dev            headers, CMake, pkg-config
+#     brim-dev            headers, CMake, pkg-config, the templates of `brim new`
 #
 # A component of the installation is a package. Paths are those of CMAKE_INSTALL_PREFIX=/usr, which the preset sets.
 find_program(BRIM_DPKG_DEB dpkg-deb)
@@ -65,24 +65,24 @@ file(CONFIGURE OUTPUT ${documents}/shlibs CONTENT "libbrim 0 libbrim0 (>= @PROJE
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/triggers ${documents}/shlibs)
 brim_package(program brim science "neural networks with memory known before training"
              "This is the program, with its configurations, completion for bash and\nmanual pages."
-             DEPENDS "libbrim0 ${same}" RECOMMENDS "brim-plugins ${same}" SUGGESTS "brim-plugins-mpi, brim-dev")
+             DEPENDS "libbrim0 ${same}, brim-plugins ${same}" SUGGESTS "brim-plugins-mpi, brim-dev")
 brim_package(plugins brim-plugins science "neural networks with memory known before training - plugins"
              "These are the models, data sets and memory policies, and the backends that\ncompute with processors."
              DEPENDS "libbrim0 ${same}" ENHANCES brim)
 brim_package(development brim-dev libdevel "neural networks with memory known before training - headers"
-             "These are the headers that plugins are built with, and programs that use\nlibbrim, and files for CMake \
-and pkg-config."
-             DEPENDS "libbrim0 ${same}" SUGGESTS "brim, cmake, pkg-config")
+             "These are the headers that plugins are built with, and programs that use\nlibbrim, files for CMake and \
+pkg-config, and the templates of `brim new`."
+             DEPENDS "libbrim0 ${same}" RECOMMENDS "brim ${same}" SUGGESTS "cmake, pkg-config")
 if(TARGET brim_comm_mpi)
   brim_package(plugins_mpi brim-plugins-mpi science "neural networks with memory known before training - MPI"
                "This is the communicator of several processes, of one machine or more, that\ntrain one model together."
                DEPENDS "libbrim0 ${same}, brim-plugins ${same}" ENHANCES brim)
 endif()
-if(TARGET brim_backend_cuda)
+if(TARGET brim_backend_cuda OR TARGET brim_comm_nccl)
   # CUDA's libraries come from elsewhere, so dpkg cannot know whose they are.
   brim_package(plugins_cuda brim-plugins-cuda contrib/science "neural networks with memory known before training - CUDA"
-               "This is the backend that computes with NVIDIA GPUs. It needs CUDA ${CUDAToolkit_VERSION_MAJOR},\ncuBLAS \
-and cuDNN 9, which are not in Debian." DEPENDS "libbrim0 ${same}, brim-plugins ${same}, libc6" SHLIBDEPS OFF
+               "This is the backend that computes with NVIDIA GPUs, and adds up what several of\nthem have computed. It needs \
+CUDA, cuDNN 9 and NCCL, which are not in Debian." DEPENDS "libbrim0 ${same}, brim-plugins ${same}, libc6" SHLIBDEPS OFF
                ENHANCES brim)
 endif()
 set(CPACK_COMPONENTS_ALL ${components})

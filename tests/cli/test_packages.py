@@ -94,7 +94,7 @@ class Packages(Case):
                 if name != "brim-plugins-mpi":
                     self.assertNotRegex(fields["Depends"], "mpi|ucx")
         self.assertRegex(self.fields["libbrim0"]["Depends"], r"libyaml-0-2.*|libjansson4")
-        self.assertIn("brim-plugins (=", self.fields["brim"]["Recommends"])
+        self.assertIn("brim-plugins (=", self.fields["brim"]["Depends"])
         sections = {name: fields["Section"] for name, fields in self.fields.items() if not name.endswith("cuda")}
         self.assertEqual(sections, {"libbrim0": "libs", "brim-dev": "libdevel",
                                     **{name: "science" for name in sections if name not in ("libbrim0", "brim-dev")}})
