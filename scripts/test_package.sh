@@ -106,6 +106,11 @@ echo "  $(ls "$root"/usr/share/man/man[157]/brim* | wc --lines)"
 
 step "the plugin that was built"
 user brim --plugin-path outside/build/lib/brim/plugins plan model=outside dataset=synthetic --no-timing | head -n 1
+step "brim new, for each kind of plugin"
+for kind in model dataset policy; do
+  user "brim new $kind mine_$kind >/dev/null && cd mine_$kind && cmake -B build >/dev/null && cmake --build build >/dev/null &&
+    ctest --test-dir build" | sed --quiet "s/^/  $kind: /; /tests passed/p"
+done
 step "a program built with pkg-config"
 apt install --no-install-recommends pkg-config
 cat >"$root/home/user/program.c" <<'PROGRAM'
