@@ -8,6 +8,7 @@
 #     brim-dev            headers, CMake, pkg-config, the templates of `brim new`
 #
 # A component of the installation is a package. Paths are those of CMAKE_INSTALL_PREFIX=/usr, which the preset sets.
+set(BRIM_MAINTAINER "brim maintainers <maintainers@brim.example>" CACHE STRING "Whom Debian packages are by")
 find_program(BRIM_DPKG_DEB dpkg-deb)
 if(NOT BRIM_DPKG_DEB)
   return()
@@ -17,7 +18,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME brim)
 set(CPACK_PACKAGE_VENDOR brim)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # each package has its own
-set(CPACK_PACKAGE_CONTACT "brim maintainers <maintainers@users.noreply.a-seed-8ee1ab6a.example>")
+set(CPACK_PACKAGE_CONTACT "${BRIM_MAINTAINER}")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -29,6 +29,11 @@ fi
 packages=("$folder"/*.deb)
 [[ -e ${packages[0]} ]] || fail "no packages in $folder"
 
+if command -v lintian >/dev/null; then
+  step "lintian: no errors"
+  lintian --allow-root --fail-on error "${packages[@]}" >/dev/null || fail "lintian has found errors: lintian ${packages[*]}"
+fi
+
 root=$(mktemp --directory --tmpdir brim-root-XXXXXX)
 chmod 755 "$root"
 finish() {

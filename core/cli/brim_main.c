@@ -292,7 +292,7 @@ static int run_program(brim_cli *cli, int argc, char **argv)
     brim_cli_print_help(stderr);
     return brim_status_exit(BRIM_ECONFIG);
   }
-  if (argc > 2 && strcmp(argv[1], "help") == 0) { /* brim help COMMAND */
+  if (argc > 2 && strcmp(argv[1], "help") == 0 && argv[2][0] != '-') { /* brim help COMMAND */
     argv[1] = argv[2];
     argv[2] = (char *)"--help";
   } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from support import BINARY, SANITIZED, Case, main
@@ -23,8 +24,8 @@ def run(*words, folder=None):
 class Packages(Case):
     @classmethod
     def setUpClass(cls):
-        cls.made = BUILD / "tests" / "packages"
-        shutil.rmtree(cls.made, ignore_errors=True)
+        cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-packages-"))
+        cls.addClassCleanup(shutil.rmtree, cls.made)
         run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # its own folder for packages is left alone
         cls.files, cls.fields = {}, {}
         for path in cls.made.glob("*.deb"):
@@ -33,10 +34,6 @@ class Packages(Case):
             cls.files[name] = {row[5][1:].split(" -> ")[0]: row for row in rows if not row[5].endswith("/")}
             text = run("dpkg-deb", "--field", str(path))
             cls.fields[name] = dict(re.findall(r"(?m)^([\w-]+): (.*)$", text))
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.made, ignore_errors=True)
 
     def paths(self, name):
         return {re.sub(r"^/usr/lib/[^/]*-linux-gnu[^/]*/", "/usr/lib/", path) for path in self.files[name]}
