@@ -6,18 +6,26 @@ include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
 
 install(TARGETS brim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS libbrim brim_sdk EXPORT brim-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(TARGETS libbrim brim_sdk EXPORT brim-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+                                                             NAMELINK_COMPONENT development)
+install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+        FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY configs/ DESTINATION share/brim/configs FILES_MATCHING PATTERN "*.yaml")
-install(DIRECTORY templates/ DESTINATION share/brim/templates)
+install(DIRECTORY templates/ DESTINATION share/brim/templates COMPONENT development)
 install(FILES completions/brim DESTINATION share/bash-completion/completions)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license) # Debian has it elsewhere
+
+# In /usr the loader finds the library by itself, and distributions want no other path in a program.
+install(CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+    file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}/usr/${CMAKE_INSTALL_BINDIR}/brim\")
+  endif()")
 
 # The package lies in the build folder too, in the same place, so that plugins can be built against a brim that is not
 # installed: but for brim-targets.cmake the files are the same.
 set(files ${CMAKE_BINARY_DIR}/${package})
 set(BRIM_EXECUTABLE ${CMAKE_INSTALL_BINDIR}/brim)
-install(EXPORT brim-targets NAMESPACE brim:: DESTINATION ${package})
+install(EXPORT brim-targets NAMESPACE brim:: DESTINATION ${package} COMPONENT development)
 export(EXPORT brim-targets NAMESPACE brim:: FILE ${files}/brim-targets.cmake)
 configure_package_config_file(cmake/brim-config.cmake.in ${files}/brim-config.cmake INSTALL_DESTINATION ${package}
                               PATH_VARS BRIM_PLUGIN_DIR BRIM_EXECUTABLE)
@@ -26,8 +34,8 @@ write_basic_package_version_file(${files}/brim-config-version.cmake COMPATIBILIT
 configure_file(cmake/brim_plugin.cmake ${files}/brim_plugin.cmake COPYONLY)
 configure_file(cmake/brim_command_test.cmake ${files}/brim_command_test.cmake COPYONLY)
 install(FILES ${files}/brim-config.cmake ${files}/brim-config-version.cmake cmake/brim_plugin.cmake
-              cmake/brim_command_test.cmake DESTINATION ${package})
+              cmake/brim_command_test.cmake DESTINATION ${package} COMPONENT development)
 
 file(RELATIVE_PATH BRIM_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/brim.pc.in ${CMAKE_BINARY_DIR}/package/brim.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/package/brim.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/package/brim.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

@@ -23,6 +23,7 @@ function(brim_plugin kind id)
                         CXX_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
   install(TARGETS ${target} LIBRARY DESTINATION ${folder})
   if(COMMAND brim_options) # brim's own
+    set_property(GLOBAL APPEND PROPERTY BRIM_PLUGINS ${target})
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     brim_options(${target})
   else() # who names no build type does not mean slow samples

@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev zlib1g-dev libdnnl-dev
           libpcre2-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev openmpi-bin dataset-fashion-mnist)
 if [[ ${1:-} == test ]]; then
-  packages+=(libcmocka-dev python3)
+  packages+=(libcmocka-dev python3 dpkg-dev file groff-base)
 elif (($#)); then
   echo "usage: scripts/setup.sh [test]" >&2
   exit 2

@@ -39,8 +39,7 @@ const brim_command brim_commands[] = {
      "Several GPUs are all used if nothing else is said; dist.ranks=1 takes one. Over several machines, start brim by\n"
      "mpirun or srun itself.\n"
      "\n"
-     "--debug-launches is backend.debug_launches=true: the host waits after every operation, so that an error of a\n"
-     "GPU names the one it came from. Slow.\n"
+     "--debug-launches is backend.debug_launches=true, for errors of a GPU.\n"
      "\n"
      "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n"},
     {"start", "ask for device, precision and batch size, then train", brim_command_start,
@@ -161,10 +160,6 @@ const brim_command brim_commands[] = {
      "  brim config model=mlp 'run.name=x-${seed}'   with changes, and with ${...} replaced\n"
      "  brim --config-path my config --origins       of your own folder, with where each value comes from\n"
      "\n"
-     "  --origins   with where each value comes from\n"
-     "  --groups    the groups and their options\n"
-     "  --schema    every key with type, default, range and help\n"
-     "\n"
      "A mandatory value that nobody gave is shown as ???; a run needs it.\n"},
     {"plugins", "list plugins and their parameters", brim_command_plugins,
      "usage: brim plugins [KIND[/ID]] [--json]\n"
@@ -213,28 +208,6 @@ const brim_command brim_commands[] = {
      "  brim version --json    the same for programs\n"},
     {NULL, NULL, NULL, NULL},
 };
-
-static void print_help(FILE *out)
-{
-  fputs("brim trains neural networks with memory that is known before the run.\n"
-        "\n"
-        "usage: brim [options] COMMAND [...]\n"
-        "\n"
-        "commands:\n",
-        out);
-  for (const brim_command *c = brim_commands; c->name; c++) fprintf(out, "  %-10s %s\n", c->name, c->help);
-  fputs("\n"
-        "options:\n"
-        "  --plugin-path DIR|FILE   look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)\n"
-        "  --config-path DIR        look for configurations there first (may repeat)\n"
-        "  --config-name NAME       the root configuration (default: config)\n"
-        "  --verbose, --quiet       more, or only warnings and errors\n"
-        "\n"
-        "`brim COMMAND --help` says more. Exit status: 0 done, 2 usage or configuration, 3 a plugin or file could not\n"
-        "be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be resumed).\n"
-        "For tests, BRIM_FAULT=alloc:17,step:3:lib:conv in the environment has calls fail (docs/faults.md).\n",
-        out);
-}
 
 void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
@@ -301,26 +274,11 @@ static bool asks_for_help(int argc, char **argv)
   return false;
 }
 
-/* With every key, for a command that takes overrides. */
-static int print_command_help(brim_cli *cli, const brim_command *c)
-{
-  printf("brim %s: %s\n\n%s", c->name, c->help, c->usage);
-  if (!strstr(c->usage, "key=value")) return 0;
-  brim_text keys = {0};
-  if (brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
-    return brim_cli_fail(BRIM_ELOAD);
-  brim_config_print_schema(NULL, cli->registry, &keys);
-  printf("\nkeys, with type, default, range and meaning:\n\n%s", brim_text_str(&keys));
-  brim_text_release(&keys);
-  brim_registry_free(cli->registry);
-  return 0;
-}
-
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
   for (const brim_command *c = brim_commands; c->name; c++) {
     if (strcmp(argv[0], c->name) != 0) continue;
-    if (asks_for_help(argc, argv)) return print_command_help(cli, c);
+    if (asks_for_help(argc, argv)) return brim_cli_print_command_help(cli, c);
     brim_status status = check_config_path(cli);
     if (status == BRIM_OK) status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
     if (status != BRIM_OK) return brim_cli_fail(status);
@@ -344,11 +302,14 @@ static int run_program(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = brim_cli_take_globals(cli, &argc, argv);
   if (status != BRIM_OK) return brim_cli_fail(status);
   if (argc < 2) {
-    print_help(stderr);
+    brim_cli_print_help(stderr);
     return brim_status_exit(BRIM_ECONFIG);
   }
-  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-    print_help(stdout);
+  if (argc > 2 && strcmp(argv[1], "help") == 0 && argv[2][0] != '-') { /* brim help COMMAND */
+    argv[1] = argv[2];
+    argv[2] = (char *)"--help";
+  } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    brim_cli_print_help(stdout);
     return 0;
   }
   if (strcmp(argv[1], "--version") == 0) argv[1] = (char *)"version";

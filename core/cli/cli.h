@@ -4,6 +4,7 @@
 #define BRIM_CLI_CLI_H
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "config/config.h"
 #include "plugin/registry.h"
@@ -59,7 +60,9 @@ enum brim_option_kind {
 typedef struct brim_option {
   const char *name; /* "--json" */
   enum brim_option_kind kind;
-  void *value; /* bool * or const char ** */
+  void *value;       /* bool * or const char ** */
+  const char *takes; /* "FILE": how the value is called; NULL of a flag */
+  const char *help;  /* one line; NULL of another name for the value of the row behind it */
 } brim_option;
 /* What is left of a command's words when its options are taken. */
 typedef struct brim_operands {
@@ -90,9 +93,20 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
                             size_t count, brim_config **out);
 /* Takes the global options out of argv, wherever they stand, into `cli`. */
 brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv);
-/* Lists options, a line each, those that take a value with '=' behind: of a command, or the global ones (NULL). They
- * are what the command itself gives to brim_cli_parse, which must therefore be the first thing that it does. */
+#define BRIM_CLI_OPTIONS_MAX 64
+/* The rows of a command's options, or of the global ones (NULL), but for hidden ones; at most `room`. Returns how many.
+ * Their values are gone, and only tell which rows are names of the same. They are what the command itself gives to
+ * brim_cli_parse, which must therefore be the first thing that it does. */
+size_t brim_cli_options(const brim_command *command, brim_option *out, size_t room);
+/* The first of `count` rows with its other names: "-o, --output FILE". Returns how many rows those are; the last of
+ * them has the help. */
+size_t brim_cli_format_option(const brim_option *row, size_t count, brim_text *out);
+/* Lists options, a line each, those that take a value with '=' behind: of a command, or the global ones (NULL). */
 void brim_cli_list_options(const brim_command *command, brim_text *out);
+/* What `brim --help` prints, and `brim NAME --help`; that of a command returns its exit status, as a command that takes
+ * overrides lists every key. */
+void brim_cli_print_help(FILE *out);
+int brim_cli_print_command_help(brim_cli *cli, const brim_command *command);
 /* The global options in force, as words behind "brim"; `out` has room for BRIM_CLI_GLOBAL_WORDS. Returns how many. */
 #define BRIM_CLI_GLOBAL_WORDS (4 * BRIM_CLI_PATHS_MAX + 4)
 size_t brim_cli_global_words(const brim_cli *cli, const char **out);

@@ -143,7 +143,9 @@ int brim_command_compare(brim_cli *cli, int argc, char **argv)
   (void)cli;
   bool json = false;
   const char *svg = NULL;
-  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg}, {"--json", BRIM_OPTION_FLAG, &json}};
+  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg, "FILE.svg",
+                                 "draw loss and accuracy, or what there is in their place, over steps"},
+                                {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);

@@ -37,9 +37,10 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
 int brim_command_config(brim_cli *cli, int argc, char **argv)
 {
   config_options options = {0};
-  const brim_option option[] = {{"--origins", BRIM_OPTION_FLAG, &options.origins},
-                                {"--groups", BRIM_OPTION_FLAG, &options.groups},
-                                {"--schema", BRIM_OPTION_FLAG, &options.schema}};
+  const brim_option option[] = {
+      {"--origins", BRIM_OPTION_FLAG, &options.origins, NULL, "with where each value comes from"},
+      {"--groups", BRIM_OPTION_FLAG, &options.groups, NULL, "the groups and their options"},
+      {"--schema", BRIM_OPTION_FLAG, &options.schema, NULL, "every key with type, default, range and help"}};
   brim_operands operands;
   brim_text out = {0};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);

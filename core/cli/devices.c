@@ -224,7 +224,7 @@ static brim_status print(const devices *d)
 int brim_command_devices(brim_cli *cli, int argc, char **argv)
 {
   devices d = {.device = json_array(), .queue = json_array(), .failure = json_array()};
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json}};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json, NULL, "print JSON, for programs"}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
   if (status == BRIM_OK && operands.count > 0)

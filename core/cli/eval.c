@@ -199,9 +199,11 @@ static brim_status evaluate(eval *e, const brim_config *config)
 int brim_command_eval(brim_cli *cli, int argc, char **argv)
 {
   eval e = {0};
-  const brim_option option[] = {{"--checkpoint", BRIM_OPTION_STRING, &e.which},
-                                {"--split", BRIM_OPTION_STRING, &e.split},
-                                {"--json", BRIM_OPTION_FLAG, &e.json}};
+  const brim_option option[] = {
+      {"--checkpoint", BRIM_OPTION_STRING, &e.which, "best|last|PATH",
+       "which of the run's checkpoints; without it the best, or else the last"},
+      {"--split", BRIM_OPTION_STRING, &e.split, "test|validation", "the data to evaluate on; without it test"},
+      {"--json", BRIM_OPTION_FLAG, &e.json, NULL, "print JSON, for programs"}};
   brim_operands o;
   char file[4096];
   brim_config *config = NULL;

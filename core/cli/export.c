@@ -182,10 +182,16 @@ int brim_command_export(brim_cli *cli, int argc, char **argv)
 {
   export_wishes w = {.format = "brim"};
   const brim_option option[] = {
-      {"--checkpoint", BRIM_OPTION_STRING, &w.which}, {"--format", BRIM_OPTION_STRING, &w.format},
-      {"--dtype", BRIM_OPTION_STRING, &w.dtype},      {"--output", BRIM_OPTION_STRING, &w.output},
-      {"-o", BRIM_OPTION_STRING, &w.output},          {"--force", BRIM_OPTION_FLAG, &w.force},
-      {"--merge", BRIM_OPTION_FLAG, &w.merge}};
+      {"--checkpoint", BRIM_OPTION_STRING, &w.which, "best|last|PATH",
+       "which of the run's checkpoints; without it the best, or else the last"},
+      {"-o", BRIM_OPTION_STRING, &w.output, "FILE", NULL},
+      {"--output", BRIM_OPTION_STRING, &w.output, "FILE",
+       "where to; of format peft a folder; without it model.safetensors"},
+      {"--format", BRIM_OPTION_STRING, &w.format, "brim|timm|torchvision|hf|peft",
+       "whose names and order; without it brim's own"},
+      {"--dtype", BRIM_OPTION_STRING, &w.dtype, "fp32|bf16|fp16", "type of the values; without it fp32"},
+      {"--merge", BRIM_OPTION_FLAG, &w.merge, NULL, "of a model around another: with the backbone, as one plain model"},
+      {"--force", BRIM_OPTION_FLAG, &w.force, NULL, "replace a file that is there"}};
   brim_operands o;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
   if (status == BRIM_OK && o.count == 0)

@@ -280,11 +280,18 @@ int brim_command_generate(brim_cli *cli, int argc, char **argv)
 {
   generate g = {0};
   const brim_option option[] = {
-      {"--prompt", BRIM_OPTION_STRING, &g.prompt},    {"--prompt-file", BRIM_OPTION_STRING, &g.prompt_file},
-      {"--tokens", BRIM_OPTION_STRING, &g.tokens},    {"--temperature", BRIM_OPTION_STRING, &g.temperature},
-      {"--top-k", BRIM_OPTION_STRING, &g.top_k},      {"--top-p", BRIM_OPTION_STRING, &g.top_p},
-      {"--seed", BRIM_OPTION_STRING, &g.seed},        {"--num-samples", BRIM_OPTION_STRING, &g.samples},
-      {"--checkpoint", BRIM_OPTION_STRING, &g.which}, {"--json", BRIM_OPTION_FLAG, &g.json}};
+      {"--prompt", BRIM_OPTION_STRING, &g.prompt, "TEXT", "what to go on with; without it a text begins"},
+      {"--prompt-file", BRIM_OPTION_STRING, &g.prompt_file, "FILE", "the same from a file"},
+      {"--tokens", BRIM_OPTION_STRING, &g.tokens, "N", "how many; without it 200"},
+      {"--temperature", BRIM_OPTION_STRING, &g.temperature, "T",
+       "below 1: rather the probable tokens; 0: always the most probable; without it 1"},
+      {"--top-k", BRIM_OPTION_STRING, &g.top_k, "K", "of the K most probable tokens only; 0: of all"},
+      {"--top-p", BRIM_OPTION_STRING, &g.top_p, "P", "of the most probable tokens that together have P"},
+      {"--seed", BRIM_OPTION_STRING, &g.seed, "S", "of what is drawn: the same gives the same text"},
+      {"--num-samples", BRIM_OPTION_STRING, &g.samples, "N", "how many texts; without it one"},
+      {"--checkpoint", BRIM_OPTION_STRING, &g.which, "best|last|PATH",
+       "which of the run's checkpoints; without it the best, or else the last"},
+      {"--json", BRIM_OPTION_FLAG, &g.json, NULL, "print JSON, for programs"}};
   brim_operands o;
   char file[4096];
   brim_config *config = NULL;

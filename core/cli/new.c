@@ -78,7 +78,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   s->templates = find_templates(s->arena);
   if (!s->templates)
     return brim_fail(BRIM_ELOAD, "this brim is installed without templates: there is no folder " BRIM_INSTALL_TEMPLATES
-                                 " beside it");
+                                 " beside it; of Debian's packages it is in brim-dev");
   BRIM_TRY(list_names(s->arena, s->templates, &known, &count));
   const char *list = "";
   for (size_t i = 0; i < count; i++) {
@@ -342,7 +342,8 @@ static brim_status run(const brim_cli *cli, scaffold *s, const brim_operands *op
 int brim_command_new(brim_cli *cli, int argc, char **argv)
 {
   const char *into = NULL;
-  const brim_option option[] = {{"--into", BRIM_OPTION_STRING, &into}};
+  const brim_option option[] = {
+      {"--into", BRIM_OPTION_STRING, &into, "FOLDER", "where the folder is made; without it here"}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
   scaffold s = {.arena = &operands.arena};

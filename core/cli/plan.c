@@ -298,10 +298,12 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
 int brim_command_plan(brim_cli *cli, int argc, char **argv)
 {
   wishes wish = {0};
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &wish.json},
-                                {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing},
-                                {"--times", BRIM_OPTION_FLAG, &wish.times},
-                                {"-o", BRIM_OPTION_STRING, &wish.picture}};
+  const brim_option option[] = {
+      {"--json", BRIM_OPTION_FLAG, &wish.json, NULL, "print JSON, for programs"},
+      {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing, NULL,
+       "predict times by what the device profile has, and time nothing"},
+      {"--times", BRIM_OPTION_FLAG, &wish.times, NULL, "where the time of a step goes, operation by operation"},
+      {"-o", BRIM_OPTION_STRING, &wish.picture, "FILE.svg", "draw every buffer by time and place"}};
   brim_operands operands;
   brim_config *config = NULL;
   brim_status status = brim_cli_parse(argc, argv, option, 4, &operands);

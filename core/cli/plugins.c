@@ -239,7 +239,7 @@ static brim_status run(const brim_cli *cli, const char *word, bool json, brim_ar
 int brim_command_plugins(brim_cli *cli, int argc, char **argv)
 {
   bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim plugins takes one KIND or KIND/ID");

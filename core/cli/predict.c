@@ -166,10 +166,12 @@ static brim_status check_files(const predict *p)
 int brim_command_predict(brim_cli *cli, int argc, char **argv)
 {
   predict p = {0};
-  const brim_option option[] = {{"--checkpoint", BRIM_OPTION_STRING, &p.which},
-                                {"--output", BRIM_OPTION_STRING, &p.output},
-                                {"-o", BRIM_OPTION_STRING, &p.output},
-                                {"--json", BRIM_OPTION_FLAG, &p.json}};
+  const brim_option option[] = {
+      {"--checkpoint", BRIM_OPTION_STRING, &p.which, "best|last|PATH",
+       "which of the run's checkpoints; without it the best, or else the last"},
+      {"-o", BRIM_OPTION_STRING, &p.output, "FILE", NULL},
+      {"--output", BRIM_OPTION_STRING, &p.output, "FILE", "where to; without it standard output"},
+      {"--json", BRIM_OPTION_FLAG, &p.json, NULL, "print JSON, for programs"}};
   brim_operands o;
   size_t overrides = 0;
   char file[4096];

@@ -24,7 +24,7 @@ int brim_command_report(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
   const char *path = BRIM_REPORT_NAME;
-  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path}};
+  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path, "FILE.html", "where to; without it report.html"}};
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);

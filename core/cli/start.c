@@ -442,7 +442,7 @@ static brim_status ask_all(start *s, bool *go)
 int brim_command_start(brim_cli *cli, int argc, char **argv)
 {
   start s = {.cli = cli};
-  const brim_option option[] = {{"--yes", BRIM_OPTION_FLAG, &s.yes}};
+  const brim_option option[] = {{"--yes", BRIM_OPTION_FLAG, &s.yes, NULL, "take every default without asking"}};
   brim_operands operands;
   bool go = false;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);

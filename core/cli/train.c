@@ -182,13 +182,16 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
 int brim_command_train(brim_cli *cli, int argc, char **argv)
 {
   train_options o = {0};
-  const brim_option option[] = {{"--resume", BRIM_OPTION_STRING, &o.resume},
-                                {"--from", BRIM_OPTION_STRING, &o.from},
-                                {"--multirun", BRIM_OPTION_FLAG, &o.multirun},
-                                {"-m", BRIM_OPTION_FLAG, &o.multirun},
-                                {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast},
-                                {"--debug-launches", BRIM_OPTION_FLAG, &o.debug_launches},
-                                {"--job", BRIM_OPTION_HIDDEN, &o.job}}; /* in place of the sweep's own */
+  const brim_option option[] = {
+      {"--resume", BRIM_OPTION_STRING, &o.resume, "RUN", "go on with a run that was stopped, to the same bits"},
+      {"--from", BRIM_OPTION_STRING, &o.from, "RUN", "train anew with the configuration of a run, and with changes"},
+      {"-m", BRIM_OPTION_FLAG, &o.multirun, NULL, NULL},
+      {"--multirun", BRIM_OPTION_FLAG, &o.multirun, NULL,
+       "a sweep: every combination of values, one run after another"},
+      {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast, NULL, "end a sweep at the first failure"},
+      {"--debug-launches", BRIM_OPTION_FLAG, &o.debug_launches, NULL,
+       "wait after every operation, so that an error names the one it came from; slow"},
+      {"--job", BRIM_OPTION_HIDDEN, &o.job, NULL, NULL}}; /* in place of the sweep's own */
   brim_operands operands;
   char path[4096];
   const char *file = NULL;

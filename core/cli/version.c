@@ -19,7 +19,7 @@ int brim_command_version(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
   bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   char abi[16];
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);

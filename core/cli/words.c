@@ -9,27 +9,41 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-static brim_text *listing; /* set while a command runs only for the sake of its options' names */
+/* Set while a command runs only for the sake of its options. */
+typedef struct option_listing {
+  brim_option *row;
+  size_t count, room;
+} option_listing;
+static option_listing *listing;
 
 static brim_status list_options(const brim_option *option, size_t count)
 {
-  for (size_t i = 0; i < count; i++)
-    if (option[i].kind != BRIM_OPTION_HIDDEN)
-      brim_text_printf(listing, "%s%s\n", option[i].name, option[i].kind == BRIM_OPTION_STRING ? "=" : "");
+  for (size_t i = 0; i < count && listing->count < listing->room; i++)
+    if (option[i].kind != BRIM_OPTION_HIDDEN) listing->row[listing->count++] = option[i];
   return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
 }
 
-void brim_cli_list_options(const brim_command *command, brim_text *out)
+size_t brim_cli_options(const brim_command *command, brim_option *out, size_t room)
 {
   brim_cli cli = {0};
   char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
   int argc = 1;
-  listing = out;
+  option_listing all = {out, 0, room};
+  listing = &all;
   if (command)
     command->run(&cli, argc, argv);
   else
     brim_cli_take_globals(&cli, &argc, argv);
   listing = NULL;
+  return all.count;
+}
+
+void brim_cli_list_options(const brim_command *command, brim_text *out)
+{
+  brim_option row[BRIM_CLI_OPTIONS_MAX];
+  const size_t count = brim_cli_options(command, row, BRIM_CLI_OPTIONS_MAX);
+  for (size_t i = 0; i < count; i++)
+    brim_text_printf(out, "%s%s\n", row[i].name, row[i].kind == BRIM_OPTION_STRING ? "=" : "");
 }
 
 int brim_cli_fail(brim_status status)
@@ -139,11 +153,13 @@ brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
 {
   const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
   bool verbose = false, quiet = false;
-  const brim_option option[] = {{"--plugin-path", BRIM_OPTION_STRING, &plugin_path},
-                                {"--config-path", BRIM_OPTION_STRING, &config_path},
-                                {"--config-name", BRIM_OPTION_STRING, &config_name},
-                                {"--verbose", BRIM_OPTION_FLAG, &verbose},
-                                {"--quiet", BRIM_OPTION_FLAG, &quiet}};
+  const brim_option option[] = {
+      {"--plugin-path", BRIM_OPTION_STRING, &plugin_path, "DIR|FILE",
+       "look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)"},
+      {"--config-path", BRIM_OPTION_STRING, &config_path, "DIR", "look for configurations there first (may repeat)"},
+      {"--config-name", BRIM_OPTION_STRING, &config_name, "NAME", "the root configuration (default: config)"},
+      {"--verbose", BRIM_OPTION_FLAG, &verbose, NULL, "more of progress and information"},
+      {"--quiet", BRIM_OPTION_FLAG, &quiet, NULL, "only warnings and errors"}};
   int kept = 1;
   if (listing) return list_options(option, sizeof option / sizeof option[0]);
   for (int i = 1; i < *argc; i++) {

@@ -9,8 +9,8 @@
 
 _Static_assert(sizeof(brim_attr) == sizeof((brim_attr){0}.reserve), "nodes of this ABI have room for 128 bytes");
 
-extern const brim_op *const __start_brim_ops[];
-extern const brim_op *const __stop_brim_ops[];
+extern const brim_op *const __start_brim_ops[] __attribute__((visibility("hidden")));
+extern const brim_op *const __stop_brim_ops[] __attribute__((visibility("hidden")));
 
 size_t brim_op_count(void)
 {

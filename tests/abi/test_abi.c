@@ -184,7 +184,8 @@ static const struct {
     {"help_null", "model/good: help is missing: one line of what it is"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
-    {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)"},
+    {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
+                 "a plugin that was built for an older brim must be built again"},
     {"ops_build_null", "model/good: ops.build is NULL, a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},
@@ -196,7 +197,8 @@ static const struct {
     {"backend_run", "backend/idle: the kernel 'relu' has no run function"},
     {"backend_empty", "backend/idle: ops.kernels is empty"},
     {"policy_empty", "policy/mine: ops is empty: a policy decides something"},
-    {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)"},
+    {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)\n"
+                    "a plugin that was built for an older brim must be built again"},
     {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin has\n"
                "link the plugin with the library that defines it; of brim, only brim/*.h can be called"},
     {"library", "needs the library libbrim_abi_gone.so, which is not installed"},

@@ -3,6 +3,7 @@
 #define BRIM_BRIM_H
 #include "brim/backend.h"
 #include "brim/code8.h"
+#include "brim/comm.h"
 #include "brim/dataset.h"
 #include "brim/host.h"
 #include "brim/ledger.h"

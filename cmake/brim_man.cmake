@@ -1,0 +1,25 @@
+# Manual pages, made by a program of the build from the tables that brim itself works by: share/man of the build folder.
+if(CMAKE_CROSSCOMPILING)
+  return() # the program could not be run
+endif()
+
+add_executable(brim_make_pages docs/man/make_pages.c docs/man/commands.c docs/man/configuration.c)
+target_link_libraries(brim_make_pages PRIVATE brim_core)
+target_compile_definitions(brim_make_pages PRIVATE BRIM_VERSION="${PROJECT_VERSION}" _GNU_SOURCE)
+# Plugins, whose keys are in a page, take brim's functions from it, and lie where they do for brim.
+set_target_properties(brim_make_pages PROPERTIES ENABLE_EXPORTS ON OUTPUT_NAME make_pages)
+brim_options(brim_make_pages)
+
+set(man ${CMAKE_BINARY_DIR}/share/man)
+get_property(plugins GLOBAL PROPERTY BRIM_PLUGINS)
+# gcc 12's LeakSanitizer misreads thread-local storage of libraries that are loaded at run time
+add_custom_command(OUTPUT ${man}/man1/brim.1
+                   COMMAND ${CMAKE_COMMAND} -E rm -rf ${man}
+                   COMMAND ${CMAKE_COMMAND} -E env --unset=BRIM_PLUGIN_PATH --unset=BRIM_FAULT
+                           ASAN_OPTIONS=intercept_tls_get_addr=0 $<TARGET_FILE:brim_make_pages> ${man}
+                   COMMAND ${CMAKE_COMMAND} -E make_directory ${man}/man7
+                   COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/docs/man/brim-plugin.7 ${man}/man7
+                   DEPENDS brim_make_pages docs/man/brim-plugin.7 ${plugins}
+                   COMMENT "Writing manual pages" VERBATIM)
+add_custom_target(brim_man ALL DEPENDS ${man}/man1/brim.1)
+install(DIRECTORY ${man}/ DESTINATION ${CMAKE_INSTALL_MANDIR})

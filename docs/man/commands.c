@@ -1,0 +1,184 @@
+/* The pages of the program and its commands. A command's text is what `brim COMMAND --help` shows: a usage line, then
+ * blocks with an empty line between; lines of a block that are indented are examples. */
+#include <ctype.h>
+#include <string.h>
+
+#include "pages.h"
+
+/* A line of the text, without its end; false when there is none left. */
+static bool next_line(const char **text, const char **line, size_t *length)
+{
+  if (!**text) return false;
+  *line = *text;
+  *length = strcspn(*text, "\n");
+  *text += *length + ((*text)[*length] == '\n');
+  return true;
+}
+
+static size_t indent_of(const char *line, size_t length)
+{
+  size_t n = 0;
+  while (n < length && line[n] == ' ') n++;
+  return n;
+}
+
+/* "usage: brim train [...]" and the lines that go on with it. Returns what is behind them. */
+static const char *put_synopsis(FILE *page, const brim_command *command)
+{
+  const char *text = command->usage, *line;
+  size_t length;
+  fprintf(page, ".SH SYNOPSIS\n.B brim %s\n", command->name);
+  while (next_line(&text, &line, &length) && length > 0) {
+    size_t skip = indent_of(line, length);
+    if (line == command->usage) skip = strlen("usage: brim ") + strlen(command->name);
+    if (skip < length && line[skip] == ' ') skip++;
+    if (skip == length) continue;
+    page_text_n(page, line + skip, length - skip);
+    fputs("\n", page);
+  }
+  return text;
+}
+
+static void put_description(FILE *page, const char *text)
+{
+  const char *line;
+  size_t length;
+  const char *before = ".SH DESCRIPTION\n"; /* of the next paragraph */
+  while (next_line(&text, &line, &length)) {
+    if (length > 0 && line[0] != ' ') {
+      fputs(before, page);
+      page_text_n(page, line, length);
+      fputs("\n", page);
+      before = "";
+    } else if (!before[0]) {
+      before = ".PP\n";
+    }
+  }
+}
+
+/* Where the comment of "brim plan -o x   and a picture" begins; `length` if there is none. */
+static size_t comment_of(const char *line, size_t length)
+{
+  for (size_t i = 0; i + 1 < length; i++)
+    if (line[i] == ' ' && line[i + 1] == ' ') return i + indent_of(line + i, length - i);
+  return length;
+}
+
+static void put_examples(FILE *page, const char *text)
+{
+  const char *line;
+  size_t length;
+  fputs(".SH EXAMPLES\n", page);
+  while (next_line(&text, &line, &length)) {
+    const size_t indent = indent_of(line, length);
+    if (indent == 0) continue;
+    line += indent;
+    length -= indent;
+    size_t comment = 0; /* a line that goes on with one is all comment */
+    if (length > 5 && strncmp(line, "brim ", 5) == 0) {
+      comment = comment_of(line, length);
+      size_t end = comment;
+      while (end > 0 && line[end - 1] == ' ') end--;
+      fputs(".TP\n.B ", page);
+      page_text_n(page, line, end);
+      fputs("\n", page);
+    } else if (indent == 2) {
+      fputs(".PP\n", page);
+    }
+    page_text_n(page, line + comment, length - comment);
+    fputs(comment < length ? "\n" : "", page);
+  }
+}
+
+static void put_options(FILE *page, const brim_command *command)
+{
+  brim_option row[BRIM_CLI_OPTIONS_MAX];
+  const size_t count = brim_cli_options(command, row, BRIM_CLI_OPTIONS_MAX);
+  fputs(".SH OPTIONS\n", page);
+  for (size_t i = 0; i < count;) {
+    brim_text name = {0};
+    i += brim_cli_format_option(&row[i], count - i, &name);
+    fputs(".TP\n.B ", page);
+    page_text(page, brim_text_str(&name));
+    fputs("\n", page);
+    page_text(page, row[i - 1].help ? row[i - 1].help : "");
+    fputs("\n", page);
+    brim_text_release(&name);
+  }
+  fputs(".TP\n.B \\-h, \\-\\-help\nshow this in short", page);
+  fputs(command && strstr(command->usage, "key=value") ? ", and every key\n" : "\n", page);
+  if (command) fputs(".PP\nOptions of every command are in\n.BR brim (1).\n", page);
+}
+
+static void put_exit_status(FILE *page)
+{
+  fputs(".SH EXIT STATUS\n"
+        ".TP\n.B 0\ndone\n"
+        ".TP\n.B 2\nusage or configuration\n"
+        ".TP\n.B 3\na plugin or file could not be loaded\n"
+        ".TP\n.B 4\nno device or plan fits\n"
+        ".TP\n.B 5\ntraining failed\n"
+        ".TP\n.B 6\ninterrupted; can be resumed\n",
+        page);
+}
+
+void page_command(FILE *page, const brim_command *command)
+{
+  char name[64];
+  snprintf(name, sizeof name, "brim-%s", command->name);
+  page_begin(page, name, 1, command->help);
+  const char *text = put_synopsis(page, command);
+  put_description(page, text);
+  put_options(page, command);
+  put_examples(page, text);
+  fputs(".SH SEE ALSO\n.BR brim (1),\n.BR brim.yaml (5)\n", page);
+}
+
+static void put_environment(FILE *page)
+{
+  static const struct {
+    const char *name, *help;
+  } variable[] = {
+      {"BRIM_PLUGIN_PATH", "folders to look for plugins in, with colons between, after those of --plugin-path"},
+      {"GPU_DEVICE_ID", "the one GPU, or device with a limit, that runs take"},
+      {"CUDA_VISIBLE_DEVICES", "GPUs that there are for this process"},
+      {"TF_GPU_MEMORY_FRACTION",
+       "share of a device's memory that runs take at most, unless memory.limit says otherwise"},
+      {"CLIENT_ID", "who the run is for, for policy=capped"},
+      {"XDG_CACHE_HOME", "where features, tokens and times of kernels are kept; without it ~/.cache"},
+      {"NO_COLOR", "messages have no colours"},
+      {"BRIM_FAULT", "calls that fail for want of memory, for tests"},
+  };
+  fputs(".SH ENVIRONMENT\n", page);
+  for (size_t i = 0; i < sizeof variable / sizeof variable[0]; i++) {
+    fprintf(page, ".TP\n.B %s\n", variable[i].name);
+    page_text(page, variable[i].help);
+    fputs("\n", page);
+  }
+}
+
+void page_program(FILE *page)
+{
+  page_begin(page, "brim", 1, "train neural networks with memory that is known before the run");
+  fputs(".SH SYNOPSIS\n.B brim\n[options] COMMAND [...]\n"
+        ".SH DESCRIPTION\n"
+        "A training step is a static graph, so its memory is known before it runs. brim computes where every tensor "
+        "will\n"
+        "lie, asks the device for exactly that, once, and allocates nothing more. A run that does not fit says so "
+        "before\n"
+        "it starts, and what would fit.\n.PP\n"
+        "Configurations are YAML files, see\n.BR brim.yaml (5);\n"
+        "words of the command line change them: key=value a value, group=option a choice.\n"
+        ".SH COMMANDS\n",
+        page);
+  for (const brim_command *c = brim_commands; c->name; c++) {
+    fprintf(page, ".TP\n.BR brim\\-%s (1)\n", c->name);
+    page_text(page, c->help);
+    fputs("\n", page);
+  }
+  put_options(page, NULL);
+  fputs(".TP\n.B \\-\\-version\nshow the version\n", page);
+  put_exit_status(page);
+  put_environment(page);
+  fputs(".SH SEE ALSO\n.BR brim.yaml (5),\n.BR brim\\-plugin (7)\n", page);
+}

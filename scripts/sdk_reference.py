@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""Writes docs/sdk, the reference of the SDK: a page for each header of core/include/brim, made of its declarations and
+comments, and one of the shipped plugins' parameters, as `brim plugins` lists them.
+
+    scripts/sdk_reference.py [--brim PROGRAM] [--check]
+
+--check changes nothing: it prints what would differ, and fails if anything would. PROGRAM is build/release/bin/brim unless
+it is named. Plugins that this build lacks, as those of GPUs, stay in the page as they are."""
+
+import argparse
+import difflib
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = ROOT / "core" / "include" / "brim"
+PAGES = ROOT / "docs" / "sdk"
+SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
+# In the order in which they are read; others follow.
+ORDER = ["plugin", "policy", "model", "dataset", "backend", "comm", "ops", "tensor", "status", "host", "memory", "random"]
+MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
+# Which side of a condition a reader is shown: C, on the host, by gcc or clang.
+HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
+
+# ---- reading headers ----
+
+
+class Item:
+    """Declarations that share a comment: .code, .names ({name: what it is}), .doc (lines), or a .title alone."""
+
+    def __init__(self, doc=(), code="", title=""):
+        self.doc, self.code, self.title, self.names = list(doc), code, title, {}
+
+    def heading(self):
+        return (self.title[0].upper() + self.title[1:]).rstrip(". ")
+
+
+def visible(text):
+    """The lines between the guards, without includes and sides of conditions that are not shown."""
+    shown, hidden = [], []
+    for line in text.splitlines():
+        word = line.split(" ")[0]
+        if word in ("#ifdef", "#if"):
+            hidden.append(next((value for start, value in HIDDEN.items() if line.startswith(start)), False))
+        elif word == "#ifndef":
+            hidden.append(False)
+        elif word == "#else":
+            hidden[-1] = not hidden[-1]
+        elif word == "#endif":
+            hidden.pop()
+        elif word == "#include" or re.match(r"#define BRIM_\w+_H$", line) or "clang-format" in line or "#define BRIM_ANYWHERE" in line \
+                or any(hidden):
+            continue
+        else:
+            shown.append(line)
+    return shown
+
+
+def comment_at(lines, i):
+    """The comment that begins in line i, as lines of text, and the line behind it."""
+    end = i
+    while "*/" not in lines[end]:
+        end += 1
+    text = [re.sub(r"^ ?\*/|^ \* ?|^/\* ?| ?\*/$", "", line).rstrip() for line in lines[i:end + 1]]
+    return text[:-1] if text[-1] == "" else text, end + 1
+
+
+def declaration_at(lines, i):
+    """The declaration that begins in line i, without the body of a function, and the line behind it."""
+    if lines[i].startswith("#"):
+        end = i
+        while lines[end].endswith("\\"):
+            end += 1
+        return [re.sub(r" +\\$", " \\\\", line) for line in lines[i:end + 1]], end + 1
+    head = i
+    while not re.search(r"[;{]", re.sub(r"/\*.*?\*/", "", lines[head])) and lines[head + 1] != "{":
+        head += 1
+    if lines[head + 1:head + 2] == ["{"]:  # an inline function
+        end = head + 1
+        while lines[end] != "}":
+            end += 1
+        return lines[i:head] + [lines[head] + ";"], end + 1
+    depth, end, comment = 0, i, False
+    while True:
+        code, comment = without_comments(lines[end], comment)
+        depth += code.count("{") - code.count("}")
+        end += 1
+        if depth == 0 and code.rstrip().endswith(";"):
+            return lines[i:end], end
+
+
+def without_comments(line, inside):
+    """A line's code, and whether it ends within a comment."""
+    code = ""
+    while line:
+        start, end = line.find("/*"), line.find("*/")
+        if inside:
+            if end < 0:
+                return code, True
+            line, inside = line[end + 2:], False
+        elif start < 0:
+            return code + line, False
+        else:
+            code, line, inside = code + line[:start], line[start + 2:], True
+    return code, inside
+
+
+def names_of(code):
+    """What a declaration declares: {name: "function", "macro", "struct" ...}."""
+    if match := re.match(r"#define (\w+)", code):
+        return {match[1]: "macro"}
+    if match := re.search(r"^}\s*(\w+);", code, re.MULTILINE):
+        return {match[1]: "union" if "typedef union" in code else "struct"}
+    if match := re.match(r"enum (\w+) {", code):
+        return {match[1]: "enum"}
+    if match := re.match(r"typedef [^;]*\(\*(\w+)\)\(", code) or re.match(r"typedef [^({]*\b(\w+);", code):
+        return {match[1]: "type"}
+    if match := re.match(r"[^;(={]*?\b(\w+)\(", code):
+        return {match[1]: "function"}
+    return {}
+
+
+def belong(before, names):
+    """Do declarations without a comment of their own go with those in front of them? Types do with types, functions with
+    functions, and macros with either."""
+    kinds = {kind == "function" for kind in before.values() if kind != "macro"}
+    return all(kind == "macro" or {kind == "function"} >= kinds for kind in names.values())
+
+
+def paragraphs(doc):
+    """A comment's lines; empty ones between two that are indented are indented too."""
+    for i, line in enumerate(doc):
+        within = line == "" and 0 < i < len(doc) - 1 and doc[i - 1].startswith("  ") and doc[i + 1].startswith("  ")
+        yield "  " if within else line
+
+
+def tidy(code):
+    if code.startswith("BRIM_EXPORT "):
+        code = re.sub(r"(?m)^ {12}", "", code[len("BRIM_EXPORT "):])
+    code = re.sub(r"\s+BRIM_PRINTF\(\d, \d\)", "", code)
+    return re.sub(r"(?m)^BRIM_ANYWHERE ", "static inline ", code)
+
+
+def read_header(path):
+    """The header's opening comment and its items."""
+    lines = visible(path.read_text(encoding="utf-8"))
+    intro, i = comment_at(lines, 0)
+    items, doc, functions = [], None, set()
+    beside = False  # no empty line since the last declaration
+    while i < len(lines):
+        line = lines[i]
+        if line.strip() in ("", 'extern "C" {', "}"):
+            if doc:  # a comment by itself
+                items.append(Item(doc))
+            doc, beside = None, False
+            i += 1
+        elif line.startswith("/*"):
+            if doc:
+                items.append(Item(doc))
+            doc, i = comment_at(lines, i)
+            if match := re.match(r"-+ (.*?) ?-*$", " ".join(doc).strip(" -") and " ".join(doc)):
+                items.append(Item(title=match[1].rstrip(" -")))
+                doc = None
+        else:
+            code, i = declaration_at(lines, i)
+            text = tidy("\n".join(code))
+            names = names_of(text)
+            if any(name in functions for name in names) or text.startswith(("extern ", "#undef")):
+                continue  # macros of model.h that put brim_at in front of a function
+            functions.update(name for name, kind in names.items() if kind == "function")
+            follows = doc is None and items and items[-1].code and beside
+            if follows and belong(items[-1].names, names):
+                items[-1].code += "\n" + text
+            else:
+                items.append(Item(doc or (), text))
+            items[-1].names.update(names)
+            doc, beside = None, True
+    return intro, items
+
+
+# ---- writing pages ----
+
+
+class Reference:
+    def __init__(self):
+        self.since = self.read_symbols()
+        stems = sorted((path.stem for path in HEADERS.glob("*.h")), key=lambda stem: (
+            ORDER.index(stem) if stem in ORDER else len(ORDER), stem))
+        self.headers = {stem: read_header(HEADERS / f"{stem}.h") for stem in stems if stem != "brim"}
+        self.place = {}  # of each name: the header, and the anchor there
+        for stem, (_, items) in self.headers.items():
+            for item in items:
+                # gelu is an enum in ops.h, and the function that people mean
+                self.place.update({name: (stem, name) for name, kind in item.names.items()
+                                   if kind == "function" or name not in self.place})
+                for enum in re.finditer(r"^enum (\w+) {(.*?)};", item.code, re.MULTILINE | re.DOTALL):
+                    self.place.update({name: (stem, enum[1]) for name in re.findall(r"\bBRIM_[A-Z0-9_]+\b", enum[2])
+                                       if name not in self.place})
+
+    @staticmethod
+    def read_symbols():
+        since, abi = {}, ""
+        for line in SYMBOLS.read_text(encoding="utf-8").splitlines():
+            abi = line.split()[-1] if line.startswith("# ABI ") else abi
+            if line and line[0] != "#":
+                since[line] = abi
+        return since
+
+    def since_of(self, item):
+        """The ABI that brought an item; "" of the first one's."""
+        told = re.search(r"[Ss]ince ABI (\d+\.\d+)\.?$", " ".join(item.doc))
+        versions = {self.since[name] for name in item.names if self.since.get(name, "1.0") != "1.0"}
+        return told[1] if told else max(versions, default="")
+
+    def link(self, text, page):
+        """Names of the SDK in a line of text as links, and what is constant as code."""
+
+        def name(match):
+            word = match[0]
+            home, anchor = self.place.get(word.removesuffix("()"), (None, None))
+            if not home:
+                return f"`{word}`"
+            return f"[`{word}`]({'' if home == page else home + '.md'}#{anchor})"
+
+        parts = re.split(r"(`[^`]*`)", text)
+        for i in range(0, len(parts), 2):
+            part = cell(parts[i])
+            part = re.sub(r"(?<![\w/.`(])(?:brim|BRIM)_\w+(?:\(\)|(?![\w(]))", name, part)
+            parts[i] = re.sub(r"\[(plan|init|step|any thread|any time)\]", r"**[\1]**", part)
+        return "".join(parts)
+
+    def prose(self, doc, page):
+        """A comment as Markdown: what is indented is code; of a table of tensors (ops.h) everything is."""
+        if any(re.search(r"\S {2,}(in|out):", line) for line in doc):
+            return "```text\n" + "\n".join(doc) + "\n```\n"
+        out = []
+        for indented, lines in itertools.groupby(paragraphs(doc), lambda line: line.startswith("  ")):
+            if indented:
+                text = textwrap.dedent("\n".join(lines)).rstrip()
+                is_code = re.search(r"[;{})]$", text, re.MULTILINE) and not re.search(r"\S {3,}\S", text)
+                out.append(f"```{'c' if is_code else 'text'}\n{text}\n```")
+            else:
+                out.append("\n".join(self.link(line, page) for line in lines).strip("\n"))
+        return "\n\n".join(text for text in out if text) + "\n"
+
+    def item(self, item, page):
+        if item.title:
+            return f"## {self.link(item.heading(), page)}\n"
+        text = ""
+        if item.names:
+            text = "".join(f'<a id="{name}"></a>' for name in item.names) + "\n\n"
+            text += "### " + ", ".join(f"`{name}`" for name in item.names) + "\n\n"
+        if since := self.since_of(item):
+            if item.names and "ince ABI" not in " ".join(item.doc):
+                text += f"Since ABI {since}.\n\n"
+        if item.doc:
+            text += self.prose(item.doc, page) + ("\n" if item.code else "")
+        return text + (f"```c\n{item.code}\n```\n" if item.code else "")
+
+    @staticmethod
+    def contents(items):
+        """A line for each section, with the names in it."""
+        sections = [("", [])]
+        for item in items:
+            if item.title:
+                sections.append((f"{item.heading()}: ", []))
+            sections[-1][1].extend(f"[`{name}`](#{name})" for name in item.names)
+        return "".join(f"- {title}{', '.join(names)}\n" for title, names in sections if names)
+
+    def page(self, stem):
+        intro, items = self.headers[stem]
+        parts = [MADE.format(source="header"), f"# brim/{stem}.h\n", self.prose(intro, stem),
+                 f"[The header](../../core/include/brim/{stem}.h) · [all headers](README.md)\n",
+                 self.contents(items)]
+        return "\n".join(parts + [self.item(item, stem) for item in items])
+
+    def index(self):
+        text = MADE.format(source="headers") + """
+# The SDK
+
+Plugins and programs that use libbrim are written against these headers, in C17 or C++17. In comments **[plan]** says that a
+function is called before anything is allocated on a device, **[init]** that it may allocate, **[step]** that it must not,
+**[any thread]** that it may be called from each. What was added says since which ABI it is there; `brim version` shows that
+of a brim.
+
+| header | |
+|---|---|
+"""
+        for stem, (intro, _) in self.headers.items():
+            first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
+            text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
+        text += "\n`#include <brim/brim.h>` has them all. [The shipped plugins and their parameters](plugins.md) are a page of "
+        text += "their own.\n\n## Names\n\n"
+        rows = {}
+        for stem, (_, items) in self.headers.items():
+            for item in items:
+                for name, kind in item.names.items():
+                    rows[name, stem] = f"| [`{name}`]({stem}.md#{name}) | {kind} | {self.since_of(item)} |\n"
+        text += "| name | | since ABI |\n|---|---|---|\n"
+        return text + "".join(rows[key] for key in sorted(rows, key=lambda key: (key[0].lower(), key)))
+
+
+# ---- plugins ----
+
+KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "backend": "Backends",
+         "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules", "loss": "Losses"}
+
+
+def cell(text):
+    """Text that Markdown takes as it is."""
+    return re.sub(r"([|*])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
+
+
+def code(text):
+    return "`" + text.replace("|", "\\|") + "`" if text else ""
+
+
+def plugin_section(plugin):
+    name = f"{plugin['kind']}/{plugin['id']}"
+    text = f'<a id="{name.replace("/", "-")}"></a>\n\n### {name}\n\n{cell(plugin["help"])}\n'
+    if plugin["parameters"]:
+        text += "\n| key | type | default | range | |\n|---|---|---|---|---|\n"
+    for row in plugin["parameters"]:
+        default = "required" if row["default"] is None else code(row["default"] or "''")
+        text += f"| `{row['key']}` | {row['type']} | {default} | {code(row['range'])} | {cell(row['help'])} |\n"
+    return text
+
+
+def shipped(kind, name):
+    """Is there such a plugin in the sources?"""
+    return (ROOT / "plugins" / kind / name).is_dir() or (kind == "model" and (ROOT / "models" / f"{name}.c").exists())
+
+
+def plugins_page(program, before):
+    """The page, with what this build has not as it was in the page before."""
+    environment = {name: value for name, value in os.environ.items() if name != "BRIM_PLUGIN_PATH"}
+    out = subprocess.run([program, "plugins", "--json"], check=True, text=True, env=environment,
+                         stdout=subprocess.PIPE).stdout
+    sections = {}
+    for match in re.finditer(r'<a id="(\w+)-(\w+)"></a>\n.*?(?=\n<a id=|\n## |\Z)', before, re.DOTALL):
+        if shipped(match[1], match[2]):
+            sections[match[1], match[2]] = match[0].rstrip("\n") + "\n"
+    for plugin in json.loads(out)["plugins"]:
+        sections[plugin["kind"], plugin["id"]] = plugin_section(plugin)
+    text = MADE.format(source="plugins' tables") + """
+# Plugins and their parameters
+
+What `brim plugins KIND/ID` shows of the plugins that come with brim. In a configuration, and on the command line, a key
+stands below its group: `model.width=64`; of policies below the policy: `policy.periodic.light_every=2`.
+
+"""
+    for kind, title in KINDS.items():
+        names = sorted(name for of, name in sections if of == kind)
+        text += f"[{title}](#{title.lower().replace(' ', '-')}): "
+        text += ", ".join(f"[{name}](#{kind}-{name})" for name in names) + "\n\n"
+    for kind, title in KINDS.items():
+        text += f"## {title}\n\n" + "\n".join(text for (of, _), text in sorted(sections.items()) if of == kind) + "\n"
+    return text.rstrip("\n") + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--brim", default=str(ROOT / "build" / "release" / "bin" / "brim"))
+    parser.add_argument("--check", action="store_true")
+    words = parser.parse_args()
+    before = {path.name: path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")}
+    reference = Reference()
+    pages = {f"{stem}.md": reference.page(stem) for stem in reference.headers}
+    pages["README.md"] = reference.index()
+    pages["plugins.md"] = plugins_page(words.brim, before.get("plugins.md", ""))
+    differs = False
+    for name in sorted({*pages, *before}):
+        was, now = before.get(name, ""), pages.get(name, "")
+        if was == now:
+            continue
+        differs = True
+        if words.check:
+            lines = difflib.unified_diff(was.splitlines(), now.splitlines(), f"docs/sdk/{name}", "as it should be", "", "",
+                                         1, "")
+            print("\n".join(list(lines)[:40]))
+        elif now:
+            PAGES.mkdir(exist_ok=True)
+            (PAGES / name).write_text(now, encoding="utf-8")
+        else:
+            (PAGES / name).unlink()
+    if words.check and differs:
+        print("docs/sdk is not what the headers and tables say: run scripts/sdk_reference.py --brim", words.brim,
+              file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
