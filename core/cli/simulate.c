@@ -371,10 +371,11 @@ int brim_command_simulate(brim_cli *cli, int argc, char **argv)
   bool json = false, keys = false;
   const char *run_folder = NULL, *file = NULL;
   command c = {.cli = cli};
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json},
-                                {"--keys", BRIM_OPTION_FLAG, &keys},
-                                {"--record", BRIM_OPTION_STRING, &run_folder},
-                                {"-o", BRIM_OPTION_STRING, &file}};
+  const brim_option option[] = {
+      {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
+      {"--keys", BRIM_OPTION_FLAG, &keys, NULL, "every key of a scenario, and what it means"},
+      {"--record", BRIM_OPTION_STRING, &run_folder, "RUN", "make a scenario of what a run met with"},
+      {"-o", BRIM_OPTION_STRING, &file, "FILE.yaml", "where the scenario goes; without it standard output"}};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &c.operands);
   if (status == BRIM_OK && file && !run_folder)
     status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");

@@ -22,16 +22,20 @@ static size_t indent_of(const char *line, size_t length)
   return n;
 }
 
-/* "usage: brim train [...]" and the lines that go on with it. Returns what is behind them. */
+/* "usage: brim train [...]", lines that go on with it, and others that begin so. Returns what is behind them. */
 static const char *put_synopsis(FILE *page, const brim_command *command)
 {
   const char *text = command->usage, *line;
   size_t length;
-  fprintf(page, ".SH SYNOPSIS\n.B brim %s\n", command->name);
+  fputs(".SH SYNOPSIS\n", page);
   while (next_line(&text, &line, &length) && length > 0) {
-    size_t skip = indent_of(line, length);
-    if (line == command->usage) skip = strlen("usage: brim ") + strlen(command->name);
-    if (skip < length && line[skip] == ' ') skip++;
+    size_t skip = line == command->usage ? strlen("usage: ") : indent_of(line, length);
+    const char *program = line + skip;
+    if (strncmp(program, "brim ", 5) == 0) {
+      fprintf(page, "%s.B brim %s\n", line == command->usage ? "" : ".br\n", command->name);
+      skip += strlen("brim ") + strlen(command->name);
+      if (skip < length) skip++; /* the space */
+    }
     if (skip == length) continue;
     page_text_n(page, line + skip, length - skip);
     fputs("\n", page);
