@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crash.h"
 #include "base/fault.h"
+#include "base/guard.h"
 #include "base/install.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -325,14 +327,24 @@ static void give_back_large_blocks(void)
 #endif
 }
 
+/* A thread that was given up may hold whatever lock exit() wants. */
+static void leave_lost_threads(int result)
+{
+  if (!brim_guard_any_lost()) return;
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
+  _exit(result);
+}
+
 int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
+  brim_crash_watch();
   give_back_large_blocks();
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
   const int result = run_program(&cli, argc, argv);
   brim_fault_close();
+  leave_lost_threads(result);
   if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
     return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)));
   return result;

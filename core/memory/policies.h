@@ -1,5 +1,6 @@
 /* The host of the policies: asks those of the list in order, takes the first decision, checks that it can be done, and
- * tells it to the user and to whoever listens. */
+ * tells it to the user and to whoever listens. They are asked on a thread of their own (policy_call.h), so that one
+ * that crashes or does not come back is an error like others: EPLUGIN. */
 #ifndef BRIM_MEMORY_POLICIES_H
 #define BRIM_MEMORY_POLICIES_H
 #include "brim/policy.h"
@@ -74,6 +75,8 @@ brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view 
                                   const char **who);
 /* [step] What they are shown, for whoever listens. Allocates nothing if somebody does. */
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
+/* Whose decision was told last: "policy.robust"; NULL: nobody's yet. */
+const char *brim_policies_decider(const brim_policies *policies);
 /* A decision that is not one of those above, as of "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
 #endif

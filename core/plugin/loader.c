@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/crash.h"
 #include "base/text.h"
 #include "plugin/elf.h"
 
@@ -50,6 +52,13 @@ static void offer_brim(void)
     dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
+/* For ever, as is what was loaded. */
+static const char *keep_name(const char *path)
+{
+  static brim_arena names;
+  return brim_arena_string(&names, path);
+}
+
 brim_status brim_loader_load(const char *file, const brim_module **out)
 {
   *out = NULL;
@@ -69,6 +78,7 @@ brim_status brim_loader_load(const char *file, const brim_module **out)
   if (!entry)
     return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
                                  "\na plugin ends in BRIM_MODULE(name, version, plugins)");
+  brim_crash_add_code(symbol, keep_name(path));
   const brim_module *module = entry();
   BRIM_TRY(brim_loader_check(module));
   *out = module;
