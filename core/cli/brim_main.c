@@ -180,6 +180,19 @@ const brim_command brim_commands[] = {
      "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
      "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
      "over.\n"},
+    {"check", "try a plugin's file: every function, with edge cases", brim_command_check,
+     "usage: brim check FILE.so [key=value]... [--json]\n"
+     "\n"
+     "  brim check mine.so                             its tables, then each function of its plugins\n"
+     "  brim check mine.so policy.mine.reserve_mb=512  with other parameters than its defaults\n"
+     "  brim check mine.so dataset.path=data --json    a dataset that needs files; for programs\n"
+     "\n"
+     "Nothing of the plugin runs in this process: it starts itself again, within limits of time and memory, and tells\n"
+     "what crashed, did not come back, or answered what cannot be done, a line for each check: ok, warning or FAILED.\n"
+     "Policies are asked about made-up devices, plans and memory; models are built for samples of several kinds and\n"
+     "planned; of datasets all splits are opened and samples read, also by several threads. Of backends and\n"
+     "communicators only tables are looked at. Exit status 0: brim would run it; 3: it cannot be loaded; 5: a check\n"
+     "failed.\n"},
     {"devices", "list what there is to compute on", brim_command_devices,
      "usage: brim devices [--json] [overrides]\n"
      "\n"

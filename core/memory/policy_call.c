@@ -234,7 +234,7 @@ static const char *reason_of(const call *c)
 static brim_status check_reason(const call *c, const brim_config_choice *policy)
 {
   if (memchr(reason_of(c), '\0', BRIM_REASON_BYTES)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG,
+  return brim_fail(BRIM_EPLUGIN,
                    "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"
                    "write it with brim_reason()",
                    policy->group, hooks[c->hook].name, BRIM_REASON_BYTES);

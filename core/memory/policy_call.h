@@ -28,7 +28,7 @@ void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *p
 
 /* [init] Asks. `query` and `out` are of the hook's types; `out` is zeroed first, its `model` is good until the next
  * call. ENOTSUP: it leaves it to the next, or does not have the hook. EPLUGIN as above; or it returned what no status
- * is, or none that policies return. ECONFIG: a reason without an end. */
+ * is, or none that policies return, or its reason has no end. */
 brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice *policy, void *self,
                             enum brim_hook hook, const void *query, void *out);
 /* Does it have the hook? And its name, "choose_plan". */

@@ -59,7 +59,7 @@ static const char *keep_name(const char *path)
   return brim_arena_string(&names, path);
 }
 
-brim_status brim_loader_load(const char *file, const brim_module **out)
+brim_status brim_loader_enter(const char *file, const brim_module **out)
 {
   *out = NULL;
   char path[PATH_MAX]; /* absolute: dlopen looks up names without a slash elsewhere */
@@ -79,7 +79,15 @@ brim_status brim_loader_load(const char *file, const brim_module **out)
     return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
                                  "\na plugin ends in BRIM_MODULE(name, version, plugins)");
   brim_crash_add_code(symbol, keep_name(path));
-  const brim_module *module = entry();
+  *out = entry();
+  return BRIM_OK;
+}
+
+brim_status brim_loader_load(const char *file, const brim_module **out)
+{
+  const brim_module *module;
+  *out = NULL;
+  BRIM_TRY(brim_loader_enter(file, &module));
   BRIM_TRY(brim_loader_check(module));
   *out = module;
   return BRIM_OK;
