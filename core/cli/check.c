@@ -226,8 +226,8 @@ static void find_said(const child *k, char *out, size_t room)
 static void explain(checking *c, const child *k, enum listening how, int status)
 {
   char text[2048], said[1024];
-  if (!c->name && how == CHILD_ENDED) return; /* it has failed, and said so */
-  if (!c->name) c->name = "between two checks";
+  if (!c->name && how == CHILD_ENDED && c->first) return; /* it has failed, and said so */
+  if (!c->name) c->name = c->first ? "between two checks" : "beginning";
   find_said(k, said, sizeof said);
   if (how == CHILD_LATE)
     snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);

@@ -41,6 +41,7 @@ static brim_status open_asked(asked *a)
 {
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
+  brim_policies_answer_there(a->policies);
   return BRIM_OK;
 }
 

@@ -90,6 +90,11 @@ void brim_policies_close(brim_policies *p)
   free(p);
 }
 
+void brim_policies_answer_there(brim_policies *p)
+{
+  if (p->caller) brim_policy_caller_answer_there(p->caller);
+}
+
 brim_decisions brim_policies_take_decisions(brim_policies *p)
 {
   const brim_decisions taken = p->kept;

@@ -60,6 +60,10 @@ brim_decisions brim_policies_take_decisions(brim_policies *policies);
 /* [init] Decisions go to `listen` from now on, first those that were made before. */
 void brim_policies_listen(brim_policies *policies, brim_decision_fn listen, void *context);
 
+/* [init] From now on what the policies ask (peak, figures, look) is answered on their own thread: faster by some 10 us
+ * each, for whoever answers without a session, as a simulation does. */
+void brim_policies_answer_there(brim_policies *policies);
+
 /* Each asks in order. ENOTSUP, without a text: nobody decides. ECONFIG naming the policy if what it decided cannot be
  * done, else its own status and text. */
 brim_status brim_policies_choose_device(brim_policies *policies, const brim_device_query *query, brim_place *out);

@@ -32,10 +32,12 @@ typedef struct call {
   const brim_plan_query *plan; /* the caller's own, for what the policy asks */
   const brim_step_view *step;
   brim_policy_host host;
+  bool is_direct; /* what it asks is answered on its own thread */
 } call;
 
 struct brim_policy_caller {
   brim_guard *guard;
+  bool is_direct;
   call call;
 };
 
@@ -100,6 +102,11 @@ bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
 
 /* ---- what a policy asks: numbers come by way of memory of our own, as its pointers may be anything ---- */
 
+static brim_status back(const call *c, brim_guard_work work, void *context)
+{
+  return c->is_direct ? work(context) : brim_guard_back(work, context);
+}
+
 typedef struct ask_peak {
   const call *c;
   int64_t micro_batch;
@@ -114,7 +121,7 @@ static brim_status answer_peak(void *context)
 static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
   ask_peak a = {.c = ((const brim_policy_host *)q->host)->session, .micro_batch = micro_batch};
-  BRIM_TRY(brim_guard_back(answer_peak, &a));
+  BRIM_TRY(back(a.c, answer_peak, &a));
   *bytes = a.bytes;
   return BRIM_OK;
 }
@@ -127,7 +134,7 @@ static brim_status answer_peak_within(void *context)
 static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t within, uint64_t *bytes)
 {
   ask_peak a = {.c = view->host, .micro_batch = micro_batch, .within = within};
-  BRIM_TRY(brim_guard_back(answer_peak_within, &a));
+  BRIM_TRY(back(a.c, answer_peak_within, &a));
   *bytes = a.bytes;
   return BRIM_OK;
 }
@@ -149,7 +156,7 @@ static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_
 {
   const call *c = ((const brim_policy_host *)q->host)->session;
   ask_figures a = {c->plan, micro_batch, precision, out};
-  return brim_guard_back(answer_figures, &a);
+  return back(c, answer_figures, &a);
 }
 
 typedef struct ask_look {
@@ -165,8 +172,9 @@ static brim_status answer_look(void *context)
 }
 static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
-  ask_look a = {.view = ((const call *)view->host)->step};
-  BRIM_TRY(brim_guard_back(answer_look, &a));
+  const call *c = view->host;
+  ask_look a = {.view = c->step};
+  BRIM_TRY(back(c, answer_look, &a));
   *device = a.device;
   *room = a.room;
   return BRIM_OK;
@@ -273,9 +281,9 @@ static brim_status run(brim_policy_caller *caller, const brim_config_choice *pol
   return check_status(who, function, status);
 }
 
-bool brim_policy_caller_is_lost(const brim_policy_caller *caller)
+void brim_policy_caller_answer_there(brim_policy_caller *caller)
 {
-  return brim_guard_is_lost(caller->guard);
+  caller->is_direct = true;
 }
 
 brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice *policy, void *self,
@@ -289,6 +297,7 @@ brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice
   c->plugin = policy->plugin;
   c->self = self;
   c->hook = hook;
+  c->is_direct = caller->is_direct;
   take_query(c, query);
   BRIM_TRY(run(caller, policy, hooks[hook].name, BRIM_DECISION_SECONDS, ask));
   BRIM_TRY(check_reason(c, policy));

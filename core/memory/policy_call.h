@@ -20,7 +20,8 @@ typedef struct brim_policy_caller brim_policy_caller;
 brim_status brim_policy_caller_open(brim_policy_caller **out);
 /* [init] NULL: nothing to do. */
 void brim_policy_caller_close(brim_policy_caller *caller);
-bool brim_policy_caller_is_lost(const brim_policy_caller *caller);
+/* [init] What policies ask is answered on their thread, not on the caller's, and counts as their own time. */
+void brim_policy_caller_answer_there(brim_policy_caller *caller);
 
 /* [init] An instance of the policy; and its end, whose failure is told. EPLUGIN naming policy, function and file. */
 brim_status brim_policy_create(brim_policy_caller *caller, const brim_config_choice *policy, void **self);

@@ -1,4 +1,5 @@
-/* $BRIM_BAD, "FUNCTION:WHAT" or "FUNCTION:WHAT:STEP", and what is bad whatever the function is. */
+/* $BRIM_BAD, "FUNCTION:WHAT" or "FUNCTION:WHAT:STEP", of $BRIM_BAD_RANK alone if that is set, and what is bad whatever
+ * the function is. */
 #ifndef BRIM_TESTS_BAD_H
 #define BRIM_TESTS_BAD_H
 #include <signal.h>
@@ -16,7 +17,8 @@ typedef struct bad_words {
 static inline bad_words bad_read(void)
 {
   bad_words w = {.from = 0};
-  const char *text = getenv("BRIM_BAD");
+  const char *text = getenv("BRIM_BAD"), *only = getenv("BRIM_BAD_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (only && rank && strcmp(only, rank) != 0) return w;
   if (text) (void)sscanf(text, "%31[^:]:%31[^:]:%lld", w.function, w.what, &w.from); /* a test's own words */
   return w;
 }

@@ -3,10 +3,15 @@ begun, and goes on to the bits of a run that was not disturbed."""
 
 import os
 import pathlib
+import shutil
 import signal
+import sys
 import unittest
 
 from support import DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
+from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 # What a sanitizer makes of it is its own.
@@ -113,6 +118,15 @@ class InTheMiddle(Bad):
                             env={"BRIM_BAD": "on_oom:segv", "BRIM_FAULT": "step:6"})
         self.assert_named(result, "has crashed in on_oom")
         self.assert_goes_on(result, 5)
+
+    @unittest.skipUnless(shutil.which(os.environ.get("BRIM_MPIRUN", "").split(" ")[0] or "none"), "there is no mpirun")
+    def test_of_one_rank_of_two(self):
+        for words, step in (("on_boundary:segv:4", 4), ("on_step:loop", 0)):
+            with self.subTest(words):
+                result = self.train(f"run{step}", *RUN, "policy=[bad]", "dist.ranks=2", "training.grain=1", status=FAILED,
+                                    env={**ENVIRONMENT, "BRIM_BAD": words, "BRIM_BAD_RANK": "1"})
+                self.assert_named(result, "error: rank 1: policy 'bad'", f"there is a checkpoint of step {step}")
+                self.assertIn(step, self.steps(f"run{step}"))
 
     def test_at_the_end_it_changes_nothing(self):
         for what in ("segv", "exit"):
