@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "config/utf8.h"
 
 #define CHECK_SECONDS 20 /* for one check */
 #define FILE_SECONDS 600 /* for all of them */
@@ -67,15 +68,26 @@ static void add_result(checking *c, enum brim_finding finding, const char *text)
   c->name = NULL;
 }
 
+static bool is_utf8(const char *text)
+{
+  const char *end = text + strlen(text);
+  while (text < end)
+    if (brim_utf8_next(&text, end) < 0) return false;
+  return true;
+}
+
 /* What is printed comes from a process that anything may have happened to. */
 static char *clean(checking *c, const char *text)
 {
   char *copy = brim_arena_string(&c->arena, text);
-  for (char *s = copy; *s; s++)
-    if (*s == BRIM_CHECK_BREAK)
+  const bool is_text = is_utf8(copy);
+  for (char *s = copy; *s; s++) {
+    const unsigned char byte = (unsigned char)*s;
+    if (byte == BRIM_CHECK_BREAK)
       *s = '\n';
-    else if (((unsigned char)*s < ' ' && *s != '\n') || *s == 0x7f)
+    else if ((byte < ' ' && byte != '\n') || byte == 0x7f || (byte > 0x7f && !is_text))
       *s = '?';
+  }
   return copy;
 }
 

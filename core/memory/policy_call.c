@@ -107,6 +107,11 @@ static brim_status back(const call *c, brim_guard_work work, void *context)
   return c->is_direct ? work(context) : brim_guard_back(work, context);
 }
 
+static brim_status check_place(const void *out, const char *what)
+{
+  return out ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s was asked with no place for the answer: a pointer is NULL", what);
+}
+
 typedef struct ask_peak {
   const call *c;
   int64_t micro_batch;
@@ -121,6 +126,7 @@ static brim_status answer_peak(void *context)
 static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
   ask_peak a = {.c = ((const brim_policy_host *)q->host)->session, .micro_batch = micro_batch};
+  BRIM_TRY(check_place(bytes, "peak"));
   BRIM_TRY(back(a.c, answer_peak, &a));
   *bytes = a.bytes;
   return BRIM_OK;
@@ -134,6 +140,7 @@ static brim_status answer_peak_within(void *context)
 static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t within, uint64_t *bytes)
 {
   ask_peak a = {.c = view->host, .micro_batch = micro_batch, .within = within};
+  BRIM_TRY(check_place(bytes, "peak_within"));
   BRIM_TRY(back(a.c, answer_peak_within, &a));
   *bytes = a.bytes;
   return BRIM_OK;
@@ -174,6 +181,7 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
 {
   const call *c = view->host;
   ask_look a = {.view = c->step};
+  BRIM_TRY(check_place(device && room ? device : NULL, "look"));
   BRIM_TRY(back(c, answer_look, &a));
   *device = a.device;
   *room = a.room;

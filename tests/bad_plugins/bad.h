@@ -39,7 +39,7 @@ static inline long long bad_from(void)
 }
 
 static volatile int bad_zero;
-static int *volatile bad_pointer;
+static int *volatile bad_pointer = (int *)16; /* of NULL sanitizers would be told first */
 
 __attribute__((noinline)) static int bad_deep(volatile char *above)
 {

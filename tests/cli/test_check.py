@@ -166,15 +166,14 @@ class Mutated(Check):
                 print(f"{count:6} {what[:100]}")
 
     def load(self, file):
-        process = self.start("plugins", f"--plugin-path={file}")
         try:
-            out, err = process.communicate(timeout=20)
+            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder, timeout=20, check=False,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         except subprocess.TimeoutExpired:
-            process.kill()
             return "brim plugins: does not come back"
-        if process.returncode >= 0:
-            return f"brim plugins: exit status {process.returncode}"
-        return "brim plugins: a signal" + (", and it says who" if "has crashed" in err else "")
+        if result.returncode >= 0:
+            return f"brim plugins: exit status {result.returncode}"
+        return "brim plugins: a signal" + (", and it says so" if b"has crashed" in result.stderr else "")
 
 
 if __name__ == "__main__":
