@@ -1,29 +1,15 @@
 /* Policies, asked by the same host as in a run (memory/policies.h) about worlds that are made up. See check.h. */
-#include <malloc.h>
+#include "cli/check_policy.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "cli/check.h"
-#include "cli/check_worlds.h"
-#include "memory/policy_call.h"
+#include "base/alloc.h"
 
 #define WORLDS 200
-#define FEW_WORLDS 12 /* for each of many parameters */
-#define STEPS 120     /* of a run */
-#define EVENTS 64     /* about out-of-memory: after so many a run ends whatever the policies say */
-#define WARM_TIMES 20 /* before memory is counted */
-#define MANY_TIMES 300
-#define LEAK_BYTES 16 /* each time; less may be the C library's own */
-#define VALUES_MAX 64 /* of a parameter */
-
-/* A policy of a configuration, and nobody listens. */
-typedef struct asked {
-  brim_config *config;
-  brim_policies *policies;
-  brim_made_world world;
-} asked;
+#define STEPS 120 /* of a run */
+#define EVENTS 64 /* about out-of-memory: after so many a run ends whatever the policies say */
 
 static void ignore(void *context, const brim_decision *decision)
 {
@@ -31,13 +17,13 @@ static void ignore(void *context, const brim_decision *decision)
   (void)decision;
 }
 
-static void close_asked(asked *a)
+void brim_asked_close(brim_asked *a)
 {
   brim_policies_close(a->policies);
   a->policies = NULL;
 }
 
-static brim_status open_asked(asked *a)
+brim_status brim_asked_open(brim_asked *a)
 {
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
@@ -45,7 +31,7 @@ static brim_status open_asked(asked *a)
   return BRIM_OK;
 }
 
-static brim_status configure(const brim_check *c, const char *further, asked *a)
+brim_status brim_asked_configure(const brim_check *c, const char *further, brim_asked *a)
 {
   char own[BRIM_OPTION_BYTES];
   const char *word[] = {own, further};
@@ -53,20 +39,19 @@ static brim_status configure(const brim_check *c, const char *further, asked *a)
   return brim_check_config(c, word, further ? 2 : 1, &a->config);
 }
 
-static asked *new_asked(void)
+brim_asked *brim_asked_new(void)
 {
-  return brim_xcalloc(1, sizeof(asked)); /* too large for some stacks */
+  return brim_xcalloc(1, sizeof(brim_asked)); /* too large for some stacks */
 }
 
-static void free_asked(asked *a)
+void brim_asked_free(brim_asked *a)
 {
-  close_asked(a);
+  brim_asked_close(a);
   brim_config_free(a->config);
   free(a);
 }
 
-/* The first line: what follows says where the plugin is, and to call this very command. */
-static enum brim_finding fail_short(brim_check *c, const char *what)
+enum brim_finding brim_check_fail_short(brim_check *c, const char *what)
 {
   const char *text = brim_error_text();
   return brim_check_say(c, BRIM_FOUND_FAILED, "%s%s%.*s", what, what[0] ? ": " : "", (int)strcspn(text, "\n"), text);
@@ -80,16 +65,7 @@ static bool is_refusal(brim_status status)
 
 /* ---- one question of each kind ---- */
 
-typedef union answer {
-  brim_place place;
-  brim_plan_choice plan;
-  brim_action action;
-  brim_boundary boundary;
-  brim_step_plan step;
-} answer;
-
-/* As a run does; `number` tells the moment of hooks that are called again and again. */
-static brim_status ask(asked *a, enum brim_hook hook, int64_t number, answer *out)
+brim_status brim_asked_ask(brim_asked *a, enum brim_hook hook, int64_t number, brim_answer *out)
 {
   const char *who;
   brim_made_world *w = &a->world;
@@ -145,7 +121,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 {
   brim_text world = {0};
   brim_made_world_tell(w, &world);
-  fail_short(c, "");
+  brim_check_fail_short(c, "");
   brim_text_printf(&c->text, "\nin a made-up world of %s", brim_text_str(&world));
   brim_text_release(&world);
   return BRIM_FOUND_FAILED;
@@ -154,14 +130,14 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 /* ---- checks of a hook ---- */
 
 /* Of a policy that cannot be made with its defaults "create" says so. */
-static brim_status begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_finding *finding)
+static brim_status begin(brim_check *c, enum brim_hook hook, brim_asked *a, enum brim_finding *finding)
 {
   *finding = BRIM_FOUND_OK;
   if (!brim_policy_has(c->plugin, hook)) {
     brim_check_say(c, BRIM_FOUND_OK, "left to other policies");
     return BRIM_ENOTSUP;
   }
-  if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return BRIM_OK;
+  if (brim_asked_configure(c, NULL, a) == BRIM_OK && brim_asked_open(a) == BRIM_OK) return BRIM_OK;
   *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
   return BRIM_ENOTSUP;
 }
@@ -171,19 +147,19 @@ static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t
 {
   enum brim_finding finding;
   tally t = {.decided = 0};
-  asked *a = new_asked();
+  brim_asked *a = brim_asked_new();
   if (begin(c, hook, a, &finding) == BRIM_OK) {
     finding = BRIM_FOUND_OK;
     for (uint64_t i = 0; i < worlds && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
       for (int k = 0; k < times && finding == BRIM_FOUND_OK; k++) {
-        answer out;
-        if (!count(&t, ask(a, hook, k, &out))) finding = fail_in_world(c, &a->world);
+        brim_answer out;
+        if (!count(&t, brim_asked_ask(a, hook, k, &out))) finding = fail_in_world(c, &a->world);
       }
     }
     if (finding == BRIM_FOUND_OK) say_tally(c, &t);
   }
-  free_asked(a);
+  brim_asked_free(a);
   return finding;
 }
 
@@ -244,7 +220,7 @@ static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
 }
 
 /* Nothing ever fits. */
-static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
+static enum brim_finding suffer(brim_check *c, brim_asked *a, tally *t, int *endless)
 {
   ordeal o = {.batch = a->world.batch[0]};
   for (int i = 0; i < EVENTS; i++) {
@@ -268,7 +244,7 @@ static enum brim_finding check_oom(brim_check *c)
   enum brim_finding finding;
   tally t = {.decided = 0};
   int endless = 0;
-  asked *a = new_asked();
+  brim_asked *a = brim_asked_new();
   if (begin(c, BRIM_HOOK_OOM, a, &finding) == BRIM_OK) {
     for (uint64_t i = 0; i < WORLDS && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
@@ -283,214 +259,12 @@ static enum brim_finding check_oom(brim_check *c)
                        endless, brim_plural(endless), EVENTS);
     }
   }
-  free_asked(a);
+  brim_asked_free(a);
   return finding;
 }
 
-/* ---- the same question twice ---- */
-
-static bool same_plan(const brim_plan_choice *a, const brim_plan_choice *b)
-{
-  return a->micro_batch == b->micro_batch && a->precision == b->precision && !a->model == !b->model;
-}
-
-static bool same_place(const brim_place *a, const brim_place *b)
-{
-  return a->kind == b->kind && a->device == b->device && a->limit_bytes == b->limit_bytes;
-}
-
-static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
-{
-  switch (hook) {
-  case BRIM_HOOK_DEVICE:
-    return same_place(&a->place, &b->place);
-  case BRIM_HOOK_PLAN:
-    return same_plan(&a->plan, &b->plan);
-  case BRIM_HOOK_OOM:
-    return a->action.kind == b->action.kind && same_plan(&a->action.plan, &b->action.plan) &&
-           same_place(&a->action.place, &b->action.place);
-  case BRIM_HOOK_BOUNDARY:
-    return a->boundary.cleanup == b->boundary.cleanup;
-  case BRIM_HOOK_STEP:
-    return a->step.micro_batch == b->step.micro_batch && a->step.within_bytes == b->step.within_bytes;
-  }
-  return true;
-}
-
-/* All questions to one instance, in order; the answers to `out`. */
-static brim_status ask_all(asked *a, answer *out, brim_status *status)
-{
-  BRIM_TRY(open_asked(a));
-  for (size_t i = 0; i < FEW_WORLDS; i++) {
-    brim_made_world_set(&a->world, i);
-    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++, out++, status++) *status = ask(a, (enum brim_hook)hook, 1, out);
-  }
-  close_asked(a);
-  return BRIM_OK;
-}
-
-/* Only a remark: a policy may go by the time of day. */
-static enum brim_finding check_repeats(brim_check *c)
-{
-  enum { ANSWERS = FEW_WORLDS * (BRIM_HOOK_STEP + 1) };
-  enum brim_finding finding = BRIM_FOUND_OK;
-  asked *a = new_asked();
-  answer *out = brim_xcalloc(2 * (size_t)ANSWERS, sizeof *out);
-  brim_status status[2][ANSWERS];
-  brim_check_say(c, BRIM_FOUND_OK, "the same questions twice, and the same answers");
-  if (configure(c, NULL, a) != BRIM_OK || ask_all(a, out, status[0]) != BRIM_OK ||
-      ask_all(a, out + ANSWERS, status[1]) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
-  for (int i = 0; i < ANSWERS && finding == BRIM_FOUND_OK; i++) {
-    const enum brim_hook hook = (enum brim_hook)(i % (BRIM_HOOK_STEP + 1));
-    if (status[0][i] != status[1][i] || !same_answer(hook, &out[i], &out[ANSWERS + i]))
-      finding =
-          brim_check_say(c, BRIM_FOUND_WARNING,
-                         "%s answers otherwise to the same question, of another instance: runs cannot be repeated",
-                         brim_hook_name(hook));
-  }
-  free(out);
-  free_asked(a);
-  return finding;
-}
-
-/* ---- making and destroying ---- */
-
-static uint64_t allocated(void)
-{
-  const struct mallinfo2 now = mallinfo2();
-  return now.uordblks + now.hblkhd;
-}
-
-static enum brim_finding check_create(brim_check *c)
-{
-  enum brim_finding finding = BRIM_FOUND_OK;
-  uint64_t before = 0;
-  asked *a = new_asked();
-  if (configure(c, NULL, a) != BRIM_OK) {
-    finding = brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
-                             brim_error_text());
-    free_asked(a);
-    return finding;
-  }
-  for (int i = 0; i < WARM_TIMES + MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
-    if (i == WARM_TIMES) before = allocated();
-    if (open_asked(a) != BRIM_OK) finding = fail_short(c, "");
-    close_asked(a);
-    if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
-  }
-  const uint64_t after = allocated(), grown = after > before ? (after - before) / MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && grown >= LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %llu bytes each time",
-                             (unsigned long long)grown);
-  else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", WARM_TIMES + MANY_TIMES);
-  free_asked(a);
-  return finding;
-}
-
-/* on_step is asked once a second as long as a run lasts. */
-static enum brim_finding check_leaks(brim_check *c)
-{
-  enum brim_finding finding = BRIM_FOUND_OK;
-  uint64_t before = 0;
-  asked *a = new_asked();
-  brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-  if (configure(c, NULL, a) != BRIM_OK || open_asked(a) != BRIM_OK) {
-    free_asked(a);
-    return brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
-  }
-  brim_made_world_set(&a->world, BRIM_WORLD_EDGES);
-  for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
-    answer out;
-    if (i == WARM_TIMES) before = allocated();
-    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask(a, (enum brim_hook)hook, i, &out);
-  }
-  const uint64_t after = allocated(), grown = after > before ? (after - before) / MANY_TIMES : 0;
-  if (grown >= LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %llu bytes each time", (unsigned long long)grown);
-  free_asked(a);
-  return finding;
-}
-
-/* ---- parameters ---- */
-
-/* Ends of a range that belong to it, and names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
-static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
-{
-  size_t n = 0;
-  const char *s = row->range ? row->range : "";
-  if (row->type == BRIM_BOOL) {
-    out[n++] = "true";
-    out[n++] = "false";
-  }
-  if (row->def) out[n++] = row->def[0] ? row->def : "\"\"";
-  while (*s && n + 2 < VALUES_MAX) {
-    const size_t length = strcspn(s, "|");
-    if (*s != '[' && *s != '(') {
-      out[n++] = brim_arena_string_n(arena, s, length);
-    } else {
-      const size_t comma = strcspn(s, ",");
-      if (*s == '[') out[n++] = brim_arena_string_n(arena, s + 1, comma - 1);
-      if (length > comma + 2 && s[length - 1] == ']')
-        out[n++] = brim_arena_string_n(arena, s + comma + 1, length - comma - 2);
-    }
-    s += length + (s[length] == '|');
-  }
-  return n;
-}
-
-/* A value that its own words refuse is refused; a crash is none. */
-static brim_status try_value(brim_check *c, const brim_param *row, const char *value, tally *t)
-{
-  char word[512];
-  answer out;
-  asked *a = new_asked();
-  const bool is_list = row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_NAMES;
-  snprintf(word, sizeof word, is_list && value[0] != '[' ? "policy.%s.%s=[%s]" : "policy.%s.%s=%s", c->plugin->id,
-           row->key, value);
-  brim_status status = configure(c, word, a);
-  if (status == BRIM_OK) status = open_asked(a);
-  for (uint64_t i = 0; i < FEW_WORLDS && status != BRIM_EPLUGIN && a->policies; i++) {
-    brim_made_world_set(&a->world, i);
-    for (int hook = 0; hook <= BRIM_HOOK_STEP && status != BRIM_EPLUGIN; hook++)
-      status = ask(a, (enum brim_hook)hook, 1, &out);
-  }
-  if (status == BRIM_EPLUGIN) {
-    fail_short(c, word);
-  } else if (!a->policies) {
-    t->refused++;
-    snprintf(t->refusal, sizeof t->refusal, "%.*s", (int)sizeof t->refusal - 1, word);
-  } else {
-    t->decided++;
-  }
-  free_asked(a);
-  return status == BRIM_EPLUGIN ? status : BRIM_OK;
-}
-
-static enum brim_finding check_parameters(brim_check *c)
-{
-  tally t = {.decided = 0};
-  brim_arena arena = {0};
-  enum brim_finding finding = BRIM_FOUND_OK;
-  for (const brim_param *row = c->plugin->params; row && row->key && finding == BRIM_FOUND_OK; row++) {
-    const char *value[VALUES_MAX];
-    const size_t values = list_values(row, &arena, value);
-    for (size_t i = 0; i < values && finding == BRIM_FOUND_OK; i++)
-      if (try_value(c, row, value[i], &t) != BRIM_OK) finding = BRIM_FOUND_FAILED;
-  }
-  if (finding == BRIM_FOUND_OK && t.refused > 0)
-    brim_check_say(c, BRIM_FOUND_OK, "%d values at the ends of their ranges, of which %d are refused, as %s",
-                   t.decided + t.refused, t.refused, t.refusal);
-  else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, t.decided > 0 ? "%d values at the ends of their ranges" : "none", t.decided);
-  brim_arena_release(&arena);
-  return finding;
-}
-
-const brim_check_kind brim_policy_checks[] = {{"create", check_create},         {"choose_device", check_device},
-                                              {"choose_plan", check_plan},      {"on_oom", check_oom},
-                                              {"on_boundary", check_boundary},  {"on_step", check_step},
-                                              {"repeats", check_repeats},       {"memory", check_leaks},
-                                              {"parameters", check_parameters}, {NULL, NULL}};
+const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},         {"choose_device", check_device},
+                                              {"choose_plan", check_plan},           {"on_oom", check_oom},
+                                              {"on_boundary", check_boundary},       {"on_step", check_step},
+                                              {"repeats", brim_check_repeats},       {"memory", brim_check_leaks},
+                                              {"parameters", brim_check_parameters}, {NULL, NULL}};
