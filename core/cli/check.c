@@ -366,7 +366,8 @@ int brim_command_check(brim_cli *cli, int argc, char **argv)
 {
   bool json = false, is_child = false;
   int exit_status = 0;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json}, {"--child", BRIM_OPTION_HIDDEN, &is_child}};
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
+                                {"--child", BRIM_OPTION_HIDDEN, &is_child, NULL, NULL}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, 2, &operands);
   checking c = {.cli = cli, .operands = &operands};
