@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ERROR_TEXT_MAX 4096 /* with the NUL */
+#include "base/error.h"
+
+#define ERROR_TEXT_MAX sizeof(((brim_error *)0)->text) /* with the NUL */
 
 static _Thread_local char error_text[ERROR_TEXT_MAX];
-static _Thread_local char error_origin[256];
+static _Thread_local char error_origin[sizeof(((brim_error *)0)->origin)];
 
 static const struct {
   brim_status status;
@@ -79,4 +81,16 @@ const char *brim_error_text(void)
 const char *brim_error_origin(void)
 {
   return error_origin;
+}
+
+void brim_error_take(brim_error *out)
+{
+  memcpy(out->text, error_text, strlen(error_text) + 1);
+  memcpy(out->origin, error_origin, strlen(error_origin) + 1);
+}
+
+void brim_error_put(const brim_error *error)
+{
+  memcpy(error_text, error->text, strlen(error->text) + 1);
+  memcpy(error_origin, error->origin, strlen(error->origin) + 1);
 }

@@ -45,6 +45,7 @@ int brim_command_report(brim_cli *cli, int argc, char **argv);
 int brim_command_complete(brim_cli *cli, int argc, char **argv);
 int brim_command_config(brim_cli *cli, int argc, char **argv);
 int brim_command_new(brim_cli *cli, int argc, char **argv);
+int brim_command_check(brim_cli *cli, int argc, char **argv);
 int brim_command_plugins(brim_cli *cli, int argc, char **argv);
 int brim_command_devices(brim_cli *cli, int argc, char **argv);
 int brim_command_ops(brim_cli *cli, int argc, char **argv);

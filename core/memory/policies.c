@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "memory/policy_call.h"
 
 typedef struct brim_kept_decision {
   struct brim_kept_decision *next;
@@ -16,6 +17,8 @@ struct brim_policies {
   const brim_config_choice *choice[BRIM_CHOICES_MAX];
   void *self[BRIM_CHOICES_MAX];
   size_t count;
+  brim_policy_caller *caller; /* NULL: there is no policy */
+  const char *decider;
   brim_decision_fn listen;
   void *context;
   brim_decisions kept;
@@ -41,7 +44,7 @@ static brim_status check_order(const brim_policies *p)
     const brim_policy_ops *ops = ops_of(p->choice[i]);
     if (ops->size < offsetof(brim_policy_ops, limits) + sizeof ops->limits || !ops->limits) continue;
     for (size_t k = 0; k < i; k++)
-      if (BRIM_HAS(brim_policy_ops, ops_of(p->choice[k]), choose_device))
+      if (brim_policy_has(p->choice[k]->plugin, BRIM_HOOK_DEVICE))
         return brim_fail(BRIM_ECONFIG,
                          "policy '%s' limits what a run may take, and '%s' in front of it would decide first\n"
                          "write policy=[%s,%s]",
@@ -59,8 +62,9 @@ brim_status brim_policies_open(const brim_config *config, brim_decisions before,
   for (size_t i = 0; i < config->choice_count && status == BRIM_OK; i++) {
     const brim_config_choice *choice = &config->choice[i];
     if (choice->plugin->kind != BRIM_POLICY) continue;
-    void *self = choice->params;
-    if (choice->plugin->create) status = choice->plugin->create(choice->params, &self);
+    void *self = NULL;
+    if (!p->caller) status = brim_policy_caller_open(&p->caller);
+    if (status == BRIM_OK) status = brim_policy_create(p->caller, choice, &self);
     if (status != BRIM_OK) {
       brim_fail_add(status, "while making policy '%s'", choice->plugin->id);
       break;
@@ -80,10 +84,15 @@ brim_status brim_policies_open(const brim_config *config, brim_decisions before,
 void brim_policies_close(brim_policies *p)
 {
   if (!p) return;
-  for (size_t i = 0; i < p->count; i++)
-    if (p->choice[i]->plugin->destroy) p->choice[i]->plugin->destroy(p->self[i]);
+  for (size_t i = 0; i < p->count; i++) brim_policy_destroy(p->caller, p->choice[i], p->self[i]);
+  brim_policy_caller_close(p->caller);
   brim_arena_release(&p->kept.arena);
   free(p);
+}
+
+void brim_policies_answer_there(brim_policies *p)
+{
+  if (p->caller) brim_policy_caller_answer_there(p->caller);
 }
 
 brim_decisions brim_policies_take_decisions(brim_policies *p)
@@ -125,6 +134,7 @@ void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *conte
 static void tell(brim_policies *p, enum brim_level level, const char *who, const char *choice, const char *reason)
 {
   const brim_decision d = {who, choice, reason, NULL};
+  p->decider = who;
   brim_log(level, "%s: %s%s%s", who, choice, reason[0] ? ": " : "", reason);
   if (p->listen)
     p->listen(p->context, &d);
@@ -141,6 +151,11 @@ void brim_policies_show(brim_policies *p, const brim_sight *sight)
     keep(p, &d);
 }
 
+const char *brim_policies_decider(const brim_policies *p)
+{
+  return p->decider;
+}
+
 void brim_policies_tell(brim_policies *p, const char *who, const char *choice, const char *reason)
 {
   tell(p, BRIM_LOG_INFO, who, choice, reason);
@@ -148,43 +163,27 @@ void brim_policies_tell(brim_policies *p, const char *who, const char *choice, c
 
 /* ---- asking ---- */
 
-/* One hook of one policy, whatever its types are. ENOTSUP if the policy does not have it. */
-typedef brim_status (*ask_fn)(const brim_policy_ops *ops, void *self, const void *query, void *out);
-
-static brim_status ask_device(const brim_policy_ops *ops, void *self, const void *query, void *out)
-{
-  return BRIM_HAS(brim_policy_ops, ops, choose_device) ? ops->choose_device(self, query, out) : BRIM_ENOTSUP;
-}
-static brim_status ask_plan(const brim_policy_ops *ops, void *self, const void *query, void *out)
-{
-  return BRIM_HAS(brim_policy_ops, ops, choose_plan) ? ops->choose_plan(self, query, out) : BRIM_ENOTSUP;
-}
-static brim_status ask_oom(const brim_policy_ops *ops, void *self, const void *query, void *out)
-{
-  return BRIM_HAS(brim_policy_ops, ops, on_oom) ? ops->on_oom(self, query, out) : BRIM_ENOTSUP;
-}
-static brim_status ask_step(const brim_policy_ops *ops, void *self, const void *query, void *out)
-{
-  return BRIM_HAS(brim_policy_ops, ops, on_step) ? ops->on_step(self, query, out) : BRIM_ENOTSUP;
-}
-static brim_status ask_boundary(const brim_policy_ops *ops, void *self, const void *query, void *out)
-{
-  return BRIM_HAS(brim_policy_ops, ops, on_boundary) ? ops->on_boundary(self, query, out) : BRIM_ENOTSUP;
-}
-
 /* The first that decides: its choice is in *who then, and its decision in `out`. */
-static brim_status ask(const brim_policies *p, ask_fn hook, const void *query, void *out, size_t bytes,
+static brim_status ask(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
                        const brim_config_choice **who)
 {
   for (size_t i = 0; i < p->count; i++) {
-    memset(out, 0, bytes);
     *who = p->choice[i];
-    const brim_status status = hook((*who)->plugin->ops, p->self[i], query, out);
+    const brim_status status = brim_policy_ask(p->caller, *who, p->self[i], hook, query, out);
     if (status == BRIM_ENOTSUP) continue;
-    if (status != BRIM_OK) return brim_fail_add(status, "decided by policy '%s'", (*who)->plugin->id);
-    return BRIM_OK;
+    if (status != BRIM_OK && status != BRIM_EPLUGIN)
+      return brim_fail_add(status, "decided by policy '%s'", (*who)->plugin->id);
+    return status;
   }
   return BRIM_ENOTSUP;
+}
+
+/* Does any of them have it? */
+static bool any_has(const brim_policies *p, enum brim_hook hook)
+{
+  for (size_t i = 0; i < p->count; i++)
+    if (brim_policy_has(p->choice[i]->plugin, hook)) return true;
+  return false;
 }
 
 static const char *name_of(const brim_config_choice *who)
@@ -228,7 +227,7 @@ static brim_status take_place(brim_policies *p, const brim_config_choice *who, c
 brim_status brim_policies_choose_device(brim_policies *p, const brim_device_query *query, brim_place *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, ask_device, query, out, sizeof *out, &who));
+  BRIM_TRY(ask(p, BRIM_HOOK_DEVICE, query, out, &who));
   return take_place(p, who, query, out);
 }
 
@@ -290,7 +289,7 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
 brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *query, brim_plan_choice *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, ask_plan, query, out, sizeof *out, &who));
+  BRIM_TRY(ask(p, BRIM_HOOK_PLAN, query, out, &who));
   return take_plan(p, who, query, out);
 }
 
@@ -299,7 +298,7 @@ brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *q
 brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_action *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, ask_oom, event, out, sizeof *out, &who));
+  BRIM_TRY(ask(p, BRIM_HOOK_OOM, event, out, &who));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
     return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s, and nothing elsewhere",
@@ -315,18 +314,14 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
 
 bool brim_policies_watch(const brim_policies *p)
 {
-  for (size_t i = 0; i < p->count; i++) {
-    const brim_policy_ops *ops = p->choice[i]->plugin->ops;
-    if (BRIM_HAS(brim_policy_ops, ops, on_boundary)) return true;
-  }
-  return false;
+  return any_has(p, BRIM_HOOK_BOUNDARY);
 }
 
 brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *memory, brim_boundary *out)
 {
   static const char *const names[] = {"no cleanup", "light cleanup", "heavy cleanup"};
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, ask_boundary, memory, out, sizeof *out, &who));
+  BRIM_TRY(ask(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
     return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", name_of(who), out->cleanup);
   tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, name_of(who), names[out->cleanup], out->reason);
@@ -337,17 +332,13 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
 
 bool brim_policies_follow(const brim_policies *p)
 {
-  for (size_t i = 0; i < p->count; i++) {
-    const brim_policy_ops *ops = p->choice[i]->plugin->ops;
-    if (BRIM_HAS(brim_policy_ops, ops, on_step)) return true;
-  }
-  return false;
+  return any_has(p, BRIM_HOOK_STEP);
 }
 
 brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, brim_step_plan *out, const char **who)
 {
   const brim_config_choice *choice;
-  BRIM_TRY(ask(p, ask_step, view, out, sizeof *out, &choice));
+  BRIM_TRY(ask(p, BRIM_HOOK_STEP, view, out, &choice));
   *who = name_of(choice);
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;

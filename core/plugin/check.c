@@ -151,14 +151,23 @@ static brim_status check_ops(const brim_plugin *plugin)
   return kinds[k].check ? kinds[k].check(plugin->ops) : BRIM_OK;
 }
 
-static brim_status check_plugin(const brim_plugin *plugin)
+static brim_status check_id(const brim_plugin *plugin)
 {
   if (!plugin->id) return brim_fail(BRIM_ELOAD, "id is NULL");
   if (!brim_is_plugin_id(plugin->id))
     return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
+  return BRIM_OK;
+}
+
+static brim_status check_help(const brim_plugin *plugin)
+{
   if (!plugin->help || !plugin->help[0]) return brim_fail(BRIM_ELOAD, "help is missing: one line of what it is");
   if (strchr(plugin->help, '\n')) return brim_fail(BRIM_ELOAD, "help must be one line");
-  BRIM_TRY(check_ops(plugin));
+  return BRIM_OK;
+}
+
+static brim_status check_params(const brim_plugin *plugin)
+{
   if (plugin->params_size > PARAMS_BYTES_MAX)
     return brim_fail(BRIM_ELOAD, "params_size is %zu, at most %u bytes are allowed", plugin->params_size,
                      PARAMS_BYTES_MAX);
@@ -178,33 +187,78 @@ static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size
              plugin->id ? plugin->id : "");
 }
 
-static brim_status check_one(const brim_module *module, size_t index)
+static brim_status check_size(const brim_module *module, size_t index)
+{
+  const uint32_t size = module->plugins[index]->size;
+  if (size == sizeof(brim_plugin)) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "plugin %zu: size is %u, must be %zu: sizeof(brim_plugin)", index + 1, size,
+                   sizeof(brim_plugin));
+}
+
+static brim_status check_twice(const brim_module *module, size_t index)
 {
   const brim_plugin *plugin = module->plugins[index];
-  char name[BRIM_PLUGIN_ID_MAX + 32];
-  /* `size` first: without it no other field can be trusted to be where it should. */
-  if (plugin->size != sizeof(brim_plugin))
-    return brim_fail(BRIM_ELOAD, "plugin %zu: size is %u, must be %zu: sizeof(brim_plugin)", index + 1, plugin->size,
-                     sizeof(brim_plugin));
-  name_plugin(plugin, index, name, sizeof name);
-  if (check_plugin(plugin) != BRIM_OK) return brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text());
-  for (size_t i = 0; i < index; i++)
-    if (module->plugins[i]->kind == plugin->kind && strcmp(module->plugins[i]->id, plugin->id) == 0)
-      return brim_fail(BRIM_ELOAD, "%s: is listed twice", name);
+  for (size_t i = 0; i < index; i++) {
+    const brim_plugin *other = module->plugins[i];
+    if (other->size != sizeof(brim_plugin) || !other->id || !plugin->id) continue;
+    if (other->kind == plugin->kind && strcmp(other->id, plugin->id) == 0)
+      return brim_fail(BRIM_ELOAD, "is listed twice");
+  }
   return BRIM_OK;
 }
 
-brim_status brim_loader_check(const brim_module *module)
+/* What is found: the first thing, or where somebody listens all of it. */
+typedef struct finding {
+  brim_loader_tell tell;
+  void *context;
+} finding;
+
+/* OK: go on, as nothing was wrong or it was told. */
+static brim_status heed(const finding *f, brim_status status)
+{
+  if (status == BRIM_OK || !f->tell) return status;
+  f->tell(f->context, brim_error_text());
+  return BRIM_OK;
+}
+
+/* Its size comes first: without it no other field can be trusted to be where it should. */
+static brim_status check_one(const brim_module *module, size_t index, const finding *f)
+{
+  static brim_status (*const checks[])(const brim_plugin *) = {check_id, check_help, check_ops, check_params};
+  const brim_plugin *plugin = module->plugins[index];
+  char name[BRIM_PLUGIN_ID_MAX + 32];
+  if (check_size(module, index) != BRIM_OK) return heed(f, BRIM_ELOAD);
+  name_plugin(plugin, index, name, sizeof name);
+  for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+    if (checks[i](plugin) != BRIM_OK) BRIM_TRY(heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text())));
+  if (check_twice(module, index) != BRIM_OK) return heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text()));
+  return BRIM_OK;
+}
+
+static brim_status check_module(const brim_module *module)
 {
   BRIM_TRY(check_abi(module));
   if (!module->name || !module->name[0]) return brim_fail(BRIM_ELOAD, "the module's name is missing");
   if (!module->version || !module->version[0]) return brim_fail(BRIM_ELOAD, "the module's version is missing");
   if (!module->plugins) return brim_fail(BRIM_ELOAD, "the module's list of plugins is NULL");
   if (!module->plugins[0]) return brim_fail(BRIM_ELOAD, "the module's list of plugins is empty");
+  return BRIM_OK;
+}
+
+brim_status brim_loader_check_all(const brim_module *module, brim_loader_tell tell, void *context)
+{
+  const finding f = {tell, context};
+  if (check_module(module) != BRIM_OK) return heed(&f, BRIM_ELOAD);
   for (size_t i = 0; module->plugins[i]; i++) {
     if (i == PLUGINS_MAX)
-      return brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX);
-    BRIM_TRY(check_one(module, i));
+      return heed(
+          &f, brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX));
+    BRIM_TRY(check_one(module, i, &f));
   }
   return BRIM_OK;
+}
+
+brim_status brim_loader_check(const brim_module *module)
+{
+  return brim_loader_check_all(module, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/crash.h"
 #include "base/text.h"
 #include "plugin/elf.h"
 
@@ -50,7 +52,14 @@ static void offer_brim(void)
     dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-brim_status brim_loader_load(const char *file, const brim_module **out)
+/* For ever, as is what was loaded. */
+static const char *keep_name(const char *path)
+{
+  static brim_arena names;
+  return brim_arena_string(&names, path);
+}
+
+brim_status brim_loader_enter(const char *file, const brim_module **out)
 {
   *out = NULL;
   char path[PATH_MAX]; /* absolute: dlopen looks up names without a slash elsewhere */
@@ -69,7 +78,16 @@ brim_status brim_loader_load(const char *file, const brim_module **out)
   if (!entry)
     return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
                                  "\na plugin ends in BRIM_MODULE(name, version, plugins)");
-  const brim_module *module = entry();
+  brim_crash_add_code(symbol, keep_name(path));
+  *out = entry();
+  return BRIM_OK;
+}
+
+brim_status brim_loader_load(const char *file, const brim_module **out)
+{
+  const brim_module *module;
+  *out = NULL;
+  BRIM_TRY(brim_loader_enter(file, &module));
   BRIM_TRY(brim_loader_check(module));
   *out = module;
   return BRIM_OK;

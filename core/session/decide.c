@@ -263,6 +263,7 @@ static int64_t set_batch(const brim_session *s)
 static brim_plan_query query_of(brim_session *s, const views *v)
 {
   const int64_t share = brim_session_share(s);
+  const bool may_change = !s->options.resume && !s->running && s->changes < CHANGES_MAX;
   uint64_t all = 0;
   for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
   s->host = (brim_policy_host){answer_figures, s};
@@ -276,9 +277,9 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .batch_size = set_batch(s),
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
-                           .may_change_variant = !s->options.resume && !s->running && s->changes < CHANGES_MAX,
+                           .may_change_variant = may_change,
                            .precisions = precisions_of(s),
-                           .precision = chooses_precision(s) ? BRIM_AS_IT_IS : s->precision + 1,
+                           .precision = chooses_precision(s) && may_change ? BRIM_AS_IT_IS : s->precision + 1,
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,
                            .peak = answer_peak,
                            .host = &s->host};

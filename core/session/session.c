@@ -173,8 +173,12 @@ brim_status brim_session_remake(brim_session **session)
   legacy left = {
       .changes = old->changes + !old->again.by_data, .running = old->running, .decided_batch = old->decided_batch};
   old->again.count = 0;
-  BRIM_TRY(brim_config_load_again(old->config, old->again.word, count, &left.config));
-  const brim_status status = brim_config_anchor_paths(left.config);
+  brim_status status = brim_config_load_again(old->config, old->again.word, count, &left.config);
+  if (status != BRIM_OK && !old->again.by_data && brim_policies_decider(old->policies))
+    return brim_fail_add(status, "%s has asked for it: %s%s%s", brim_policies_decider(old->policies),
+                         old->again.word[0], count > 1 ? " " : "", count > 1 ? old->again.word[1] : "");
+  BRIM_TRY(status);
+  status = brim_config_anchor_paths(left.config);
   if (status != BRIM_OK) {
     brim_config_free(left.config);
     return status;

@@ -255,6 +255,7 @@ static brim_status open_session(brim_sim_job *job, brim_decisions before)
   const brim_training_settings *t = &s->settings->training;
   BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
   brim_policies_listen(s->policies, on_decision, job);
+  if (!job->all->planner) brim_policies_answer_there(s->policies); /* plans of a real model take time */
   BRIM_TRY(check_precision(s));
   BRIM_TRY(brim_session_find_device(s));
   s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/crash.h"
 #include "report/page.h"
 #include "train/run_parts.h"
 
@@ -160,12 +161,19 @@ static brim_status give_up(brim_running *r, brim_status failure)
                        (long long)r->checkpoint_step, r->dir);
 }
 
+/* Is it a policy's doing, and nothing is wrong with what was trained? */
+static bool is_of_policies(brim_status status)
+{
+  return status == BRIM_EPLUGIN || status == BRIM_ECONFIG;
+}
+
 /* What is due, and a step. *done: there was no step to make. */
 static brim_status turn(brim_running *r, bool *done)
 {
   const brim_status status = brim_running_after_commit(r);
   const bool is_end = r->state->step >= r->session->order.steps;
   if (status == BRIM_EINTERRUPTED) return interrupt(r);
+  if (is_of_policies(status) && !r->options->dist) return give_up(r, status);
   BRIM_TRY(status);
   if (is_end || brim_running_is_out_of_patience(r)) {
     if (!is_end && !r->has_stopped) BRIM_TRY(stop_early(r));
@@ -256,7 +264,8 @@ static brim_status tell(brim_running *r, brim_status failure, bool *is_over)
   const brim_status met =
       brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
-  return brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED ? interrupt(r) : met;
+  if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
+  return *is_over && is_of_policies(brim_trainer_verdict(r->trainer)->status) ? give_up(r, met) : met;
 }
 
 static brim_status loop(brim_running *r)
@@ -317,6 +326,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   if (opened && has_page) write_page(r, status);
   if (r->lock >= 0) close(r->lock);
   brim_out_of_memory_advice(NULL);
+  brim_crash_advice(NULL);
   brim_reserve_give();
   return status;
 }

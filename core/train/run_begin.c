@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/crash.h"
 #include "base/file.h"
 #include "dist/line.h"
 #include "session/deal.h"
@@ -223,12 +224,13 @@ brim_status brim_running_keep_session(brim_running *r)
   return r->state->step > 0 ? brim_running_write_checkpoint(r) : BRIM_OK;
 }
 
-/* What the process says last if the host has not even memory for what is small. */
+/* What the process says last if the host has not even memory for what is small, or a plugin crashes. */
 static void advise(const brim_running *r)
 {
   char text[4300];
   snprintf(text, sizeof text, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
   brim_out_of_memory_advice(text);
+  brim_crash_advice(text);
 }
 
 brim_status brim_running_begin(brim_running *r)

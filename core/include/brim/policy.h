@@ -8,9 +8,12 @@
  * The effective batch is the user's, and a policy chooses how it is cut: with multiples of training.grain to the same
  * bits, else but for rounding. What changes more, precision and the model, can be chosen before the first step only.
  *
- * All functions are called on one thread, [init] or between two steps, and may allocate. What a query points to is
- * valid during the call. `reason` tells the user why, with the numbers: every decision is a line of the log and an
- * event. */
+ * All functions are called on one thread of the policies' own, [init] or between two steps, and may allocate. What a
+ * query points to is valid during the call. A decision may take 1 s, create and destroy 10 s, without what the core does
+ * for it (peak, look): who does not come back, or crashes, ends the run with exit status 5, behind a checkpoint if it
+ * has begun. `brim check FILE.so` tries a policy out.
+ *
+ * `reason` tells the user why, with the numbers: every decision is a line of the log and an event. */
 #ifndef BRIM_POLICY_H
 #define BRIM_POLICY_H
 #include <stddef.h>

@@ -42,7 +42,8 @@ extern "C" {
   X(EINTERRUPTED, 12, 6, "interrupted")                                                                                \
   X(EINTERNAL, 13, 5, "internal error")                                                                                \
   X(ENODEVICE, 14, 4, "no such device")                                                                                \
-  X(EPEER, 15, 5, "another rank has failed")
+  X(EPEER, 15, 5, "another rank has failed")                                                                           \
+  X(EPLUGIN, 16, 5, "a plugin has failed") /* it crashed, or did not come back; since ABI 1.6 */
 
 typedef int32_t brim_status;
 enum {

@@ -1,0 +1,317 @@
+/* The handler calls nothing but what POSIX allows there (and pread). Which plugin it was, the stack tells: what lies on
+ * it and is in a plugin's code is where somebody will return to, or was left by an earlier call; the innermost counts.
+ */
+#include "base/crash.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/guard.h"
+
+#define STACK_BYTES ((size_t)64 * 1024) /* what AVX-512 and AMX save there fits several times */
+#define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
+#define MESSAGE_BYTES 8192
+#define WAIT_MS 2000 /* for another thread that is telling already */
+
+static const struct {
+  int signal;
+  const char *name;
+  bool has_address;
+} crashes[] = {{SIGSEGV, "segmentation fault (SIGSEGV)", true},
+               {SIGBUS, "bus error (SIGBUS)", true},
+               {SIGFPE, "arithmetic exception (SIGFPE)", false},
+               {SIGILL, "illegal instruction (SIGILL)", false},
+               {SIGABRT, "abort (SIGABRT)", false}};
+#define CRASHES (sizeof crashes / sizeof crashes[0])
+
+/* Code of a plugin. The list only grows. */
+typedef struct code {
+  struct code *next;
+  uintptr_t base, start, end; /* base: what addresses in the file count from */
+  const char *file;
+} code;
+
+static _Atomic(code *) codes;
+static bool watched;
+static struct sigaction before[CRASHES];
+static char advice[2][4300];
+static _Atomic(const char *) current_advice;
+static atomic_int told; /* 1: a thread is telling; 2: it has */
+
+const char *brim_crash_name(int signal)
+{
+  for (size_t i = 0; i < CRASHES; i++)
+    if (crashes[i].signal == signal) return crashes[i].name;
+  return "signal";
+}
+
+bool brim_crash_has_address(int signal)
+{
+  for (size_t i = 0; i < CRASHES; i++)
+    if (crashes[i].signal == signal) return crashes[i].has_address;
+  return false;
+}
+
+/* ---- whose code ---- */
+
+static int find_code(struct dl_phdr_info *info, size_t size, void *context)
+{
+  code *c = context;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
+    if (c->start < start || c->start >= start + segment->p_memsz) continue;
+    c->base = info->dlpi_addr;
+    c->start = start;
+    c->end = start + segment->p_memsz;
+    return 1;
+  }
+  return 0;
+}
+
+void brim_crash_add_code(const void *address, const char *file)
+{
+  code c = {.start = (uintptr_t)address, .file = file};
+  if (!dl_iterate_phdr(find_code, &c)) return;
+  code *kept = brim_xcalloc(1, sizeof *kept);
+  c.next = atomic_load(&codes);
+  *kept = c;
+  atomic_store(&codes, kept);
+}
+
+static const code *code_of(uintptr_t address)
+{
+  for (const code *c = atomic_load(&codes); c; c = c->next)
+    if (address >= c->start && address < c->end) return c;
+  return NULL;
+}
+
+bool brim_crash_place(const void *address, char *out, size_t room)
+{
+  Dl_info info;
+  if (!address || dladdr(address, &info) == 0 || !info.dli_fname) return false;
+  const char *slash = strrchr(info.dli_fname, '/');
+  snprintf(out, room, "%s+0x%llx", slash ? slash + 1 : info.dli_fname,
+           (unsigned long long)((uintptr_t)address - (uintptr_t)info.dli_fbase));
+  return true;
+}
+
+/* ---- in the handler ---- */
+
+typedef struct message {
+  char text[MESSAGE_BYTES];
+  size_t length;
+} message;
+
+static void add(message *m, const char *text)
+{
+  for (; *text && m->length < sizeof m->text; text++) m->text[m->length++] = *text;
+}
+
+static void add_hex(message *m, uintptr_t value)
+{
+  char digits[2 * sizeof value + 1];
+  size_t n = sizeof digits;
+  digits[--n] = '\0';
+  do {
+    digits[--n] = "0123456789abcdef"[value & 15];
+    value >>= 4;
+  } while (value);
+  add(m, "0x");
+  add(m, digits + n);
+}
+
+static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
+{
+  const ucontext_t *c = context;
+#if defined(__x86_64__)
+  *at = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+  *stack = (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+  *at = (uintptr_t)c->uc_mcontext.pc;
+  *stack = (uintptr_t)c->uc_mcontext.sp;
+#else
+  (void)c;
+  *at = *stack = 0;
+#endif
+}
+
+/* The innermost plugin on the stack, read as a file: it may end before so many bytes. */
+static const code *caller_of(uintptr_t stack, uintptr_t *at)
+{
+  static uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
+  const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, sizeof word, (off_t)(stack & ~(uintptr_t)7));
+  if (fd >= 0) close(fd);
+  for (ssize_t i = 0; i < bytes / (ssize_t)sizeof word[0]; i++) {
+    const code *c = code_of(word[i]);
+    *at = word[i];
+    if (c) return c;
+  }
+  return NULL;
+}
+
+/* Of the plugin that crashed, or has called what did. */
+static uintptr_t plugin_place(uintptr_t at, uintptr_t stack)
+{
+  uintptr_t from = at;
+  return !code_of(at) && caller_of(stack, &from) ? from : at;
+}
+
+static void add_who(message *m, uintptr_t at, uintptr_t stack)
+{
+  const code *c = code_of(plugin_place(at, stack));
+  const bool itself = code_of(at) != NULL;
+  add(m, "error: ");
+  add(m, !c ? "brim" : itself ? "the plugin " : "what the plugin ");
+  if (c) add(m, c->file);
+  add(m, c && !itself ? " has called (as far as the stack shows) has crashed: " : " has crashed: ");
+}
+
+static void add_where(message *m, uintptr_t at, uintptr_t stack)
+{
+  const uintptr_t from = plugin_place(at, stack);
+  const code *c = code_of(from);
+  if (!c) return;
+  add(m, "\n  at ");
+  add_hex(m, from - c->base);
+  add(m, " of the file; `brim check ");
+  add(m, c->file);
+  add(m, "` calls its functions one by one");
+}
+
+static void tell(int signal, const siginfo_t *info, const void *context)
+{
+  static message m;
+  uintptr_t at, stack;
+  place_of(context, &at, &stack);
+  if (isatty(STDERR_FILENO)) add(&m, "\n");
+  add_who(&m, at, stack);
+  add(&m, brim_crash_name(signal));
+  if (brim_crash_has_address(signal)) {
+    add(&m, " at address ");
+    add_hex(&m, (uintptr_t)info->si_addr);
+  }
+  add_where(&m, at, stack);
+  const char *run = atomic_load(&current_advice);
+  if (run) {
+    add(&m, "\n  ");
+    add(&m, run);
+  }
+  add(&m, "\n");
+  (void)!write(STDERR_FILENO, m.text, m.length);
+}
+
+/* Another thread may be about to end the process, in the middle of the message. */
+static void tell_once(int signal, const siginfo_t *info, const void *context)
+{
+  const struct timespec ms = {0, 1000000};
+  int nobody = 0;
+  if (atomic_compare_exchange_strong(&told, &nobody, 1)) {
+    tell(signal, info, context);
+    atomic_store(&told, 2);
+  }
+  for (int i = 0; i < WAIT_MS && atomic_load(&told) == 1; i++) nanosleep(&ms, NULL);
+}
+
+/* An instruction that crashed does so again when the handler returns, under the handler of before; what was sent is
+ * sent again. */
+static void on_crash(int signal, siginfo_t *info, void *context)
+{
+  const int error = errno;
+  uintptr_t at, stack;
+  place_of(context, &at, &stack);
+  if (brim_guard_is_own()) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
+  tell_once(signal, info, context);
+  for (size_t i = 0; i < CRASHES; i++)
+    if (crashes[i].signal == signal) sigaction(signal, &before[i], NULL);
+  if (info->si_code <= 0) raise(signal);
+  errno = error;
+}
+
+/* ---- watching ---- */
+
+static void on_exit_called(void)
+{
+  if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
+}
+
+void brim_crash_watch(void)
+{
+  static char stack[STACK_BYTES];
+  const stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  if (watched) return;
+  watched = true;
+  sigaltstack(&own, NULL);
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < CRASHES; i++) sigaction(crashes[i].signal, &action, &before[i]);
+  atexit(on_exit_called);
+}
+
+void brim_crash_prepare_thread(brim_crash_stack *out)
+{
+  sigset_t set;
+  *out = (brim_crash_stack){0};
+  if (!watched) return;
+  sigemptyset(&set);
+  for (size_t i = 0; i < CRASHES; i++) sigaddset(&set, crashes[i].signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  void *bytes = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  const stack_t own = {.ss_sp = bytes, .ss_size = STACK_BYTES};
+  if (bytes == MAP_FAILED) return;
+  sigaltstack(&own, &out->before);
+  out->bytes = bytes;
+}
+
+void brim_crash_release_thread(const brim_crash_stack *stack)
+{
+  if (!stack->bytes) return;
+  sigaltstack(&stack->before, NULL);
+  munmap(stack->bytes, STACK_BYTES);
+}
+
+/* The handler may be reading the other one. */
+void brim_crash_advice(const char *text)
+{
+  const char *now = atomic_load(&current_advice);
+  char *other = advice[now == advice[0]];
+  if (text) snprintf(other, sizeof advice[0], "%s", text);
+  atomic_store(&current_advice, text ? other : NULL);
+}
+
+static void on_alarm(int signal)
+{
+  static const char text[] = "error: a plugin that has crashed or does not come back keeps the run from writing its "
+                             "checkpoint: it ends without\n";
+  (void)signal;
+  (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(brim_status_exit(BRIM_EPLUGIN));
+}
+
+void brim_crash_end_in(unsigned seconds)
+{
+  struct sigaction action = {.sa_handler = on_alarm};
+  sigset_t set;
+  if (!watched) return;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGALRM, &action, NULL);
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  alarm(seconds);
+}

@@ -1,0 +1,268 @@
+#include "base/guard.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/crash.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread.h"
+
+#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up one of them */
+#define SPINS 400          /* looks before a thread sleeps: handing over takes less than waking up */
+#define JOIN_SECONDS 1
+#define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
+
+/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late. */
+enum turn { RUNS, ASKS, DONE, CRASHED, LOST };
+
+struct brim_guard {
+  pthread_t thread;
+  sem_t call, answer; /* of the caller, of the thread */
+  atomic_int turn;
+  bool quits;
+  int spins;
+  brim_guard_work work, back; /* that is called, and what it asks the caller to do */
+  void *context, *back_context;
+  brim_status status, back_status;
+  brim_error error; /* on its way from one thread to the other */
+  int signal;       /* of a crash; 0: exit() was called */
+  const void *address, *code;
+};
+
+static _Thread_local brim_guard *own; /* the guard that this thread belongs to; NULL: none */
+static atomic_bool any_lost;
+
+/* ---- the thread ---- */
+
+/* Async-signal-safe: there is nothing that wakes it but the end of the process. */
+_Noreturn static void park(void)
+{
+  for (;;) pause();
+}
+
+static void wait_for(sem_t *semaphore, int spins)
+{
+  for (int i = 0; i < spins; i++)
+    if (sem_trywait(semaphore) == 0) return;
+  while (sem_wait(semaphore) != 0) continue;
+}
+
+/* Gives the turn to the caller; a thread that was given up meanwhile stays here. Async-signal-safe. */
+static void give_turn(brim_guard *g, int turn)
+{
+  int expected = RUNS;
+  if (!atomic_compare_exchange_strong(&g->turn, &expected, turn)) park();
+  sem_post(&g->answer);
+}
+
+bool brim_guard_is_own(void)
+{
+  return own != NULL;
+}
+
+_Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code)
+{
+  brim_guard *g = own;
+  g->signal = signal;
+  g->address = info ? info->si_addr : NULL;
+  g->code = code;
+  give_turn(g, CRASHED);
+  park();
+}
+
+static void *serve(void *context)
+{
+  brim_guard *g = own = context;
+  for (;;) {
+    wait_for(&g->call, g->spins);
+    if (g->quits) break;
+    (void)brim_fail(BRIM_OK, "%s", "");
+    g->status = g->work(g->context);
+    if (g->status != BRIM_OK) brim_error_take(&g->error);
+    give_turn(g, DONE);
+  }
+  own = NULL;
+  return NULL;
+}
+
+brim_status brim_guard_back(brim_guard_work work, void *context)
+{
+  brim_guard *g = own;
+  if (!g) return work(context);
+  g->back = work;
+  g->back_context = context;
+  give_turn(g, ASKS);
+  wait_for(&g->call, g->spins);
+  if (g->back_status != BRIM_OK) brim_error_put(&g->error);
+  return g->back_status;
+}
+
+/* ---- the caller ---- */
+
+/* In real time, but of a slice no more than twice its length: what lies above was not the thread's time, but that of a
+ * process that was stopped. False: `left` is used up. */
+static bool wait_for_answer(brim_guard *g, double *left)
+{
+  for (int i = 0; i < g->spins; i++)
+    if (sem_trywait(&g->answer) == 0) return true;
+  while (*left > 0) {
+    const double start = brim_now(), slice = *left < SLICE_SECONDS ? *left : SLICE_SECONDS;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(1e9 * slice);
+    if (until.tv_nsec >= 1000000000) {
+      until.tv_nsec -= 1000000000;
+      until.tv_sec++;
+    }
+    const bool answered = sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
+    const double taken = brim_now() - start;
+    *left -= taken < 2 * SLICE_SECONDS ? taken : 2 * SLICE_SECONDS;
+    if (answered) return true;
+  }
+  return false;
+}
+
+/* From here on the process has only so much time: what it saves may want a lock that the thread holds for ever. */
+static void lose(void)
+{
+  if (!atomic_exchange(&any_lost, true)) brim_crash_end_in(LAST_SECONDS);
+}
+
+static void add_file(brim_status status, const brim_guard_call *call)
+{
+  if (call->file && call->file[0])
+    brim_fail_add(status, "plugin %s\n`brim check %s` calls its functions one by one", call->file, call->file);
+}
+
+static brim_status fail_lost(const brim_guard_call *call, const char *what)
+{
+  const brim_status status = brim_fail(BRIM_EPLUGIN, "%s %s", call->who, what);
+  add_file(status, call);
+  return status;
+}
+
+static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call)
+{
+  char what[256], place[160];
+  lose();
+  if (g->signal == 0) {
+    snprintf(what, sizeof what, "has called exit() in %s, which is not for plugins to do", call->function);
+    return fail_lost(call, what);
+  }
+  int length = snprintf(what, sizeof what, "has crashed in %s: %s", call->function, brim_crash_name(g->signal));
+  if (brim_crash_has_address(g->signal))
+    length += snprintf(what + length, sizeof what - (size_t)length, " at address 0x%llx",
+                       (unsigned long long)(uintptr_t)g->address);
+  if (brim_crash_place(g->code, place, sizeof place))
+    snprintf(what + length, sizeof what - (size_t)length, ", in %s", place);
+  return fail_lost(call, what);
+}
+
+static brim_status fail_late(const brim_guard_call *call, bool asks)
+{
+  char what[160];
+  lose();
+  if (asks)
+    snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
+             BRIM_GUARD_QUESTIONS_MAX, call->function);
+  else
+    snprintf(what, sizeof what, "does not come back from %s: after %g s of its own it is left where it is",
+             call->function, call->seconds);
+  return fail_lost(call, what);
+}
+
+/* Did the turn go to the caller after all? Else the thread is given up. */
+static bool take_turn(brim_guard *g)
+{
+  int expected = RUNS;
+  if (atomic_compare_exchange_strong(&g->turn, &expected, LOST)) return false;
+  while (sem_wait(&g->answer) != 0) continue;
+  return true;
+}
+
+static void answer(brim_guard *g)
+{
+  g->back_status = g->back(g->back_context);
+  if (g->back_status != BRIM_OK) brim_error_take(&g->error);
+}
+
+brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
+{
+  double left = call->seconds;
+  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s cannot be asked any more", call->who);
+  g->work = work;
+  g->context = context;
+  for (int questions = 0;; questions++) {
+    atomic_store(&g->turn, RUNS);
+    sem_post(&g->call);
+    if (!wait_for_answer(g, &left) && !take_turn(g)) return fail_late(call, false);
+    switch (atomic_load(&g->turn)) {
+    case DONE:
+      if (g->status != BRIM_OK) brim_error_put(&g->error);
+      return g->status;
+    case CRASHED:
+      return fail_crashed(g, call);
+    default:
+      if (questions == BRIM_GUARD_QUESTIONS_MAX) {
+        atomic_store(&g->turn, LOST); /* it waits for an answer, and will */
+        return fail_late(call, true);
+      }
+      answer(g);
+    }
+  }
+}
+
+/* ---- beginning and end ---- */
+
+brim_status brim_guard_open(brim_guard **out)
+{
+  brim_guard *g = brim_xcalloc(1, sizeof *g);
+  g->spins = brim_host_threads() > 1 ? SPINS : 0;
+  atomic_store(&g->turn, DONE);
+  sem_init(&g->call, 0, 0);
+  sem_init(&g->answer, 0, 0);
+  const int failed = brim_thread_start(&g->thread, "brim-policies", serve, g);
+  if (failed) {
+    free(g);
+    return brim_fail(BRIM_ENOMEM_HOST, "no thread for the policies could be started: %s", strerror(failed));
+  }
+  *out = g;
+  return BRIM_OK;
+}
+
+/* What plugins leave behind for the end of a thread may not come back either. */
+void brim_guard_close(brim_guard *g)
+{
+  struct timespec until;
+  if (!g || brim_guard_is_lost(g)) return;
+  g->quits = true;
+  sem_post(&g->call);
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += JOIN_SECONDS;
+  if (pthread_timedjoin_np(g->thread, NULL, &until) != 0) {
+    lose();
+    return;
+  }
+  sem_destroy(&g->call);
+  sem_destroy(&g->answer);
+  free(g);
+}
+
+bool brim_guard_is_lost(const brim_guard *g)
+{
+  const int turn = atomic_load(&g->turn);
+  return turn == CRASHED || turn == LOST;
+}
+
+bool brim_guard_any_lost(void)
+{
+  return atomic_load(&any_lost);
+}

@@ -1,0 +1,48 @@
+/* A thread of their own for functions of plugins that must not take the process down: whoever calls one waits for it,
+ * and goes on without it if it crashes or does not come back.
+ *
+ * The functions see one thread, and what the core does for them (brim_guard_back) is done on the caller's, which waits:
+ * so error texts, the device that is selected and whatever else belongs to a thread are the caller's there.
+ *
+ * A thread that was given up stays where it is, with the locks that it holds, until the process ends: by _exit, after
+ * what must be saved was saved. Crashes are caught where brim_crash_watch was called; elsewhere they end the process.
+ */
+#ifndef BRIM_BASE_GUARD_H
+#define BRIM_BASE_GUARD_H
+#include <signal.h>
+#include <stdbool.h>
+
+#include "brim/status.h"
+
+#define BRIM_GUARD_QUESTIONS_MAX 100000 /* to the core in one call: more is a loop */
+
+typedef struct brim_guard brim_guard;
+typedef brim_status (*brim_guard_work)(void *context);
+
+/* What is called, for messages. */
+typedef struct brim_guard_call {
+  const char *who, *file; /* "policy 'robust'"; file NULL or "": the core's own */
+  const char *function;
+  double seconds; /* of its own: what the core does for it does not count */
+} brim_guard_call;
+
+/* [init] Starts the thread. ENOMEM_HOST. */
+brim_status brim_guard_open(brim_guard **out);
+/* [init] Ends it, unless it was given up. NULL: nothing to do. */
+void brim_guard_close(brim_guard *guard);
+
+/* [init] Runs `work` on the thread. Its status, with its error text; EPLUGIN if it has crashed, has called exit(), or
+ * was given up after `seconds`: what `context` points to is then the thread's for ever, and no other call is made. */
+brim_status brim_guard_run(brim_guard *guard, const brim_guard_call *call, brim_guard_work work, void *context);
+/* [any thread] On a guard's thread: has its caller do `work`, and waits. Elsewhere it is done at once. */
+brim_status brim_guard_back(brim_guard_work work, void *context);
+
+bool brim_guard_is_lost(const brim_guard *guard);
+/* [any thread] Was any thread of the process given up? Then it must end by _exit. */
+bool brim_guard_any_lost(void);
+
+/* [any thread] Of a signal's handler: is this a guard's thread? Then the other notes the crash, wakes the caller and
+ * does not return. `code`: where it happened. Signal 0: the thread has called exit(). */
+bool brim_guard_is_own(void);
+_Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code);
+#endif

@@ -1,0 +1,384 @@
+/* brim check: tries the plugins of a file, each function with edge cases, in a child process that may crash, loop or
+ * want too much memory. See check.h. */
+#include "cli/check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "config/utf8.h"
+
+#define CHECK_SECONDS 20 /* for one check */
+#define FILE_SECONDS 600 /* for all of them */
+#define LINE_BYTES 16384 /* of the child's; what is longer is not from us */
+#define LINES_MAX 20000  /* likewise */
+#define NUMBER_MAX 10000 /* of a check, likewise */
+#define SAID_BYTES 8192  /* of its standard error, for what it said of a crash */
+#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
+#define ARGUMENTS_MAX 256
+
+typedef struct result {
+  struct result *next;
+  const char *plugin, *check, *text; /* "policy/mine", "on_oom" */
+  enum brim_finding finding;
+} result;
+
+typedef struct checking {
+  brim_cli *cli;
+  const char *file;
+  const brim_operands *operands; /* the file and the user's words */
+  brim_arena arena;
+  result *first, *last;
+  long number;               /* of the last check that was begun */
+  long next;                 /* that another child goes on with */
+  const char *plugin, *name; /* of the one that is at work; name NULL: none is */
+  bool ended, loaded;        /* nothing is left; the table is good */
+  int lines;
+  double deadline;
+} checking;
+
+typedef struct child {
+  pid_t pid;
+  int lines, said; /* what it tells; its standard error */
+  char line[LINE_BYTES];
+  size_t length;
+} child;
+
+/* ---- results ---- */
+
+static void add_result(checking *c, enum brim_finding finding, const char *text)
+{
+  result *r = BRIM_ARENA_NEW(&c->arena, result, 1);
+  *r = (result){.plugin = c->plugin ? c->plugin : "",
+                .check = c->name ? c->name : "?",
+                .text = brim_arena_string(&c->arena, text),
+                .finding = finding};
+  if (c->last)
+    c->last->next = r;
+  else
+    c->first = r;
+  c->last = r;
+  c->name = NULL;
+}
+
+static bool is_utf8(const char *text)
+{
+  const char *end = text + strlen(text);
+  while (text < end)
+    if (brim_utf8_next(&text, end) < 0) return false;
+  return true;
+}
+
+/* What is printed comes from a process that anything may have happened to. */
+static char *clean(checking *c, const char *text)
+{
+  char *copy = brim_arena_string(&c->arena, text);
+  const bool is_text = is_utf8(copy);
+  for (char *s = copy; *s; s++) {
+    const unsigned char byte = (unsigned char)*s;
+    if (byte == BRIM_CHECK_BREAK)
+      *s = '\n';
+    else if ((byte < ' ' && byte != '\n') || byte == 0x7f || (byte > 0x7f && !is_text))
+      *s = '?';
+  }
+  return copy;
+}
+
+/* "N\tPLUGIN\tCHECK\tNEXT": a check behind the last one, or a later child's loading of the file. False: it is none of
+ * ours. */
+static bool take_begin(checking *c, char *text)
+{
+  char *end;
+  const long number = strtol(text, &end, 10);
+  char *check = *end == '\t' ? strchr(end + 1, '\t') : NULL;
+  char *after = check ? strchr(check + 1, '\t') : NULL;
+  const long next = after ? strtol(after + 1, NULL, 10) : 0;
+  c->name = NULL;
+  if (number == 0 && c->loaded) return true;
+  if ((c->loaded && number <= c->number) || next <= number || next > NUMBER_MAX || (number > 0 && !c->loaded))
+    return false;
+  *check = *after = '\0';
+  c->number = number;
+  c->next = next;
+  c->plugin = clean(c, end + 1);
+  c->name = clean(c, check + 1);
+  return true;
+}
+
+/* False: it is no line of ours. */
+static bool take_line(checking *c, char *line)
+{
+  static const char *const findings[] = {"ok", "warning", "failed"};
+  char *text = strchr(line, '\t');
+  if (!text) return false;
+  *text++ = '\0';
+  if (strcmp(line, "begin") == 0) return take_begin(c, text);
+  if (strcmp(line, "end") == 0) {
+    c->ended = true;
+    return true;
+  }
+  for (int i = 0; i < 3; i++) {
+    if (strcmp(line, findings[i]) != 0) continue;
+    if (!c->name) return true;
+    add_result(c, (enum brim_finding)i, clean(c, text));
+    c->loaded = c->loaded || i != BRIM_FOUND_FAILED;
+    return true;
+  }
+  return false;
+}
+
+/* ---- the child ---- */
+
+/* The words that make this program the child. */
+static void list_words(const checking *c, int fd, const char **out, char *number, size_t room)
+{
+  size_t n = 1 + brim_cli_global_words(c->cli, out + 1);
+  out[0] = "brim";
+  snprintf(number, room, "%d:%ld", fd, c->next);
+  out[n++] = "check";
+  out[n++] = "--child";
+  out[n++] = number;
+  for (size_t i = 0; i < c->operands->count && n + 1 < ARGUMENTS_MAX; i++) out[n++] = c->operands->word[i];
+  out[n] = NULL;
+}
+
+static brim_status start_child(const checking *c, child *out)
+{
+  const char *word[ARGUMENTS_MAX];
+  char number[64];
+  int pipes[2];
+  if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
+  out->said = memfd_create("brim-check", 0);
+  out->lines = pipes[0];
+  list_words(c, pipes[1], word, number, sizeof number);
+  fflush(NULL);
+  out->pid = fork();
+  if (out->pid == 0) {
+    setpgid(0, 0);
+    close(pipes[0]);
+    if (out->said >= 0 && !c->cli->verbose) {
+      dup2(out->said, STDOUT_FILENO);
+      dup2(out->said, STDERR_FILENO);
+    }
+    execv("/proc/self/exe", (char *const *)word);
+    _exit(EXEC_FAILED);
+  }
+  const int reason = errno;
+  close(pipes[1]);
+  if (out->pid > 0) {
+    setpgid(out->pid, out->pid);
+    return BRIM_OK;
+  }
+  close(pipes[0]);
+  if (out->said >= 0) close(out->said);
+  return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(reason));
+}
+
+/* All lines that are whole. False: too many, or such as no child of ours tells. */
+static bool take_lines(checking *c, child *k)
+{
+  char *start = k->line, *end;
+  while ((end = memchr(start, '\n', k->length - (size_t)(start - k->line)))) {
+    *end = '\0';
+    if (++c->lines > LINES_MAX || !take_line(c, start)) return false;
+    start = end + 1;
+  }
+  k->length -= (size_t)(start - k->line);
+  memmove(k->line, start, k->length);
+  return k->length < sizeof k->line;
+}
+
+enum listening { CHILD_ENDED, CHILD_LATE, CHILD_MAD };
+
+/* Until it ends, or has said nothing for too long. */
+static enum listening listen_to(checking *c, child *k)
+{
+  for (;;) {
+    const double left = c->deadline - brim_now(), most = left < CHECK_SECONDS ? left : CHECK_SECONDS;
+    struct pollfd wait = {.fd = k->lines, .events = POLLIN};
+    const int ready = most > 0 ? poll(&wait, 1, (int)(1000 * most) + 1) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return CHILD_LATE;
+    const ssize_t n = read(k->lines, k->line + k->length, sizeof k->line - k->length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return CHILD_ENDED;
+    k->length += (size_t)n;
+    if (!take_lines(c, k)) return CHILD_MAD;
+    if (c->ended) return CHILD_ENDED;
+  }
+}
+
+/* What base/crash.h has said there of a crash, but for the plugin's name: "segmentation fault (SIGSEGV) at address
+ * 0x0". */
+static void find_said(const child *k, char *out, size_t room)
+{
+  static const char mark[] = " has crashed: ", place[] = "\n  at ";
+  char said[SAID_BYTES + 1];
+  const off_t end = k->said >= 0 ? lseek(k->said, 0, SEEK_END) : 0;
+  const off_t from = end > SAID_BYTES ? end - SAID_BYTES : 0;
+  const ssize_t n = k->said >= 0 ? pread(k->said, said, SAID_BYTES, from) : 0;
+  said[n > 0 ? n : 0] = '\0';
+  out[0] = '\0';
+  for (const char *s = said; (s = strstr(s, mark)); s++) {
+    const char *what = s + strlen(mark), *line = what + strcspn(what, "\n");
+    const bool placed = strncmp(line, place, strlen(place)) == 0;
+    snprintf(out, room, "%.*s%s%.*s", (int)(line - what), what, placed ? ", at " : "",
+             placed ? (int)strcspn(line + strlen(place), ";\n") : 0, placed ? line + strlen(place) : "");
+  }
+}
+
+/* Behind a check that did not come to its end. */
+static void explain(checking *c, const child *k, enum listening how, int status)
+{
+  char text[2048], said[1024];
+  if (!c->name && how == CHILD_ENDED && c->first) return; /* it has failed, and said so */
+  if (!c->name) c->name = c->first ? "between two checks" : "beginning";
+  find_said(k, said, sizeof said);
+  if (how == CHILD_LATE)
+    snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);
+  else if (how == CHILD_MAD)
+    snprintf(text, sizeof text, "wrote into what is brim's own: what the child tells makes no sense any more");
+  else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+    snprintf(text, sizeof text, "was killed: it used up its time on the processor, or the machine's memory");
+  else if (WIFSIGNALED(status))
+    snprintf(text, sizeof text, "crashed: %s", said[0] ? said : strsignal(WTERMSIG(status)));
+  else
+    snprintf(text, sizeof text, "ended the process, with exit status %d", WEXITSTATUS(status));
+  add_result(c, BRIM_FOUND_FAILED, clean(c, text));
+}
+
+/* One child, from the check behind the last one on. */
+static brim_status run_child(checking *c)
+{
+  child *k = brim_arena_alloc(&c->arena, sizeof *k);
+  int status = 0;
+  BRIM_TRY(start_child(c, k));
+  const enum listening how = listen_to(c, k);
+  if (how != CHILD_ENDED || c->ended) kill(-k->pid, SIGKILL);
+  close(k->lines);
+  while (waitpid(k->pid, &status, 0) < 0 && errno == EINTR) continue;
+  kill(-k->pid, SIGKILL); /* what the plugin has started */
+  if (!c->ended) explain(c, k, how, status);
+  if (k->said >= 0) close(k->said);
+  return BRIM_OK;
+}
+
+static brim_status run_all(checking *c)
+{
+  c->deadline = brim_now() + FILE_SECONDS;
+  while (!c->ended) {
+    const long before = c->next;
+    BRIM_TRY(run_child(c));
+    if (!c->loaded) return BRIM_OK; /* it cannot be, or loading it takes the process down */
+    if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
+      c->name = "the rest";
+      add_result(c, BRIM_FOUND_FAILED, "was not tried: the child does not get so far");
+      return BRIM_OK;
+    }
+  }
+  return BRIM_OK;
+}
+
+/* ---- telling ---- */
+
+static int count_of(const checking *c, enum brim_finding finding)
+{
+  int count = 0;
+  for (const result *r = c->first; r; r = r->next) count += r->finding == finding;
+  return count;
+}
+
+static void print_text(const char *text)
+{
+  for (const char *s = text; *s; s++)
+    if (*s == '\n')
+      fputs("\n             ", stdout);
+    else
+      putchar(*s);
+  putchar('\n');
+}
+
+static void print_words(const checking *c)
+{
+  static const char *const words[] = {"ok", "warning", "FAILED"};
+  const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
+  const char *plugin = NULL;
+  for (const result *r = c->first; r; r = r->next) {
+    if (!plugin || strcmp(plugin, r->plugin) != 0) puts(r->plugin[0] ? r->plugin : c->file);
+    plugin = r->plugin;
+    printf("  %-8s %s: ", words[r->finding], r->check);
+    print_text(r->text);
+  }
+  if (!c->loaded)
+    puts("brim would not load it");
+  else if (failed > 0)
+    printf("%d of its checks failed: it is not ready to be used\n", failed);
+  else
+    printf("brim would run it%s\n", warnings ? "; see the warnings" : "");
+}
+
+static brim_status print_json(const checking *c)
+{
+  static const char *const words[] = {"ok", "warning", "failed"};
+  json_t *checks = json_array();
+  for (const result *r = c->first; r; r = r->next)
+    json_array_append_new(checks, json_pack("{s:s%, s:s, s:s, s:s}", "plugin", r->plugin, strlen(r->plugin), "check",
+                                            r->check, "finding", words[r->finding], "text", r->text));
+  return brim_cli_print_json(json_pack("{s:s, s:b, s:i, s:i, s:o}", "file", c->file, "loaded", c->loaded, "failed",
+                                       count_of(c, BRIM_FOUND_FAILED), "warnings", count_of(c, BRIM_FOUND_WARNING),
+                                       "checks", checks));
+}
+
+/* ---- the command ---- */
+
+/* "FD:N", of our own making, and then what the parent was given. */
+static brim_status be_child(brim_cli *cli, const brim_operands *operands)
+{
+  char *end;
+  const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, NULL, 10) : -1;
+  if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
+    return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
+  brim_check_child(cli, operands->word[1], (int)fd, first, operands->word + 2, operands->count - 2);
+}
+
+static brim_status check(checking *c, bool json, int *exit_status)
+{
+  if (access(c->file, R_OK) != 0)
+    return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
+  BRIM_TRY(run_all(c));
+  if (json)
+    BRIM_TRY(print_json(c));
+  else
+    print_words(c);
+  *exit_status = !c->loaded ? brim_status_exit(BRIM_ELOAD)
+                            : brim_status_exit(count_of(c, BRIM_FOUND_FAILED) > 0 ? BRIM_EPLUGIN : BRIM_OK);
+  return BRIM_OK;
+}
+
+int brim_command_check(brim_cli *cli, int argc, char **argv)
+{
+  bool json = false, is_child = false;
+  int exit_status = 0;
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
+                                {"--child", BRIM_OPTION_HIDDEN, &is_child, NULL, NULL}};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, option, 2, &operands);
+  checking c = {.cli = cli, .operands = &operands};
+  if (status == BRIM_OK && operands.count == 0)
+    status = brim_fail(BRIM_ECONFIG, "brim check takes a plugin's file: brim check mine.so");
+  if (status == BRIM_OK && is_child) status = be_child(cli, &operands);
+  if (status == BRIM_OK && !is_child) {
+    c.file = operands.word[0];
+    status = check(&c, json, &exit_status);
+  }
+  brim_arena_release(&c.arena);
+  const int ended = brim_cli_end(status, &operands);
+  return ended ? ended : exit_status;
+}

@@ -1,0 +1,50 @@
+/* `brim check`: what its parent, its child and the checks of each kind of plugin share.
+ *
+ * Nothing of a plugin is called in the process that the user has started: it starts itself again as a child, which
+ * tries one thing after another and says before each what it is about to do. Where it crashes, or does not come back,
+ * the parent knows what that was, and starts another one behind it. */
+#ifndef BRIM_CLI_CHECK_H
+#define BRIM_CLI_CHECK_H
+#include "base/text.h"
+#include "cli/cli.h"
+
+enum brim_finding {
+  BRIM_FOUND_OK,
+  BRIM_FOUND_WARNING,
+  BRIM_FOUND_FAILED,
+  BRIM_FOUND_UNTRIED /* a warning: neither this nor the plugin's other checks can be done without more from the user */
+};
+
+/* What a check goes by. */
+typedef struct brim_check {
+  brim_cli *cli; /* its registry has the file in front of all others */
+  const brim_plugin *plugin;
+  const char *const *word; /* of the user: key=value, for the configuration */
+  size_t words;
+  brim_text text; /* what is said of it */
+} brim_check;
+
+typedef struct brim_check_kind {
+  const char *name; /* "on_oom" */
+  enum brim_finding (*run)(brim_check *c);
+} brim_check_kind;
+
+/* Each ends with name NULL. Without the first, the others of a plugin are not done. */
+extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dataset_checks[];
+
+/* Sets the text; returns `finding`. */
+enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...) BRIM_PRINTF(3, 4);
+/* The thread's error, behind what was being done. */
+enum brim_finding brim_check_error(brim_check *c, const char *what);
+/* The configuration of a run that takes the plugin, of the words given and then the user's. Freed with
+ * brim_config_free. */
+brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out);
+
+/* What the child tells, a line each on `fd`: "begin\tN\tPLUGIN\tCHECK\tNEXT", where NEXT is the number of the check
+ * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT",
+ * "end". Line breaks of texts are \x1f. Runs the checks from number `first` on, up to the first that fails; 0 is the
+ * table. */
+#define BRIM_CHECK_BREAK '\x1f'
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
+                                size_t words);
+#endif

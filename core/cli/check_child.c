@@ -1,0 +1,184 @@
+/* The child of `brim check`: loads the file, and tries its plugins. See check.h. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/guard.h"
+#include "base/log.h"
+#include "cli/check.h"
+#include "plugin/loader.h"
+
+#define CPU_SECONDS 120
+#define MEMORY_BYTES ((rlim_t)16 << 30) /* of address space */
+#define FILE_BYTES ((rlim_t)64 << 20)
+#define WORDS_MAX 64
+
+enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...)
+{
+  char text[4096];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  brim_text_clear(&c->text);
+  brim_text_add(&c->text, text);
+  return finding;
+}
+
+enum brim_finding brim_check_error(brim_check *c, const char *what)
+{
+  return brim_check_say(c, BRIM_FOUND_FAILED, "%s: %s", what, brim_error_text());
+}
+
+brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out)
+{
+  const char *all[WORDS_MAX];
+  int number[WORDS_MAX];
+  size_t n = 0;
+  for (size_t i = 0; i < count && n < WORDS_MAX; i++) all[n++] = word[i];
+  for (size_t i = 0; i < c->words && n < WORDS_MAX; i++) all[n++] = c->word[i];
+  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* behind the file */
+  return brim_cli_config(c->cli, NULL, all, number, n, out);
+}
+
+/* ---- telling ---- */
+
+static const char *const finding_names[] = {"ok", "warning", "failed", "warning"};
+
+static void tell(int fd, const char *what, const char *text)
+{
+  brim_text line = {0};
+  brim_text_printf(&line, "%s\t%s", what, text);
+  for (char *s = line.s; *s; s++)
+    if (*s == '\n') *s = BRIM_CHECK_BREAK;
+  brim_text_add(&line, "\n");
+  for (size_t done = 0; done < line.length;) {
+    const ssize_t n = write(fd, line.s + done, line.length - done);
+    if (n <= 0) _exit(1); /* nobody listens any more */
+    done += (size_t)n;
+  }
+  brim_text_release(&line);
+}
+
+static void begin(int fd, long number, const brim_plugin *plugin, const char *check, long next)
+{
+  char text[256];
+  snprintf(text, sizeof text, "%ld\t%s%s%s\t%s\t%ld", number, plugin ? brim_kind_name(plugin->kind) : "",
+           plugin ? "/" : "", plugin ? plugin->id : "", check, next);
+  tell(fd, "begin", text);
+}
+
+/* ---- the file ---- */
+
+typedef struct problems {
+  brim_text text;
+  int count;
+} problems;
+
+static void add_problem(void *context, const char *problem)
+{
+  problems *p = context;
+  brim_text_printf(&p->text, "%s%s", p->count++ ? "\n" : "", problem);
+}
+
+/* Loading, and all that is wrong with what the file says of itself. */
+static enum brim_finding load(brim_check *c, const char *file, const brim_module **module)
+{
+  problems p = {.count = 0};
+  size_t count = 0;
+  brim_registry_free(c->cli->registry);
+  c->cli->registry = NULL;
+  if (brim_loader_enter(file, module) != BRIM_OK) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
+  (void)brim_loader_check_all(*module, add_problem, &p);
+  if (p.count > 0) {
+    brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_text_str(&p.text));
+    brim_text_release(&p.text);
+    return BRIM_FOUND_FAILED;
+  }
+  if (brim_registry_open(&file, 1, &c->cli->registry) != BRIM_OK)
+    return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
+  while ((*module)->plugins[count]) count++;
+  return brim_check_say(c, BRIM_FOUND_OK, "%s %s, abi %d.%d: %zu plugin%s", (*module)->name, (*module)->version,
+                        (*module)->abi_major, (*module)->abi_minor, count, brim_plural((int64_t)count));
+}
+
+/* Where a limit cannot be set there is none. */
+static void set_limit(int resource, rlim_t value)
+{
+  struct rlimit now;
+  if (getrlimit(resource, &now) != 0) return;
+  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) value = now.rlim_max;
+  setrlimit(resource, &(struct rlimit){value, now.rlim_max});
+}
+
+/* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
+static void set_limits(void)
+{
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_CPU, CPU_SECONDS);
+  set_limit(RLIMIT_FSIZE, FILE_BYTES);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  set_limit(RLIMIT_AS, MEMORY_BYTES);
+#endif
+}
+
+static const brim_check_kind *checks_of(const brim_plugin *plugin)
+{
+  static const brim_check_kind none[] = {{NULL, NULL}};
+  switch (plugin->kind) {
+  case BRIM_POLICY:
+    return brim_policy_checks;
+  case BRIM_MODEL:
+    return brim_model_checks;
+  case BRIM_DATASET:
+    return brim_dataset_checks;
+  default: /* backends and communicators are devices and networks: their tables are all that is looked at */
+    return none;
+  }
+}
+
+/* One check. A process in which something has failed, or a thread was given up, is not what it should be: another one
+ * goes on. */
+static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, int fd, long number, long next)
+{
+  begin(fd, number, c->plugin, kind->name, next);
+  brim_text_clear(&c->text);
+  const enum brim_finding finding = kind->run(c);
+  tell(fd, finding_names[finding], brim_text_str(&c->text));
+  if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
+  return finding;
+}
+
+static void run_checks(brim_check *c, const brim_module *module, int fd, long first)
+{
+  long number = 1;
+  for (size_t i = 0; module->plugins[i]; i++) {
+    c->plugin = module->plugins[i];
+    const brim_check_kind *kind = checks_of(c->plugin);
+    long count = 0;
+    while (kind[count].name) count++;
+    for (long k = first > number ? first - number : 0; k < count; k++)
+      if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) == BRIM_FOUND_UNTRIED) break;
+    number += count;
+  }
+}
+
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
+                                size_t words)
+{
+  const brim_module *module = NULL;
+  brim_check c = {.cli = cli, .word = word, .words = words};
+  set_limits();
+  brim_log_set_level(BRIM_LOG_ERROR);
+  begin(fd, 0, NULL, "table", 1);
+  const enum brim_finding finding = load(&c, file, &module);
+  tell(fd, finding_names[finding], brim_text_str(&c.text));
+  if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first);
+  tell(fd, "end", "");
+  _exit(0);
+}

@@ -1,0 +1,293 @@
+/* Datasets: opened, described and read, by one thread and by several. See check.h. */
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "cli/check.h"
+#include "data/answers.h"
+#include "data/describe.h"
+
+#define SAMPLES_MAX 64 /* of a split: the first, the last, and others */
+#define THREADS 4
+#define ROUNDS 8         /* that each thread reads them */
+#define MARGIN_BYTES 256 /* behind what a sample may write */
+#define MARGIN 0x5a
+#define LEAK_BYTES 16 /* a sample */
+
+static const char *const splits[] = {BRIM_SPLIT_TRAIN, BRIM_SPLIT_TEST, "validation"};
+
+/* A dataset that is open. */
+typedef struct opened {
+  brim_config *config;
+  const brim_config_choice *choice;
+  void *self;
+  brim_data data;
+} opened;
+
+static void close_data(opened *o)
+{
+  if (o->choice && o->choice->plugin->destroy) o->choice->plugin->destroy(o->self);
+  brim_config_free(o->config);
+  *o = (opened){0};
+}
+
+static brim_status open_data(const brim_check *c, opened *o)
+{
+  char dataset[128];
+  const char *word[] = {dataset, "model=mlp", "backend=reference", "policy=[]", "augment.flip=false"};
+  snprintf(dataset, sizeof dataset, "dataset=%s", c->plugin->id);
+  BRIM_TRY(brim_check_config(c, word, sizeof word / sizeof word[0], &o->config));
+  o->choice = brim_config_choice_of(o->config, "dataset");
+  o->self = NULL;
+  if (!o->choice->plugin->create)
+    o->self = o->choice->params;
+  else
+    BRIM_TRY(o->choice->plugin->create(o->choice->params, &o->self));
+  return brim_data_open(&o->data, o->choice->plugin, o->self, &o->config->settings);
+}
+
+/* False: "open" has said why. */
+static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
+{
+  *o = (opened){0};
+  if (open_data(c, o) == BRIM_OK) return true;
+  close_data(o);
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as it cannot be opened");
+  return false;
+}
+
+static const brim_dataset_info *info_of(const opened *o, size_t split)
+{
+  const brim_dataset_info *const info[] = {&o->data.train, &o->data.test, &o->data.validation};
+  return info[split];
+}
+
+/* ---- opening ---- */
+
+static void tell_splits(brim_check *c, const opened *o)
+{
+  const brim_dataset_info *train = &o->data.train;
+  brim_check_say(c, BRIM_FOUND_OK, "samples of [");
+  for (int32_t i = 0; i < train->sample.rank; i++)
+    brim_text_printf(&c->text, "%s%" PRId64, i ? "," : "", train->sample.dim[i]);
+  brim_text_add(&c->text, "]");
+  for (size_t i = 0; i < 3; i++)
+    if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
+}
+
+/* Does it lack files or values, or is it wrong in itself? */
+static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
+{
+  const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;
+  brim_error error;
+  brim_error_take(&error);
+  const bool opens = o->data.ops && o->data.ops->open(o->self, BRIM_SPLIT_TRAIN) == BRIM_OK;
+  const bool wrong = opens && brim_starts_with(error.text, "dataset '");
+  close_data(o);
+  if (!lacks || wrong) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", error.text);
+  return brim_check_say(c, BRIM_FOUND_UNTRIED,
+                        "cannot be opened as it is: %s\nsay where its files are, and what else it needs: "
+                        "dataset.path=PATH",
+                        error.text);
+}
+
+static enum brim_finding check_open(brim_check *c)
+{
+  opened o = {0};
+  brim_dataset_info info = {0};
+  const brim_status status = open_data(c, &o);
+  if (status != BRIM_OK) return fail_open(c, &o, status);
+  enum brim_finding finding = BRIM_FOUND_OK;
+  tell_splits(c, &o);
+  if (o.data.ops->open(o.self, "no_such_split") == BRIM_OK ||
+      o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
+    finding =
+        brim_check_say(c, BRIM_FOUND_FAILED,
+                       "opens or describes a split 'no_such_split': of what there is not it must say BRIM_ENOTSUP");
+  close_data(&o);
+  return finding;
+}
+
+/* ---- reading ---- */
+
+/* Room for a sample and its label, each with a margin behind it. */
+typedef struct room {
+  size_t values, label; /* bytes */
+  uint8_t *bytes;
+  brim_picture picture; /* of pictures of different sizes: what is given in the place of values */
+} room;
+
+static bool is_picture(const brim_dataset_info *info)
+{
+  return info->pixels_max > 0;
+}
+
+static brim_status make_room(const brim_dataset_info *info, room *r)
+{
+  int64_t elements = is_picture(info) ? info->pixels_max * info->sample.dim[0] : 1;
+  for (int32_t i = 0; i < info->sample.rank && !is_picture(info); i++) elements *= info->sample.dim[i];
+  const int64_t labels = info->task == BRIM_TASK_TOKENS ? elements : info->task == BRIM_TASK_VALUES ? info->targets : 1;
+  r->values = (size_t)elements * brim_dtype_bytes(info->dtype);
+  r->label = (size_t)labels * sizeof(int32_t);
+  r->bytes = brim_try_calloc(1, r->values + r->label + 2 * (size_t)MARGIN_BYTES);
+  return r->bytes ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for a sample");
+}
+
+static uint8_t *label_of(const room *r)
+{
+  return r->bytes + r->values + MARGIN_BYTES;
+}
+
+/* Reads into memory that is full of `fill`. */
+static brim_status read_into(const opened *o, size_t split, int64_t index, room *r, int fill)
+{
+  const brim_dataset_info *info = info_of(o, split);
+  memset(r->bytes, fill, r->values);
+  memset(r->bytes + r->values, MARGIN, MARGIN_BYTES);
+  memset(label_of(r), fill, r->label);
+  memset(label_of(r) + r->label, MARGIN, MARGIN_BYTES);
+  r->picture = (brim_picture){.pixels = r->bytes, .room = r->values, .side_needed = info->side_max};
+  return o->data.ops->read(o->self, splits[split], index, is_picture(info) ? (void *)&r->picture : r->bytes,
+                           label_of(r));
+}
+
+static bool margin_is_whole(const uint8_t *margin)
+{
+  for (size_t i = 0; i < MARGIN_BYTES; i++)
+    if (margin[i] != MARGIN) return false;
+  return true;
+}
+
+/* Of values that are compared: those of a picture are fewer than there is room for. */
+static size_t written(const brim_dataset_info *info, const room *r)
+{
+  return is_picture(info) ? (size_t)(r->picture.rows * r->picture.columns * info->sample.dim[0]) : r->values;
+}
+
+static enum brim_finding fail_sample(brim_check *c, size_t split, int64_t index, const char *what)
+{
+  return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s %s", index, splits[split], what);
+}
+
+/* Twice, over different bytes: what is still there was not written. */
+static enum brim_finding read_sample(brim_check *c, const opened *o, size_t split, int64_t index, room *a, room *b)
+{
+  const brim_dataset_info *info = info_of(o, split);
+  if (read_into(o, split, index, a, 0) != BRIM_OK || read_into(o, split, index, b, 0xff) != BRIM_OK)
+    return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s cannot be read: %s", index, splits[split],
+                          brim_error_text());
+  if (!margin_is_whole(a->bytes + a->values)) return fail_sample(c, split, index, "writes behind its values");
+  if (!margin_is_whole(label_of(a) + a->label)) return fail_sample(c, split, index, "writes behind its label");
+  if (is_picture(info) && (a->picture.rows < 1 || a->picture.columns < 1 || written(info, a) > a->values))
+    return fail_sample(c, split, index, "has another size than the dataset has described");
+  if (written(info, a) != written(info, b) || memcmp(a->bytes, b->bytes, written(info, a)) != 0)
+    return fail_sample(c, split, index, "is another when it is read again, or not all of it is written");
+  if (memcmp(label_of(a), label_of(b), a->label) != 0)
+    return fail_sample(c, split, index, "has another label when it is read again, or not all of it is written");
+  if (brim_data_check_label(&o->data, splits[split], index, a->bytes, label_of(a)) != BRIM_OK)
+    return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
+  return BRIM_FOUND_OK;
+}
+
+/* The first, the last, and others in between; returns how many. */
+static int64_t list_samples(int64_t count, int64_t *out)
+{
+  const int64_t n = count < SAMPLES_MAX ? count : SAMPLES_MAX;
+  for (int64_t i = 0; i < n; i++) {
+    const uint64_t scattered = brim_hash(BRIM_HASH_START, &i, sizeof i) % (uint64_t)count;
+    out[i] = n == count ? i : i == 0 ? 0 : i == 1 ? count - 1 : (int64_t)scattered;
+  }
+  return n;
+}
+
+static enum brim_finding read_split(brim_check *c, const opened *o, size_t split, int64_t *total)
+{
+  room a = {0}, b = {0};
+  int64_t index[SAMPLES_MAX];
+  const int64_t n = list_samples(info_of(o, split)->count, index);
+  enum brim_finding finding = BRIM_FOUND_OK;
+  if (make_room(info_of(o, split), &a) != BRIM_OK || make_room(info_of(o, split), &b) != BRIM_OK)
+    finding = brim_check_error(c, "reading");
+  for (int64_t i = 0; i < n && finding == BRIM_FOUND_OK; i++) finding = read_sample(c, o, split, index[i], &a, &b);
+  *total += n;
+  free(a.bytes);
+  free(b.bytes);
+  return finding;
+}
+
+static enum brim_finding check_read(brim_check *c)
+{
+  opened o;
+  int64_t total = 0;
+  enum brim_finding finding = BRIM_FOUND_OK;
+  if (!reopen(c, &o, &finding)) return finding;
+  uint64_t before = 0;
+  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: what is kept once is no leak */
+    if (i == 3) before = mallinfo2().uordblks;
+    if (i == 3) total = 0;
+    if (info_of(&o, i % 3)->count > 0) finding = read_split(c, &o, i % 3, &total);
+  }
+  const uint64_t after = mallinfo2().uordblks;
+  if (finding == BRIM_FOUND_OK && after > before + (uint64_t)total * LEAK_BYTES)
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "reading keeps %llu bytes of %lld samples: it must not allocate",
+                             (unsigned long long)(after - before), (long long)total);
+  else if (finding == BRIM_FOUND_OK)
+    brim_check_say(c, BRIM_FOUND_OK, "%lld samples, the first and the last of each split among them", (long long)total);
+  close_data(&o);
+  return finding;
+}
+
+/* ---- by several threads ---- */
+
+typedef struct reader {
+  pthread_t thread;
+  const opened *o;
+  uint64_t hash; /* of all that was read; 0: it failed */
+} reader;
+
+static void *read_all(void *context)
+{
+  reader *r = context;
+  room space = {0};
+  int64_t index[SAMPLES_MAX];
+  const brim_dataset_info *info = info_of(r->o, 0);
+  const int64_t n = list_samples(info->count, index);
+  if (make_room(info, &space) != BRIM_OK) return NULL;
+  r->hash = BRIM_HASH_START;
+  for (int64_t i = 0; i < n * ROUNDS && r->hash; i++) {
+    const bool read = read_into(r->o, 0, index[i % n], &space, 0) == BRIM_OK;
+    r->hash =
+        read ? brim_hash(brim_hash(r->hash, space.bytes, written(info, &space)), label_of(&space), space.label) : 0;
+  }
+  free(space.bytes);
+  return NULL;
+}
+
+static enum brim_finding check_threads(brim_check *c)
+{
+  opened o;
+  reader all[THREADS + 1];
+  int started = 0;
+  enum brim_finding finding = BRIM_FOUND_OK;
+  if (!reopen(c, &o, &finding)) return finding;
+  for (int i = 0; i <= THREADS; i++) all[i] = (reader){.o = &o};
+  while (started < THREADS && brim_thread_start(&all[started].thread, "brim-check", read_all, &all[started]) == 0)
+    started++;
+  for (int i = 0; i < started; i++) pthread_join(all[i].thread, NULL);
+  read_all(&all[THREADS]); /* alone */
+  brim_check_say(c, BRIM_FOUND_OK, "%d threads read the same as one", started);
+  for (int i = 0; i < started && finding == BRIM_FOUND_OK; i++)
+    if (all[i].hash != all[THREADS].hash)
+      finding = brim_check_say(c, BRIM_FOUND_FAILED,
+                               "samples that several threads read at a time are others than those of one: read() is "
+                               "called by any of several threads");
+  close_data(&o);
+  return finding;
+}
+
+const brim_check_kind brim_dataset_checks[] = {
+    {"open", check_open}, {"read", check_read}, {"threads", check_threads}, {NULL, NULL}};

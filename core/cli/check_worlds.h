@@ -1,0 +1,35 @@
+/* Devices, plans and memory that are made up, to ask policies about. A world is a function of its number. */
+#ifndef BRIM_CLI_CHECK_WORLDS_H
+#define BRIM_CLI_CHECK_WORLDS_H
+#include <stdbool.h>
+
+#include "base/text.h"
+#include "memory/policies.h"
+
+#define BRIM_WORLD_EDGES 9    /* worlds 0 to 8 have something at its limit; the others are drawn */
+#define BRIM_WORLD_DEVICES 64 /* as many as policies are ever shown */
+#define BRIM_WORLD_BATCHES 512
+
+typedef struct brim_made_world {
+  brim_demands demands;
+  brim_device_view device[BRIM_WORLD_DEVICES];
+  int64_t batch[BRIM_WORLD_BATCHES];
+  uint64_t base_bytes, sample_bytes; /* of a plan: base + samples * micro-batch */
+  uint64_t random;
+  brim_policy_host host;
+  brim_device_query devices;
+  brim_plan_query plan; /* for the first device */
+  brim_step_view step;
+  int64_t now;
+} brim_made_world;
+
+/* It points into itself, so it must stay where it is. */
+void brim_made_world_set(brim_made_world *world, uint64_t number);
+/* An out-of-memory event on a device, of a plan of this micro-batch. */
+brim_oom brim_made_oom(brim_made_world *world, int32_t device, int64_t micro_batch, int64_t retries);
+brim_memory_view brim_made_memory(brim_made_world *world, int64_t round);
+/* The next step, a second later; who waits comes and goes. */
+const brim_step_view *brim_made_step(brim_made_world *world);
+/* "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1" */
+void brim_made_world_tell(const brim_made_world *world, brim_text *out);
+#endif

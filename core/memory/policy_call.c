@@ -1,0 +1,369 @@
+#include "memory/policy_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "memory/policies.h"
+
+/* A call, as both threads see it. */
+typedef struct call {
+  const brim_plugin *plugin;
+  const void *params;
+  void *self;
+  enum brim_hook hook;
+  union {
+    brim_device_query device;
+    brim_plan_query plan;
+    brim_oom oom;
+    brim_memory_view memory;
+    brim_step_view step;
+  } query;
+  union {
+    brim_place place;
+    brim_plan_choice plan;
+    brim_action action;
+    brim_boundary boundary;
+    brim_step_plan step;
+  } out;
+  char model[BRIM_OPTION_BYTES];
+  const brim_plan_query *plan; /* the caller's own, for what the policy asks */
+  const brim_step_view *step;
+  brim_policy_host host;
+  bool is_direct; /* what it asks is answered on its own thread */
+} call;
+
+struct brim_policy_caller {
+  brim_guard *guard;
+  bool is_direct;
+  call call;
+};
+
+/* ---- hooks ---- */
+
+/* What is on the policies' thread called, with the size of its query and its answer. */
+static brim_status ask_device(const brim_policy_ops *ops, call *c)
+{
+  return ops->choose_device(c->self, &c->query.device, &c->out.place);
+}
+static brim_status ask_plan(const brim_policy_ops *ops, call *c)
+{
+  return ops->choose_plan(c->self, &c->query.plan, &c->out.plan);
+}
+static brim_status ask_oom(const brim_policy_ops *ops, call *c)
+{
+  return ops->on_oom(c->self, &c->query.oom, &c->out.action);
+}
+static brim_status ask_boundary(const brim_policy_ops *ops, call *c)
+{
+  return ops->on_boundary(c->self, &c->query.memory, &c->out.boundary);
+}
+static brim_status ask_step(const brim_policy_ops *ops, call *c)
+{
+  return ops->on_step(c->self, &c->query.step, &c->out.step);
+}
+
+static const struct {
+  const char *name;
+  size_t query_bytes, out_bytes;
+  brim_status (*ask)(const brim_policy_ops *ops, call *c);
+} hooks[] = {
+    [BRIM_HOOK_DEVICE] = {"choose_device", sizeof(brim_device_query), sizeof(brim_place), ask_device},
+    [BRIM_HOOK_PLAN] = {"choose_plan", sizeof(brim_plan_query), sizeof(brim_plan_choice), ask_plan},
+    [BRIM_HOOK_OOM] = {"on_oom", sizeof(brim_oom), sizeof(brim_action), ask_oom},
+    [BRIM_HOOK_BOUNDARY] = {"on_boundary", sizeof(brim_memory_view), sizeof(brim_boundary), ask_boundary},
+    [BRIM_HOOK_STEP] = {"on_step", sizeof(brim_step_view), sizeof(brim_step_plan), ask_step},
+};
+
+const char *brim_hook_name(enum brim_hook hook)
+{
+  return hooks[hook].name;
+}
+
+bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
+{
+  const brim_policy_ops *ops = policy->ops;
+  switch (hook) {
+  case BRIM_HOOK_DEVICE:
+    return BRIM_HAS(brim_policy_ops, ops, choose_device);
+  case BRIM_HOOK_PLAN:
+    return BRIM_HAS(brim_policy_ops, ops, choose_plan);
+  case BRIM_HOOK_OOM:
+    return BRIM_HAS(brim_policy_ops, ops, on_oom);
+  case BRIM_HOOK_BOUNDARY:
+    return BRIM_HAS(brim_policy_ops, ops, on_boundary);
+  case BRIM_HOOK_STEP:
+    return BRIM_HAS(brim_policy_ops, ops, on_step);
+  }
+  return false;
+}
+
+/* ---- what a policy asks: numbers come by way of memory of our own, as its pointers may be anything ---- */
+
+static brim_status back(const call *c, brim_guard_work work, void *context)
+{
+  return c->is_direct ? work(context) : brim_guard_back(work, context);
+}
+
+static brim_status check_place(const void *out, const char *what)
+{
+  return out ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s was asked with no place for the answer: a pointer is NULL", what);
+}
+
+typedef struct ask_peak {
+  const call *c;
+  int64_t micro_batch;
+  uint64_t within, bytes;
+} ask_peak;
+
+static brim_status answer_peak(void *context)
+{
+  ask_peak *a = context;
+  return a->c->plan->peak(a->c->plan, a->micro_batch, &a->bytes);
+}
+static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
+{
+  ask_peak a = {.c = ((const brim_policy_host *)q->host)->session, .micro_batch = micro_batch};
+  BRIM_TRY(check_place(bytes, "peak"));
+  BRIM_TRY(back(a.c, answer_peak, &a));
+  *bytes = a.bytes;
+  return BRIM_OK;
+}
+
+static brim_status answer_peak_within(void *context)
+{
+  ask_peak *a = context;
+  return a->c->step->peak_within(a->c->step, a->micro_batch, a->within, &a->bytes);
+}
+static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t within, uint64_t *bytes)
+{
+  ask_peak a = {.c = view->host, .micro_batch = micro_batch, .within = within};
+  BRIM_TRY(check_place(bytes, "peak_within"));
+  BRIM_TRY(back(a.c, answer_peak_within, &a));
+  *bytes = a.bytes;
+  return BRIM_OK;
+}
+
+typedef struct ask_figures {
+  const brim_plan_query *query;
+  int64_t micro_batch;
+  int32_t precision;
+  brim_plan_figures *out; /* of brim_plan_figures_of */
+} ask_figures;
+
+static brim_status answer_figures(void *context)
+{
+  const ask_figures *a = context;
+  const brim_policy_host *host = a->query->host;
+  return host->figures(a->query, a->micro_batch, a->precision, a->out);
+}
+static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision, brim_plan_figures *out)
+{
+  const call *c = ((const brim_policy_host *)q->host)->session;
+  ask_figures a = {c->plan, micro_batch, precision, out};
+  return back(c, answer_figures, &a);
+}
+
+typedef struct ask_look {
+  const brim_step_view *view;
+  brim_device_view device;
+  uint64_t room;
+} ask_look;
+
+static brim_status answer_look(void *context)
+{
+  ask_look *a = context;
+  return a->view->look(a->view, &a->device, &a->room);
+}
+static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
+{
+  const call *c = view->host;
+  ask_look a = {.view = c->step};
+  BRIM_TRY(check_place(device && room ? device : NULL, "look"));
+  BRIM_TRY(back(c, answer_look, &a));
+  *device = a.device;
+  *room = a.room;
+  return BRIM_OK;
+}
+
+static void take_plan_query(call *c, brim_plan_query *copy, const brim_plan_query *own)
+{
+  c->plan = own;
+  c->host = (brim_policy_host){figures, c};
+  copy->peak = peak;
+  copy->host = &c->host;
+}
+
+static void take_query(call *c, const void *query)
+{
+  memcpy(&c->query, query, hooks[c->hook].query_bytes);
+  if (c->hook == BRIM_HOOK_PLAN) take_plan_query(c, &c->query.plan, query);
+  if (c->hook == BRIM_HOOK_OOM) take_plan_query(c, &c->query.oom.plan, &((const brim_oom *)query)->plan);
+  if (c->hook != BRIM_HOOK_STEP) return;
+  c->step = query;
+  c->query.step.look = look;
+  c->query.step.peak_within = peak_within;
+  c->query.step.host = c;
+}
+
+/* ---- what it answers ---- */
+
+/* On the policies' thread, as a pointer that leads nowhere crashes there. */
+static void take_model(call *c, brim_plan_choice *plan)
+{
+  if (!plan->model) return;
+  snprintf(c->model, sizeof c->model, "%.*s", (int)sizeof c->model - 1, plan->model);
+  plan->model = c->model;
+}
+
+static brim_status ask(void *context)
+{
+  call *c = context;
+  const brim_status status = hooks[c->hook].ask(c->plugin->ops, c);
+  if (status == BRIM_OK && c->hook == BRIM_HOOK_PLAN) take_model(c, &c->out.plan);
+  if (status == BRIM_OK && c->hook == BRIM_HOOK_OOM && c->out.action.kind == BRIM_ACT_PLAN)
+    take_model(c, &c->out.action.plan);
+  return status;
+}
+
+/* The one that is told. */
+static const char *reason_of(const call *c)
+{
+  const brim_action *a = &c->out.action;
+  switch (c->hook) {
+  case BRIM_HOOK_DEVICE:
+    return c->out.place.reason;
+  case BRIM_HOOK_PLAN:
+    return c->out.plan.reason;
+  case BRIM_HOOK_BOUNDARY:
+    return c->out.boundary.reason;
+  case BRIM_HOOK_STEP:
+    return c->out.step.reason;
+  case BRIM_HOOK_OOM:
+    break;
+  }
+  return a->kind == BRIM_ACT_PLAN ? a->plan.reason : a->kind == BRIM_ACT_PLACE ? a->place.reason : a->reason;
+}
+
+static brim_status check_reason(const call *c, const brim_config_choice *policy)
+{
+  if (memchr(reason_of(c), '\0', BRIM_REASON_BYTES)) return BRIM_OK;
+  return brim_fail(BRIM_EPLUGIN,
+                   "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"
+                   "write it with brim_reason()",
+                   policy->group, hooks[c->hook].name, BRIM_REASON_BYTES);
+}
+
+/* What the core takes for its own does not come from a policy; nor does what is in no list. */
+static brim_status check_status(const char *who, const char *function, brim_status status)
+{
+  const bool known = strcmp(brim_status_name(status), "EUNKNOWN") != 0;
+  const bool foreign =
+      status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN;
+  if (!known)
+    return brim_fail(BRIM_EPLUGIN,
+                     "%s returned %d from %s, which is no status\n"
+                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
+                     who, status, function);
+  if (foreign)
+    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a policy to say%s%s", who,
+                     brim_status_name(status), function, brim_error_text()[0] ? ": " : "", brim_error_text());
+  if (brim_error_text()[0]) return status;
+  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who, function,
+                   brim_status_text(status));
+}
+
+/* ---- calling ---- */
+
+/* EPLUGIN of the guard's has its own text. */
+static brim_status run(brim_policy_caller *caller, const brim_config_choice *policy, const char *function,
+                       double seconds, brim_guard_work work)
+{
+  char who[BRIM_OPTION_BYTES];
+  snprintf(who, sizeof who, "policy '%s'", policy->plugin->id);
+  const brim_guard_call about = {who, policy->file, function, seconds};
+  const brim_status status = brim_guard_run(caller->guard, &about, work, &caller->call);
+  if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(caller->guard)) return status;
+  return check_status(who, function, status);
+}
+
+void brim_policy_caller_answer_there(brim_policy_caller *caller)
+{
+  caller->is_direct = true;
+}
+
+brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice *policy, void *self,
+                            enum brim_hook hook, const void *query, void *out)
+{
+  call *c = &caller->call;
+  memset(out, 0, hooks[hook].out_bytes);
+  if (!brim_policy_has(policy->plugin, hook)) return BRIM_ENOTSUP;
+  if (brim_guard_is_lost(caller->guard)) return brim_fail(BRIM_EPLUGIN, "no policy can be asked any more");
+  memset(c, 0, sizeof *c);
+  c->plugin = policy->plugin;
+  c->self = self;
+  c->hook = hook;
+  c->is_direct = caller->is_direct;
+  take_query(c, query);
+  BRIM_TRY(run(caller, policy, hooks[hook].name, BRIM_DECISION_SECONDS, ask));
+  BRIM_TRY(check_reason(c, policy));
+  memcpy(out, &c->out, hooks[hook].out_bytes);
+  return BRIM_OK;
+}
+
+static brim_status create(void *context)
+{
+  call *c = context;
+  return c->plugin->create(c->params, &c->self);
+}
+
+brim_status brim_policy_create(brim_policy_caller *caller, const brim_config_choice *policy, void **self)
+{
+  *self = policy->params;
+  if (!policy->plugin->create) return BRIM_OK;
+  caller->call = (call){.plugin = policy->plugin, .params = policy->params, .self = policy->params};
+  BRIM_TRY(run(caller, policy, "create", BRIM_CREATE_SECONDS, create));
+  *self = caller->call.self;
+  return BRIM_OK;
+}
+
+static brim_status destroy(void *context)
+{
+  const call *c = context;
+  c->plugin->destroy(c->self);
+  return BRIM_OK;
+}
+
+/* There may be an error that is still to be shown. */
+void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *policy, void *self)
+{
+  brim_error before;
+  if (!policy->plugin->destroy || brim_guard_is_lost(caller->guard)) return;
+  caller->call = (call){.plugin = policy->plugin, .self = self};
+  brim_error_take(&before);
+  if (run(caller, policy, "destroy", BRIM_CREATE_SECONDS, destroy) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  brim_error_put(&before);
+}
+
+/* ---- beginning and end ---- */
+
+brim_status brim_policy_caller_open(brim_policy_caller **out)
+{
+  brim_policy_caller *caller = brim_xcalloc(1, sizeof *caller);
+  const brim_status status = brim_guard_open(&caller->guard);
+  if (status != BRIM_OK)
+    free(caller);
+  else
+    *out = caller;
+  return status;
+}
+
+void brim_policy_caller_close(brim_policy_caller *caller)
+{
+  if (!caller || brim_guard_is_lost(caller->guard)) return; /* it is the lost thread's too */
+  brim_guard_close(caller->guard);
+  if (!brim_guard_any_lost()) free(caller);
+}

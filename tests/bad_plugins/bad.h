@@ -1,0 +1,69 @@
+/* $BRIM_BAD, "FUNCTION:WHAT" or "FUNCTION:WHAT:STEP", of $BRIM_BAD_RANK alone if that is set, and what is bad whatever
+ * the function is. */
+#ifndef BRIM_TESTS_BAD_H
+#define BRIM_TESTS_BAD_H
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brim/brim.h"
+
+typedef struct bad_words {
+  char function[32], what[32];
+  long long from;
+} bad_words;
+
+static inline bad_words bad_read(void)
+{
+  bad_words w = {.from = 0};
+  const char *text = getenv("BRIM_BAD"), *only = getenv("BRIM_BAD_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (only && rank && strcmp(only, rank) != 0) return w;
+  if (text) (void)sscanf(text, "%31[^:]:%31[^:]:%lld", w.function, w.what, &w.from); /* a test's own words */
+  return w;
+}
+
+static inline int bad_names(const char *function)
+{
+  return strcmp(bad_read().function, function) == 0;
+}
+
+static inline int bad_is(const char *function, const char *what)
+{
+  return bad_names(function) && strcmp(bad_read().what, what) == 0;
+}
+
+static inline long long bad_from(void)
+{
+  return bad_read().from;
+}
+
+static volatile int bad_zero;
+static int *volatile bad_pointer = (int *)16; /* of NULL sanitizers would be told first */
+
+__attribute__((noinline)) static int bad_deep(volatile char *above)
+{
+  volatile char page[4096];
+  page[0] = above[0];
+  return bad_zero ? 1 : bad_deep(page) + page[0];
+}
+
+/* What takes a program down, from `step` on; OK otherwise. */
+static inline brim_status bad_in(const char *function, long long step)
+{
+  volatile char top = 0;
+  if (!bad_names(function) || step < bad_from()) return BRIM_OK;
+  if (bad_is(function, "segv")) *bad_pointer = 1;
+  if (bad_is(function, "fpe")) raise(SIGFPE);
+  if (bad_is(function, "ill")) __builtin_trap();
+  if (bad_is(function, "abort")) abort();
+  if (bad_is(function, "exit")) exit(0);
+  if (bad_is(function, "stack")) return bad_deep(&top);
+  while (bad_is(function, "loop")) continue;
+  if (bad_is(function, "silent")) return BRIM_EDEVICE;
+  if (bad_is(function, "unknown")) return 77;
+  if (bad_is(function, "interrupted")) return BRIM_EINTERRUPTED;
+  if (bad_is(function, "fails")) return brim_fail(BRIM_ECONFIG, "this policy does not want to");
+  return BRIM_OK;
+}
+#endif

@@ -1,0 +1,101 @@
+/* A policy that behaves badly where $BRIM_BAD says: "on_step:loop:2" loops when on_step is asked behind step 2 or
+ * later. Without it, it decides nothing. The same words are for the bad dataset and the bad model. */
+#include "bad.h"
+
+static brim_status create(const void *params, void **self)
+{
+  (void)params;
+  *self = calloc(1, 16);
+  return bad_in("create", 0);
+}
+
+static void destroy(void *self)
+{
+  (void)bad_in("destroy", 0);
+  free(self);
+}
+
+static void endless(char *reason)
+{
+  memset(reason, 'x', BRIM_REASON_BYTES);
+}
+
+static brim_status choose_device(void *self, const brim_device_query *q, brim_place *out)
+{
+  (void)self;
+  out->kind = BRIM_PLACE_DEVICE;
+  if (bad_is("choose_device", "kind")) out->kind = 77;
+  if (bad_is("choose_device", "device")) out->device = (int32_t)q->count;
+  if (bad_is("choose_device", "negative")) out->device = -1;
+  if (bad_is("choose_device", "tiny")) out->limit_bytes = 1;
+  if (bad_is("choose_device", "reason")) endless(out->reason);
+  return bad_names("choose_device") ? bad_in("choose_device", 0) : BRIM_ENOTSUP;
+}
+
+/* What the choice of a plan can be wrong in. */
+static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *plan)
+{
+  plan->micro_batch = q->micro_batch[q->micro_batch_count - 1];
+  if (bad_is(hook, "zero")) plan->micro_batch = 0;
+  if (bad_is(hook, "odd")) plan->micro_batch = q->effective_batch + 1;
+  if (bad_is(hook, "precision")) plan->precision = 9;
+  if (bad_is(hook, "model")) plan->model = "no_such_model";
+  if (bad_is(hook, "wild")) plan->model = (const char *)16;
+  if (bad_is(hook, "reason")) endless(plan->reason);
+}
+
+static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_choice *out)
+{
+  uint64_t bytes;
+  (void)self;
+  if (!bad_names("choose_plan")) return BRIM_ENOTSUP;
+  spoil("choose_plan", q, out);
+  if (bad_is("choose_plan", "null")) return q->peak(q, q->micro_batch[0], NULL);
+  if (bad_is("choose_plan", "foreign")) return q->peak(q, 12345, &bytes);
+  while (bad_is("choose_plan", "asks")) (void)q->peak(q, q->micro_batch[0], &bytes);
+  return bad_in("choose_plan", 0);
+}
+
+static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
+{
+  (void)self;
+  if (!bad_names("on_oom")) return BRIM_ENOTSUP;
+  out->kind = bad_is("on_oom", "kind") ? 77 : BRIM_ACT_PLAN;
+  spoil("on_oom", &event->plan, &out->plan);
+  if (bad_is("on_oom", "again")) out->plan.micro_batch = event->micro_batch;
+  return bad_in("on_oom", 0);
+}
+
+static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_boundary *out)
+{
+  (void)self;
+  if (!bad_names("on_boundary") || memory->step < bad_from()) return BRIM_ENOTSUP;
+  if (bad_is("on_boundary", "kind")) out->cleanup = 77;
+  if (bad_is("on_boundary", "reason")) endless(out->reason);
+  return bad_in("on_boundary", memory->step);
+}
+
+static brim_status on_step(void *self, const brim_step_view *view, brim_step_plan *out)
+{
+  (void)self;
+  if (!bad_names("on_step") || view->step < bad_from()) return BRIM_ENOTSUP;
+  if (bad_is("on_step", "odd")) out->micro_batch = 12345;
+  if (bad_is("on_step", "reason")) endless(out->reason);
+  return bad_in("on_step", view->step);
+}
+
+static const brim_policy_ops ops = {.size = sizeof ops,
+                                    .choose_device = choose_device,
+                                    .choose_plan = choose_plan,
+                                    .on_oom = on_oom,
+                                    .on_boundary = on_boundary,
+                                    .on_step = on_step};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_POLICY,
+                                   .id = "bad",
+                                   .help = "behaves as badly as a test says",
+                                   .create = create,
+                                   .destroy = destroy,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("bad-policy", "1.0", plugins)

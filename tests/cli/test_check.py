@@ -1,0 +1,180 @@
+"""brim check: what it says of good plugins and of bad ones; and of files that are no plugins any more, as bytes of them
+were changed. Whatever is in the file, the program itself ends with one of its own exit statuses."""
+
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import unittest
+
+from support import BINARY, DONE, FAILED, LOAD, SANITIZED, USAGE, Case, main
+
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
+ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
+MUTATIONS = int(os.environ.get("BRIM_CHECK_MUTATIONS", "12"))
+plain = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
+
+
+class Check(Case):
+    def check(self, file, *words, status=DONE, bad=None):
+        return self.brim("check", file, *words, status=status, env={"BRIM_BAD": bad} if bad else None)
+
+    def findings(self, file, *words, status=DONE, bad=None):
+        """{check: (finding, text)}"""
+        report = json.loads(self.check(file, *words, "--json", status=status, bad=bad).out)
+        return {check["check"]: (check["finding"], check["text"]) for check in report["checks"]}
+
+    def assert_fails(self, kind, bad, check, *parts):
+        found = self.findings(BAD / kind / "bad.so", status=FAILED, bad=bad)
+        self.assertEqual(found[check][0], "failed", found)
+        for part in parts:
+            self.assertIn(part, found[check][1])
+
+
+class Good(Check):
+    def test_the_policies_that_are_shipped(self):
+        for file in sorted((SHIPPED / "policy").glob("*.so")):
+            with self.subTest(file.name):
+                result = self.check(file)
+                self.assertIn("brim would run it\n", result.out)
+                self.assertNotIn("warning", result.out)
+
+    def test_models_and_datasets(self):
+        self.assertIn("takes images [1,28,28]", self.findings(SHIPPED / "model" / "cnn.so")["build"][1])
+        self.assertIn("takes tokens [32]", self.findings(SHIPPED / "model" / "gpt2.so")["build"][1])
+        self.assertIn("takes tokens [32]", self.findings(SHIPPED / "model" / "lora.so")["build"][1])
+        found = self.findings(SHIPPED / "dataset" / "synthetic.so", "dataset.train_count=300")
+        self.assertIn("300 of train", found["open"][1])
+        self.assertEqual([found[check][0] for check in ("table", "open", "read", "threads")], ["ok"] * 4)
+
+    def test_of_backends_the_table(self):
+        self.assertEqual(list(self.findings(SHIPPED / "backend" / "cpu.so")), ["table"])
+
+    def test_what_needs_files_is_not_failed(self):
+        found = self.findings(SHIPPED / "dataset" / "idx.so")
+        self.assertEqual(found["open"][0], "warning")
+        self.assertIn("dataset.path", found["open"][1])
+        self.assertNotIn("read", found)
+
+    def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
+        for kind in ("policy", "model", "dataset"):
+            self.check(BAD / kind / "bad.so")
+
+
+class Bad(Check):
+    def test_policies(self):
+        for bad, check, part in (("create:segv", "create", "crashed in create"), ("create:exit", "create", "exit()"),
+                                 ("destroy:segv", "create", "destroy"),
+                                 ("choose_device:device", "choose_device", "chose device"),
+                                 ("choose_plan:abort", "choose_plan", "SIGABRT"),
+                                 ("choose_plan:zero", "choose_plan", "micro-batch 0"),
+                                 ("choose_plan:reason", "choose_plan", "without an end"),
+                                 ("on_oom:again", "on_oom", "what has just failed"),
+                                 ("on_boundary:kind", "on_boundary", "kind 77"),
+                                 ("on_step:loop", "on_step", "does not come back")):
+            with self.subTest(bad):
+                self.assert_fails("policy", bad, check, part)
+
+    @plain
+    def test_datasets_and_models(self):
+        for kind, bad, check, part in (("dataset", "create:segv", "open", "crashed: segmentation fault"),
+                                       ("dataset", "describe:none", "open", "0 classes"),
+                                       ("dataset", "read:segv:3", "read", "crashed: segmentation fault"),
+                                       ("dataset", "read:exit", "read", "ended the process"),
+                                       ("dataset", "read:past", "read", "writes behind its values"),
+                                       ("dataset", "read:label", "read", "label 9"),
+                                       ("dataset", "read:moves", "threads", "several threads"),
+                                       ("model", "build:stack", "build", "crashed: segmentation fault"),
+                                       ("model", "build:mute", "build", "named no output"),
+                                       ("model", "build:moves", "build", "another graph")):
+            with self.subTest(kind=kind, bad=bad):
+                self.assert_fails(kind, bad, check, part)
+
+    def test_what_comes_behind_a_crash_is_tried_all_the_same(self):
+        found = self.findings(BAD / "policy" / "bad.so", status=FAILED, bad="choose_plan:segv")
+        self.assertEqual([check for check, (finding, _) in found.items() if finding != "ok"], ["choose_plan"])
+        self.assertIn("parameters", found)
+
+    def test_files_that_cannot_be_loaded(self):
+        for name, part in (("id_bad", "id must be"), ("abi_newer", "another version of the SDK"),
+                           ("symbol", "needs the symbol"), ("twice", "is listed twice")):
+            with self.subTest(name):
+                result = self.check(ABI / f"{name}.so", status=LOAD)
+                self.assertIn(part, result.out)
+                self.assertIn("brim would not load it\n", result.out)
+        (self.folder / "text.so").write_text("no plugin")
+        self.assertIn("ELF header", self.check("text.so", status=LOAD).out)
+        self.assert_error(self.check("gone.so", status=LOAD), "gone.so", "No such file")
+
+    def test_words(self):
+        self.assert_error(self.check("--jsn", status=USAGE), "did you mean '--json'")
+        self.assert_error(self.brim("check", status=USAGE), "brim check mine.so")
+        self.assert_error(self.check("--child", "x", status=USAGE), "for brim itself")
+
+
+def mutate(whole, draw):
+    """The bytes of a plugin, changed in one of the ways in which files go wrong, or are made to."""
+    data = bytearray(whole)
+    sections = struct.unpack_from("<Q", data, 0x28)[0]
+    kind = draw.randrange(7)
+    if kind == 0:  # cut
+        return bytes(data[:draw.randrange(len(data))])
+    if kind == 1:  # the ELF header
+        at, count = draw.randrange(64), draw.randrange(1, 9)
+    elif kind == 2:  # program headers
+        at, count = 64 + draw.randrange(56 * 11), draw.randrange(1, 9)
+    elif kind == 3:  # dynamic symbols, strings, relocations: they come first
+        at, count = 64 + draw.randrange(0x1000), draw.randrange(1, 17)
+    elif kind == 4:  # section headers
+        at, count = min(sections, len(data) - 1) + draw.randrange(64), draw.randrange(1, 9)
+    elif kind == 5:  # tables: pointers, sizes, what relocations point at
+        name = data.find(b"BRIM") if draw.randrange(2) else len(data) - draw.randrange(1, 0x3000)
+        at, count = max(0, name), draw.randrange(1, 65)
+    else:
+        at, count = draw.randrange(len(data)), draw.randrange(1, 257)
+    for i in range(at, min(at + count, len(data))):
+        data[i] = draw.choice((0, 0xff, draw.randrange(256), data[i] ^ (1 << draw.randrange(8))))
+    return bytes(data)
+
+
+class Mutated(Check):
+    """BRIM_CHECK_MUTATIONS=5000 BRIM_BINARY=build/release/bin/brim python3 tests/cli/test_check.py Mutated"""
+
+    @plain
+    def test_any_bytes(self):
+        seeds = [(BAD / kind / "bad.so").read_bytes() for kind in ("policy", "model", "dataset")]
+        found = {}
+        for number in range(MUTATIONS):
+            draw = random.Random(number)
+            file = self.folder / "mutated.so"
+            file.unlink(missing_ok=True)  # a new file: the old one may be mapped still
+            file.write_bytes(mutate(seeds[number % len(seeds)], draw))
+            result = self.check(file, "--json", status=None)
+            self.assertIn(result.status, (DONE, LOAD, FAILED), f"mutation {number}: {result}")
+            report = json.loads(result.out)
+            self.assertTrue(report["checks"], f"mutation {number}: {result}")
+            what = "loaded" if report["loaded"] else report["checks"][-1]["text"].split(":")[0].split(" at ")[0]
+            found[what] = found.get(what, 0) + 1
+            if MUTATIONS > 100:  # what the same bytes do to a process that loads them itself: nothing is promised
+                loaded = self.load(file)
+                found[loaded] = found.get(loaded, 0) + 1
+        if MUTATIONS > 100:
+            for what, count in sorted(found.items(), key=lambda item: -item[1])[:40]:
+                print(f"{count:6} {what[:100]}")
+
+    def load(self, file):
+        try:
+            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder, timeout=20, check=False,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        except subprocess.TimeoutExpired:
+            return "brim plugins: does not come back"
+        if result.returncode >= 0:
+            return f"brim plugins: exit status {result.returncode}"
+        return "brim plugins: a signal" + (", and it says so" if b"has crashed" in result.stderr else "")
+
+
+if __name__ == "__main__":
+    main()

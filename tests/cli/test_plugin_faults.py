@@ -1,0 +1,173 @@
+"""Plugins that crash, loop or talk nonsense: the run ends with a message that names them, behind a checkpoint if it has
+begun, and goes on to the bits of a run that was not disturbed."""
+
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import unittest
+
+from support import DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
+from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
+
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
+# What a sanitizer makes of it is its own.
+plain = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
+
+RUN = [*SMALL, "training.steps=8", "training.eval_every_steps=1", "training.checkpoint_every_steps=100",
+       f"--plugin-path={BAD}"]
+CRASHES = {"segv": "segmentation fault (SIGSEGV) at address 0x10", "abort": "abort (SIGABRT)",
+           "fpe": "arithmetic exception (SIGFPE)", "ill": "illegal instruction (SIGILL)",
+           "stack": "segmentation fault (SIGSEGV) at address 0x", "exit": "has called exit()"}
+
+
+class Bad(Case):
+    def bad(self, words, *overrides, run="run", status=FAILED):
+        """A run with the bad policy, which does as the words say."""
+        return self.train(run, *RUN, "policy=[bad]", *overrides, status=status, env={"BRIM_BAD": words})
+
+    def assert_named(self, result, *parts):
+        self.assert_error(result, "policy 'bad'", str(BAD / "policy" / "bad.so"), *parts)
+
+
+class BeforeTheRun(Bad):
+    def test_a_crash_names_the_plugin_the_function_and_the_signal(self):
+        for hook in ("create", "choose_device", "choose_plan"):
+            for what, text in CRASHES.items():
+                with self.subTest(hook=hook, what=what):
+                    if SANITIZED and what == "stack":
+                        continue
+                    self.assert_named(self.bad(f"{hook}:{what}"), hook, text)
+                    self.assertFalse((self.folder / "run").exists())
+
+    def test_a_loop_is_left_after_its_time(self):
+        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s")
+
+    def test_a_loop_of_questions_is_left_too(self):
+        self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
+
+    def test_pointers_that_lead_nowhere_are_the_policys(self):
+        self.assert_named(self.bad("choose_plan:wild"), "has crashed in choose_plan")
+        self.assert_error(self.bad("choose_plan:null", status=USAGE), "no place", "policy 'bad'")
+
+    def test_nonsense_is_refused_with_what_was_said(self):
+        for words, status, parts in (
+                ("choose_device:kind", USAGE, ["policy.bad", "kind 77"]),
+                ("choose_device:device", USAGE, ["policy.bad", "device 1 of 1"]),
+                ("choose_device:negative", USAGE, ["policy.bad", "device -1 of 1"]),
+                ("choose_device:tiny", NO_FIT, ["the policy allows 1 B"]),
+                ("choose_device:reason", FAILED, ["policy.bad", "choose_device", "200 bytes"]),
+                ("choose_plan:zero", USAGE, ["policy.bad", "the micro-batch 0", "from 128 down to 1"]),
+                ("choose_plan:odd", USAGE, ["policy.bad", "the micro-batch 129"]),
+                ("choose_plan:precision", USAGE, ["policy.bad", "precision", "none there is"]),
+                ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad has asked for it"]),
+                ("choose_plan:foreign", USAGE, ["12345", "policy 'bad'"]),
+                ("choose_plan:reason", FAILED, ["policy.bad", "choose_plan", "200 bytes", "brim_reason"]),
+                ("choose_plan:silent", FAILED, ["policy 'bad'", "without a text", "device error"]),
+                ("choose_plan:unknown", FAILED, ["policy 'bad'", "returned 77", "no status"]),
+                ("choose_plan:interrupted", FAILED, ["policy 'bad'", "EINTERRUPTED"]),
+                ("choose_plan:fails", USAGE, ["this policy does not want to", "policy 'bad'"])):
+            with self.subTest(words):
+                self.assert_error(self.bad(words, status=status), *parts)
+                self.assertFalse((self.folder / "run").exists())
+
+    def test_out_of_memory_is_answered_by_nobody_else(self):
+        limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]
+        self.assert_named(self.bad("on_oom:segv", *limit), "has crashed in on_oom")
+        self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "action of kind 77")
+        self.assert_error(self.bad("on_oom:again", *limit, status=NO_FIT), "needs")
+
+
+class InTheMiddle(Bad):
+    """A checkpoint of the last commit; the run goes on from it as if nothing had been."""
+
+    def assert_goes_on(self, result, step, run="run"):
+        self.assert_error(result, f"there is a checkpoint of step {step}", f"brim train --resume {run}")
+        self.assertIn(step, self.steps(run))
+        self.assertEqual(self.summary(run)["status"], "failed")
+        self.brim("train", f"--plugin-path={BAD}", "--resume", run)
+        self.train("whole", *RUN, "policy=[bad]")
+        self.assert_same_checkpoint("whole", run, 8)
+        self.assert_same_records("whole", run)
+
+    def test_a_crash(self):
+        result = self.bad("on_boundary:segv:4")
+        self.assert_named(result, "has crashed in on_boundary")
+        self.assert_goes_on(result, 4)
+
+    def test_a_loop(self):
+        result = self.bad("on_boundary:loop:5")
+        self.assert_named(result, "does not come back from on_boundary")
+        self.assert_goes_on(result, 5)
+
+    def test_nonsense(self):
+        result = self.bad("on_boundary:kind:3", status=USAGE)
+        self.assert_error(result, "policy.bad", "cleanup of kind 77")
+        self.assert_goes_on(result, 3)
+
+    def test_between_two_steps(self):
+        result = self.bad("on_step:abort")
+        self.assert_named(result, "has crashed in on_step", "abort (SIGABRT)")
+        self.assert_goes_on(result, 0)
+
+    def test_when_memory_runs_out(self):
+        result = self.train("run", *RUN, "policy=[bad]", "memory.recompute=none", "max_retries=0", status=FAILED,
+                            env={"BRIM_BAD": "on_oom:segv", "BRIM_FAULT": "step:6"})
+        self.assert_named(result, "has crashed in on_oom")
+        self.assert_goes_on(result, 5)
+
+    @unittest.skipUnless(shutil.which(os.environ.get("BRIM_MPIRUN", "").split(" ")[0] or "none"), "there is no mpirun")
+    def test_of_one_rank_of_two(self):
+        for words, step in (("on_boundary:segv:4", 4), ("on_step:loop", 0)):
+            with self.subTest(words):
+                result = self.train(f"run{step}", *RUN, "policy=[bad]", "dist.ranks=2", "training.grain=1", status=FAILED,
+                                    env={**ENVIRONMENT, "BRIM_BAD": words, "BRIM_BAD_RANK": "1"})
+                self.assert_named(result, "error: rank 1: policy 'bad'", f"there is a checkpoint of step {step}")
+                self.assertIn(step, self.steps(f"run{step}"))
+
+    def test_at_the_end_it_changes_nothing(self):
+        for what in ("segv", "exit"):
+            with self.subTest(what):
+                result = self.bad(f"destroy:{what}", run=what, status=DONE)
+                self.assertIn("warning: policy 'bad'", result.err)
+                self.assertEqual(self.summary(what)["status"], "finished")
+
+
+class Elsewhere(Case):
+    """What crashes outside of policies ends the process by its signal, as ever, but somebody says who it was."""
+
+    DATA = ["dataset=bad", "model=mlp", "model.hidden=[4]", "training.batch_size=16", "training.steps=20",
+            "training.checkpoint_every_steps=4", "backend.threads=1", "memory.timing=false", "augment.flip=false",
+            f"--plugin-path={BAD}"]
+
+    def crash(self, words, *overrides, by=signal.SIGSEGV):
+        result = self.train("run", *overrides, status=None, env={"BRIM_BAD": words})
+        self.assertEqual(result.status, -by, result)
+        return result
+
+    @plain
+    def test_of_a_dataset(self):
+        file = BAD / "dataset" / "bad.so"
+        for words in ("create:segv", "open:segv", "open:stack", "describe:segv"):
+            with self.subTest(words):
+                self.assert_error(self.crash(words, *self.DATA), f"the plugin {file} has crashed: segmentation fault",
+                                  f"brim check {file}")
+        self.assert_error(self.crash("create:abort", *self.DATA, by=signal.SIGABRT), file, "abort (SIGABRT)")
+
+    @plain
+    def test_of_a_reading_thread(self):
+        result = self.crash("read:segv:200", *self.DATA, "training.num_workers=2")
+        self.assert_error(result, BAD / "dataset" / "bad.so", "brim train --resume run")
+        self.brim("train", f"--plugin-path={BAD}", "--resume", "run")
+
+    @plain
+    def test_of_a_model(self):
+        words = [word for word in RUN if not word.startswith("model")]
+        self.assert_error(self.crash("build:segv", "model=bad", *words), BAD / "model" / "bad.so", "SIGSEGV")
+
+
+if __name__ == "__main__":
+    main()
