@@ -312,6 +312,7 @@ static brim_status print(const command *c, bool json)
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
   fputs(brim_text_str(&out), stdout);
+  fflush(stdout); /* in front of what is said of it, also in a pipe */
   brim_text_release(&out);
   return BRIM_OK;
 }

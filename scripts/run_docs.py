@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs the commands of pages of docs/, and compares what they print with what the pages say.
+
+    scripts/run_docs.py [--prefix PREFIX] docs/tutorial.md ...     is every page true?
+    scripts/run_docs.py [--prefix PREFIX] --write docs/...         and pastes what is printed, where it is another
+
+PREFIX is where brim is installed, or its build folder; without it the brim of the PATH is taken. The blocks ```sh of a page
+are commands of one bash, one after another, in an empty folder of the page's own. What they print, standard output and
+error together, must be what stands in the block ```text right behind; a block without one may print anything. A command that
+fails ends the page with an error. Where one is meant to fail the page says so itself, and shows its exit status:
+
+    brim plan dataset=nowhere || echo "exit status $?"
+
+What two machines print differently is not compared: it is the patterns of VARIES, and how many spaces are between two words
+of a line, as columns are as wide as their numbers. --write leaves a block that is equal but for these as it is. Folders are
+shown as HOME and PREFIX below, whatever they are.
+
+A page's commands see no settings of the user but the PATH and what chooses a compiler: no caches, plugins or configurations
+of brim, and no GPU. Exit status 0: all pages are true; 1: one is not; 2: usage."""
+
+import argparse
+import difflib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+HOME, PREFIX = "/home/me", "/usr/local"  # what the pages call the folder of their commands, and brim's
+
+# What depends on the machine or the moment, and what it is compared as.
+VARIES = [(re.compile(pattern), name) for pattern, name in [
+    (r"\b\d{8}-\d{6}\b", "DATE"),                                  # of folders that brim names
+    (r'(?<="time":)\d+\.\d+', "TIME"),                             # of events
+    (r"(?<![\d:])\d+:\d\d(?!:?\d)", "TIME"),                       # 1:05; not 0:01:05, which simulations say
+    (r"[?~]?\b\d+(\.\d+)? (s|ms|us)\b|(?<=predicted to take )[\d.]+ %", "TIME"), # 0.34 s, ?5.78 ms
+    (r"\b\d+(\.\d+)?k? samples/s", "RATE"),
+    (r"\b\d+(?= +\d+(\.\d+)? [KMG]?i?B +TIME)", "RATE"),           # in tables
+    # What was learnt, as fp32 is rounded otherwise by other processors: loss, accuracy, and figures of a class.
+    (r"(?<=loss )\d[\d.e-]*|(?:(?<=acc )|(?<=accuracy )|(?<=top \d ))[\d.]+ ?%|(?<=F1 )\d\.\d+", "LEARNT"),
+    (r"(?<=\d )( +[01]\.\d{3}){3}\b", "LEARNT"),
+    (r"\b(\d+\.\d+ +)+(?=RATE)", "LEARNT "),
+    (r"(?<=; cpu, )[^,;]+$|(?<=micro-batch \d\d x \d, )[^,]+$", "PROCESSOR"),
+    (r"(?<=\[Memory\] host: ).*$", "HOST"),
+]]
+
+# Settings of a user, or of whoever runs this.
+UNSET = re.compile(r"BRIM_|XDG_|CMAKE_PREFIX_PATH$|CLIENT_ID$|GPU_DEVICE_ID$|TF_GPU|MAKEFLAGS$|CTEST_|SLURM_|OMPI_|PMIX_")
+
+
+class Block:
+    """Commands of a page, and what they are said to print. Lines are numbers from 0; `output` is a slice of them."""
+
+    def __init__(self, line, commands):
+        self.line, self.commands, self.output = line, commands, None
+
+
+def parse(lines, page):
+    """The blocks ```sh, each with the place of its block ```text."""
+    blocks, last, i = [], None, 0
+    while i < len(lines):
+        fence = re.fullmatch(r"```(\w*)\s*", lines[i])
+        if not fence:
+            if lines[i].strip():
+                last = None  # a ```text behind other words is no output
+            i += 1
+            continue
+        end = next((k for k in range(i + 1, len(lines)) if lines[k].rstrip() == "```"), None)
+        if end is None:
+            sys.exit(f"{page}:{i + 1}: this block has no end")
+        if fence[1] == "sh":
+            last = Block(i + 1, lines[i + 1:end])
+            blocks.append(last)
+        else:
+            if fence[1] == "text" and last:
+                last.output = slice(i + 1, end)
+            last = None
+        i = end + 1
+    return blocks
+
+
+def script(blocks, outputs):
+    """A script of bash that writes what each block prints into a file of its own."""
+    parts = ["set -eE", 'trap \'echo "run_docs: exit status $? of: $BASH_COMMAND" >&2\' ERR']
+    for number, block in enumerate(blocks):
+        parts += [f"exec >'{outputs}/{number}' 2>&1", *block.commands]
+    return "\n".join(parts) + "\n"
+
+
+def environment(home, prefix):
+    kept = {key: value for key, value in os.environ.items() if not UNSET.match(key)}
+    path = kept.get("PATH", os.defpath)
+    return {**kept, "PATH": f"{prefix}/bin:{path}" if prefix else path, "HOME": str(home), "PWD": str(home),
+            "LC_ALL": "C.UTF-8", "TZ": "UTC", "CUDA_VISIBLE_DEVICES": "", "BRIM_CLAIMS_DIR": f"{home.parent}/claims"}
+
+
+def run(blocks, folder, prefix, seconds):
+    """What each block printed, of those that were begun; and None, or what went wrong."""
+    home, outputs = folder / "home", folder / "outputs"
+    home.mkdir()
+    outputs.mkdir()
+    (folder / "page.sh").write_text(script(blocks, outputs), encoding="utf-8")
+    process = subprocess.Popen(["bash", "--noprofile", "--norc", folder / "page.sh"], cwd=home, stdin=subprocess.DEVNULL,
+                               env=environment(home, prefix), start_new_session=True)
+    wrong = None
+    try:
+        if process.wait(timeout=seconds) != 0:
+            wrong = "a command failed"
+    except subprocess.TimeoutExpired:
+        wrong = f"not done after {seconds} seconds"
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # what the page has left in the background too
+        except ProcessLookupError:
+            pass
+        process.wait()
+    printed = []
+    while (outputs / str(len(printed))).exists():
+        text = (outputs / str(len(printed))).read_text(encoding="utf-8", errors="replace")
+        text = text.replace(str(home), HOME)
+        printed.append((text.replace(str(prefix), PREFIX) if prefix else text).splitlines())
+    return printed, wrong
+
+
+def compared(lines):
+    """Lines without what differs between machines."""
+    result = []
+    for line in lines:
+        for pattern, name in VARIES:
+            line = pattern.sub(name, line)
+        result.append(re.sub(r"(?<=\S) +", " ", line.rstrip()))
+    return result
+
+
+def check(page, arguments):
+    """True if the page is true, or has been made so."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    blocks = parse(lines, page)
+    if not blocks:
+        print(f"{page}: no block of commands (```sh)")
+        return False
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="brim-docs-")).resolve()
+    try:
+        printed, wrong = run(blocks, folder, arguments.prefix, arguments.seconds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not wrong and len(printed) < len(blocks):
+        wrong = "the shell has ended here"
+    if wrong:
+        print(f"{page}:{blocks[len(printed) - 1].line + 1}: {wrong}:", *printed[-1], sep="\n  ")
+        return False
+    true = True
+    for block, got in reversed(list(zip(blocks, printed))):  # from the end, so that lines keep their numbers
+        if block.output is None or compared(lines[block.output]) == compared(got):
+            continue
+        if arguments.write:
+            lines[block.output] = got
+            continue
+        true = False
+        print(f"{page}:{block.line + 1}: prints something else:", *difflib.unified_diff(
+            compared(lines[block.output]), compared(got), "the page", "now", lineterm=""), sep="\n  ")
+    if arguments.write:
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if true:
+        print(f"{page}: {len(blocks)} blocks of commands, {sum(b.output is not None for b in blocks)} with their output")
+    return true
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs the commands of pages, and compares what they print.")
+    parser.add_argument("page", nargs="+", type=pathlib.Path)
+    parser.add_argument("--prefix", type=lambda text: pathlib.Path(text).resolve(), help="of brim, or its build folder")
+    parser.add_argument("--write", action="store_true", help="pastes what is printed into the pages")
+    parser.add_argument("--seconds", type=float, default=600, help="longest time for a page")
+    arguments = parser.parse_args()
+    if arguments.prefix and not (arguments.prefix / "bin/brim").is_file():
+        parser.error(f"there is no bin/brim in '{arguments.prefix}'")
+    return 0 if all([check(page, arguments) for page in arguments.page]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""scripts/run_docs.py finds pages that are not true, and mends them when it is asked to."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/run_docs.py"
+
+
+class RunDocs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="brim-run-docs-")
+        self.addCleanup(folder.cleanup)
+        self.page = pathlib.Path(folder.name) / "page.md"
+
+    def run_page(self, *blocks, status, options=()):
+        """A page of blocks, (kind, text) each; what the script says of it."""
+        self.page.write_text("\n\n".join(f"```{kind}\n{text}\n```" for kind, text in blocks) + "\n")
+        done = subprocess.run([sys.executable, SCRIPT, *options, self.page], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_blocks_share_a_shell_and_a_folder(self):
+        self.run_page(("sh", "name=x\nmkdir a\ncd a\ntouch b"), ("sh", "ls\necho $name >&2"), ("text", "b\nx"),
+                      ("c", "int i;"), ("sh", 'false || echo "exit status $?"'), ("text", "exit status 1"), status=0)
+
+    def test_other_output_is_shown(self):
+        said = self.run_page(("sh", "echo one\necho two"), ("text", "one\n2"), status=1)
+        self.assertIn("page.md:2: prints something else:", said)
+        self.assertIn("-2\n  +two", said)
+        self.run_page(("sh", "echo one\necho two"), ("text", "one"), status=1)
+
+    def test_a_command_that_fails_is_named(self):
+        said = self.run_page(("sh", "true"), ("sh", "echo before\n(exit 5)\necho after"), status=1)
+        self.assertIn("page.md:6: a command failed:\n  before\n", said)
+        self.assertIn("exit status 5 of: ", said)
+        self.assertNotIn("after", said)
+
+    def test_a_page_that_ends_early_or_has_no_commands_is_not_true(self):
+        self.assertIn("the shell has ended here", self.run_page(("sh", "exit 0"), ("sh", "echo"), ("text", "x"), status=1))
+        self.assertIn("no block of commands", self.run_page(("text", "x"), status=1))
+
+    def test_what_hangs_is_ended(self):
+        said = self.run_page(("sh", "echo begun\nsleep 1000"), status=1, options=["--seconds=1"])
+        self.assertIn("not done after 1.0 seconds:\n  begun", said)
+
+    def test_times_speeds_and_places_may_differ(self):
+        self.run_page(("sh", "echo 'done in 0:11: 4372 samples/s, first step after 0.67 s'\necho \"     1.5 s  $PWD/a\""),
+                      ("text", "done in 1:02: 9 samples/s, first step after 12 s\n     12.25 s  /home/me/a"), status=0)
+        for printed in ("0:00:11 step 3", "micro-batch 32 x 2", "peak 44.6 MiB", "1 time"):
+            self.run_page(("sh", f"echo '{printed}'"), ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")),
+                          status=1)
+
+    def test_write_pastes_what_is_new_and_nothing_else(self):
+        blocks = [("sh", "echo 'done in 0:11'"), ("text", "done in 0:12"), ("sh", "echo new\necho lines"), ("text", ""),
+                  ("sh", "echo kept")]
+        self.run_page(*blocks, status=0, options=["--write"])
+        text = self.page.read_text()
+        self.assertIn("```text\ndone in 0:12\n```", text)
+        self.assertIn("```text\nnew\nlines\n```", text)
+        self.assertNotIn("```text\nkept", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
