@@ -212,10 +212,10 @@ enum brim_finding brim_check_parameters(brim_check *c)
       if (try_value(c, row, value[i], &t) != BRIM_OK) finding = BRIM_FOUND_FAILED;
   }
   if (finding == BRIM_FOUND_OK && t.refused > 0)
-    brim_check_say(c, BRIM_FOUND_OK, "%d values at the ends of their ranges, of which %d are refused, as %s",
+    brim_check_say(c, BRIM_FOUND_OK, "values at the ends of their ranges: %d, of which %d are refused, as %s",
                    t.tried + t.refused, t.refused, t.refusal);
   else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, t.tried > 0 ? "%d values at the ends of their ranges" : "none", t.tried);
+    brim_check_say(c, BRIM_FOUND_OK, t.tried > 0 ? "values at the ends of their ranges: %d" : "none", t.tried);
   brim_arena_release(&arena);
   return finding;
 }

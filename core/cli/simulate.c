@@ -153,6 +153,34 @@ static const char *label_of(command *c, const char *const *word)
   return label;
 }
 
+/* "policy=[capped,robust]" names robust. */
+static bool names_policy(const char *word, const char *id, size_t length)
+{
+  const char *at = strchr(word, '=');
+  for (at = at ? at + 1 : ""; *at; at += strcspn(at, "[], ")) {
+    at += strspn(at, "[], ");
+    if (strcspn(at, "[], ") == length && strncmp(at, id, length) == 0) return true;
+  }
+  return false;
+}
+
+/* A parameter of a policy that only other combinations have: policy=fixed,mine policy.mine.share=0.5. */
+static bool is_of_another(const command *c, const brim_sim_shown *shown, const char *word)
+{
+  static const char policy[] = "policy.";
+  if (!brim_starts_with(word, policy)) return false;
+  const char *id = word + strlen(policy);
+  const size_t length = strcspn(id, ".=");
+  bool others = false;
+  for (size_t i = 0; i < c->sweep.axis_count; i++) {
+    const brim_sweep_axis *axis = &c->sweep.axis[i];
+    if (strcmp(axis->key, "policy") != 0) continue;
+    if (names_policy(shown->word[i], id, length)) return false;
+    for (size_t k = 0; k < axis->count; k++) others = others || names_policy(axis->choice[k], id, length);
+  }
+  return others;
+}
+
 /* The scenario's settings, the job's, and then the command line's. */
 typedef struct line {
   const char **word;
@@ -177,7 +205,8 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   add_word(&l, "backend=cpu", 0); /* nobody looks for GPUs */
   for (size_t i = 0; i < count; i++) add_word(&l, set[i], 0);
   for (size_t i = 0; i < shown->words; i++)
-    if (!brim_starts_with(shown->word[i], SCENARIO)) add_word(&l, shown->word[i], c->operands.number[i]);
+    if (!brim_starts_with(shown->word[i], SCENARIO) && !is_of_another(c, shown, shown->word[i]))
+      add_word(&l, shown->word[i], c->operands.number[i]);
   return l;
 }
 

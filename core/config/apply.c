@@ -122,10 +122,18 @@ static void discard(const brim_composition *c, const char *path)
 
 /* ---- problems ---- */
 
+/* Of "model.width" the length of "model"; of a group that is a list that of "policy.capped". */
+static size_t plugin_length(const target *t, const char *path)
+{
+  const size_t length = strcspn(path, ".");
+  const bool is_list = path[length] && brim_compose_is_list(brim_arena_string_n(t->c->arena, path, length));
+  return is_list ? length + 1 + strcspn(path + length + 1, ".") : length;
+}
+
 /* Of a key of a group: what the chosen option has, as another option may be the one that has the key. */
 static void hint_keys_of_group(const target *t, const char *path)
 {
-  const size_t length = strcspn(path, ".");
+  const size_t length = plugin_length(t, path);
   brim_text text = {0};
   const char *id = NULL;
   if (path[length] == '\0') return;
@@ -135,7 +143,8 @@ static void hint_keys_of_group(const target *t, const char *path)
     id = row->plugin->id;
     brim_text_printf(&text, " %s", row->path + length + 1);
   }
-  if (id) brim_problem_hint(&t->c->problems, "%.*s '%s' has:%s", (int)length, path, id, brim_text_str(&text));
+  if (id)
+    brim_problem_hint(&t->c->problems, "%.*s '%s' has:%s", (int)strcspn(path, "."), path, id, brim_text_str(&text));
   brim_text_release(&text);
 }
 
@@ -146,6 +155,7 @@ static bool hint_unlisted(const target *t, const char *path)
   const char *group = brim_arena_string_n(t->c->arena, path, length);
   const char *id = brim_arena_string_n(t->c->arena, path + end, strcspn(path + end, "."));
   if (!brim_compose_is_list(group)) return false;
+  if (brim_schema_is_section(t->schema, brim_arena_string_n(t->c->arena, path, plugin_length(t, path)))) return false;
   if (!brim_registry_find(t->c->registry, brim_compose_group_kind(group), id)) return false;
   brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
   return true;

@@ -70,6 +70,11 @@ class Simulate(Case):
         self.assertRegex(first, r"(?m)^\[capped,robust\] +second +finished")
         self.assertRegex(first, r"(?m)^elastic +second +failed")
 
+    def test_a_parameter_goes_to_the_policies_that_have_it(self):
+        words = ["scenario=all_busy", "policy=fixed,[elastic,robust]", "policy.elastic.reserve_mb=100"]
+        self.assertRegex(self.simulate(*words).out, r"(?m)^fixed .*\n\[elastic,robust\] ")
+        self.assertIn("'policy.swarm.x'", self.simulate(*words, "policy.swarm.x=1", status=USAGE).err)
+
     # ---- what is decided ----
 
     def test_a_smaller_micro_batch_where_every_device_is_busy(self):

@@ -443,6 +443,13 @@ static const config_case config_cases[] = {
      "error: unknown key 'policy.first.weight'\n"
      "  command line, argument 1: policy.first.weight=3\n"
      "  'first' is not in the list of 'policy': policy+=first puts it there"},
+    {"a key that a policy of the list does not have",
+     NULL,
+     {"policy=first", "policy.first.colour_of_it=3"},
+     "error: unknown key 'policy.first.colour_of_it'\n"
+     "  command line, argument 2: policy.first.colour_of_it=3\n"
+     "  policy 'first' has: weight shares\n"
+     "  to add a new key, write +policy.first.colour_of_it=3"},
     {"an item of the ids set by itself",
      NULL,
      {"policy.id.0=first"},
