@@ -1,6 +1,5 @@
 #include "base/thread.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -26,8 +25,7 @@ static void *run(void *given)
 int brim_thread_start(pthread_t *thread, const char *name, void *(*work)(void *), void *context)
 {
   sigset_t all, before;
-  start *s = brim_try_calloc(1, sizeof *s);
-  if (!s) return ENOMEM;
+  start *s = brim_xcalloc(1, sizeof *s);
   *s = (start){work, context};
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -2,13 +2,14 @@
 """brim beside PyTorch on this machine's processor: the same networks, batches, optimizers and threads, turn by turn, so
 that what else the machine does meets all.
 
-    python3 scripts/bench/speed.py [CASE]... [--rounds 5] [--threads 2] [--modes eager,channels_last,compile]
+    python3 scripts/bench/speed.py [CASE]... [--rounds 5] [--threads 2] [--modes eager,channels_last,compile] [--grain]
 
 For each case samples/s, peak resident memory and the time from the start of the process to the end of the first step:
 least, median and most of the rounds, and brim against each mode of PyTorch round by round. Then where brim's step goes
 (`brim plan --times`): what lies furthest above the time that its work takes at least. The cases llmc-* are those of
 llm.c's CPU program in the design's notes, 4 sequences a step; they are put beside their arithmetic at the rate of a large
-product on this machine.
+product on this machine. --grain: brim with the whole batch as one grain too, which is what bits that do not depend on the
+micro-batch cost.
 
 A Python that has PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim:
 BRIM_BINARY, else build/release is built.
@@ -153,6 +154,8 @@ def measure(options, case):
         contenders = {"brim": lambda: run_brim(options, words)}
         for mode in modes_of(options, case):
             contenders[f"torch {mode}"] = lambda mode=mode: run_torch(options, case, mode)
+        if options.grain:
+            contenders["brim, one grain"] = lambda: run_brim(options, [*words, f"training.grain={CASES[case][0]}"])
         results = {name: [] for name in contenders}
         for turn in range(options.rounds):
             # every second round backwards: neither is always the one after the other
@@ -176,6 +179,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--modes", default="eager,channels_last,compile")
+    parser.add_argument("--grain", action="store_true", help="brim with the whole batch as one grain too")
     parser.add_argument("--show", type=int, default=8, help="operations of brim's step")
     parser.add_argument("--set", dest="overrides", action="append", default=[], help="an override for brim")
     options = parser.parse_args()
