@@ -181,6 +181,22 @@ static bool is_of_another(const command *c, const brim_sim_shown *shown, const c
   return others;
 }
 
+/* The same in a scenario, which is one for all policies: as a file's keys of policies that are not in the list. */
+static bool is_unlisted(const char *const *set, size_t count, const brim_sim_shown *shown, const char *word)
+{
+  static const char policy[] = "policy.", list[] = "policy=";
+  if (!brim_starts_with(word, policy)) return false;
+  const char *id = word + strlen(policy);
+  bool listed = false;
+  for (size_t i = 0; i < count + shown->words; i++) {
+    const char *other = i < count ? set[i] : shown->word[i - count];
+    if (!brim_starts_with(other, list)) continue;
+    if (names_policy(other, id, strcspn(id, ".="))) return false;
+    listed = true;
+  }
+  return listed;
+}
+
 /* The scenario's settings, the job's, and then the command line's. */
 typedef struct line {
   const char **word;
@@ -203,7 +219,8 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   size_t count = brim_scenario_words(arena, shown->scenario->settings, set, SETTINGS_MAX);
   count += brim_scenario_words(arena, job->settings, set + count, SETTINGS_MAX);
   add_word(&l, "backend=cpu", 0); /* nobody looks for GPUs */
-  for (size_t i = 0; i < count; i++) add_word(&l, set[i], 0);
+  for (size_t i = 0; i < count; i++)
+    if (!is_unlisted(set, count, shown, set[i])) add_word(&l, set[i], 0);
   for (size_t i = 0; i < shown->words; i++)
     if (!brim_starts_with(shown->word[i], SCENARIO) && !is_of_another(c, shown, shown->word[i]))
       add_word(&l, shown->word[i], c->operands.number[i]);
@@ -346,6 +363,17 @@ static brim_status print(const command *c, bool json)
   return BRIM_OK;
 }
 
+/* That a world has no room is a result; that a policy crashes, or answers what cannot be, is an error. */
+static brim_status check_policies(const command *c)
+{
+  for (size_t i = 0; i < c->count; i++)
+    for (size_t k = 0; k < c->shown[i].result.job_count; k++) {
+      const brim_sim_job_result *job = &c->shown[i].result.job[k];
+      if (job->status == BRIM_EPLUGIN || job->status == BRIM_ECONFIG) return brim_fail(job->status, "%s", job->error);
+    }
+  return BRIM_OK;
+}
+
 static brim_status run(command *c, bool json)
 {
   unsetenv("GPU_DEVICE_ID"); /* it names a device of this machine */
@@ -353,7 +381,7 @@ static brim_status run(command *c, bool json)
   for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
   BRIM_TRY(print(c, json));
   tell_time(c);
-  return BRIM_OK;
+  return check_policies(c);
 }
 
 static void release(command *c)

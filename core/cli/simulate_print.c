@@ -104,6 +104,16 @@ static void print_table(const brim_sim_shown *shown, size_t count, brim_text *ou
   brim_arena_release(&arena);
 }
 
+/* What the timeline would say last; one alone has it. */
+static void print_failures(const brim_sim_shown *shown, brim_text *out)
+{
+  const brim_simulation *s = &shown->result;
+  for (size_t i = 0; i < s->job_count; i++)
+    if (s->job[i].error[0])
+      brim_text_printf(out, "%s%s%s: %s: %s\n", shown->label, s->job_count > 1 ? " " : "",
+                       s->job_count > 1 ? s->job[i].name : "", brim_sim_end_name(s->job[i].end), s->job[i].error);
+}
+
 static void print_others(const brim_sim_shown *shown, brim_text *out)
 {
   char time[32];
@@ -125,6 +135,7 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
     brim_text_add(out, "\n");
   }
   print_table(shown, count, out);
+  for (size_t i = 0; i < count && count > 1; i++) print_failures(&shown[i], out);
   for (size_t i = 0; i < count; i++) print_others(&shown[i], out);
 }
 

@@ -23,11 +23,11 @@ class Simulate(Case):
     def simulate(self, *words, status=0):
         return self.brim("simulate", *words, status=status)
 
-    def parsed(self, *words):
-        return json.loads(self.simulate(*words, "--json").out)["simulations"]
+    def parsed(self, *words, status=0):
+        return json.loads(self.simulate(*words, "--json", status=status).out)["simulations"]
 
-    def one(self, *words):
-        found, = self.parsed(*words)
+    def one(self, *words, status=0):
+        found, = self.parsed(*words, status=status)
         return found
 
     def scenario(self, text):
@@ -69,10 +69,14 @@ class Simulate(Case):
         self.assertEqual(first, second)
         self.assertRegex(first, r"(?m)^\[capped,robust\] +second +finished")
         self.assertRegex(first, r"(?m)^elastic +second +failed")
+        self.assertRegex(first, r"(?m)^elastic second: failed: the run needs ")
 
     def test_a_parameter_goes_to_the_policies_that_have_it(self):
         words = ["scenario=all_busy", "policy=fixed,[elastic,robust]", "policy.elastic.reserve_mb=100"]
         self.assertRegex(self.simulate(*words).out, r"(?m)^fixed .*\n\[elastic,robust\] ")
+        world = self.scenario("devices: [{memory: 24GB}]\nsettings: {policy.elastic.reserve_mb: 100, training.steps: 10}\n")
+        self.assertRegex(self.simulate(world, "policy=fixed,elastic").out, r"(?m)^fixed +finished")
+        self.assertEqual(self.one(world, "policy=fixed")["jobs"][0]["end"], "finished")
         self.assertIn("'policy.swarm.x'", self.simulate(*words, "policy.swarm.x=1", status=USAGE).err)
 
     # ---- what is decided ----
@@ -122,7 +126,8 @@ class Simulate(Case):
     def test_a_smaller_model_and_half_precision(self):
         job, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=small")["jobs"]
         self.assertEqual(job["end"], "finished")
-        wrong, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=tiny")["jobs"]
+        wrong, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=tiny",
+                          status=USAGE)["jobs"]
         self.assertEqual(wrong["error"], "model=tiny: the scenario has large and small")
 
     def test_a_policy_of_ones_own_goes_by_the_scenarios_clock(self):
@@ -146,7 +151,7 @@ class Simulate(Case):
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
         self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
-        job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp")["jobs"]
+        job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp", status=USAGE)["jobs"]
         self.assertIn("which policies cannot change here", job["error"])
 
     def test_a_scenario_ends_in_time(self):
