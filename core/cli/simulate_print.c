@@ -123,8 +123,9 @@ static void print_others(const brim_sim_shown *shown, brim_text *out)
     brim_text_printf(out, "%s: other runs have waited %s\n", lead,
                      format_time(time, sizeof time, s->others.waited, is_short(s)));
   if (s->others.lacked > 0)
-    brim_text_printf(out, "%s: programs have lacked memory for %s\n", lead,
-                     format_time(time, sizeof time, s->others.lacked, is_short(s)));
+    brim_text_printf(out, "%s: programs have lacked memory for %s, %.0f %% of the time\n", lead,
+                     format_time(time, sizeof time, s->others.lacked, is_short(s)),
+                     100 * s->others.lacked / s->end_seconds);
 }
 
 void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_text *out)
