@@ -157,8 +157,9 @@ static brim_status give_up(brim_running *r, brim_status failure)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
   (void)brim_fail(failure, "%s", error);
   if (r->checkpoint_step < 0) return failure;
-  return brim_fail_add(failure, "there is a checkpoint of step %lld\ngo on with: brim train --resume %s",
-                       (long long)r->checkpoint_step, r->dir);
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sgo on with: brim train --resume %s",
+                       (long long)r->checkpoint_step, failure == BRIM_EPLUGIN ? "when the plugin is mended, " : "",
+                       r->dir);
 }
 
 /* Is it a policy's doing, and nothing is wrong with what was trained? */
