@@ -156,13 +156,21 @@ static void take_seen(brim_recording *r, const json_t *event)
   }
 }
 
+/* "step 3: what it says": the step, and what is behind it; NULL if the reason is another. */
+static const char *failed_step(const json_t *event, long long *step)
+{
+  const char *reason = text(event, "reason");
+  int length = 0;
+  return sscanf(reason, "step %lld:%n", step, &length) == 1 && length > 0 ? reason + length : NULL;
+}
+
 /* Each action of the ladder comes of one failure of the step that is named in front of the reason. */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_record_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
-  const char *choice = text(event, "choice");
-  if (strcmp(text(event, "by"), "recovery") != 0 || sscanf(text(event, "reason"), "step %lld:", &step) != 1) return;
+  const char *choice = text(event, "choice"), *says = failed_step(event, &step);
+  if (strcmp(text(event, "by"), "recovery") != 0 || !says) return;
   if (brim_starts_with(choice, "back to step")) {
     if (last) last->loses = true;
     return;
@@ -172,7 +180,7 @@ static void take_decision(brim_recording *r, const json_t *event)
   if (last && last->step == step)
     last->times++;
   else if (r->failures < BRIM_RECORD_FAILURES_MAX)
-    r->failure[r->failures++] = (brim_record_failure){step, 1, false, strchr(text(event, "reason"), ':')};
+    r->failure[r->failures++] = (brim_record_failure){step, 1, false, says};
 }
 
 static void take_events(brim_recording *r)

@@ -37,7 +37,7 @@ typedef struct brim_record_plan {
 typedef struct brim_record_failure {
   int64_t step, times;
   bool loses;
-  const char *says;
+  const char *says; /* of the events */
 } brim_record_failure;
 
 typedef struct brim_recording {

@@ -233,6 +233,12 @@ class Simulate(Case):
                          ["light cleanup, 1 of 3", "heavy cleanup, 2 of 3", "light cleanup, 1 of 3"])
         self.assert_same_decisions("failed")
 
+    def test_a_decision_that_names_no_failure_is_left_out(self):
+        self.train("odd", *SMALL, "training.steps=2", env={"BRIM_FAULT": "step:2:begin:1"})
+        events = self.folder / "odd" / "events.jsonl"
+        events.write_text(events.read_text().replace('"reason":"step 2:', '"reason":"step 2'))
+        self.assertNotIn("failures:", self.simulate("--record", "odd").out)
+
     def test_how_to_simulate_a_record_is_said(self):
         self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")
         result = self.simulate("--record", "run")
