@@ -22,7 +22,6 @@
 #define NUMBER_MAX 10000 /* of a check, likewise */
 #define SAID_BYTES 8192  /* of its standard error, for what it said of a crash */
 #define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
-#define ARGUMENTS_MAX 256
 
 typedef struct result {
   struct result *next;
@@ -137,27 +136,26 @@ static bool take_line(checking *c, char *line)
 /* ---- the child ---- */
 
 /* The words that make this program the child. */
-static void list_words(const checking *c, int fd, const char **out, char *number, size_t room)
+static const char **list_words(checking *c, int fd)
 {
+  const char **out = BRIM_ARENA_NEW(&c->arena, const char *, BRIM_CLI_GLOBAL_WORDS + c->operands->count + 5);
   size_t n = 1 + brim_cli_global_words(c->cli, out + 1);
   out[0] = "brim";
-  snprintf(number, room, "%d:%ld", fd, c->next);
   out[n++] = "check";
   out[n++] = "--child";
-  out[n++] = number;
-  for (size_t i = 0; i < c->operands->count && n + 1 < ARGUMENTS_MAX; i++) out[n++] = c->operands->word[i];
+  out[n++] = brim_arena_printf(&c->arena, "%d:%ld", fd, c->next);
+  for (size_t i = 0; i < c->operands->count; i++) out[n++] = c->operands->word[i];
   out[n] = NULL;
+  return out;
 }
 
-static brim_status start_child(const checking *c, child *out)
+static brim_status start_child(checking *c, child *out)
 {
-  const char *word[ARGUMENTS_MAX];
-  char number[64];
   int pipes[2];
   if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
   out->said = memfd_create("brim-check", 0);
   out->lines = pipes[0];
-  list_words(c, pipes[1], word, number, sizeof number);
+  const char **word = list_words(c, pipes[1]);
   fflush(NULL);
   out->pid = fork();
   if (out->pid == 0) {
