@@ -3,6 +3,7 @@
 #include "cli/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "cli/child.h"
 #include "config/utf8.h"
 
 #define CHECK_SECONDS 20 /* for one check */
@@ -21,7 +23,6 @@
 #define LINES_MAX 20000  /* likewise */
 #define NUMBER_MAX 10000 /* of a check, likewise */
 #define SAID_BYTES 8192  /* of its standard error, for what it said of a crash */
-#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
 
 typedef struct result {
   struct result *next;
@@ -149,31 +150,27 @@ static const char **list_words(checking *c, int fd)
   return out;
 }
 
+/* In the child: what a plugin prints is no answer of ours. */
+static void take_output(void *said)
+{
+  const int *fd = said;
+  if (*fd < 0) return;
+  dup2(*fd, STDOUT_FILENO);
+  dup2(*fd, STDERR_FILENO);
+}
+
 static brim_status start_child(checking *c, child *out)
 {
   int pipes[2];
   if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
-  out->said = memfd_create("brim-check", 0);
+  fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
+  out->said = memfd_create("brim-check", MFD_CLOEXEC);
   out->lines = pipes[0];
-  const char **word = list_words(c, pipes[1]);
-  fflush(NULL);
-  out->pid = fork();
-  if (out->pid == 0) {
-    setpgid(0, 0);
-    close(pipes[0]);
-    if (out->said >= 0 && !c->cli->verbose) {
-      dup2(out->said, STDOUT_FILENO);
-      dup2(out->said, STDERR_FILENO);
-    }
-    execv("/proc/self/exe", (char *const *)word);
-    _exit(EXEC_FAILED);
-  }
+  int said = c->cli->verbose ? -1 : out->said;
+  out->pid = brim_child_start(list_words(c, pipes[1]), SIGKILL, take_output, &said);
   const int reason = errno;
   close(pipes[1]);
-  if (out->pid > 0) {
-    setpgid(out->pid, out->pid);
-    return BRIM_OK;
-  }
+  if (out->pid > 0) return BRIM_OK;
   close(pipes[0]);
   if (out->said >= 0) close(out->said);
   return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(reason));

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -127,7 +126,6 @@ static void set_limit(int resource, rlim_t value)
 /* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
 static void set_limits(void)
 {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_CPU, CPU_SECONDS);
   set_limit(RLIMIT_FSIZE, FILE_BYTES);
