@@ -196,7 +196,8 @@ class Simulate(Case):
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
     def test_it_is_no_key_of_a_run(self):
-        self.brim("train", "scenario=all_busy", status=USAGE)
+        self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",
+                      self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
 
     # ---- what a run met with ----
