@@ -240,6 +240,29 @@ class Simulate(Case):
         events.write_text(events.read_text().replace('"reason":"step 2:', '"reason":"step 2'))
         self.assertNotIn("failures:", self.simulate("--record", "odd").out)
 
+    def look(self, run, changes):
+        """Lets a run's events have looks at a device, each of them as the first one but for some keys."""
+        events = self.folder / run / "events.jsonl"
+        first = next(e for e in self.records(run, "events.jsonl") if e.get("device"))
+        with events.open("a") as file:
+            file.writelines(json.dumps({**first, "at": first["at"] + i + 1, **change}) + "\n" for i, change in enumerate(changes))
+
+    def test_devices_of_another_backend_are_left_out(self):
+        self.train("run", *SMALL, "training.steps=2")
+        before = self.simulate("--record", "run")
+        self.look("run", [{"device": "cuda:0"}, {"device": "cp:0"}])
+        after = self.simulate("--record", "run")
+        self.assertEqual(after.out, before.out)
+        self.assertEqual(after.err.count("so it has only those of 'cpu'"), 1)
+        self.assertIn("was shown cuda:0 too", after.err)
+
+    def test_what_is_too_much_is_left_out(self):
+        self.train("run", *SMALL, "training.steps=2")
+        self.look("run", [{"question": "step", "own_bytes": 4096 * i} for i in range(5000)])
+        result = self.simulate("--record", "run", "-o", "cut.yaml")
+        self.assertEqual(result.err.count("more than 900 changes of what others have"), 1)
+        self.simulate("scenario=cut.yaml")
+
     def test_how_to_simulate_a_record_is_said(self):
         self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")
         result = self.simulate("--record", "run")
