@@ -245,7 +245,8 @@ class Simulate(Case):
         events = self.folder / run / "events.jsonl"
         first = next(e for e in self.records(run, "events.jsonl") if e.get("device"))
         with events.open("a") as file:
-            file.writelines(json.dumps({**first, "at": first["at"] + i + 1, **change}) + "\n" for i, change in enumerate(changes))
+            for i, change in enumerate(changes):
+                file.write(json.dumps({**first, "at": first["at"] + i + 1, **change}) + "\n")
 
     def test_devices_of_another_backend_are_left_out(self):
         self.train("run", *SMALL, "training.steps=2")
