@@ -136,6 +136,11 @@ void brim_suggest(const char *written, const char *known, int *distance, const c
   *best = known;
 }
 
+int brim_compare_strings(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 const char *brim_plural(int64_t count)
 {
   return count == 1 ? "" : "s";

@@ -33,6 +33,8 @@ int brim_typo_distance(const char *written, const char *known);
 /* Takes `known` for the best suggestion so far if it is nearer than *distance (INT_MAX at first): a typing error, or
  * the beginning of it. */
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
+/* For qsort and bsearch: const char * by strcmp. */
+int brim_compare_strings(const void *a, const void *b);
 /* What makes "step" agree with a number: "" or "s". */
 const char *brim_plural(int64_t count);
 /* "1:02:03" or "2:03". */

@@ -3,6 +3,7 @@
 #include "cli/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "cli/child.h"
 #include "config/utf8.h"
 
 #define CHECK_SECONDS 20 /* for one check */
@@ -21,8 +23,6 @@
 #define LINES_MAX 20000  /* likewise */
 #define NUMBER_MAX 10000 /* of a check, likewise */
 #define SAID_BYTES 8192  /* of its standard error, for what it said of a crash */
-#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
-#define ARGUMENTS_MAX 256
 
 typedef struct result {
   struct result *next;
@@ -137,45 +137,40 @@ static bool take_line(checking *c, char *line)
 /* ---- the child ---- */
 
 /* The words that make this program the child. */
-static void list_words(const checking *c, int fd, const char **out, char *number, size_t room)
+static const char **list_words(checking *c, int fd)
 {
+  const char **out = BRIM_ARENA_NEW(&c->arena, const char *, BRIM_CLI_GLOBAL_WORDS + c->operands->count + 5);
   size_t n = 1 + brim_cli_global_words(c->cli, out + 1);
   out[0] = "brim";
-  snprintf(number, room, "%d:%ld", fd, c->next);
   out[n++] = "check";
   out[n++] = "--child";
-  out[n++] = number;
-  for (size_t i = 0; i < c->operands->count && n + 1 < ARGUMENTS_MAX; i++) out[n++] = c->operands->word[i];
+  out[n++] = brim_arena_printf(&c->arena, "%d:%ld", fd, c->next);
+  for (size_t i = 0; i < c->operands->count; i++) out[n++] = c->operands->word[i];
   out[n] = NULL;
+  return out;
 }
 
-static brim_status start_child(const checking *c, child *out)
+/* In the child: what a plugin prints is no answer of ours. */
+static void take_output(void *said)
 {
-  const char *word[ARGUMENTS_MAX];
-  char number[64];
+  const int *fd = said;
+  if (*fd < 0) return;
+  dup2(*fd, STDOUT_FILENO);
+  dup2(*fd, STDERR_FILENO);
+}
+
+static brim_status start_child(checking *c, child *out)
+{
   int pipes[2];
   if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
-  out->said = memfd_create("brim-check", 0);
+  fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
+  out->said = memfd_create("brim-check", MFD_CLOEXEC);
   out->lines = pipes[0];
-  list_words(c, pipes[1], word, number, sizeof number);
-  fflush(NULL);
-  out->pid = fork();
-  if (out->pid == 0) {
-    setpgid(0, 0);
-    close(pipes[0]);
-    if (out->said >= 0 && !c->cli->verbose) {
-      dup2(out->said, STDOUT_FILENO);
-      dup2(out->said, STDERR_FILENO);
-    }
-    execv("/proc/self/exe", (char *const *)word);
-    _exit(EXEC_FAILED);
-  }
+  int said = c->cli->verbose ? -1 : out->said;
+  out->pid = brim_child_start(list_words(c, pipes[1]), SIGKILL, take_output, &said);
   const int reason = errno;
   close(pipes[1]);
-  if (out->pid > 0) {
-    setpgid(out->pid, out->pid);
-    return BRIM_OK;
-  }
+  if (out->pid > 0) return BRIM_OK;
   close(pipes[0]);
   if (out->said >= 0) close(out->said);
   return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(reason));

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "cli/check.h"
@@ -15,7 +15,6 @@
 #define CPU_SECONDS 120
 #define MEMORY_BYTES ((rlim_t)16 << 30) /* of address space */
 #define FILE_BYTES ((rlim_t)64 << 20)
-#define WORDS_MAX 64
 
 enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...)
 {
@@ -36,13 +35,15 @@ enum brim_finding brim_check_error(brim_check *c, const char *what)
 
 brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out)
 {
-  const char *all[WORDS_MAX];
-  int number[WORDS_MAX];
-  size_t n = 0;
-  for (size_t i = 0; i < count && n < WORDS_MAX; i++) all[n++] = word[i];
-  for (size_t i = 0; i < c->words && n < WORDS_MAX; i++) all[n++] = c->word[i];
+  brim_arena arena = {0};
+  const size_t n = count + c->words;
+  const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
+  int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
+  for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
   for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* behind the file */
-  return brim_cli_config(c->cli, NULL, all, number, n, out);
+  const brim_status status = brim_cli_config(c->cli, NULL, all, number, n, out);
+  brim_arena_release(&arena);
+  return status;
 }
 
 /* ---- telling ---- */
@@ -85,6 +86,14 @@ static void add_problem(void *context, const char *problem)
   brim_text_printf(&p->text, "%s%s", p->count++ ? "\n" : "", problem);
 }
 
+/* The file in front of what --plugin-path gives: its plugins are those that are meant, the others may be needed too. */
+static brim_status open_registry(brim_cli *cli, const char *file)
+{
+  const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};
+  for (size_t i = 0; i < cli->plugin_path_count; i++) path[i + 1] = cli->plugin_path[i];
+  return brim_registry_open(path, cli->plugin_path_count + 1, &cli->registry);
+}
+
 /* Loading, and all that is wrong with what the file says of itself. */
 static enum brim_finding load(brim_check *c, const char *file, const brim_module **module)
 {
@@ -99,8 +108,7 @@ static enum brim_finding load(brim_check *c, const char *file, const brim_module
     brim_text_release(&p.text);
     return BRIM_FOUND_FAILED;
   }
-  if (brim_registry_open(&file, 1, &c->cli->registry) != BRIM_OK)
-    return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
+  if (open_registry(c->cli, file) != BRIM_OK) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
   while ((*module)->plugins[count]) count++;
   return brim_check_say(c, BRIM_FOUND_OK, "%s %s, abi %d.%d: %zu plugin%s", (*module)->name, (*module)->version,
                         (*module)->abi_major, (*module)->abi_minor, count, brim_plural((int64_t)count));
@@ -118,7 +126,6 @@ static void set_limit(int resource, rlim_t value)
 /* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
 static void set_limits(void)
 {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_CPU, CPU_SECONDS);
   set_limit(RLIMIT_FSIZE, FILE_BYTES);

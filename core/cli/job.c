@@ -1,23 +1,20 @@
-/* fork and exec of /proc/self/exe. The job has a process group of its own, so that a terminal's Ctrl-C reaches only the
- * sweep, which passes it on exactly once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are
- * passed on for the same reason. Signals are blocked wherever `running` changes, so that a handler never sees a process
- * number that is not the job's any more. */
+/* The job has a process group of its own, so that a terminal's Ctrl-C reaches only the sweep, which passes it on
+ * exactly once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are passed on for the same
+ * reason. Signals are blocked wherever `running` changes, so that a handler never sees a process number that is not the
+ * job's any more. */
 #include "cli/job.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/child.h"
 
 #define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
-#define EXEC_FAILED 127  /* the shell's status for a program that could not be started */
 
 static volatile sig_atomic_t stop_signal;
 static double stop_time;              /* of the last signal that was passed on */
@@ -72,17 +69,11 @@ int brim_jobs_stop_signal(void)
   return stop_signal;
 }
 
-/* In the child. The words are the parent's memory, which exec copies. A job whose sweep is gone is asked to end with a
- * checkpoint, as by SIGTERM; that wish outlives exec. */
-_Noreturn static void become_job(const char *const *argv, const sigset_t *mask, pid_t sweep)
+/* In the child. */
+static void give_signals_back(void *mask)
 {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != sweep) _exit(EXEC_FAILED); /* it went before it could be asked for */
-  setpgid(0, 0);
   for (size_t i = 0; i < PASSED_ON; i++) signal(passed_on[i], SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);
-  execv("/proc/self/exe", (char *const *)argv);
-  _exit(EXEC_FAILED);
 }
 
 /* Waits without reaping, so that the process number stays the job's until no handler can use it. */
@@ -106,18 +97,14 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   sigset_t block, before;
   int status = 0;
   const double start = brim_now();
-  fflush(NULL); /* what is buffered would be written by both */
   sigemptyset(&block);
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   const bool stopped = stop_signal != 0;
-  const pid_t sweep = getpid(), pid = stopped ? -1 : fork();
-  if (pid == 0) become_job(argv, &before, sweep);
+  /* A job whose sweep is gone is asked to end with a checkpoint. */
+  const pid_t pid = stopped ? -1 : brim_child_start(argv, SIGTERM, give_signals_back, &before);
   const int reason = errno;
-  if (pid > 0) {
-    setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
-    running = pid;
-  }
+  if (pid > 0) running = pid;
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped by a signal");
   if (pid < 0) return brim_fail(BRIM_EIO, "a job's process cannot be started: %s", strerror(reason));
@@ -125,6 +112,7 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   *out = (brim_job_end){.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                         .seconds = brim_now() - start};
-  if (out->exit_status == EXEC_FAILED) return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
+  if (out->exit_status == BRIM_CHILD_NOT_STARTED)
+    return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
   return BRIM_OK;
 }

@@ -42,11 +42,6 @@ static const char *find_templates(brim_arena *arena)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_TEMPLATES) ? brim_arena_string(arena, folder) : NULL;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* The names in a folder, sorted, without those that begin with a dot. */
 static brim_status list_names(brim_arena *arena, const char *folder, const char ***out, size_t *count)
 {
@@ -57,7 +52,7 @@ static brim_status list_names(brim_arena *arena, const char *folder, const char 
   for (const struct dirent *entry; (entry = readdir(dir)) && *count < MADE_MAX;)
     if (entry->d_name[0] != '.') (*out)[(*count)++] = brim_arena_string(arena, entry->d_name);
   closedir(dir);
-  qsort(*out, *count, sizeof **out, compare_names);
+  qsort(*out, *count, sizeof **out, brim_compare_strings);
   return BRIM_OK;
 }
 

@@ -32,11 +32,6 @@ typedef struct command {
 
 /* ---- scenarios by name ---- */
 
-static int by_name(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Those of a folder of configurations, without ".yaml", added to `name`. */
 static size_t list_folder(brim_arena *arena, const char *folder, const char **name, size_t count)
 {
@@ -56,7 +51,7 @@ static size_t list_scenarios(const brim_cli *cli, brim_arena *arena, const char 
   size_t count = 0, kept = 0;
   brim_cli_search_path(cli, &search);
   for (size_t i = 0; i < search.count; i++) count = list_folder(arena, search.folder[i], name, count);
-  if (count > 1) qsort(name, count, sizeof *name, by_name);
+  if (count > 1) qsort(name, count, sizeof *name, brim_compare_strings);
   for (size_t i = 0; i < count; i++)
     if (kept == 0 || strcmp(name[kept - 1], name[i]) != 0) name[kept++] = name[i];
   return kept;

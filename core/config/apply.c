@@ -161,12 +161,21 @@ static bool hint_unlisted(const target *t, const char *path)
   return true;
 }
 
+/* Of what is a key for another command only. */
+static bool hint_command(const target *t, const char *path)
+{
+  if (strcmp(path, "scenario") != 0) return false;
+  brim_problem_hint(&t->c->problems, "policies are tried in scenarios by brim simulate: brim simulate %s",
+                    t->override->origin.text);
+  return true;
+}
+
 static void unknown_key(const target *t, const char *path)
 {
   const brim_override *o = t->override;
   const char *meant = brim_schema_suggest(t->schema, path);
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
-  if (hint_unlisted(t, path)) return;
+  if (hint_unlisted(t, path) || hint_command(t, path)) return;
   if (!meant) hint_keys_of_group(t, path);
   const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
   const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "brim/backend.h"
 #include "brim/model.h"
 #include "config/compose.h"
@@ -114,11 +115,6 @@ bool brim_compose_has_options(const brim_composition *c, const char *group, cons
   return true;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Adds the names of the *.yaml in a folder. */
 static void add_files(brim_arena *arena, const char *folder, brim_yaml *names)
 {
@@ -166,7 +162,7 @@ size_t brim_compose_options(const brim_composition *c, const char *group, const 
   if (kind == BRIM_BACKEND) brim_yaml_append(arena, found, brim_yaml_scalar(arena, "auto", (brim_yaml_origin){0}));
   const char **name = BRIM_ARENA_NEW(arena, const char *, found->count);
   for (size_t i = 0; i < found->count; i++) name[i] = found->item[i]->scalar;
-  if (found->count) qsort(name, found->count, sizeof *name, compare_names);
+  if (found->count) qsort(name, found->count, sizeof *name, brim_compare_strings);
   size_t count = 0;
   for (size_t i = 0; i < found->count; i++)
     if (count == 0 || strcmp(name[count - 1], name[i]) != 0) name[count++] = name[i];

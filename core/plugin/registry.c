@@ -200,11 +200,6 @@ static void load_source(const brim_registry *registry, size_t source)
     if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
 }
 
-static int compare_strings(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* The names in a folder, sorted: readdir's order differs between machines, and alphasort's between locales. */
 static brim_status read_names(brim_arena *arena, const char *folder, char ***out, size_t *count)
 {
@@ -218,7 +213,7 @@ static brim_status read_names(brim_arena *arena, const char *folder, char ***out
     name[n++] = brim_arena_string(arena, entry->d_name);
   }
   closedir(dir);
-  if (n > 0) qsort(name, n, sizeof *name, compare_strings);
+  if (n > 0) qsort(name, n, sizeof *name, brim_compare_strings);
   *out = name;
   *count = n;
   return BRIM_OK;

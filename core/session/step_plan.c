@@ -21,13 +21,28 @@ uint64_t brim_step_plan_room(const brim_step_question *q)
   return brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + q->own_bytes);
 }
 
-/* Where something has changed since the last time. */
 static void show(brim_step_question *q, const brim_device_view *d, uint64_t waiting_bytes)
 {
-  if (d->free_bytes == q->shown_free && q->own_bytes == q->shown_own) return;
   q->shown_free = d->free_bytes;
   q->shown_own = q->own_bytes;
   brim_session_show_device(q->session, "step", d, q->own_bytes, waiting_bytes);
+}
+
+/* On a device that others use, something is different at each look, for as long as the run lasts: what is told is
+ * what has changed since by more than a hundredth of it all. */
+static bool has_changed(const brim_step_question *q, const brim_device_view *d)
+{
+  const uint64_t now = d->free_bytes, then = q->shown_free;
+  return q->own_bytes != q->shown_own || (now > then ? now - then : then - now) > d->total_bytes / 100;
+}
+
+/* What a policy has decided by is told however little has changed. */
+static void show_decided(brim_step_question *q, const brim_step_view *view)
+{
+  brim_device_view device;
+  brim_decide_view_device(q->session, &device);
+  device.waiting = view->waiting;
+  if (device.free_bytes != q->shown_free) show(q, &device, view->waiting_bytes);
 }
 
 static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
@@ -38,7 +53,7 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
   brim_decide_view_device(s, device);
   device->waiting = view->waiting;
   *room = brim_step_plan_room(q);
-  show(q, device, view->waiting_bytes);
+  if (has_changed(q, device)) show(q, device, view->waiting_bytes);
   return BRIM_OK;
 }
 
@@ -122,8 +137,9 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
 static void show_line(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
-  if (view->waiting_bytes == q->shown_waiting) return;
+  if (view->waiting_bytes == q->shown_waiting && view->waiting == q->shown_runs) return;
   q->shown_waiting = view->waiting_bytes;
+  q->shown_runs = view->waiting;
   brim_decide_view_device(q->session, &device);
   device.waiting = view->waiting;
   brim_session_show_device(q->session, "line", &device, q->own_bytes, view->waiting_bytes);
@@ -151,7 +167,9 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .host = q};
   look_at_queue(q, &view);
   show_line(q, &view);
-  return brim_policies_on_step(s->policies, &view, out, who);
+  const brim_status status = brim_policies_on_step(s->policies, &view, out, who);
+  if (status == BRIM_OK && q->shown_own > 0) show_decided(q, &view);
+  return status;
 }
 
 /* ---- what it comes to ---- */

@@ -9,7 +9,8 @@ typedef struct brim_step_question {
   uint64_t own_bytes;                     /* of the device that the run has: set before each question */
   bool is_warned;                         /* that the queue cannot be read */
   uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
-  uint64_t shown_free, shown_own, shown_waiting; /* what the run's events have of the device */
+  uint64_t shown_free, shown_own, shown_waiting; /* what the run's events have of the device, in bytes */
+  int32_t shown_runs;                            /* that wait for it */
 } brim_step_question;
 
 /* [step] Asks: see brim_policies_on_step. `seconds`: since some moment. Allocates nothing if nobody answers. */

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "brim/policy.h"
 #include "simulate/record_parts.h"
 #include "store/record.h"
@@ -55,13 +56,40 @@ static brim_status read_events(brim_recording *r)
   return BRIM_OK;
 }
 
+/* A scenario's lists have an end. */
+static void leave_out(brim_recording *r, int most, const char *what)
+{
+  if (!r->is_cut)
+    brim_log(BRIM_LOG_WARN, "'%s' has more than %d %s: what comes behind them is not in the scenario", r->run, most,
+             what);
+  r->is_cut = true;
+}
+
 /* ---- devices ---- */
+
+/* A scenario's devices are of one backend. A run that could not have its own was shown the host's processors too. */
+static bool is_of_another_backend(brim_recording *r, const char *name)
+{
+  const char *first = r->device[0].name;
+  const size_t length = strcspn(first, ":");
+  if (r->devices == 0 || (strncmp(first, name, length) == 0 && strcspn(name, ":") == length)) return false;
+  if (!r->is_mixed)
+    brim_log(BRIM_LOG_WARN,
+             "'%s' was shown %s too: a scenario's devices are of one backend, so it has only those of '%.*s'", r->run,
+             name, (int)length, first);
+  r->is_mixed = true;
+  return true;
+}
 
 static brim_record_device *find_device(brim_recording *r, const char *name)
 {
+  if (is_of_another_backend(r, name)) return NULL;
   for (size_t i = 0; i < r->devices; i++)
     if (strcmp(r->device[i].name, name) == 0) return &r->device[i];
-  if (r->devices == BRIM_SCENE_DEVICES_MAX) return NULL;
+  if (r->devices == BRIM_SCENE_DEVICES_MAX) {
+    leave_out(r, BRIM_SCENE_DEVICES_MAX, "devices");
+    return NULL;
+  }
   brim_record_device *d = &r->device[r->devices++];
   snprintf(d->name, sizeof d->name, "%s", name);
   return d;
@@ -78,7 +106,12 @@ static void add_change(brim_recording *r, brim_record_series *s, double at, uint
     last->waiting = waiting;
     return;
   }
-  if (s->count < BRIM_RECORD_CHANGES_MAX) s->change[s->count++] = (brim_record_change){when, bytes, waiting};
+  if (r->changes == BRIM_RECORD_CHANGES_MAX) {
+    leave_out(r, BRIM_RECORD_CHANGES_MAX, "changes of what others have of its devices and its host");
+    return;
+  }
+  r->changes++;
+  s->change[s->count++] = (brim_record_change){when, bytes, waiting};
 }
 
 static uint64_t others_of(const json_t *event)
@@ -115,7 +148,11 @@ static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, do
   size_t i = 0;
   while (i < r->plans && r->plan[i].micro_batch < micro_batch) i++;
   const bool known = i < r->plans && r->plan[i].micro_batch == micro_batch;
-  if (micro_batch < 1 || micro_batch > 1048576 || (!known && r->plans == BRIM_RECORD_PLANS_MAX)) return;
+  if (micro_batch < 1 || micro_batch > 1048576) return;
+  if (!known && r->plans == BRIM_RECORD_PLANS_MAX) {
+    leave_out(r, BRIM_RECORD_PLANS_MAX, "plans");
+    return;
+  }
   if (!known) {
     memmove(&r->plan[i + 1], &r->plan[i], (r->plans - i) * sizeof r->plan[0]);
     r->plan[i] = (brim_record_plan){.micro_batch = micro_batch};
@@ -156,13 +193,21 @@ static void take_seen(brim_recording *r, const json_t *event)
   }
 }
 
+/* "step 3: what it says": the step, and what is behind it; NULL if the reason is another. */
+static const char *failed_step(const json_t *event, long long *step)
+{
+  const char *reason = text(event, "reason");
+  int length = 0;
+  return sscanf(reason, "step %lld:%n", step, &length) == 1 && length > 0 ? reason + length : NULL;
+}
+
 /* Each action of the ladder comes of one failure of the step that is named in front of the reason. */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_record_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
-  const char *choice = text(event, "choice");
-  if (strcmp(text(event, "by"), "recovery") != 0 || sscanf(text(event, "reason"), "step %lld:", &step) != 1) return;
+  const char *choice = text(event, "choice"), *says = failed_step(event, &step);
+  if (strcmp(text(event, "by"), "recovery") != 0 || !says) return;
   if (brim_starts_with(choice, "back to step")) {
     if (last) last->loses = true;
     return;
@@ -172,7 +217,9 @@ static void take_decision(brim_recording *r, const json_t *event)
   if (last && last->step == step)
     last->times++;
   else if (r->failures < BRIM_RECORD_FAILURES_MAX)
-    r->failure[r->failures++] = (brim_record_failure){step, 1, false, strchr(text(event, "reason"), ':')};
+    r->failure[r->failures++] = (brim_record_failure){step, 1, false, says};
+  else
+    leave_out(r, BRIM_RECORD_FAILURES_MAX, "failures");
 }
 
 static void take_events(brim_recording *r)

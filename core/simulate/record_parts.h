@@ -8,9 +8,14 @@
 #include "simulate/record.h"
 #include "simulate/scenario.h"
 
-#define BRIM_RECORD_CHANGES_MAX 4096 /* of what others have of a device */
+#define BRIM_RECORD_CHANGES_MAX 900 /* of what others have of the devices and the host, all together */
 #define BRIM_RECORD_PLANS_MAX 256
-#define BRIM_RECORD_FAILURES_MAX 256
+#define BRIM_RECORD_FAILURES_MAX 64
+/* What is recorded can be read again: a map of three keys is 7 nodes, one of four 9. */
+_Static_assert(7 * BRIM_RECORD_CHANGES_MAX + 9 * BRIM_RECORD_PLANS_MAX + 9 * BRIM_RECORD_FAILURES_MAX +
+                       7 * BRIM_SCENE_DEVICES_MAX + 100 <
+                   BRIM_YAML_NODES_MAX,
+               "a scenario of a run has more nodes than are read");
 
 /* How something was from a moment on. */
 typedef struct brim_record_change {
@@ -37,7 +42,7 @@ typedef struct brim_record_plan {
 typedef struct brim_record_failure {
   int64_t step, times;
   bool loses;
-  const char *says;
+  const char *says; /* of the events */
 } brim_record_failure;
 
 typedef struct brim_recording {
@@ -49,10 +54,11 @@ typedef struct brim_recording {
   brim_record_device device[BRIM_SCENE_DEVICES_MAX];
   brim_record_plan plan[BRIM_RECORD_PLANS_MAX];
   brim_record_failure failure[BRIM_RECORD_FAILURES_MAX];
-  size_t devices, plans, failures;
+  size_t devices, plans, failures, changes;
   uint64_t host_total, process;
   brim_record_series host;
   int64_t grain, norm_group, samples, steps;
+  bool is_cut, is_mixed; /* something was left out, and that was said: what is too much; of another backend */
 } brim_recording;
 
 /* The scenario as YAML; `config`: of the run. */

@@ -100,7 +100,7 @@ static void print_failures(const brim_recording *r, brim_text *out)
   for (size_t i = 0; i < r->failures; i++) {
     brim_text_printf(out, "  - {step: %lld, times: %lld%s, says: '", (long long)r->failure[i].step,
                      (long long)r->failure[i].times, r->failure[i].loses ? ", loses: true" : "");
-    for (const char *c = r->failure[i].says + strspn(r->failure[i].says, ": "); *c; c++)
+    for (const char *c = r->failure[i].says + strspn(r->failure[i].says, " "); *c; c++)
       brim_text_add_n(out, *c == '\'' ? "''" : c, *c == '\'' ? 2 : 1);
     brim_text_add(out, "'}\n");
   }

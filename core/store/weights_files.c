@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "brim/host.h"
 #include "store/checkpoint_choose.h"
 #include "store/checkpoint_state.h"
@@ -110,7 +111,7 @@ static brim_status read_text(const char *path, char **out, size_t *bytes)
 static brim_status check_named(const brim_weights_index *index, uint32_t file, const char *path, const char *name,
                                const char *index_path)
 {
-  const char **found = bsearch(&name, index->name, index->count, sizeof *found, brim_weights_compare_names);
+  const char **found = bsearch(&name, index->name, index->count, sizeof *found, brim_compare_strings);
   if (found && index->file[found - index->name] == file) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "'%s' has a tensor '%.200s', of which '%s' does not say so\nare both of the same download?", path,

@@ -23,9 +23,6 @@ typedef struct brim_weights_index {
 brim_status brim_weights_index_parse(brim_arena *arena, const char *text, size_t bytes, const char *path,
                                      brim_weights_index *out);
 
-/* For qsort and bsearch: const char * by strcmp. */
-int brim_weights_compare_names(const void *a, const void *b);
-
 typedef struct brim_weights_files brim_weights_files;
 /* [init] ELOAD naming the file and what is wrong with it: also shards that are missing, tensors that are not where the
  * index says or that it does not name, checkpoints whose bytes are not those that were written. */

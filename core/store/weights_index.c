@@ -3,16 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "store/weights_files.h"
 
 /* A complaint: BAD("format", path, arguments of the format...). */
 #define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not an index of weights that brim can read: " __VA_ARGS__)
 #define FILE_NAME_BYTES_MAX 255
-
-int brim_weights_compare_names(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 /* The files lie beside the index: a name is no path, so nothing outside of the folder is read. */
 static brim_status check_file_name(const char *path, const char *tensor, const json_t *value)
@@ -31,7 +27,7 @@ static brim_status check_file_name(const char *path, const char *tensor, const j
 static brim_status list_files(const char *path, brim_arena *arena, const char **all, brim_weights_index *out)
 {
   out->file_name = BRIM_ARENA_NEW(arena, const char *, out->count + 1);
-  if (out->count > 1) qsort(all, out->count, sizeof *all, brim_weights_compare_names);
+  if (out->count > 1) qsort(all, out->count, sizeof *all, brim_compare_strings);
   for (size_t i = 0; i < out->count; i++)
     if (i == 0 || strcmp(all[i - 1], all[i]) != 0) out->file_name[out->file_count++] = all[i];
   if (out->file_count > BRIM_WEIGHTS_FILES_MAX)
@@ -41,7 +37,7 @@ static brim_status list_files(const char *path, brim_arena *arena, const char **
 
 static uint32_t find_file(const brim_weights_index *index, const char *name)
 {
-  const char **found = bsearch(&name, index->file_name, index->file_count, sizeof *found, brim_weights_compare_names);
+  const char **found = bsearch(&name, index->file_name, index->file_count, sizeof *found, brim_compare_strings);
   return (uint32_t)(found - index->file_name);
 }
 
@@ -59,7 +55,7 @@ static brim_status read_map(brim_arena *arena, json_t *map, const char *path, br
     out->name[out->count] = brim_arena_string(arena, name);
     all[out->count++] = brim_arena_string(arena, json_string_value(value));
   }
-  if (count > 1) qsort(out->name, count, sizeof *out->name, brim_weights_compare_names);
+  if (count > 1) qsort(out->name, count, sizeof *out->name, brim_compare_strings);
   BRIM_TRY(list_files(path, arena, all, out));
   for (size_t i = 0; i < count; i++) file[i] = find_file(out, json_string_value(json_object_get(map, out->name[i])));
   out->file = file;

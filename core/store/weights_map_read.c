@@ -215,11 +215,6 @@ static brim_status read_file(brim_arena *arena, const char *path, const char *na
   return finish_map(arena, root, name, out);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Sorted; a name that several folders have is there as often. */
 static size_t list_names(brim_arena *arena, const brim_weights_search *search, const char ***out)
 {
@@ -236,7 +231,7 @@ static size_t list_names(brim_arena *arena, const brim_weights_search *search, c
   }
   *out = BRIM_ARENA_NEW(arena, const char *, found->count + 1);
   for (size_t i = 0; i < found->count; i++) (*out)[i] = found->item[i]->scalar;
-  if (found->count > 1) qsort(*out, found->count, sizeof **out, compare_names);
+  if (found->count > 1) qsort(*out, found->count, sizeof **out, brim_compare_strings);
   return found->count;
 }
 

@@ -109,6 +109,18 @@ class Bad(Check):
         self.assertIn("ELF header", self.check("text.so", status=LOAD).out)
         self.assert_error(self.check("gone.so", status=LOAD), "gone.so", "No such file")
 
+    def test_plugins_that_another_needs_come_with_plugin_path(self):
+        found = json.loads(self.brim("--plugin-path", BAD, "check", SHIPPED / "policy" / "robust.so", "model=bad",
+                                     "--json").out)
+        self.assertEqual((found["failed"], found["warnings"]), (0, 0))
+        self.brim("--plugin-path", BAD / "policy" / "bad.so", "check", BAD / "policy" / "bad.so")
+
+    def test_no_word_is_dropped(self):
+        words = ["training.steps=2"] * 300
+        self.check(SHIPPED / "policy" / "robust.so", *words)
+        found = self.findings(SHIPPED / "policy" / "robust.so", *words, "training.stps=2")
+        self.assertIn("argument 302", found["create"][1])
+
     def test_words(self):
         self.assert_error(self.check("--jsn", status=USAGE), "did you mean '--json'")
         self.assert_error(self.brim("check", status=USAGE), "brim check mine.so")

@@ -40,8 +40,8 @@ class Packages(Case):
 
     def test_which_packages_there_are(self):
         expected = {"libbrim0", "brim", "brim-plugins", "brim-dev"}
-        for part in ("mpi", "cuda"):
-            if list(BUILD.glob(f"lib/brim/plugins/*/{part}.so")):
+        for part, plugins in (("mpi", ("mpi",)), ("cuda", ("cuda", "nccl"))):
+            if any(list(BUILD.glob(f"lib/brim/plugins/*/{plugin}.so")) for plugin in plugins):
                 expected.add(f"brim-plugins-{part}")
         self.assertEqual(set(self.files), expected)
 

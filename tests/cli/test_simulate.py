@@ -196,7 +196,8 @@ class Simulate(Case):
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
     def test_it_is_no_key_of_a_run(self):
-        self.brim("train", "scenario=all_busy", status=USAGE)
+        self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",
+                      self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
 
     # ---- what a run met with ----
@@ -232,6 +233,36 @@ class Simulate(Case):
         self.assertEqual([choice for by, choice, _ in decisions if by == "recovery"],
                          ["light cleanup, 1 of 3", "heavy cleanup, 2 of 3", "light cleanup, 1 of 3"])
         self.assert_same_decisions("failed")
+
+    def test_a_decision_that_names_no_failure_is_left_out(self):
+        self.train("odd", *SMALL, "training.steps=2", env={"BRIM_FAULT": "step:2:begin:1"})
+        events = self.folder / "odd" / "events.jsonl"
+        events.write_text(events.read_text().replace('"reason":"step 2:', '"reason":"step 2'))
+        self.assertNotIn("failures:", self.simulate("--record", "odd").out)
+
+    def look(self, run, changes):
+        """Lets a run's events have looks at a device, each of them as the first one but for some keys."""
+        events = self.folder / run / "events.jsonl"
+        first = next(e for e in self.records(run, "events.jsonl") if e.get("device"))
+        with events.open("a") as file:
+            for i, change in enumerate(changes):
+                file.write(json.dumps({**first, "at": first["at"] + i + 1, **change}) + "\n")
+
+    def test_devices_of_another_backend_are_left_out(self):
+        self.train("run", *SMALL, "training.steps=2")
+        before = self.simulate("--record", "run")
+        self.look("run", [{"device": "cuda:0"}, {"device": "cp:0"}])
+        after = self.simulate("--record", "run")
+        self.assertEqual(after.out, before.out)
+        self.assertEqual(after.err.count("so it has only those of 'cpu'"), 1)
+        self.assertIn("was shown cuda:0 too", after.err)
+
+    def test_what_is_too_much_is_left_out(self):
+        self.train("run", *SMALL, "training.steps=2")
+        self.look("run", [{"question": "step", "own_bytes": 4096 * i} for i in range(5000)])
+        result = self.simulate("--record", "run", "-o", "cut.yaml")
+        self.assertEqual(result.err.count("more than 900 changes of what others have"), 1)
+        self.simulate("scenario=cut.yaml")
 
     def test_how_to_simulate_a_record_is_said(self):
         self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")

@@ -1,0 +1,31 @@
+/* fork and exec of /proc/self/exe. */
+#include "cli/child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* The words are the parent's memory, which exec copies. The wish for a signal outlives exec. */
+_Noreturn static void become(const char *const *argv, int orphaned, pid_t parent)
+{
+  prctl(PR_SET_PDEATHSIG, orphaned);
+  if (getppid() != parent) _exit(BRIM_CHILD_NOT_STARTED); /* it went before it could be asked for */
+  setpgid(0, 0);
+  execv("/proc/self/exe", (char *const *)argv);
+  _exit(BRIM_CHILD_NOT_STARTED);
+}
+
+pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context)
+{
+  fflush(NULL); /* what is buffered would be written by both */
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == 0) {
+    prepare(context);
+    become(argv, orphaned, parent);
+  }
+  const int reason = errno;
+  if (pid > 0) setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
+  errno = reason;
+  return pid;
+}

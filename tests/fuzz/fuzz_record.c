@@ -1,0 +1,67 @@
+/* Fuzzes the events of a run as brim simulate --record reads them: whatever they are, they are refused, or make a text
+ * that is a scenario or is refused as one with a position. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "scratch.h"
+#include "simulate/record.h"
+#include "simulate/scenario.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int condition, const char *what)
+{
+  if (condition) return;
+  fprintf(stderr, "fuzz_record: %s: %s\n", what, brim_error_text());
+  abort();
+}
+
+static void write_file(const char *name, const void *bytes, size_t count)
+{
+  FILE *file = fopen(scratch("%s", name), "wb");
+  check(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0, name);
+}
+
+static void delete_folder(void)
+{
+  scratch_delete(scratch_root);
+}
+
+static void begin(void)
+{
+  static const char config[] = "model: {id: mlp}\npolicy: {id: [robust], robust: {allow_cpu: false}}\n";
+  static bool begun;
+  if (begun) return;
+  begun = true;
+  brim_log_set_level(BRIM_LOG_ERROR);
+  check(scratch_setup(NULL) == 0, "no folder");
+  atexit(delete_folder);
+  write_file("config.yaml", config, strlen(config));
+}
+
+static void check_text(const brim_text *text)
+{
+  brim_scenario *s = NULL;
+  check(brim_starts_with(brim_text_str(text), "# "), "no scenario");
+  if (brim_scenario_parse(text->s, text->length, "fuzz.yaml", &s) == BRIM_OK)
+    brim_scenario_free(s);
+  else
+    check(strstr(brim_error_text(), "fuzz.yaml") != NULL, "an error that does not say where");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+  const char *word[BRIM_RECORD_WORDS_MAX + 1];
+  brim_arena arena = {0};
+  brim_text text = {0};
+  begin();
+  write_file("events.jsonl", data, size);
+  if (brim_scene_record(&arena, scratch_root, &text, word) == BRIM_OK) check_text(&text);
+  brim_text_release(&text);
+  brim_arena_release(&arena);
+  return 0;
+}
