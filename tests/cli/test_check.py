@@ -89,6 +89,7 @@ class Bad(Check):
                                        ("dataset", "read:moves", "threads", "several threads"),
                                        ("model", "build:stack", "build", "crashed: segmentation fault"),
                                        ("model", "build:mute", "build", "named no output"),
+                                       ("model", "build:odd", "build", "cannot be built for any of the samples"),
                                        ("model", "build:moves", "build", "another graph")):
             with self.subTest(kind=kind, bad=bad):
                 self.assert_fails(kind, bad, check, part)
