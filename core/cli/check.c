@@ -115,7 +115,7 @@ static bool take_begin(checking *c, char *text)
 /* False: it is no line of ours. */
 static bool take_line(checking *c, char *line)
 {
-  static const char *const findings[] = {"ok", "warning", "failed"};
+  static const char *const findings[] = {"ok", "warning", "failed", "", "words"}; /* as enum brim_finding */
   char *text = strchr(line, '\t');
   if (!text) return false;
   *text++ = '\0';
@@ -124,7 +124,7 @@ static bool take_line(checking *c, char *line)
     c->ended = true;
     return true;
   }
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i <= BRIM_FOUND_WORDS; i++) {
     if (strcmp(line, findings[i]) != 0) continue;
     if (!c->name) return true;
     add_result(c, (enum brim_finding)i, clean(c, text));
@@ -286,8 +286,20 @@ static brim_status run_all(checking *c)
 static int count_of(const checking *c, enum brim_finding finding)
 {
   int count = 0;
-  for (const result *r = c->first; r; r = r->next) count += r->finding == finding;
+  for (const result *r = c->first; r; r = r->next)
+    count += r->finding == finding || (finding == BRIM_FOUND_WARNING && r->finding == BRIM_FOUND_WORDS);
   return count;
+}
+
+/* What is wrong with the user's words; NULL: nothing, or they are good for one of the file's plugins. */
+static const char *wrong_words(const checking *c)
+{
+  const char *wrong = NULL;
+  for (const result *r = c->first; r; r = r->next) {
+    if (r->finding != BRIM_FOUND_WORDS && r->plugin[0]) return NULL;
+    if (r->finding == BRIM_FOUND_WORDS && !wrong) wrong = r->text;
+  }
+  return wrong;
 }
 
 static void print_text(const char *text)
@@ -302,7 +314,7 @@ static void print_text(const char *text)
 
 static void print_words(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "FAILED"};
+  static const char *const words[] = {"ok", "warning", "FAILED", "", "warning"};
   const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
   const char *plugin = NULL;
   for (const result *r = c->first; r; r = r->next) {
@@ -321,7 +333,7 @@ static void print_words(const checking *c)
 
 static brim_status print_json(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "failed"};
+  static const char *const words[] = {"ok", "warning", "failed", "", "warning"};
   json_t *checks = json_array();
   for (const result *r = c->first; r; r = r->next)
     json_array_append_new(checks, json_pack("{s:s%, s:s, s:s, s:s}", "plugin", r->plugin, strlen(r->plugin), "check",
@@ -348,6 +360,7 @@ static brim_status check(checking *c, bool json, int *exit_status)
   if (access(c->file, R_OK) != 0)
     return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));
+  if (wrong_words(c)) return brim_fail(BRIM_ECONFIG, "%s", wrong_words(c));
   if (json)
     BRIM_TRY(print_json(c));
   else

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "cli/check.h"
@@ -33,10 +34,16 @@ enum brim_finding brim_check_error(brim_check *c, const char *what)
   return brim_check_say(c, BRIM_FOUND_FAILED, "%s: %s", what, brim_error_text());
 }
 
-brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out)
+enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding)
+{
+  return c->blames_words ? brim_check_say(c, BRIM_FOUND_WORDS, "%s", error) : finding;
+}
+
+static brim_status configure(const brim_check *c, const char *const *word, size_t count, size_t words,
+                             brim_config **out)
 {
   brim_arena arena = {0};
-  const size_t n = count + c->words;
+  const size_t n = count + words;
   const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
   int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
   for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
@@ -46,9 +53,30 @@ brim_status brim_check_config(const brim_check *c, const char *const *word, size
   return status;
 }
 
+/* Behind a failure with the user's words: is one of them named, or is all well without them? */
+static bool blames_words(const brim_check *c, const char *const *word, size_t count)
+{
+  brim_error error;
+  brim_config *config = NULL;
+  if (c->words == 0) return false;
+  if (strstr(brim_error_text(), "command line, argument ")) return true;
+  brim_error_take(&error);
+  const brim_status without = configure(c, word, count, 0, &config);
+  brim_config_free(config);
+  brim_error_put(&error);
+  return without == BRIM_OK;
+}
+
+brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out)
+{
+  const brim_status status = configure(c, word, count, c->words, out);
+  c->blames_words = status == BRIM_ECONFIG && blames_words(c, word, count);
+  return status;
+}
+
 /* ---- telling ---- */
 
-static const char *const finding_names[] = {"ok", "warning", "failed", "warning"};
+static const char *const finding_names[] = {"ok", "warning", "failed", "warning", "words"};
 
 static void tell(int fd, const char *what, const char *text)
 {
@@ -170,7 +198,7 @@ static void run_checks(brim_check *c, const brim_module *module, int fd, long fi
     long count = 0;
     while (kind[count].name) count++;
     for (long k = first > number ? first - number : 0; k < count; k++)
-      if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) == BRIM_FOUND_UNTRIED) break;
+      if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) >= BRIM_FOUND_UNTRIED) break;
     number += count;
   }
 }

@@ -43,7 +43,7 @@ static brim_status plan_once(const brim_config *config, outline *out)
 }
 
 /* Twice, as runs that are gone on with do. *same: both are the same plan. */
-static brim_status plan_twice(const brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
+static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
 {
   const brim_model_ops *ops = c->plugin->ops;
   const bool wraps = ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING;
@@ -124,7 +124,10 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 static enum brim_finding judge(brim_check *c, const tried *t)
 {
   if (t->taken.length > 0) return brim_check_say(c, BRIM_FOUND_OK, "takes %s", brim_text_str(&t->taken));
-  if (!t->differ) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason); /* it is not for the samples */
+  if (!t->differ) { /* it is not for the samples */
+    brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason);
+    return brim_check_words(c, t->reason, BRIM_FOUND_FAILED);
+  }
   return brim_check_say(c, BRIM_FOUND_FAILED,
                         "cannot be built for any of the samples that were tried; if it needs others, say which, behind "
                         "the file: dataset.shape=[3,64,64]%s",

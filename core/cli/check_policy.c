@@ -31,7 +31,7 @@ brim_status brim_asked_open(brim_asked *a)
   return BRIM_OK;
 }
 
-brim_status brim_asked_configure(const brim_check *c, const char *further, brim_asked *a)
+brim_status brim_asked_configure(brim_check *c, const char *further, brim_asked *a)
 {
   char own[BRIM_OPTION_BYTES];
   const char *word[] = {own, further};

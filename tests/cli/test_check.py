@@ -119,8 +119,18 @@ class Bad(Check):
     def test_no_word_is_dropped(self):
         words = ["training.steps=2"] * 300
         self.check(SHIPPED / "policy" / "robust.so", *words)
-        found = self.findings(SHIPPED / "policy" / "robust.so", *words, "training.stps=2")
-        self.assertIn("argument 302", found["create"][1])
+        self.assert_error(self.check(SHIPPED / "policy" / "robust.so", *words, "training.stps=2", status=USAGE),
+                          "argument 302")
+
+    def test_words_of_the_configuration(self):
+        for file, word, part in (("policy/capped.so", "policy.capped.shaers=3", "unknown key 'policy.capped.shaers'"),
+                                 ("policy/capped.so", "policy=gone", "no option 'gone'"),
+                                 ("policy/robust.so", "traning.epochs=3", "command line, argument 2"),
+                                 ("model/cnn.so", "model.dropout1=3", "'model.dropout1' must be in"),
+                                 ("dataset/synthetic.so", "dataset.train_count=-3", "must be in"),
+                                 ("dataset/idx.so", "dataset.pth=data", "unknown key 'dataset.pth'")):
+            with self.subTest(word):
+                self.assert_error(self.check(SHIPPED / file, word, status=USAGE), part)
 
     def test_words(self):
         self.assert_error(self.check("--jsn", status=USAGE), "did you mean '--json'")
