@@ -136,6 +136,14 @@ static bool take_line(checking *c, char *line)
 
 /* ---- the child ---- */
 
+/* Has the plugin that was at work last? */
+static bool has_failed(const checking *c)
+{
+  for (const result *r = c->first; r; r = r->next)
+    if (r->finding == BRIM_FOUND_FAILED && c->plugin && strcmp(r->plugin, c->plugin) == 0) return true;
+  return false;
+}
+
 /* The words that make this program the child. */
 static const char **list_words(checking *c, int fd)
 {
@@ -144,7 +152,7 @@ static const char **list_words(checking *c, int fd)
   out[0] = "brim";
   out[n++] = "check";
   out[n++] = "--child";
-  out[n++] = brim_arena_printf(&c->arena, "%d:%ld", fd, c->next);
+  out[n++] = brim_arena_printf(&c->arena, "%d:%ld:%d", fd, c->next, has_failed(c));
   for (size_t i = 0; i < c->operands->count; i++) out[n++] = c->operands->word[i];
   out[n] = NULL;
   return out;
@@ -345,14 +353,15 @@ static brim_status print_json(const checking *c)
 
 /* ---- the command ---- */
 
-/* "FD:N", of our own making, and then what the parent was given. */
+/* "FD:N:FAILED", of our own making, and then what the parent was given. */
 static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 {
   char *end;
-  const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, NULL, 10) : -1;
+  const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
     return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
-  brim_check_child(cli, operands->word[1], (int)fd, first, operands->word + 2, operands->count - 2);
+  brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
+                   operands->count - 2);
 }
 
 static brim_status check(checking *c, bool json, int *exit_status)

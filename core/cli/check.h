@@ -22,6 +22,7 @@ typedef struct brim_check {
   const brim_plugin *plugin;
   const char *const *word; /* of the user: key=value, for the configuration */
   size_t words;
+  bool failed;       /* an earlier check of the plugin has */
   bool blames_words; /* the last configuration failed for one of them */
   brim_text text;    /* what is said of it */
 } brim_check;
@@ -29,6 +30,7 @@ typedef struct brim_check {
 typedef struct brim_check_kind {
   const char *name; /* "on_oom" */
   enum brim_finding (*run)(brim_check *c);
+  bool needs_sound; /* of a plugin that has failed there is nothing to be learnt by it */
 } brim_check_kind;
 
 /* Each ends with name NULL. Without the first, the others of a plugin are not done. */
@@ -48,8 +50,8 @@ brim_status brim_check_config(brim_check *c, const char *const *word, size_t cou
 /* What the child tells, a line each on `fd`: "begin\tN\tPLUGIN\tCHECK\tNEXT", where NEXT is the number of the check
  * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT", "words\tTEXT",
  * "end". Line breaks of texts are \x1f. Runs the checks from number `first` on, up to the first that fails; 0 is the
- * table. */
+ * table. `failed`: the plugin of the check before `first` has failed in one. */
 #define BRIM_CHECK_BREAK '\x1f'
-_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
-                                size_t words);
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, bool failed,
+                                const char *const *word, size_t words);
 #endif

@@ -183,13 +183,16 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
 {
   begin(fd, number, c->plugin, kind->name, next);
   brim_text_clear(&c->text);
-  const enum brim_finding finding = kind->run(c);
+  const enum brim_finding finding =
+      c->failed && kind->needs_sound
+          ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as a check before it has failed")
+          : kind->run(c);
   tell(fd, finding_names[finding], brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
 
-static void run_checks(brim_check *c, const brim_module *module, int fd, long first)
+static void run_checks(brim_check *c, const brim_module *module, int fd, long first, bool failed)
 {
   long number = 1;
   for (size_t i = 0; module->plugins[i]; i++) {
@@ -197,14 +200,15 @@ static void run_checks(brim_check *c, const brim_module *module, int fd, long fi
     const brim_check_kind *kind = checks_of(c->plugin);
     long count = 0;
     while (kind[count].name) count++;
+    c->failed = failed && first > number && first < number + count;
     for (long k = first > number ? first - number : 0; k < count; k++)
       if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) >= BRIM_FOUND_UNTRIED) break;
     number += count;
   }
 }
 
-_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
-                                size_t words)
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, bool failed,
+                                const char *const *word, size_t words)
 {
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
@@ -213,7 +217,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
   tell(fd, finding_names[finding], brim_text_str(&c.text));
-  if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first);
+  if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
   tell(fd, "end", "");
   _exit(0);
 }

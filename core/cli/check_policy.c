@@ -263,8 +263,13 @@ static enum brim_finding check_oom(brim_check *c)
   return finding;
 }
 
-const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},         {"choose_device", check_device},
-                                              {"choose_plan", check_plan},           {"on_oom", check_oom},
-                                              {"on_boundary", check_boundary},       {"on_step", check_step},
-                                              {"repeats", brim_check_repeats},       {"memory", brim_check_leaks},
-                                              {"parameters", brim_check_parameters}, {NULL, NULL}};
+const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},
+                                              {"choose_device", check_device},
+                                              {"choose_plan", check_plan},
+                                              {"on_oom", check_oom},
+                                              {"on_boundary", check_boundary},
+                                              {"on_step", check_step},
+                                              {"repeats", brim_check_repeats, true},
+                                              {"memory", brim_check_leaks, true},
+                                              {"parameters", brim_check_parameters, true},
+                                              {NULL, NULL}};

@@ -96,8 +96,11 @@ class Bad(Check):
 
     def test_what_comes_behind_a_crash_is_tried_all_the_same(self):
         found = self.findings(BAD / "policy" / "bad.so", status=FAILED, bad="choose_plan:segv")
-        self.assertEqual([check for check, (finding, _) in found.items() if finding != "ok"], ["choose_plan"])
-        self.assertIn("parameters", found)
+        self.assertEqual([check for check, (finding, _) in found.items() if finding == "failed"], ["choose_plan"])
+        self.assertEqual([found[check][0] for check in ("on_oom", "on_boundary", "on_step")], ["ok"] * 3)
+        for check in ("repeats", "memory", "parameters"):
+            self.assertEqual(found[check][0], "warning")
+            self.assertIn("not tried, as a check before it has failed", found[check][1])
 
     def test_files_that_cannot_be_loaded(self):
         for name, part in (("id_bad", "id must be"), ("abi_newer", "another version of the SDK"),
