@@ -25,6 +25,7 @@ void brim_asked_close(brim_asked *a)
 
 brim_status brim_asked_open(brim_asked *a)
 {
+  brim_made_world_set(&a->world, 0); /* its clock: policies may look at it when they are made */
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
   brim_policies_answer_there(a->policies);
@@ -84,7 +85,9 @@ brim_status brim_asked_ask(brim_asked *a, enum brim_hook hook, int64_t number, b
     return brim_policies_on_boundary(a->policies, &view, &out->boundary);
   }
   case BRIM_HOOK_STEP:
-    return brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who);
+    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who));
+    brim_made_follow(w, &out->step);
+    return BRIM_OK;
   }
   return BRIM_ENOTSUP;
 }

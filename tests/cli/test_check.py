@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import unittest
@@ -62,6 +63,13 @@ class Good(Check):
     def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
         for kind in ("policy", "model", "dataset"):
             self.check(BAD / kind / "bad.so")
+
+    def test_time_passes_between_questions(self):
+        found = self.findings(BAD / "policy" / "bad.so", bad="on_step:rarely")
+        finding, text = found["on_step"]
+        decided, asked = re.match(r"decided (\d+) of (\d+) times", text).groups()
+        self.assertEqual(finding, "ok")
+        self.assertGreater(int(decided), int(asked) // 3)
 
 
 class Bad(Check):
