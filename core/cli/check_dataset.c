@@ -290,4 +290,4 @@ static enum brim_finding check_threads(brim_check *c)
 }
 
 const brim_check_kind brim_dataset_checks[] = {
-    {"open", check_open}, {"read", check_read}, {"threads", check_threads, true}, {NULL, NULL}};
+    {"open", check_open}, {"read", check_read}, {"threads", check_threads}, {NULL, NULL}};
