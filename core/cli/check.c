@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "cli/child.h"
 #include "config/utf8.h"
 
@@ -55,11 +56,15 @@ typedef struct child {
 
 static void add_result(checking *c, enum brim_finding finding, const char *text)
 {
+  brim_text whole = {0};
+  brim_text_add(&whole, text);
+  if (finding == BRIM_FOUND_FAILED) brim_check_hint(c->file, c->name ? c->name : "", text, &whole);
   result *r = BRIM_ARENA_NEW(&c->arena, result, 1);
   *r = (result){.plugin = c->plugin ? c->plugin : "",
                 .check = c->name ? c->name : "?",
-                .text = brim_arena_string(&c->arena, text),
+                .text = brim_arena_string(&c->arena, brim_text_str(&whole)),
                 .finding = finding};
+  brim_text_release(&whole);
   if (c->last)
     c->last->next = r;
   else
@@ -366,6 +371,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 
 static brim_status check(checking *c, bool json, int *exit_status)
 {
+  if (brim_is_folder(c->file)) return brim_check_fail_folder(c->file);
   if (access(c->file, R_OK) != 0)
     return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));

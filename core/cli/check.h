@@ -47,6 +47,11 @@ enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_f
  * brim_config_free. */
 brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);
 
+/* check_hints.c: ECONFIG with the plugins' files that are in a folder. */
+brim_status brim_check_fail_folder(const char *folder);
+/* Adds lines on what to do about a check of `file` that failed with this text. */
+void brim_check_hint(const char *file, const char *check, const char *text, brim_text *out);
+
 /* What the child tells, a line each on `fd`: "begin\tN\tPLUGIN\tCHECK\tNEXT", where NEXT is the number of the check
  * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT", "words\tTEXT",
  * "end". Line breaks of texts are \x1f. Runs the checks from number `first` on, up to the first that fails; 0 is the

@@ -110,6 +110,23 @@ class Bad(Check):
             self.assertEqual(found[check][0], "warning")
             self.assertIn("not tried, as a check before it has failed", found[check][1])
 
+    @plain
+    def test_what_to_do_about_crashes(self):
+        for kind, bad, check in (("policy", "on_step:segv", "on_step"), ("dataset", "read:segv:3", "read")):
+            with self.subTest(kind):
+                file = BAD / kind / "bad.so"
+                text = self.findings(file, status=FAILED, bad=bad)[check][1]
+                self.assertRegex(text, re.escape(f"addr2line -f -e {file} 0x") + "[0-9a-f]+")
+        found = self.findings(ABI / "table_endless.so", status=LOAD)
+        self.assertIn("does each table of parameters end in BRIM_PARAMS_END", found["table"][1])
+
+    def test_folders(self):
+        result = self.check(BAD, status=USAGE)
+        self.assert_error(result, "is a folder", *(f"brim check {BAD}/{kind}/bad.so"
+                                                   for kind in ("policy", "model", "dataset")))
+        (self.folder / "empty").mkdir()
+        self.assert_error(self.check("empty", status=USAGE), "no plugin's file (*.so) is in it")
+
     def test_files_that_cannot_be_loaded(self):
         for name, part in (("id_bad", "id must be"), ("abi_newer", "another version of the SDK"),
                            ("symbol", "needs the symbol"), ("twice", "is listed twice")):
