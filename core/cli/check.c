@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "cli/child.h"
 #include "config/utf8.h"
 
@@ -55,11 +56,15 @@ typedef struct child {
 
 static void add_result(checking *c, enum brim_finding finding, const char *text)
 {
+  brim_text whole = {0};
+  brim_text_add(&whole, text);
+  if (finding == BRIM_FOUND_FAILED) brim_check_hint(c->file, c->name ? c->name : "", text, &whole);
   result *r = BRIM_ARENA_NEW(&c->arena, result, 1);
   *r = (result){.plugin = c->plugin ? c->plugin : "",
                 .check = c->name ? c->name : "?",
-                .text = brim_arena_string(&c->arena, text),
+                .text = brim_arena_string(&c->arena, brim_text_str(&whole)),
                 .finding = finding};
+  brim_text_release(&whole);
   if (c->last)
     c->last->next = r;
   else
@@ -115,7 +120,7 @@ static bool take_begin(checking *c, char *text)
 /* False: it is no line of ours. */
 static bool take_line(checking *c, char *line)
 {
-  static const char *const findings[] = {"ok", "warning", "failed"};
+  static const char *const findings[] = {"ok", "warning", "failed", "", "words"}; /* as enum brim_finding */
   char *text = strchr(line, '\t');
   if (!text) return false;
   *text++ = '\0';
@@ -124,7 +129,7 @@ static bool take_line(checking *c, char *line)
     c->ended = true;
     return true;
   }
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i <= BRIM_FOUND_WORDS; i++) {
     if (strcmp(line, findings[i]) != 0) continue;
     if (!c->name) return true;
     add_result(c, (enum brim_finding)i, clean(c, text));
@@ -136,6 +141,14 @@ static bool take_line(checking *c, char *line)
 
 /* ---- the child ---- */
 
+/* Has the plugin that was at work last? */
+static bool has_failed(const checking *c)
+{
+  for (const result *r = c->first; r; r = r->next)
+    if (r->finding == BRIM_FOUND_FAILED && c->plugin && strcmp(r->plugin, c->plugin) == 0) return true;
+  return false;
+}
+
 /* The words that make this program the child. */
 static const char **list_words(checking *c, int fd)
 {
@@ -144,7 +157,7 @@ static const char **list_words(checking *c, int fd)
   out[0] = "brim";
   out[n++] = "check";
   out[n++] = "--child";
-  out[n++] = brim_arena_printf(&c->arena, "%d:%ld", fd, c->next);
+  out[n++] = brim_arena_printf(&c->arena, "%d:%ld:%d", fd, c->next, has_failed(c));
   for (size_t i = 0; i < c->operands->count; i++) out[n++] = c->operands->word[i];
   out[n] = NULL;
   return out;
@@ -286,8 +299,20 @@ static brim_status run_all(checking *c)
 static int count_of(const checking *c, enum brim_finding finding)
 {
   int count = 0;
-  for (const result *r = c->first; r; r = r->next) count += r->finding == finding;
+  for (const result *r = c->first; r; r = r->next)
+    count += r->finding == finding || (finding == BRIM_FOUND_WARNING && r->finding == BRIM_FOUND_WORDS);
   return count;
+}
+
+/* What is wrong with the user's words; NULL: nothing, or they are good for one of the file's plugins. */
+static const char *wrong_words(const checking *c)
+{
+  const char *wrong = NULL;
+  for (const result *r = c->first; r; r = r->next) {
+    if (r->finding != BRIM_FOUND_WORDS && r->plugin[0]) return NULL;
+    if (r->finding == BRIM_FOUND_WORDS && !wrong) wrong = r->text;
+  }
+  return wrong;
 }
 
 static void print_text(const char *text)
@@ -302,7 +327,7 @@ static void print_text(const char *text)
 
 static void print_words(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "FAILED"};
+  static const char *const words[] = {"ok", "warning", "FAILED", "", "warning"};
   const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
   const char *plugin = NULL;
   for (const result *r = c->first; r; r = r->next) {
@@ -321,7 +346,7 @@ static void print_words(const checking *c)
 
 static brim_status print_json(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "failed"};
+  static const char *const words[] = {"ok", "warning", "failed", "", "warning"};
   json_t *checks = json_array();
   for (const result *r = c->first; r; r = r->next)
     json_array_append_new(checks, json_pack("{s:s%, s:s, s:s, s:s}", "plugin", r->plugin, strlen(r->plugin), "check",
@@ -333,21 +358,24 @@ static brim_status print_json(const checking *c)
 
 /* ---- the command ---- */
 
-/* "FD:N", of our own making, and then what the parent was given. */
+/* "FD:N:FAILED", of our own making, and then what the parent was given. */
 static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 {
   char *end;
-  const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, NULL, 10) : -1;
+  const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
     return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
-  brim_check_child(cli, operands->word[1], (int)fd, first, operands->word + 2, operands->count - 2);
+  brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
+                   operands->count - 2);
 }
 
 static brim_status check(checking *c, bool json, int *exit_status)
 {
+  if (brim_is_folder(c->file)) return brim_check_fail_folder(c->file);
   if (access(c->file, R_OK) != 0)
     return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));
+  if (wrong_words(c)) return brim_fail(BRIM_ECONFIG, "%s", wrong_words(c));
   if (json)
     BRIM_TRY(print_json(c));
   else

@@ -12,7 +12,8 @@ enum brim_finding {
   BRIM_FOUND_OK,
   BRIM_FOUND_WARNING,
   BRIM_FOUND_FAILED,
-  BRIM_FOUND_UNTRIED /* a warning: neither this nor the plugin's other checks can be done without more from the user */
+  BRIM_FOUND_UNTRIED, /* a warning: neither this nor the plugin's other checks can be done without more from the user */
+  BRIM_FOUND_WORDS    /* likewise, as the user's words are wrong: of all plugins of the file, that is what is told */
 };
 
 /* What a check goes by. */
@@ -21,12 +22,15 @@ typedef struct brim_check {
   const brim_plugin *plugin;
   const char *const *word; /* of the user: key=value, for the configuration */
   size_t words;
-  brim_text text; /* what is said of it */
+  bool failed;       /* an earlier check of the plugin has */
+  bool blames_words; /* the last configuration failed for one of them */
+  brim_text text;    /* what is said of it */
 } brim_check;
 
 typedef struct brim_check_kind {
   const char *name; /* "on_oom" */
   enum brim_finding (*run)(brim_check *c);
+  bool needs_sound; /* of a plugin that has failed there is nothing to be learnt by it */
 } brim_check_kind;
 
 /* Each ends with name NULL. Without the first, the others of a plugin are not done. */
@@ -36,15 +40,23 @@ extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dat
 enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...) BRIM_PRINTF(3, 4);
 /* The thread's error, behind what was being done. */
 enum brim_finding brim_check_error(brim_check *c, const char *what);
+/* Behind a configuration that failed: BRIM_FOUND_WORDS with its error if that is for the user's words to mend, else
+ * `finding` with the text that is there. */
+enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding);
 /* The configuration of a run that takes the plugin, of the words given and then the user's. Freed with
  * brim_config_free. */
-brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out);
+brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);
+
+/* check_hints.c: ECONFIG with the plugins' files that are in a folder. */
+brim_status brim_check_fail_folder(const char *folder);
+/* Adds lines on what to do about a check of `file` that failed with this text. */
+void brim_check_hint(const char *file, const char *check, const char *text, brim_text *out);
 
 /* What the child tells, a line each on `fd`: "begin\tN\tPLUGIN\tCHECK\tNEXT", where NEXT is the number of the check
- * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT",
+ * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT", "words\tTEXT",
  * "end". Line breaks of texts are \x1f. Runs the checks from number `first` on, up to the first that fails; 0 is the
- * table. */
+ * table. `failed`: the plugin of the check before `first` has failed in one. */
 #define BRIM_CHECK_BREAK '\x1f'
-_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
-                                size_t words);
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, bool failed,
+                                const char *const *word, size_t words);
 #endif

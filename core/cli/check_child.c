@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "cli/check.h"
@@ -33,10 +34,16 @@ enum brim_finding brim_check_error(brim_check *c, const char *what)
   return brim_check_say(c, BRIM_FOUND_FAILED, "%s: %s", what, brim_error_text());
 }
 
-brim_status brim_check_config(const brim_check *c, const char *const *word, size_t count, brim_config **out)
+enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding)
+{
+  return c->blames_words ? brim_check_say(c, BRIM_FOUND_WORDS, "%s", error) : finding;
+}
+
+static brim_status configure(const brim_check *c, const char *const *word, size_t count, size_t words,
+                             brim_config **out)
 {
   brim_arena arena = {0};
-  const size_t n = count + c->words;
+  const size_t n = count + words;
   const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
   int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
   for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
@@ -46,9 +53,30 @@ brim_status brim_check_config(const brim_check *c, const char *const *word, size
   return status;
 }
 
+/* Behind a failure with the user's words: is one of them named, or is all well without them? */
+static bool blames_words(const brim_check *c, const char *const *word, size_t count)
+{
+  brim_error error;
+  brim_config *config = NULL;
+  if (c->words == 0) return false;
+  if (strstr(brim_error_text(), "command line, argument ")) return true;
+  brim_error_take(&error);
+  const brim_status without = configure(c, word, count, 0, &config);
+  brim_config_free(config);
+  brim_error_put(&error);
+  return without == BRIM_OK;
+}
+
+brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out)
+{
+  const brim_status status = configure(c, word, count, c->words, out);
+  c->blames_words = status == BRIM_ECONFIG && blames_words(c, word, count);
+  return status;
+}
+
 /* ---- telling ---- */
 
-static const char *const finding_names[] = {"ok", "warning", "failed", "warning"};
+static const char *const finding_names[] = {"ok", "warning", "failed", "warning", "words"};
 
 static void tell(int fd, const char *what, const char *text)
 {
@@ -155,13 +183,16 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
 {
   begin(fd, number, c->plugin, kind->name, next);
   brim_text_clear(&c->text);
-  const enum brim_finding finding = kind->run(c);
+  const enum brim_finding finding =
+      c->failed && kind->needs_sound
+          ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as a check before it has failed")
+          : kind->run(c);
   tell(fd, finding_names[finding], brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
 
-static void run_checks(brim_check *c, const brim_module *module, int fd, long first)
+static void run_checks(brim_check *c, const brim_module *module, int fd, long first, bool failed)
 {
   long number = 1;
   for (size_t i = 0; module->plugins[i]; i++) {
@@ -169,14 +200,15 @@ static void run_checks(brim_check *c, const brim_module *module, int fd, long fi
     const brim_check_kind *kind = checks_of(c->plugin);
     long count = 0;
     while (kind[count].name) count++;
+    c->failed = failed && first > number && first < number + count;
     for (long k = first > number ? first - number : 0; k < count; k++)
-      if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) == BRIM_FOUND_UNTRIED) break;
+      if (run_check(c, &kind[k], fd, number + k, k == 0 ? number + count : number + k + 1) >= BRIM_FOUND_UNTRIED) break;
     number += count;
   }
 }
 
-_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, const char *const *word,
-                                size_t words)
+_Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, bool failed,
+                                const char *const *word, size_t words)
 {
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
@@ -185,7 +217,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
   tell(fd, finding_names[finding], brim_text_str(&c.text));
-  if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first);
+  if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
   tell(fd, "end", "");
   _exit(0);
 }

@@ -35,7 +35,7 @@ static void close_data(opened *o)
   *o = (opened){0};
 }
 
-static brim_status open_data(const brim_check *c, opened *o)
+static brim_status open_data(brim_check *c, opened *o)
 {
   char dataset[128];
   const char *word[] = {dataset, "model=mlp", "backend=reference", "policy=[]", "augment.flip=false"};
@@ -89,10 +89,10 @@ static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
   const bool wrong = opens && brim_starts_with(error.text, "dataset '");
   close_data(o);
   if (!lacks || wrong) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", error.text);
-  return brim_check_say(c, BRIM_FOUND_UNTRIED,
-                        "cannot be opened as it is: %s\nsay where its files are, and what else it needs: "
-                        "dataset.path=PATH",
-                        error.text);
+  brim_check_say(c, BRIM_FOUND_UNTRIED,
+                 "cannot be opened as it is: %s\nsay where its files are, and what else it needs: dataset.path=PATH",
+                 error.text);
+  return brim_check_words(c, error.text, BRIM_FOUND_UNTRIED);
 }
 
 static enum brim_finding check_open(brim_check *c)

@@ -43,7 +43,7 @@ static brim_status plan_once(const brim_config *config, outline *out)
 }
 
 /* Twice, as runs that are gone on with do. *same: both are the same plan. */
-static brim_status plan_twice(const brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
+static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
 {
   const brim_model_ops *ops = c->plugin->ops;
   const bool wraps = ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING;
@@ -86,6 +86,12 @@ static void add_refused(tried *t, const char *name)
   brim_text_printf(&t->refused, "\n%s: %s", name, text);
 }
 
+/* Of any samples, whatever others it takes. */
+static bool is_own_fault(brim_status status)
+{
+  return status == BRIM_EINTERNAL || status == BRIM_EPLUGIN || strstr(brim_error_text(), "named no output");
+}
+
 /* One kind of samples; a model need not take all of them. Statistics of groups may want more than one sample. */
 static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 {
@@ -95,7 +101,7 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
     outline now = {0};
     bool same = true;
     const brim_status status = plan_twice(c, i, batches[b], &now, &same);
-    if (status == BRIM_EINTERNAL || status == BRIM_EPLUGIN) return brim_check_error(c, samples[i].name);
+    if (status != BRIM_OK && is_own_fault(status)) return brim_check_error(c, samples[i].name);
     if (status != BRIM_OK && b == 0) continue;
     if (status != BRIM_OK && first.nodes > 0)
       return brim_check_say(c, BRIM_FOUND_FAILED, "%s: micro-batches of %lld cannot be planned: %s", samples[i].name,
@@ -118,10 +124,13 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 static enum brim_finding judge(brim_check *c, const tried *t)
 {
   if (t->taken.length > 0) return brim_check_say(c, BRIM_FOUND_OK, "takes %s", brim_text_str(&t->taken));
-  if (!t->differ) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason); /* it is not for the samples */
-  return brim_check_say(c, BRIM_FOUND_WARNING,
-                        "takes none of the samples that were tried; if it needs others, say which: "
-                        "dataset.shape=[3,64,64]%s",
+  if (!t->differ) { /* it is not for the samples */
+    brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason);
+    return brim_check_words(c, t->reason, BRIM_FOUND_FAILED);
+  }
+  return brim_check_say(c, BRIM_FOUND_FAILED,
+                        "cannot be built for any of the samples that were tried; if it needs others, say which, behind "
+                        "the file: dataset.shape=[3,64,64]%s",
                         brim_text_str(&t->refused));
 }
 

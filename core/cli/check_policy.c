@@ -25,13 +25,14 @@ void brim_asked_close(brim_asked *a)
 
 brim_status brim_asked_open(brim_asked *a)
 {
+  brim_made_world_set(&a->world, 0); /* its clock: policies may look at it when they are made */
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
   brim_policies_answer_there(a->policies);
   return BRIM_OK;
 }
 
-brim_status brim_asked_configure(const brim_check *c, const char *further, brim_asked *a)
+brim_status brim_asked_configure(brim_check *c, const char *further, brim_asked *a)
 {
   char own[BRIM_OPTION_BYTES];
   const char *word[] = {own, further};
@@ -84,7 +85,9 @@ brim_status brim_asked_ask(brim_asked *a, enum brim_hook hook, int64_t number, b
     return brim_policies_on_boundary(a->policies, &view, &out->boundary);
   }
   case BRIM_HOOK_STEP:
-    return brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who);
+    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who));
+    brim_made_follow(w, &out->step);
+    return BRIM_OK;
   }
   return BRIM_ENOTSUP;
 }
@@ -263,8 +266,13 @@ static enum brim_finding check_oom(brim_check *c)
   return finding;
 }
 
-const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},         {"choose_device", check_device},
-                                              {"choose_plan", check_plan},           {"on_oom", check_oom},
-                                              {"on_boundary", check_boundary},       {"on_step", check_step},
-                                              {"repeats", brim_check_repeats},       {"memory", brim_check_leaks},
-                                              {"parameters", brim_check_parameters}, {NULL, NULL}};
+const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},
+                                              {"choose_device", check_device},
+                                              {"choose_plan", check_plan},
+                                              {"on_oom", check_oom},
+                                              {"on_boundary", check_boundary},
+                                              {"on_step", check_step},
+                                              {"repeats", brim_check_repeats, true},
+                                              {"memory", brim_check_leaks, true},
+                                              {"parameters", brim_check_parameters, true},
+                                              {NULL, NULL}};

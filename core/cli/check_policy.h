@@ -26,7 +26,7 @@ typedef union brim_answer {
 brim_asked *brim_asked_new(void);
 void brim_asked_free(brim_asked *a);
 /* The configuration that takes the policy; `further`: one more word of it, or NULL. */
-brim_status brim_asked_configure(const brim_check *c, const char *further, brim_asked *a);
+brim_status brim_asked_configure(brim_check *c, const char *further, brim_asked *a);
 brim_status brim_asked_open(brim_asked *a);
 void brim_asked_close(brim_asked *a);
 /* One question, as a run asks it; `number` tells the moment of hooks that are called again and again. */

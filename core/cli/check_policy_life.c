@@ -94,8 +94,9 @@ enum brim_finding brim_check_create(brim_check *c)
   uint64_t before = 0;
   brim_asked *a = brim_asked_new();
   if (brim_asked_configure(c, NULL, a) != BRIM_OK) {
-    finding = brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
-                             brim_error_text());
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+                   brim_error_text());
+    finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
     brim_asked_free(a);
     return finding;
   }

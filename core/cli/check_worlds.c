@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/policy_clock.h"
+
+#define START 1750000000.0 /* of the first world, in seconds since 1970 */
+#define BETWEEN 18311.0    /* of a world and the next: some five hours */
 #define GIB (UINT64_C(1) << 30)
 
 enum edge {
@@ -87,6 +91,19 @@ static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, 
   *out = peak_bytes(w, micro_batch);
   if (bytes > 0 && *out > bytes) *out = *out / 2 > bytes ? *out / 2 : bytes;
   return BRIM_OK;
+}
+
+/* ---- time ---- */
+
+static double clock_of_policies; /* stays when a policy does not come back, and reads it for ever */
+
+/* Seconds from a question to the next; 7 and the 16 in which who waits comes and goes have no common divisor. */
+static void pass_time(brim_made_world *w)
+{
+  static const double step[] = {1, 0.1, 30, 0.5, 600, 5, 7200};
+  const double seconds = step[w->now % (int64_t)(sizeof step / sizeof step[0])];
+  w->seconds += seconds;
+  clock_of_policies += seconds;
 }
 
 /* ---- making ---- */
@@ -181,6 +198,8 @@ void brim_made_world_set(brim_made_world *w, uint64_t number)
   if (draw(w, 3) == 0) w->demands.device = w->device[draw(w, w->devices.count)].name;
   set_plan(w, number);
   set_step(w);
+  clock_of_policies = START + BETWEEN * (double)number;
+  brim_policy_clock_follow(&clock_of_policies);
 }
 
 brim_oom brim_made_oom(brim_made_world *w, int32_t device, int64_t micro_batch, int64_t retries)
@@ -217,12 +236,21 @@ brim_memory_view brim_made_memory(brim_made_world *w, int64_t round)
 const brim_step_view *brim_made_step(brim_made_world *w)
 {
   w->now++;
-  w->step.step = 20 * w->now;
-  w->step.seconds = 1000 + (double)w->now;
+  pass_time(w);
+  w->step.step = 1 + (int64_t)(20 * w->seconds);
+  w->step.seconds = 1000 + w->seconds;
   w->step.waiting = w->now / 8 % 2 ? 1 + (int32_t)draw(w, 3) : 0;
   w->step.waiting_bytes = w->step.waiting ? 1 + draw(w, 8 * GIB) : 0;
   w->plan.room_bytes = w->step.waiting ? w->step.planned_bytes : UINT64_MAX / 2;
   return &w->step;
+}
+
+void brim_made_follow(brim_made_world *w, const brim_step_plan *plan)
+{
+  uint64_t bytes;
+  if (plan->micro_batch == 0 || peak_within(&w->step, plan->micro_batch, plan->within_bytes, &bytes) != BRIM_OK) return;
+  w->step.micro_batch = plan->micro_batch;
+  w->step.planned_bytes = bytes;
 }
 
 void brim_made_world_tell(const brim_made_world *w, brim_text *out)

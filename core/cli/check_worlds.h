@@ -20,16 +20,20 @@ typedef struct brim_made_world {
   brim_device_query devices;
   brim_plan_query plan; /* for the first device */
   brim_step_view step;
-  int64_t now;
+  int64_t now;    /* questions between steps */
+  double seconds; /* since the world was made */
 } brim_made_world;
 
-/* It points into itself, so it must stay where it is. */
+/* It points into itself, so it must stay where it is. Policies' clock (brim_policy_clock) is from now on that of the
+ * last world that was made: worlds begin at different hours. */
 void brim_made_world_set(brim_made_world *world, uint64_t number);
 /* An out-of-memory event on a device, of a plan of this micro-batch. */
 brim_oom brim_made_oom(brim_made_world *world, int32_t device, int64_t micro_batch, int64_t retries);
 brim_memory_view brim_made_memory(brim_made_world *world, int64_t round);
-/* The next step, a second later; who waits comes and goes. */
+/* The next step, from tenths of seconds to hours later; who waits comes and goes. */
 const brim_step_view *brim_made_step(brim_made_world *world);
+/* The run goes on under another plan. */
+void brim_made_follow(brim_made_world *world, const brim_step_plan *plan);
 /* "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1" */
 void brim_made_world_tell(const brim_made_world *world, brim_text *out);
 #endif

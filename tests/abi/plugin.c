@@ -52,6 +52,14 @@
 #ifndef WIDTH_TYPE
 #define WIDTH_TYPE I64
 #endif
+#ifdef TABLE_ENDLESS /* behind the rows lies what is none */
+#define TABLE_END                                                                                                      \
+  {                                                                                                                    \
+    .key = (const char *)16                                                                                            \
+  }
+#else
+#define TABLE_END BRIM_PARAMS_END
+#endif
 #ifndef OPS
 #define OPS &model_ops
 #endif
@@ -74,8 +82,8 @@ typedef struct params {
 } params;
 
 #define WIDTH_ROW(type) BRIM_PARAM(type, params, width, WIDTH_DEFAULT, "[1,64]", "features of the hidden layer")
-static const brim_param table[] = {
-    WIDTH_ROW(WIDTH_TYPE), BRIM_PARAM(F64, params, rate, "0.5", "[0,1)", "share that is dropped"), BRIM_PARAMS_END};
+static const brim_param table[] = {WIDTH_ROW(WIDTH_TYPE),
+                                   BRIM_PARAM(F64, params, rate, "0.5", "[0,1)", "share that is dropped"), TABLE_END};
 
 #ifdef CALLS
 brim_status CALLS(void); /* a function that nobody has, or one of a library that is gone */

@@ -9,6 +9,7 @@ static brim_status build(const void *self, brim_graph *g)
   brim_tensor *x = brim_flatten(g, brim_input(g));
   if (bad_is("build", "moves") && calls++ % 2) x = brim_relu(g, x);
   if (bad_is("build", "mute")) return BRIM_OK;
+  if (bad_is("build", "odd")) x = brim_linear(g, "odd", x, -brim_shape_of(brim_input(g)).dim[1]);
   brim_output(g, brim_linear(g, "fc", x, brim_classes(g)));
   return BRIM_OK;
 }

@@ -75,10 +75,24 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return bad_in("on_boundary", memory->step);
 }
 
+/* A good one: half a minute from a look to the next, by both clocks. */
+static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
+{
+  static double looked, clock;
+  const double passed = view->seconds - looked, by_clock = brim_policy_clock() - clock;
+  if (passed >= 0 && (passed < 30 || by_clock < 30)) return BRIM_ENOTSUP;
+  looked = view->seconds;
+  clock = brim_policy_clock();
+  out->micro_batch = view->choice[view->micro_batch == view->choice[0] ? view->choice_count - 1 : 0];
+  brim_reason(out->reason, "to and fro");
+  return BRIM_OK;
+}
+
 static brim_status on_step(void *self, const brim_step_view *view, brim_step_plan *out)
 {
   (void)self;
   if (!bad_names("on_step") || view->step < bad_from()) return BRIM_ENOTSUP;
+  if (bad_is("on_step", "rarely")) return step_rarely(view, out);
   if (bad_is("on_step", "odd")) out->micro_batch = 12345;
   if (bad_is("on_step", "reason")) endless(out->reason);
   return bad_in("on_step", view->step);

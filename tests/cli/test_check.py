@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import unittest
@@ -63,6 +64,13 @@ class Good(Check):
         for kind in ("policy", "model", "dataset"):
             self.check(BAD / kind / "bad.so")
 
+    def test_time_passes_between_questions(self):
+        found = self.findings(BAD / "policy" / "bad.so", bad="on_step:rarely")
+        finding, text = found["on_step"]
+        decided, asked = re.match(r"decided (\d+) of (\d+) times", text).groups()
+        self.assertEqual(finding, "ok")
+        self.assertGreater(int(decided), int(asked) // 3)
+
 
 class Bad(Check):
     def test_policies(self):
@@ -89,14 +97,35 @@ class Bad(Check):
                                        ("dataset", "read:moves", "threads", "several threads"),
                                        ("model", "build:stack", "build", "crashed: segmentation fault"),
                                        ("model", "build:mute", "build", "named no output"),
+                                       ("model", "build:odd", "build", "cannot be built for any of the samples"),
                                        ("model", "build:moves", "build", "another graph")):
             with self.subTest(kind=kind, bad=bad):
                 self.assert_fails(kind, bad, check, part)
 
     def test_what_comes_behind_a_crash_is_tried_all_the_same(self):
         found = self.findings(BAD / "policy" / "bad.so", status=FAILED, bad="choose_plan:segv")
-        self.assertEqual([check for check, (finding, _) in found.items() if finding != "ok"], ["choose_plan"])
-        self.assertIn("parameters", found)
+        self.assertEqual([check for check, (finding, _) in found.items() if finding == "failed"], ["choose_plan"])
+        self.assertEqual([found[check][0] for check in ("on_oom", "on_boundary", "on_step")], ["ok"] * 3)
+        for check in ("repeats", "memory", "parameters"):
+            self.assertEqual(found[check][0], "warning")
+            self.assertIn("not tried, as a check before it has failed", found[check][1])
+
+    @plain
+    def test_what_to_do_about_crashes(self):
+        for kind, bad, check in (("policy", "on_step:segv", "on_step"), ("dataset", "read:segv:3", "read")):
+            with self.subTest(kind):
+                file = BAD / kind / "bad.so"
+                text = self.findings(file, status=FAILED, bad=bad)[check][1]
+                self.assertRegex(text, re.escape(f"addr2line -f -e {file} 0x") + "[0-9a-f]+")
+        found = self.findings(ABI / "table_endless.so", status=LOAD)
+        self.assertIn("does each table of parameters end in BRIM_PARAMS_END", found["table"][1])
+
+    def test_folders(self):
+        result = self.check(BAD, status=USAGE)
+        self.assert_error(result, "is a folder", *(f"brim check {BAD}/{kind}/bad.so"
+                                                   for kind in ("policy", "model", "dataset")))
+        (self.folder / "empty").mkdir()
+        self.assert_error(self.check("empty", status=USAGE), "no plugin's file (*.so) is in it")
 
     def test_files_that_cannot_be_loaded(self):
         for name, part in (("id_bad", "id must be"), ("abi_newer", "another version of the SDK"),
@@ -118,8 +147,18 @@ class Bad(Check):
     def test_no_word_is_dropped(self):
         words = ["training.steps=2"] * 300
         self.check(SHIPPED / "policy" / "robust.so", *words)
-        found = self.findings(SHIPPED / "policy" / "robust.so", *words, "training.stps=2")
-        self.assertIn("argument 302", found["create"][1])
+        self.assert_error(self.check(SHIPPED / "policy" / "robust.so", *words, "training.stps=2", status=USAGE),
+                          "argument 302")
+
+    def test_words_of_the_configuration(self):
+        for file, word, part in (("policy/capped.so", "policy.capped.shaers=3", "unknown key 'policy.capped.shaers'"),
+                                 ("policy/capped.so", "policy=gone", "no option 'gone'"),
+                                 ("policy/robust.so", "traning.epochs=3", "command line, argument 2"),
+                                 ("model/cnn.so", "model.dropout1=3", "'model.dropout1' must be in"),
+                                 ("dataset/synthetic.so", "dataset.train_count=-3", "must be in"),
+                                 ("dataset/idx.so", "dataset.pth=data", "unknown key 'dataset.pth'")):
+            with self.subTest(word):
+                self.assert_error(self.check(SHIPPED / file, word, status=USAGE), part)
 
     def test_words(self):
         self.assert_error(self.check("--jsn", status=USAGE), "did you mean '--json'")
