@@ -45,6 +45,7 @@ typedef struct code {
 
 static _Atomic(code *) codes;
 static bool watched;
+static pid_t watcher; /* its children have no run that goes on */
 static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
@@ -207,7 +208,7 @@ static void tell(int signal, const siginfo_t *info, const void *context)
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_where(&m, at, stack);
-  const char *run = atomic_load(&current_advice);
+  const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
   if (run) {
     add(&m, "\n  ");
     add(&m, run);
@@ -257,6 +258,7 @@ void brim_crash_watch(void)
   struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   if (watched) return;
   watched = true;
+  watcher = getpid();
   sigaltstack(&own, NULL);
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < CRASHES; i++) sigaction(crashes[i].signal, &action, &before[i]);

@@ -25,6 +25,7 @@ enum turn { RUNS, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
+  pid_t process;      /* a child that what is called has forked has no caller */
   sem_t call, answer; /* of the caller, of the thread */
   atomic_int turn;
   bool quits;
@@ -63,9 +64,15 @@ static void give_turn(brim_guard *g, int turn)
   sem_post(&g->answer);
 }
 
+/* NULL in a child too. Async-signal-safe. */
+static brim_guard *own_here(void)
+{
+  return own && own->process == getpid() ? own : NULL;
+}
+
 bool brim_guard_is_own(void)
 {
-  return own != NULL;
+  return own_here() != NULL;
 }
 
 _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code)
@@ -81,11 +88,13 @@ _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const vo
 static void *serve(void *context)
 {
   brim_guard *g = own = context;
+  g->process = getpid();
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
+    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child came back in its parent's place */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
@@ -95,7 +104,7 @@ static void *serve(void *context)
 
 brim_status brim_guard_back(brim_guard_work work, void *context)
 {
-  brim_guard *g = own;
+  brim_guard *g = own_here();
   if (!g) return work(context);
   g->back = work;
   g->back_context = context;

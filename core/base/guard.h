@@ -5,7 +5,9 @@
  * so error texts, the device that is selected and whatever else belongs to a thread are the caller's there.
  *
  * A thread that was given up stays where it is, with the locks that it holds, until the process ends: by _exit, after
- * what must be saved was saved. Crashes are caught where brim_crash_watch was called; elsewhere they end the process.
+ * what must be saved was saved. A child that a function forks has no caller, and crashes or ends as any process; one
+ * that returns from the function ends. Crashes are caught where brim_crash_watch was called; elsewhere they end the
+ * process.
  */
 #ifndef BRIM_BASE_GUARD_H
 #define BRIM_BASE_GUARD_H
@@ -41,8 +43,8 @@ bool brim_guard_is_lost(const brim_guard *guard);
 /* [any thread] Was any thread of the process given up? Then it must end by _exit. */
 bool brim_guard_any_lost(void);
 
-/* [any thread] Of a signal's handler: is this a guard's thread? Then the other notes the crash, wakes the caller and
- * does not return. `code`: where it happened. Signal 0: the thread has called exit(). */
+/* [any thread] Of a signal's handler: is this a guard's thread, in the process that opened it? Then the other notes the
+ * crash, wakes the caller and does not return. `code`: where it happened. Signal 0: the thread has called exit(). */
 bool brim_guard_is_own(void);
 _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code);
 #endif

@@ -49,6 +49,12 @@ class BeforeTheRun(Bad):
     def test_a_loop_of_questions_is_left_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
 
+    def test_a_child_that_a_policy_forks_ends_by_itself(self):
+        for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
+            with self.subTest(words):
+                result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE, env={"BRIM_BAD": words})
+                self.assertNotIn("brim train --resume", result.err)
+
     def test_pointers_that_lead_nowhere_are_the_policys(self):
         self.assert_named(self.bad("choose_plan:wild"), "has crashed in choose_plan")
         self.assert_error(self.bad("choose_plan:null", status=USAGE), "no place", "policy 'bad'")
