@@ -154,7 +154,7 @@ static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
 /* The innermost plugin on the stack, read as a file: it may end before so many bytes. */
 static const code *caller_of(uintptr_t stack, uintptr_t *at)
 {
-  static uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
+  uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
   const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, sizeof word, (off_t)(stack & ~(uintptr_t)7));
   if (fd >= 0) close(fd);
