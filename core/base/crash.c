@@ -251,6 +251,12 @@ static void on_exit_called(void)
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
 }
 
+/* The last one that was registered is the first to run. */
+void brim_crash_watch_exit(void)
+{
+  if (watched) atexit(on_exit_called);
+}
+
 void brim_crash_watch(void)
 {
   static char stack[STACK_BYTES];
@@ -262,7 +268,7 @@ void brim_crash_watch(void)
   sigaltstack(&own, NULL);
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < CRASHES; i++) sigaction(crashes[i].signal, &action, &before[i]);
-  atexit(on_exit_called);
+  brim_crash_watch_exit();
 }
 
 void brim_crash_prepare_thread(brim_crash_stack *out)

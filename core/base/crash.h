@@ -11,6 +11,10 @@
 /* [init] From here on; of the calling thread its stack may overflow too. */
 void brim_crash_watch(void);
 
+/* [init] The same for exit() where a policy calls it: what is asked of it from here on is caught before the handlers of
+ * exit() that libraries have left until now. Again after each that may have been opened. */
+void brim_crash_watch_exit(void);
+
 /* A stack for the handler, if that of the thread is used up. */
 typedef struct brim_crash_stack {
   void *bytes; /* NULL: there is none */

@@ -5,9 +5,16 @@
 
 #include "bad.h"
 
+/* Stands for a library that is gone when its handler has run. */
+static void on_exit_called(void)
+{
+  fputs("a handler of exit() has run\n", stderr);
+}
+
 static brim_status create(const void *params, void **self)
 {
   (void)params;
+  if (bad_is("on_boundary", "exit")) atexit(on_exit_called);
   *self = calloc(1, 16);
   return bad_in("create", 0);
 }

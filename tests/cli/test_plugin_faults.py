@@ -104,6 +104,12 @@ class InTheMiddle(Bad):
         self.assert_named(result, "has crashed in on_boundary")
         self.assert_goes_on(result, 4)
 
+    def test_exit(self):
+        result = self.bad("on_boundary:exit:4")
+        self.assert_named(result, "has called exit() in on_boundary")
+        self.assertNotIn("a handler of exit() has run", result.err)
+        self.assert_goes_on(result, 4)
+
     def test_a_loop(self):
         result = self.bad("on_boundary:loop:5")
         self.assert_named(result, "does not come back from on_boundary")
