@@ -20,8 +20,9 @@
 #define JOIN_SECONDS 1
 #define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
 
-/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late. */
-enum turn { RUNS, ASKS, DONE, CRASHED, LOST };
+/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late.
+ * INSIDE: the thread is in the core, and comes back. */
+enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
@@ -56,11 +57,15 @@ static void wait_for(sem_t *semaphore, int spins)
   while (sem_wait(semaphore) != 0) continue;
 }
 
+static void change_turn(brim_guard *g, int from, int to)
+{
+  if (!atomic_compare_exchange_strong(&g->turn, &from, to)) park();
+}
+
 /* Gives the turn to the caller; a thread that was given up meanwhile stays here. Async-signal-safe. */
 static void give_turn(brim_guard *g, int turn)
 {
-  int expected = RUNS;
-  if (!atomic_compare_exchange_strong(&g->turn, &expected, turn)) park();
+  change_turn(g, RUNS, turn);
   sem_post(&g->answer);
 }
 
@@ -81,6 +86,7 @@ _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const vo
   g->signal = signal;
   g->address = info ? info->si_addr : NULL;
   g->code = code;
+  if (atomic_load(&g->turn) == INSIDE) change_turn(g, INSIDE, RUNS);
   give_turn(g, CRASHED);
   park();
 }
@@ -112,6 +118,16 @@ brim_status brim_guard_back(brim_guard_work work, void *context)
   wait_for(&g->call, g->spins);
   if (g->back_status != BRIM_OK) brim_error_put(&g->error);
   return g->back_status;
+}
+
+brim_status brim_guard_here(brim_guard_work work, void *context)
+{
+  brim_guard *g = own_here();
+  if (!g) return work(context);
+  change_turn(g, RUNS, INSIDE);
+  const brim_status status = work(context);
+  change_turn(g, INSIDE, RUNS);
+  return status;
 }
 
 /* ---- the caller ---- */
@@ -191,8 +207,13 @@ static brim_status fail_late(const brim_guard_call *call, bool asks)
 /* Did the turn go to the caller after all? Else the thread is given up. */
 static bool take_turn(brim_guard *g)
 {
+  const struct timespec ms = {0, 1000000};
   int expected = RUNS;
-  if (atomic_compare_exchange_strong(&g->turn, &expected, LOST)) return false;
+  while (!atomic_compare_exchange_strong(&g->turn, &expected, LOST) && expected == INSIDE) {
+    nanosleep(&ms, NULL);
+    expected = RUNS;
+  }
+  if (expected == RUNS) return false;
   while (sem_wait(&g->answer) != 0) continue;
   return true;
 }

@@ -5,9 +5,11 @@
  * so error texts, the device that is selected and whatever else belongs to a thread are the caller's there.
  *
  * A thread that was given up stays where it is, with the locks that it holds, until the process ends: by _exit, after
- * what must be saved was saved. A child that a function forks has no caller, and crashes or ends as any process; one
- * that returns from the function ends. Crashes are caught where brim_crash_watch was called; elsewhere they end the
- * process.
+ * what must be saved was saved. If it goes on by itself, what its call was about may be freed: it stops for good where
+ * it comes back or asks the core anything, before the core touches what it was given; what it reads by itself until
+ * then, and the crash that may be of it, changes nothing. A child that a function forks has no caller, and crashes or
+ * ends as any process; one that returns from the function ends. Crashes are caught where brim_crash_watch was called;
+ * elsewhere they end the process.
  */
 #ifndef BRIM_BASE_GUARD_H
 #define BRIM_BASE_GUARD_H
@@ -38,6 +40,10 @@ void brim_guard_close(brim_guard *guard);
 brim_status brim_guard_run(brim_guard *guard, const brim_guard_call *call, brim_guard_work work, void *context);
 /* [any thread] On a guard's thread: has its caller do `work`, and waits. Elsewhere it is done at once. */
 brim_status brim_guard_back(brim_guard_work work, void *context);
+
+/* [any thread] On a guard's thread: does `work` itself, while its caller waits; a thread that was given up stays here
+ * before it touches anything. Elsewhere it is done at once. `work` must come back: meanwhile nobody is given up. */
+brim_status brim_guard_here(brim_guard_work work, void *context);
 
 bool brim_guard_is_lost(const brim_guard *guard);
 /* [any thread] Was any thread of the process given up? Then it must end by _exit. */

@@ -104,7 +104,7 @@ bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
 
 static brim_status back(const call *c, brim_guard_work work, void *context)
 {
-  return c->is_direct ? work(context) : brim_guard_back(work, context);
+  return c->is_direct ? brim_guard_here(work, context) : brim_guard_back(work, context);
 }
 
 static brim_status check_place(const void *out, const char *what)
