@@ -304,8 +304,8 @@ void brim_crash_advice(const char *text)
 
 static void on_alarm(int signal)
 {
-  static const char text[] = "error: a plugin that has crashed or does not come back keeps the run from writing its "
-                             "checkpoint: it ends without\n";
+  static const char text[] = "error: a plugin that has crashed or does not come back keeps the process from ending, "
+                             "perhaps by a lock: what was still to be written, as a run's checkpoint, is not\n";
   (void)signal;
   (void)!write(STDERR_FILENO, text, sizeof text - 1);
   _exit(brim_status_exit(BRIM_EPLUGIN));

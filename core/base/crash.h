@@ -29,8 +29,8 @@ void brim_crash_release_thread(const brim_crash_stack *stack);
 void brim_crash_add_code(const void *address, const char *file);
 /* [init] A line of what a run has and how it goes on, copied; NULL: none. */
 void brim_crash_advice(const char *text);
-/* [any thread] If the process is still there in so many seconds, it ends by then, with exit status 5. Does nothing
- * where nobody watches. */
+/* [any thread] If the process is still there in so many seconds, it ends by then, with exit status 5; 0: it does not.
+ * Does nothing where nobody watches. */
 void brim_crash_end_in(unsigned seconds);
 
 /* For messages: "segmentation fault (SIGSEGV)"; is its address that of data? */

@@ -158,7 +158,13 @@ static bool wait_for_answer(brim_guard *g, double *left)
 /* From here on the process has only so much time: what it saves may want a lock that the thread holds for ever. */
 static void lose(void)
 {
-  if (!atomic_exchange(&any_lost, true)) brim_crash_end_in(LAST_SECONDS);
+  atomic_store(&any_lost, true);
+  brim_crash_end_in(LAST_SECONDS);
+}
+
+void brim_guard_go_on(void)
+{
+  if (brim_guard_any_lost()) brim_crash_end_in(0);
 }
 
 static void add_file(brim_status status, const brim_guard_call *call)

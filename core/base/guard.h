@@ -46,8 +46,11 @@ brim_status brim_guard_back(brim_guard_work work, void *context);
 brim_status brim_guard_here(brim_guard_work work, void *context);
 
 bool brim_guard_is_lost(const brim_guard *guard);
-/* [any thread] Was any thread of the process given up? Then it must end by _exit. */
+/* [any thread] Was any thread of the process given up? Then it must end by _exit; and it does, some minutes later, if
+ * what it does until then does not come to an end. */
 bool brim_guard_any_lost(void);
+/* [any thread] What was to be saved is, and the process goes on with something else, for as long as that takes. */
+void brim_guard_go_on(void);
 
 /* [any thread] Of a signal's handler: is this a guard's thread, in the process that opened it? Then the other notes the
  * crash, wakes the caller and does not return. `code`: where it happened. Signal 0: the thread has called exit(). */

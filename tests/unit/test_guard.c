@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "base/crash.h"
 #include "base/guard.h"
 
 #define SHORT_SECONDS 0.1
@@ -109,6 +111,31 @@ static brim_status asks_once(void *context)
   return BRIM_OK;
 }
 
+static unsigned seconds_to_the_end(void)
+{
+  struct itimerval left;
+  getitimer(ITIMER_REAL, &left);
+  return (unsigned)left.it_value.tv_sec;
+}
+
+/* A process that has lost a thread ends by an alarm, unless it goes on with something else: each time anew. */
+static void the_alarm_is_for_what_is_to_be_saved(void **state)
+{
+  static seen all[2];
+  const brim_guard_call call = {"test", NULL, "late", SHORT_SECONDS};
+  (void)state;
+  brim_crash_watch();
+  for (int i = 0; i < 2; i++) {
+    sem_init(&all[i].goes_on, 0, 0);
+    assert_int_equal(seconds_to_the_end(), 0);
+    assert_int_equal(brim_guard_run(open_guard(), &call, late, &all[i]), BRIM_EPLUGIN);
+    assert_true(seconds_to_the_end() > 60);
+    brim_guard_go_on();
+    assert_true(brim_guard_any_lost());
+  }
+  assert_int_equal(seconds_to_the_end(), 0);
+}
+
 /* It is in the core, and is given up when it is out of it. */
 static void who_is_in_the_core_is_not_given_up_there(void **state)
 {
@@ -124,6 +151,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),
       cmocka_unit_test(who_was_given_up_asks_in_vain),
       cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
   };
