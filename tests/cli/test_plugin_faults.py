@@ -5,10 +5,11 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import unittest
 
-from support import DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
@@ -85,6 +86,16 @@ class BeforeTheRun(Bad):
         self.assert_named(self.bad("on_oom:segv", *limit), "has crashed in on_oom")
         self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "action of kind 77")
         self.assert_error(self.bad("on_oom:again", *limit, status=NO_FIT), "needs")
+
+
+class Simulated(Case):
+    def test_results_that_cannot_be_written_are_an_error_behind_a_crash_too(self):
+        command = [BINARY, "simulate", "scenario=all_busy", "policy=bad,robust", f"--plugin-path={BAD}"]
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                     env={**os.environ, "BRIM_BAD": "destroy:segv"})
+        self.assertEqual(process.returncode, FAILED, process.stderr)
+        self.assertIn("error: cannot write to standard output", process.stderr)
 
 
 class InTheMiddle(Bad):
