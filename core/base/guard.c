@@ -1,5 +1,6 @@
 #include "base/guard.h"
 
+#include <math.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up one of them */
+#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up two of them */
 #define SPINS 400          /* looks before a thread sleeps: handing over takes less than waking up */
 #define JOIN_SECONDS 1
 #define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
@@ -26,6 +27,7 @@ enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
+  clockid_t clock;    /* of its processor time */
   pid_t process;      /* a child that what is called has forked has no caller */
   sem_t call, answer; /* of the caller, of the thread */
   atomic_int turn;
@@ -132,25 +134,44 @@ brim_status brim_guard_here(brim_guard_work work, void *context)
 
 /* ---- the caller ---- */
 
-/* In real time, but of a slice no more than twice its length: what lies above was not the thread's time, but that of a
- * process that was stopped. False: `left` is used up. */
-static bool wait_for_answer(brim_guard *g, double *left)
+/* What a call still has. */
+typedef struct time_left {
+  double computing, waiting;
+} time_left;
+
+static double processor_seconds(const brim_guard *g)
+{
+  struct timespec now = {0};
+  clock_gettime(g->clock, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool wait_for_slice(brim_guard *g)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)(1e9 * SLICE_SECONDS);
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_nsec -= 1000000000;
+    until.tv_sec++;
+  }
+  return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* Real time counts up to twice a slice's length: what lies above was not the thread's, but that of a process that was
+ * stopped. What of it was not processor time, the thread has waited. False: one of both is used up. */
+static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
     if (sem_trywait(&g->answer) == 0) return true;
-  while (*left > 0) {
-    const double start = brim_now(), slice = *left < SLICE_SECONDS ? *left : SLICE_SECONDS;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(1e9 * slice);
-    if (until.tv_nsec >= 1000000000) {
-      until.tv_nsec -= 1000000000;
-      until.tv_sec++;
-    }
-    const bool answered = sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
-    const double taken = brim_now() - start;
-    *left -= taken < 2 * SLICE_SECONDS ? taken : 2 * SLICE_SECONDS;
-    if (answered) return true;
+  while (left->computing > 0 && left->waiting > 0) {
+    const double start = brim_now(), before = processor_seconds(g);
+    const bool is_answered = wait_for_slice(g);
+    const double real = brim_now() - start, computed = fmax(0, processor_seconds(g) - before); /* 0: it has ended */
+    const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
+    left->computing -= computed;
+    left->waiting -= taken > computed ? taken - computed : 0;
+    if (is_answered) return true;
   }
   return false;
 }
@@ -197,16 +218,27 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
   return fail_lost(call, what);
 }
 
-static brim_status fail_late(const brim_guard_call *call, bool asks)
+static brim_status fail_asking(const brim_guard_call *call)
 {
   char what[160];
   lose();
-  if (asks)
-    snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
-             BRIM_GUARD_QUESTIONS_MAX, call->function);
-  else
-    snprintf(what, sizeof what, "does not come back from %s: after %g s of its own it is left where it is",
+  snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
+           BRIM_GUARD_QUESTIONS_MAX, call->function);
+  return fail_lost(call, what);
+}
+
+static brim_status fail_late(const brim_guard_call *call, const time_left *left)
+{
+  char what[200];
+  lose();
+  if (left->computing <= 0)
+    snprintf(what, sizeof what, "does not come back from %s: after %g s of processor time it is left where it is",
              call->function, call->seconds);
+  else
+    snprintf(what, sizeof what,
+             "does not come back from %s: it waits (for a lock, a file, a clock?), and after %g s of that is left "
+             "where it is",
+             call->function, call->waiting_seconds);
   return fail_lost(call, what);
 }
 
@@ -232,14 +264,14 @@ static void answer(brim_guard *g)
 
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
-  double left = call->seconds;
+  time_left left = {call->seconds, call->waiting_seconds};
   if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s cannot be asked any more", call->who);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {
     atomic_store(&g->turn, RUNS);
     sem_post(&g->call);
-    if (!wait_for_answer(g, &left) && !take_turn(g)) return fail_late(call, false);
+    if (!wait_for_answer(g, &left) && !take_turn(g)) return fail_late(call, &left);
     switch (atomic_load(&g->turn)) {
     case DONE:
       if (g->status != BRIM_OK) brim_error_put(&g->error);
@@ -249,7 +281,7 @@ brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guar
     default:
       if (questions == BRIM_GUARD_QUESTIONS_MAX) {
         atomic_store(&g->turn, LOST); /* it waits for an answer, and will */
-        return fail_late(call, true);
+        return fail_asking(call);
       }
       answer(g);
     }
@@ -270,6 +302,7 @@ brim_status brim_guard_open(brim_guard **out)
     free(g);
     return brim_fail(BRIM_ENOMEM_HOST, "no thread for the policies could be started: %s", strerror(failed));
   }
+  pthread_getcpuclockid(g->thread, &g->clock);
   *out = g;
   return BRIM_OK;
 }

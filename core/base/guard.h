@@ -27,7 +27,8 @@ typedef brim_status (*brim_guard_work)(void *context);
 typedef struct brim_guard_call {
   const char *who, *file; /* "policy 'robust'"; file NULL or "": the core's own */
   const char *function;
-  double seconds; /* of its own: what the core does for it does not count */
+  double seconds;         /* of its thread's processor time; what the core does for it does not count */
+  double waiting_seconds; /* without it: the thread sleeps, or its machine does */
 } brim_guard_call;
 
 /* [init] Starts the thread. ENOMEM_HOST. */
@@ -36,7 +37,7 @@ brim_status brim_guard_open(brim_guard **out);
 void brim_guard_close(brim_guard *guard);
 
 /* [init] Runs `work` on the thread. Its status, with its error text; EPLUGIN if it has crashed, has called exit(), or
- * was given up after `seconds`: what `context` points to is then the thread's for ever, and no other call is made. */
+ * was given up after its time: what `context` points to is then the thread's for ever, and no other call is made. */
 brim_status brim_guard_run(brim_guard *guard, const brim_guard_call *call, brim_guard_work work, void *context);
 /* [any thread] On a guard's thread: has its caller do `work`, and waits. Elsewhere it is done at once. */
 brim_status brim_guard_back(brim_guard_work work, void *context);

@@ -45,7 +45,7 @@ class BeforeTheRun(Bad):
                     self.assertFalse((self.folder / "run").exists())
 
     def test_a_loop_is_left_after_its_time(self):
-        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s")
+        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s of processor time")
 
     def test_a_loop_of_questions_is_left_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/time.h>
 #include <time.h>
 
 #include <cmocka.h>
 
 #include "base/crash.h"
+#include "base/error.h"
 #include "base/guard.h"
 
 #define SHORT_SECONDS 0.1
@@ -43,6 +45,38 @@ static brim_status count(void *context)
   return BRIM_OK;
 }
 
+/* ---- its time ---- */
+
+static brim_status naps(void *context)
+{
+  nap(3 * SHORT_SECONDS);
+  return count(context);
+}
+
+static brim_status loops(void *context)
+{
+  const seen *s = context;
+  while (atomic_load(&s->behind) == 0) continue;
+  return BRIM_OK;
+}
+
+static void processor_time_and_waiting_count_apart(void **state)
+{
+  static seen s;
+  const brim_guard_call computes = {"test", NULL, "work", SHORT_SECONDS, LONG_SECONDS},
+                        waits = {"test", NULL, "work", LONG_SECONDS, SHORT_SECONDS};
+  (void)state;
+  brim_guard *guard = open_guard();
+  assert_int_equal(brim_guard_run(guard, &computes, naps, &s), BRIM_OK);
+  brim_guard_close(guard);
+  assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
+  assert_string_equal(brim_error_text(),
+                      "test does not come back from work: after 0.1 s of processor time it is left where it is");
+  atomic_store(&s.behind, 1); /* it need not take a processor for ever */
+  assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
+  assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
+}
+
 /* ---- what the core does for it ---- */
 
 static brim_status asks_twice(void *context)
@@ -54,7 +88,7 @@ static brim_status asks_twice(void *context)
 
 static void both_ways_of_asking_are_answered(void **state)
 {
-  const brim_guard_call call = {"test", NULL, "ask", LONG_SECONDS};
+  const brim_guard_call call = {"test", NULL, "ask", LONG_SECONDS, LONG_SECONDS};
   (void)state;
   for (int here = 0; here < 2; here++) {
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
@@ -80,7 +114,7 @@ static brim_status late(void *context)
 static void who_was_given_up_asks_in_vain(void **state)
 {
   static seen all[2];
-  const brim_guard_call call = {"test", NULL, "late", SHORT_SECONDS};
+  const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
   (void)state;
   for (int here = 0; here < 2; here++) {
     seen *s = &all[here];
@@ -122,7 +156,7 @@ static unsigned seconds_to_the_end(void)
 static void the_alarm_is_for_what_is_to_be_saved(void **state)
 {
   static seen all[2];
-  const brim_guard_call call = {"test", NULL, "late", SHORT_SECONDS};
+  const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
   (void)state;
   brim_crash_watch();
   for (int i = 0; i < 2; i++) {
@@ -140,7 +174,7 @@ static void the_alarm_is_for_what_is_to_be_saved(void **state)
 static void who_is_in_the_core_is_not_given_up_there(void **state)
 {
   static seen s = {.ask = brim_guard_here};
-  const brim_guard_call call = {"test", NULL, "asks_once", SHORT_SECONDS};
+  const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
   (void)state;
   brim_guard *guard = open_guard();
   assert_int_equal(brim_guard_run(guard, &call, asks_once, &s), BRIM_EPLUGIN);
@@ -150,9 +184,8 @@ static void who_is_in_the_core_is_not_given_up_there(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(both_ways_of_asking_are_answered),
-      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),
-      cmocka_unit_test(who_was_given_up_asks_in_vain),
+      cmocka_unit_test(processor_time_and_waiting_count_apart),   cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),     cmocka_unit_test(who_was_given_up_asks_in_vain),
       cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
