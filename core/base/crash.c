@@ -45,6 +45,7 @@ typedef struct code {
 
 static _Atomic(code *) codes;
 static bool watched;
+static pid_t watcher; /* its children have no run that goes on */
 static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
@@ -153,7 +154,7 @@ static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
 /* The innermost plugin on the stack, read as a file: it may end before so many bytes. */
 static const code *caller_of(uintptr_t stack, uintptr_t *at)
 {
-  static uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
+  uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
   const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, sizeof word, (off_t)(stack & ~(uintptr_t)7));
   if (fd >= 0) close(fd);
@@ -207,7 +208,7 @@ static void tell(int signal, const siginfo_t *info, const void *context)
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_where(&m, at, stack);
-  const char *run = atomic_load(&current_advice);
+  const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
   if (run) {
     add(&m, "\n  ");
     add(&m, run);
@@ -250,6 +251,12 @@ static void on_exit_called(void)
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
 }
 
+/* The last one that was registered is the first to run. */
+void brim_crash_watch_exit(void)
+{
+  if (watched) atexit(on_exit_called);
+}
+
 void brim_crash_watch(void)
 {
   static char stack[STACK_BYTES];
@@ -257,10 +264,11 @@ void brim_crash_watch(void)
   struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   if (watched) return;
   watched = true;
+  watcher = getpid();
   sigaltstack(&own, NULL);
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < CRASHES; i++) sigaction(crashes[i].signal, &action, &before[i]);
-  atexit(on_exit_called);
+  brim_crash_watch_exit();
 }
 
 void brim_crash_prepare_thread(brim_crash_stack *out)
@@ -296,8 +304,8 @@ void brim_crash_advice(const char *text)
 
 static void on_alarm(int signal)
 {
-  static const char text[] = "error: a plugin that has crashed or does not come back keeps the run from writing its "
-                             "checkpoint: it ends without\n";
+  static const char text[] = "error: a plugin that has crashed or does not come back keeps the process from ending, "
+                             "perhaps by a lock: what was still to be written, as a run's checkpoint, is not\n";
   (void)signal;
   (void)!write(STDERR_FILENO, text, sizeof text - 1);
   _exit(brim_status_exit(BRIM_EPLUGIN));

@@ -11,6 +11,10 @@
 /* [init] From here on; of the calling thread its stack may overflow too. */
 void brim_crash_watch(void);
 
+/* [init] The same for exit() where a policy calls it: what is asked of it from here on is caught before the handlers of
+ * exit() that libraries have left until now. Again after each that may have been opened. */
+void brim_crash_watch_exit(void);
+
 /* A stack for the handler, if that of the thread is used up. */
 typedef struct brim_crash_stack {
   void *bytes; /* NULL: there is none */
@@ -25,8 +29,8 @@ void brim_crash_release_thread(const brim_crash_stack *stack);
 void brim_crash_add_code(const void *address, const char *file);
 /* [init] A line of what a run has and how it goes on, copied; NULL: none. */
 void brim_crash_advice(const char *text);
-/* [any thread] If the process is still there in so many seconds, it ends by then, with exit status 5. Does nothing
- * where nobody watches. */
+/* [any thread] If the process is still there in so many seconds, it ends by then, with exit status 5; 0: it does not.
+ * Does nothing where nobody watches. */
 void brim_crash_end_in(unsigned seconds);
 
 /* For messages: "segmentation fault (SIGSEGV)"; is its address that of data? */

@@ -1,5 +1,6 @@
 #include "base/guard.h"
 
+#include <math.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -15,16 +16,19 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up one of them */
+#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up two of them */
 #define SPINS 400          /* looks before a thread sleeps: handing over takes less than waking up */
 #define JOIN_SECONDS 1
 #define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
 
-/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late. */
-enum turn { RUNS, ASKS, DONE, CRASHED, LOST };
+/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late.
+ * INSIDE: the thread is in the core, and comes back. */
+enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
+  clockid_t clock;    /* of its processor time */
+  pid_t process;      /* a child that what is called has forked has no caller */
   sem_t call, answer; /* of the caller, of the thread */
   atomic_int turn;
   bool quits;
@@ -55,17 +59,27 @@ static void wait_for(sem_t *semaphore, int spins)
   while (sem_wait(semaphore) != 0) continue;
 }
 
+static void change_turn(brim_guard *g, int from, int to)
+{
+  if (!atomic_compare_exchange_strong(&g->turn, &from, to)) park();
+}
+
 /* Gives the turn to the caller; a thread that was given up meanwhile stays here. Async-signal-safe. */
 static void give_turn(brim_guard *g, int turn)
 {
-  int expected = RUNS;
-  if (!atomic_compare_exchange_strong(&g->turn, &expected, turn)) park();
+  change_turn(g, RUNS, turn);
   sem_post(&g->answer);
+}
+
+/* NULL in a child too. Async-signal-safe. */
+static brim_guard *own_here(void)
+{
+  return own && own->process == getpid() ? own : NULL;
 }
 
 bool brim_guard_is_own(void)
 {
-  return own != NULL;
+  return own_here() != NULL;
 }
 
 _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code)
@@ -74,6 +88,7 @@ _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const vo
   g->signal = signal;
   g->address = info ? info->si_addr : NULL;
   g->code = code;
+  if (atomic_load(&g->turn) == INSIDE) change_turn(g, INSIDE, RUNS);
   give_turn(g, CRASHED);
   park();
 }
@@ -81,11 +96,13 @@ _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const vo
 static void *serve(void *context)
 {
   brim_guard *g = own = context;
+  g->process = getpid();
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
+    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child came back in its parent's place */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
@@ -95,7 +112,7 @@ static void *serve(void *context)
 
 brim_status brim_guard_back(brim_guard_work work, void *context)
 {
-  brim_guard *g = own;
+  brim_guard *g = own_here();
   if (!g) return work(context);
   g->back = work;
   g->back_context = context;
@@ -105,27 +122,56 @@ brim_status brim_guard_back(brim_guard_work work, void *context)
   return g->back_status;
 }
 
+brim_status brim_guard_here(brim_guard_work work, void *context)
+{
+  brim_guard *g = own_here();
+  if (!g) return work(context);
+  change_turn(g, RUNS, INSIDE);
+  const brim_status status = work(context);
+  change_turn(g, INSIDE, RUNS);
+  return status;
+}
+
 /* ---- the caller ---- */
 
-/* In real time, but of a slice no more than twice its length: what lies above was not the thread's time, but that of a
- * process that was stopped. False: `left` is used up. */
-static bool wait_for_answer(brim_guard *g, double *left)
+/* What a call still has. */
+typedef struct time_left {
+  double computing, waiting;
+} time_left;
+
+static double processor_seconds(const brim_guard *g)
+{
+  struct timespec now = {0};
+  clock_gettime(g->clock, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool wait_for_slice(brim_guard *g)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)(1e9 * SLICE_SECONDS);
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_nsec -= 1000000000;
+    until.tv_sec++;
+  }
+  return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* Real time counts up to twice a slice's length: what lies above was not the thread's, but that of a process that was
+ * stopped. What of it was not processor time, the thread has waited. False: one of both is used up. */
+static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
     if (sem_trywait(&g->answer) == 0) return true;
-  while (*left > 0) {
-    const double start = brim_now(), slice = *left < SLICE_SECONDS ? *left : SLICE_SECONDS;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(1e9 * slice);
-    if (until.tv_nsec >= 1000000000) {
-      until.tv_nsec -= 1000000000;
-      until.tv_sec++;
-    }
-    const bool answered = sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
-    const double taken = brim_now() - start;
-    *left -= taken < 2 * SLICE_SECONDS ? taken : 2 * SLICE_SECONDS;
-    if (answered) return true;
+  while (left->computing > 0 && left->waiting > 0) {
+    const double start = brim_now(), before = processor_seconds(g);
+    const bool is_answered = wait_for_slice(g);
+    const double real = brim_now() - start, computed = fmax(0, processor_seconds(g) - before); /* 0: it has ended */
+    const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
+    left->computing -= computed;
+    left->waiting -= taken > computed ? taken - computed : 0;
+    if (is_answered) return true;
   }
   return false;
 }
@@ -133,7 +179,13 @@ static bool wait_for_answer(brim_guard *g, double *left)
 /* From here on the process has only so much time: what it saves may want a lock that the thread holds for ever. */
 static void lose(void)
 {
-  if (!atomic_exchange(&any_lost, true)) brim_crash_end_in(LAST_SECONDS);
+  atomic_store(&any_lost, true);
+  brim_crash_end_in(LAST_SECONDS);
+}
+
+void brim_guard_go_on(void)
+{
+  if (brim_guard_any_lost()) brim_crash_end_in(0);
 }
 
 static void add_file(brim_status status, const brim_guard_call *call)
@@ -166,24 +218,40 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
   return fail_lost(call, what);
 }
 
-static brim_status fail_late(const brim_guard_call *call, bool asks)
+static brim_status fail_asking(const brim_guard_call *call)
 {
   char what[160];
   lose();
-  if (asks)
-    snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
-             BRIM_GUARD_QUESTIONS_MAX, call->function);
-  else
-    snprintf(what, sizeof what, "does not come back from %s: after %g s of its own it is left where it is",
+  snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
+           BRIM_GUARD_QUESTIONS_MAX, call->function);
+  return fail_lost(call, what);
+}
+
+static brim_status fail_late(const brim_guard_call *call, const time_left *left)
+{
+  char what[200];
+  lose();
+  if (left->computing <= 0)
+    snprintf(what, sizeof what, "does not come back from %s: after %g s of processor time it is left where it is",
              call->function, call->seconds);
+  else
+    snprintf(what, sizeof what,
+             "does not come back from %s: it waits (for a lock, a file, a clock?), and after %g s of that is left "
+             "where it is",
+             call->function, call->waiting_seconds);
   return fail_lost(call, what);
 }
 
 /* Did the turn go to the caller after all? Else the thread is given up. */
 static bool take_turn(brim_guard *g)
 {
+  const struct timespec ms = {0, 1000000};
   int expected = RUNS;
-  if (atomic_compare_exchange_strong(&g->turn, &expected, LOST)) return false;
+  while (!atomic_compare_exchange_strong(&g->turn, &expected, LOST) && expected == INSIDE) {
+    nanosleep(&ms, NULL);
+    expected = RUNS;
+  }
+  if (expected == RUNS) return false;
   while (sem_wait(&g->answer) != 0) continue;
   return true;
 }
@@ -196,14 +264,14 @@ static void answer(brim_guard *g)
 
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
-  double left = call->seconds;
+  time_left left = {call->seconds, call->waiting_seconds};
   if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s cannot be asked any more", call->who);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {
     atomic_store(&g->turn, RUNS);
     sem_post(&g->call);
-    if (!wait_for_answer(g, &left) && !take_turn(g)) return fail_late(call, false);
+    if (!wait_for_answer(g, &left) && !take_turn(g)) return fail_late(call, &left);
     switch (atomic_load(&g->turn)) {
     case DONE:
       if (g->status != BRIM_OK) brim_error_put(&g->error);
@@ -213,7 +281,7 @@ brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guar
     default:
       if (questions == BRIM_GUARD_QUESTIONS_MAX) {
         atomic_store(&g->turn, LOST); /* it waits for an answer, and will */
-        return fail_late(call, true);
+        return fail_asking(call);
       }
       answer(g);
     }
@@ -234,6 +302,7 @@ brim_status brim_guard_open(brim_guard **out)
     free(g);
     return brim_fail(BRIM_ENOMEM_HOST, "no thread for the policies could be started: %s", strerror(failed));
   }
+  pthread_getcpuclockid(g->thread, &g->clock);
   *out = g;
   return BRIM_OK;
 }

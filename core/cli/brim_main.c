@@ -340,12 +340,21 @@ static void give_back_large_blocks(void)
 #endif
 }
 
+static int check_output(int result, bool is_written, const char *why)
+{
+  if (result != 0 || is_written) return result;
+  return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
+}
+
 /* A thread that was given up may hold whatever lock exit() wants. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;
-  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
-  _exit(result);
+  const bool is_free = ftrylockfile(stdout) == 0;
+  const bool is_written = is_free && fflush_unlocked(stdout) == 0 && !ferror_unlocked(stdout);
+  const char *why = is_free ? strerror(errno) : "a thread that was given up holds it";
+  if (ftrylockfile(stderr) == 0) result = check_output(result, is_written, why);
+  _exit(result != 0 || is_written ? result : brim_status_exit(BRIM_EIO));
 }
 
 int brim_main(int argc, char **argv)
@@ -358,7 +367,7 @@ int brim_main(int argc, char **argv)
   const int result = run_program(&cli, argc, argv);
   brim_fault_close();
   leave_lost_threads(result);
-  if (result == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-    return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)));
-  return result;
+  if (result != 0) return result;
+  const bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+  return check_output(result, is_written, strerror(errno));
 }

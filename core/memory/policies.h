@@ -60,8 +60,9 @@ brim_decisions brim_policies_take_decisions(brim_policies *policies);
 /* [init] Decisions go to `listen` from now on, first those that were made before. */
 void brim_policies_listen(brim_policies *policies, brim_decision_fn listen, void *context);
 
-/* [init] From now on what the policies ask (peak, figures, look) is answered on their own thread: faster by some 10 us
- * each, for whoever answers without a session, as a simulation does. */
+/* [init] From now on what the policies ask (peak, figures, look) is answered on their own thread, and counts as their
+ * time: faster by some 10 us each, for whoever answers at once and with what any thread may use, as `brim check` does
+ * and `brim simulate` where plans are not of a real model. */
 void brim_policies_answer_there(brim_policies *policies);
 
 /* Each asks in order. ENOTSUP, without a text: nobody decides. ECONFIG naming the policy if what it decided cannot be

@@ -104,7 +104,7 @@ bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
 
 static brim_status back(const call *c, brim_guard_work work, void *context)
 {
-  return c->is_direct ? work(context) : brim_guard_back(work, context);
+  return c->is_direct ? brim_guard_here(work, context) : brim_guard_back(work, context);
 }
 
 static brim_status check_place(const void *out, const char *what)
@@ -279,11 +279,17 @@ static brim_status check_status(const char *who, const char *function, brim_stat
 
 /* EPLUGIN of the guard's has its own text. */
 static brim_status run(brim_policy_caller *caller, const brim_config_choice *policy, const char *function,
-                       double seconds, brim_guard_work work)
+                       brim_guard_work work)
 {
   char who[BRIM_OPTION_BYTES];
   snprintf(who, sizeof who, "policy '%s'", policy->plugin->id);
-  const brim_guard_call about = {who, policy->file, function, seconds};
+  const bool decides = work == ask;
+  const brim_guard_call about = {.who = who,
+                                 .file = policy->file,
+                                 .function = function,
+                                 .seconds = decides ? BRIM_DECISION_SECONDS : BRIM_CREATE_SECONDS,
+                                 .waiting_seconds =
+                                     decides ? BRIM_DECISION_WAITING_SECONDS : BRIM_CREATE_WAITING_SECONDS};
   const brim_status status = brim_guard_run(caller->guard, &about, work, &caller->call);
   if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(caller->guard)) return status;
   return check_status(who, function, status);
@@ -307,7 +313,7 @@ brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice
   c->hook = hook;
   c->is_direct = caller->is_direct;
   take_query(c, query);
-  BRIM_TRY(run(caller, policy, hooks[hook].name, BRIM_DECISION_SECONDS, ask));
+  BRIM_TRY(run(caller, policy, hooks[hook].name, ask));
   BRIM_TRY(check_reason(c, policy));
   memcpy(out, &c->out, hooks[hook].out_bytes);
   return BRIM_OK;
@@ -324,7 +330,7 @@ brim_status brim_policy_create(brim_policy_caller *caller, const brim_config_cho
   *self = policy->params;
   if (!policy->plugin->create) return BRIM_OK;
   caller->call = (call){.plugin = policy->plugin, .params = policy->params, .self = policy->params};
-  BRIM_TRY(run(caller, policy, "create", BRIM_CREATE_SECONDS, create));
+  BRIM_TRY(run(caller, policy, "create", create));
   *self = caller->call.self;
   return BRIM_OK;
 }
@@ -343,8 +349,7 @@ void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *p
   if (!policy->plugin->destroy || brim_guard_is_lost(caller->guard)) return;
   caller->call = (call){.plugin = policy->plugin, .self = self};
   brim_error_take(&before);
-  if (run(caller, policy, "destroy", BRIM_CREATE_SECONDS, destroy) != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  if (run(caller, policy, "destroy", destroy) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   brim_error_put(&before);
 }
 

@@ -8,9 +8,12 @@
 #include "brim/policy.h"
 #include "config/config.h"
 
-#define BRIM_DECISION_SECONDS 1.0 /* of a policy's own, for a decision */
-#define BRIM_CREATE_SECONDS 10.0  /* for making an instance, and for destroying it: they may read files */
-#define BRIM_OPTION_BYTES 128     /* of the name of another model, with its NUL */
+/* Of a policy's own: processor time, and waiting without it, for a file or while its machine is busy otherwise. */
+#define BRIM_DECISION_SECONDS 1.0
+#define BRIM_DECISION_WAITING_SECONDS 10.0
+#define BRIM_CREATE_SECONDS 10.0 /* for making an instance, and for destroying it: they may read files */
+#define BRIM_CREATE_WAITING_SECONDS 60.0
+#define BRIM_OPTION_BYTES 128 /* of the name of another model, with its NUL */
 
 enum brim_hook { BRIM_HOOK_DEVICE, BRIM_HOOK_PLAN, BRIM_HOOK_OOM, BRIM_HOOK_BOUNDARY, BRIM_HOOK_STEP };
 

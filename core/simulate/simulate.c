@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/guard.h"
 #include "memory/policy_clock.h"
 #include "simulate/job.h"
 
@@ -27,6 +28,7 @@ static void work(void *context, size_t job)
 {
   const brim_sim_case *c = context;
   brim_sim_job_work(&c->job[job]);
+  brim_guard_go_on();
 }
 
 static void advance(void *context, double to)

@@ -202,6 +202,7 @@ static brim_status open_trainer(brim_running *r)
 {
   for (;;) {
     const brim_status status = brim_trainer_open(r->session, &r->trainer);
+    brim_crash_watch_exit();
     if (status == BRIM_OK || r->session->again.count == 0) return status;
     BRIM_TRY(brim_session_remake(&r->session));
     BRIM_TRY(brim_session_settle(&r->session));

@@ -1,10 +1,20 @@
 /* A policy that behaves badly where $BRIM_BAD says: "on_step:loop:2" loops when on_step is asked behind step 2 or
  * later. Without it, it decides nothing. The same words are for the bad dataset and the bad model. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "bad.h"
+
+/* Stands for a library that is gone when its handler has run. */
+static void on_exit_called(void)
+{
+  fputs("a handler of exit() has run\n", stderr);
+}
 
 static brim_status create(const void *params, void **self)
 {
   (void)params;
+  if (bad_is("on_boundary", "exit")) atexit(on_exit_called);
   *self = calloc(1, 16);
   return bad_in("create", 0);
 }
@@ -44,6 +54,20 @@ static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *
   if (bad_is(hook, "reason")) endless(plan->reason);
 }
 
+/* A child, and waits for its end; the decision is left to the next. */
+static brim_status fork_child(brim_plan_choice *out)
+{
+  int status = 0;
+  const pid_t child = fork();
+  if (child < 0) return brim_fail(BRIM_EDEVICE, "no child could be made");
+  if (child == 0 && bad_is("choose_plan", "child_exits")) exit(0);
+  if (child == 0 && bad_is("choose_plan", "child_crashes")) *bad_pointer = 1;
+  if (child == 0) return BRIM_OK;
+  waitpid(child, &status, 0);
+  memset(out, 0, sizeof *out);
+  return BRIM_ENOTSUP;
+}
+
 static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_choice *out)
 {
   uint64_t bytes;
@@ -52,6 +76,9 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   spoil("choose_plan", q, out);
   if (bad_is("choose_plan", "null")) return q->peak(q, q->micro_batch[0], NULL);
   if (bad_is("choose_plan", "foreign")) return q->peak(q, 12345, &bytes);
+  if (bad_is("choose_plan", "child_exits") || bad_is("choose_plan", "child_crashes") ||
+      bad_is("choose_plan", "child_returns"))
+    return fork_child(out);
   while (bad_is("choose_plan", "asks")) (void)q->peak(q, q->micro_batch[0], &bytes);
   return bad_in("choose_plan", 0);
 }

@@ -5,10 +5,11 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import unittest
 
-from support import DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
@@ -44,10 +45,16 @@ class BeforeTheRun(Bad):
                     self.assertFalse((self.folder / "run").exists())
 
     def test_a_loop_is_left_after_its_time(self):
-        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s")
+        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s of processor time")
 
     def test_a_loop_of_questions_is_left_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
+
+    def test_a_child_that_a_policy_forks_ends_by_itself(self):
+        for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
+            with self.subTest(words):
+                result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE, env={"BRIM_BAD": words})
+                self.assertNotIn("brim train --resume", result.err)
 
     def test_pointers_that_lead_nowhere_are_the_policys(self):
         self.assert_named(self.bad("choose_plan:wild"), "has crashed in choose_plan")
@@ -81,6 +88,16 @@ class BeforeTheRun(Bad):
         self.assert_error(self.bad("on_oom:again", *limit, status=NO_FIT), "needs")
 
 
+class Simulated(Case):
+    def test_results_that_cannot_be_written_are_an_error_behind_a_crash_too(self):
+        command = [BINARY, "simulate", "scenario=all_busy", "policy=bad,robust", f"--plugin-path={BAD}"]
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                     env={**os.environ, "BRIM_BAD": "destroy:segv"})
+        self.assertEqual(process.returncode, FAILED, process.stderr)
+        self.assertIn("error: cannot write to standard output", process.stderr)
+
+
 class InTheMiddle(Bad):
     """A checkpoint of the last commit; the run goes on from it as if nothing had been."""
 
@@ -96,6 +113,12 @@ class InTheMiddle(Bad):
     def test_a_crash(self):
         result = self.bad("on_boundary:segv:4")
         self.assert_named(result, "has crashed in on_boundary")
+        self.assert_goes_on(result, 4)
+
+    def test_exit(self):
+        result = self.bad("on_boundary:exit:4")
+        self.assert_named(result, "has called exit() in on_boundary")
+        self.assertNotIn("a handler of exit() has run", result.err)
         self.assert_goes_on(result, 4)
 
     def test_a_loop(self):

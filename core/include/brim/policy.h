@@ -9,9 +9,11 @@
  * bits, else but for rounding. What changes more, precision and the model, can be chosen before the first step only.
  *
  * All functions are called on one thread of the policies' own, [init] or between two steps, and may allocate. What a
- * query points to is valid during the call. A decision may take 1 s, create and destroy 10 s, without what the core does
- * for it (peak, look): who does not come back, or crashes, ends the run with exit status 5, behind a checkpoint if it
- * has begun. `brim check FILE.so` tries a policy out.
+ * query points to is valid during the call. A decision may take 1 s of processor time and wait (sleep, read a file) for
+ * 10 s; create and destroy may take 10 s and wait for 60 s. What the core does for it (peak, figures, look) does not
+ * count in a run; in `brim check` and `brim simulate` it is done on the policies' thread, and does. Who does not come
+ * back, crashes or calls exit() ends the run with exit status 5, behind a checkpoint if it has begun. `brim check
+ * FILE.so` tries a policy out.
  *
  * `reason` tells the user why, with the numbers: every decision is a line of the log and an event. */
 #ifndef BRIM_POLICY_H

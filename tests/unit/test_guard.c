@@ -1,0 +1,192 @@
+/* Functions on a thread of their own: which are left where they are, and what they may still do there. */
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/crash.h"
+#include "base/error.h"
+#include "base/guard.h"
+
+#define SHORT_SECONDS 0.1
+#define LONG_SECONDS 30 /* nobody waits for so long */
+
+typedef struct seen {
+  sem_t goes_on;
+  atomic_int asked, behind;
+  brim_status (*ask)(brim_guard_work work, void *context);
+} seen;
+
+static void nap(double seconds)
+{
+  const struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+  nanosleep(&time, NULL);
+}
+
+static brim_guard *open_guard(void)
+{
+  brim_guard *guard = NULL;
+  assert_int_equal(brim_guard_open(&guard), BRIM_OK);
+  return guard;
+}
+
+static brim_status count(void *context)
+{
+  seen *s = context;
+  atomic_fetch_add(&s->asked, 1);
+  return BRIM_OK;
+}
+
+/* ---- its time ---- */
+
+static brim_status naps(void *context)
+{
+  nap(3 * SHORT_SECONDS);
+  return count(context);
+}
+
+static brim_status loops(void *context)
+{
+  const seen *s = context;
+  while (atomic_load(&s->behind) == 0) continue;
+  return BRIM_OK;
+}
+
+static void processor_time_and_waiting_count_apart(void **state)
+{
+  static seen s;
+  const brim_guard_call computes = {"test", NULL, "work", SHORT_SECONDS, LONG_SECONDS},
+                        waits = {"test", NULL, "work", LONG_SECONDS, SHORT_SECONDS};
+  (void)state;
+  brim_guard *guard = open_guard();
+  assert_int_equal(brim_guard_run(guard, &computes, naps, &s), BRIM_OK);
+  brim_guard_close(guard);
+  assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
+  assert_string_equal(brim_error_text(),
+                      "test does not come back from work: after 0.1 s of processor time it is left where it is");
+  atomic_store(&s.behind, 1); /* it need not take a processor for ever */
+  assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
+  assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
+}
+
+/* ---- what the core does for it ---- */
+
+static brim_status asks_twice(void *context)
+{
+  seen *s = context;
+  const brim_status status = s->ask(count, s);
+  return status == BRIM_OK ? s->ask(count, s) : status;
+}
+
+static void both_ways_of_asking_are_answered(void **state)
+{
+  const brim_guard_call call = {"test", NULL, "ask", LONG_SECONDS, LONG_SECONDS};
+  (void)state;
+  for (int here = 0; here < 2; here++) {
+    seen s = {.ask = here ? brim_guard_here : brim_guard_back};
+    brim_guard *guard = open_guard();
+    assert_int_equal(brim_guard_run(guard, &call, asks_twice, &s), BRIM_OK);
+    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: at once */
+    assert_int_equal(atomic_load(&s.asked), 3);
+    brim_guard_close(guard);
+  }
+}
+
+static brim_status late(void *context)
+{
+  seen *s = context;
+  while (sem_wait(&s->goes_on) != 0) continue;
+  atomic_store(&s->behind, 1);
+  (void)s->ask(count, s);
+  atomic_store(&s->behind, 2);
+  return BRIM_OK;
+}
+
+/* What it asks about may be freed. */
+static void who_was_given_up_asks_in_vain(void **state)
+{
+  static seen all[2];
+  const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
+  (void)state;
+  for (int here = 0; here < 2; here++) {
+    seen *s = &all[here];
+    brim_guard *guard = open_guard();
+    s->ask = here ? brim_guard_here : brim_guard_back;
+    sem_init(&s->goes_on, 0, 0);
+    assert_int_equal(brim_guard_run(guard, &call, late, s), BRIM_EPLUGIN);
+    assert_true(brim_guard_is_lost(guard));
+    sem_post(&s->goes_on);
+    while (atomic_load(&s->behind) == 0) nap(0.001);
+    nap(0.05);
+    assert_int_equal(atomic_load(&s->asked), 0);
+    assert_int_equal(atomic_load(&s->behind), 1);
+  }
+}
+
+static brim_status stays_long(void *context)
+{
+  nap(4 * SHORT_SECONDS);
+  return count(context);
+}
+
+static brim_status asks_once(void *context)
+{
+  seen *s = context;
+  (void)s->ask(stays_long, s);
+  nap(LONG_SECONDS);
+  return BRIM_OK;
+}
+
+static unsigned seconds_to_the_end(void)
+{
+  struct itimerval left;
+  getitimer(ITIMER_REAL, &left);
+  return (unsigned)left.it_value.tv_sec;
+}
+
+/* A process that has lost a thread ends by an alarm, unless it goes on with something else: each time anew. */
+static void the_alarm_is_for_what_is_to_be_saved(void **state)
+{
+  static seen all[2];
+  const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
+  (void)state;
+  brim_crash_watch();
+  for (int i = 0; i < 2; i++) {
+    sem_init(&all[i].goes_on, 0, 0);
+    assert_int_equal(seconds_to_the_end(), 0);
+    assert_int_equal(brim_guard_run(open_guard(), &call, late, &all[i]), BRIM_EPLUGIN);
+    assert_true(seconds_to_the_end() > 60);
+    brim_guard_go_on();
+    assert_true(brim_guard_any_lost());
+  }
+  assert_int_equal(seconds_to_the_end(), 0);
+}
+
+/* It is in the core, and is given up when it is out of it. */
+static void who_is_in_the_core_is_not_given_up_there(void **state)
+{
+  static seen s = {.ask = brim_guard_here};
+  const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
+  (void)state;
+  brim_guard *guard = open_guard();
+  assert_int_equal(brim_guard_run(guard, &call, asks_once, &s), BRIM_EPLUGIN);
+  assert_int_equal(atomic_load(&s.asked), 1);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(processor_time_and_waiting_count_apart),   cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),     cmocka_unit_test(who_was_given_up_asks_in_vain),
+      cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
