@@ -17,7 +17,7 @@
 #include "base/thread.h"
 
 #define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up two of them */
-#define SPINS 400          /* looks before a thread sleeps: handing over takes less than waking up */
+#define SPINS 5000         /* looks, some tens of us, before a thread sleeps: handing over takes less than waking up */
 #define JOIN_SECONDS 1
 #define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
 
