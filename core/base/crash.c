@@ -49,7 +49,8 @@ static pid_t watcher; /* its children have no run that goes on */
 static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
-static atomic_int told; /* 1: a thread is telling; 2: it has */
+static _Atomic(const char *) read_file; /* whose tables are being read */
+static atomic_int told;                 /* 1: a thread is telling; 2: it has */
 
 const char *brim_crash_name(int signal)
 {
@@ -208,6 +209,12 @@ static void tell(int signal, const siginfo_t *info, const void *context)
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_where(&m, at, stack);
+  const char *file = atomic_load(&read_file);
+  if (file) {
+    add(&m, "\n  in the tables of ");
+    add(&m, file);
+    add(&m, ": does each table of parameters end in BRIM_PARAMS_END?");
+  }
   const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
   if (run) {
     add(&m, "\n  ");
@@ -291,6 +298,11 @@ void brim_crash_release_thread(const brim_crash_stack *stack)
   if (!stack->bytes) return;
   sigaltstack(&stack->before, NULL);
   munmap(stack->bytes, STACK_BYTES);
+}
+
+void brim_crash_reading(const char *file)
+{
+  atomic_store(&read_file, file);
 }
 
 /* The handler may be reading the other one. */

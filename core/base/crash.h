@@ -27,6 +27,8 @@ void brim_crash_release_thread(const brim_crash_stack *stack);
 
 /* [init] `address` is in the code of a plugin's `file`, both valid for ever. */
 void brim_crash_add_code(const void *address, const char *file);
+/* [init] The tables of a plugin's `file` are being read, which end where the plugin says; NULL: not any more. */
+void brim_crash_reading(const char *file);
 /* [init] A line of what a run has and how it goes on, copied; NULL: none. */
 void brim_crash_advice(const char *text);
 /* [any thread] If the process is still there in so many seconds, it ends by then, with exit status 5; 0: it does not.

@@ -88,7 +88,9 @@ brim_status brim_loader_load(const char *file, const brim_module **out)
   const brim_module *module;
   *out = NULL;
   BRIM_TRY(brim_loader_enter(file, &module));
-  BRIM_TRY(brim_loader_check(module));
-  *out = module;
-  return BRIM_OK;
+  brim_crash_reading(file);
+  const brim_status status = brim_loader_check(module);
+  brim_crash_reading(NULL);
+  if (status == BRIM_OK) *out = module;
+  return status;
 }

@@ -119,6 +119,9 @@ class Bad(Check):
                 self.assertRegex(text, re.escape(f"addr2line -f -e {file} 0x") + "[0-9a-f]+")
         found = self.findings(ABI / "table_endless.so", status=LOAD)
         self.assertIn("does each table of parameters end in BRIM_PARAMS_END", found["table"][1])
+        result = self.brim("plugins", "--plugin-path", ABI / "table_endless.so", status=None)
+        self.assertNotEqual(result.status, 0)
+        self.assertIn("table_endless.so: does each table of parameters end in BRIM_PARAMS_END?", result.err)
 
     def test_folders(self):
         result = self.check(BAD, status=USAGE)
