@@ -1,7 +1,6 @@
 /* brim simulate: policies in a scripted world of memory. See simulate/simulate.h. */
 #include "cli/simulate.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 
 #define SCENARIO "scenario="
 #define FOLDER "scenario"
-#define NAMES_MAX 200 /* of scenarios in a folder */
 #define SETTINGS_MAX 256
 
 typedef struct command {
@@ -32,43 +30,35 @@ typedef struct command {
 
 /* ---- scenarios by name ---- */
 
-/* Those of a folder of configurations, without ".yaml", added to `name`. */
-static size_t list_folder(brim_arena *arena, const char *folder, const char **name, size_t count)
-{
-  char path[BRIM_PATH_MAX];
-  if (brim_path_join(path, folder, FOLDER) != BRIM_OK) return count;
-  DIR *dir = opendir(path);
-  for (const struct dirent *e; dir && (e = readdir(dir)) != NULL && count < NAMES_MAX;)
-    if (brim_ends_with(e->d_name, ".yaml") && e->d_name[0] != '.')
-      name[count++] = brim_arena_string_n(arena, e->d_name, strlen(e->d_name) - strlen(".yaml"));
-  if (dir) closedir(dir);
-  return count;
-}
-
-static size_t list_scenarios(const brim_cli *cli, brim_arena *arena, const char **name)
-{
+/* Where they are looked for: a folder beside those of the groups. Valid while it is not copied. */
+typedef struct names {
   brim_cli_search search;
-  size_t count = 0, kept = 0;
-  brim_cli_search_path(cli, &search);
-  for (size_t i = 0; i < search.count; i++) count = list_folder(arena, search.folder[i], name, count);
-  if (count > 1) qsort(name, count, sizeof *name, brim_compare_strings);
-  for (size_t i = 0; i < count; i++)
-    if (kept == 0 || strcmp(name[kept - 1], name[i]) != 0) name[kept++] = name[i];
-  return kept;
+  brim_config_request request;
+  brim_composition composition;
+} names;
+
+static void find_names(const brim_cli *cli, brim_arena *arena, names *out)
+{
+  *out = (names){.composition = {.arena = arena, .registry = cli->registry}};
+  brim_cli_search_path(cli, &out->search);
+  out->request = (brim_config_request){.search = out->search.folder, .search_count = out->search.count};
+  out->composition.request = &out->request;
 }
 
 void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char ***name, size_t *count)
 {
-  *name = BRIM_ARENA_NEW(arena, const char *, NAMES_MAX);
-  *count = list_scenarios(cli, arena, *name);
+  names all;
+  find_names(cli, arena, &all);
+  *count = brim_compose_options(&all.composition, FOLDER, name);
 }
 
 static brim_status unknown_scenario(command *c, const char *written)
 {
-  const char *name[NAMES_MAX], *best = NULL;
+  const char **name = NULL, *best = NULL;
   int distance = INT_MAX;
+  size_t count = 0;
   brim_text all = {0};
-  const size_t count = list_scenarios(c->cli, &c->operands.arena, name);
+  brim_cli_list_scenarios(c->cli, &c->operands.arena, &name, &count);
   for (size_t i = 0; i < count; i++) brim_suggest(written, name[i], &distance, &best);
   for (size_t i = 0; i < count; i++) brim_text_printf(&all, "%s%s", i ? ", " : "", name[i]);
   if (written[0])
@@ -84,47 +74,32 @@ static brim_status unknown_scenario(command *c, const char *written)
 /* A name is looked for in the folders of configurations; what has a '/' or ends in .yaml is a file. */
 static brim_status read_scenario(command *c, const char *written, brim_scenario **out)
 {
-  char path[BRIM_PATH_MAX];
-  brim_cli_search search;
+  names all;
   if (strchr(written, '/') || brim_ends_with(written, ".yaml")) return brim_scenario_read(written, out);
-  brim_cli_search_path(c->cli, &search);
-  for (size_t i = 0; i < search.count && written[0]; i++) {
-    const int length = snprintf(path, sizeof path, "%s/" FOLDER "/%s.yaml", search.folder[i], written);
-    if (length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0) return brim_scenario_read(path, out);
-  }
-  return unknown_scenario(c, written);
+  find_names(c->cli, &c->operands.arena, &all);
+  const char *path = brim_compose_option_file(&all.composition, FOLDER, written);
+  return path ? brim_scenario_read(path, out) : unknown_scenario(c, written);
 }
 
 /* ---- words ---- */
 
 /* Of the groups, and scenarios as if they were one. */
-typedef struct options {
-  const brim_cli *cli;
-  brim_composition composition;
-} options;
-
 static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
 {
-  options *o = context;
+  const brim_composition *all = context;
   const char **name = NULL;
-  const bool scenarios = strcmp(group, FOLDER) == 0;
-  if (!scenarios && !brim_compose_is_group(&o->composition, group)) return false;
-  if (scenarios)
-    brim_cli_list_scenarios(o->cli, o->composition.arena, &name, count);
-  else
-    *count = brim_compose_options(&o->composition, group, &name);
+  if (strcmp(group, FOLDER) != 0 && !brim_compose_is_group(all, group)) return false;
+  *count = brim_compose_options(all, group, &name);
   *option = name;
   return true;
 }
 
 static brim_status expand(command *c)
 {
-  brim_cli_search search;
+  names all;
   brim_arena *arena = &c->operands.arena;
-  brim_cli_search_path(c->cli, &search);
-  const brim_config_request request = {.search = search.folder, .search_count = search.count};
-  options all = {c->cli, {.arena = arena, .request = &request, .registry = c->cli->registry}};
-  const brim_sweep_groups groups = {group_options, &all};
+  find_names(c->cli, arena, &all);
+  const brim_sweep_groups groups = {group_options, &all.composition};
   brim_problems problems = {.arena = arena};
   brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
   BRIM_TRY(brim_problems_status(&problems));
