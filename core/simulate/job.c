@@ -28,17 +28,12 @@ void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const 
                                                     brim_arena_string(arena, reason)};
 }
 
-bool brim_sim_sleep(brim_sim_job *job, double seconds)
+brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
 {
   const double until = brim_scene_now(job->all->scene) + seconds, end = job->all->scenario->until;
   brim_turns_sleep(&job->all->turns, job->index, until < end ? until : end);
   job->is_late = job->is_late || until > end;
-  return !job->is_late;
-}
-
-static brim_status late(void)
-{
-  return brim_fail(BRIM_EINTERRUPTED, "the scenario ends");
+  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
 }
 
 /* A pause that is no training. */
@@ -46,7 +41,7 @@ static brim_status pause_for(brim_sim_job *job, double seconds)
 {
   if (seconds == 0) return BRIM_OK;
   job->costs.pausing_seconds += seconds;
-  return brim_sim_sleep(job, seconds) ? BRIM_OK : late();
+  return brim_sim_sleep(job, seconds);
 }
 
 /* ---- what is due after a commit ---- */
@@ -233,7 +228,7 @@ static brim_status fail_step(brim_sim_job *job, double seconds, bool *fails)
     job->costs.ooms++;
     job->costs.redone_seconds += seconds;
     if (scene->failure[i].loses) job->failed_step = job->step;
-    if (!brim_sim_sleep(job, seconds)) return late();
+    BRIM_TRY(brim_sim_sleep(job, seconds));
     return brim_fail(BRIM_ENOMEM_DEVICE, "%s", scene->failure[i].says);
   }
   return BRIM_OK;
@@ -266,7 +261,7 @@ static brim_status make_steps(brim_sim_job *job)
   const double time = next_look(job) - brim_scene_now(job->all->scene), left = ceil(time / seconds);
   const int64_t stop = next_stop(job) - job->step;
   const int64_t count = left < 1 ? 1 : left < (double)stop ? (int64_t)left : stop;
-  if (!brim_sim_sleep(job, (double)count * seconds)) return late();
+  BRIM_TRY(brim_sim_sleep(job, (double)count * seconds));
   commit(job, count, seconds, again);
   return BRIM_OK;
 }

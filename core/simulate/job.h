@@ -61,8 +61,8 @@ void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup);
 /* ---- job.c ---- */
 /* The whole of it, on its thread. */
 void brim_sim_job_work(brim_sim_job *job);
-/* The clock goes on; others have their turns. False: the scenario ends first. */
-bool brim_sim_sleep(brim_sim_job *job, double seconds);
+/* The clock goes on; others have their turns. EINTERRUPTED: the scenario ends first. */
+brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
 /* An entry of the timeline. */
 void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
 #endif

@@ -27,11 +27,6 @@ static brim_status refuse(const brim_sim_job *job, const brim_scene_look *look, 
                    job->all->scenario->backend, look->best);
 }
 
-static brim_status late(void)
-{
-  return brim_fail(BRIM_EINTERRUPTED, "the scenario ends");
-}
-
 /* In line, until there is a device or patience is at its end. */
 static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
 {
@@ -48,7 +43,7 @@ static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
       return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes)", patience / 60);
     if (pause > longest) pause = longest;
     if (pause > patience - waited) pause = patience - waited;
-    if (!brim_sim_sleep(job, pause)) return late();
+    BRIM_TRY(brim_sim_sleep(job, pause));
     job->costs.waiting_seconds += pause;
     waited += pause;
     pause *= 2;
@@ -241,7 +236,7 @@ static brim_status ladder_go_on(void *self, const brim_failure *f, bool replans,
   }
   if (status == BRIM_OK && (replans || !job->is_placed)) {
     status = brim_sim_place(job);
-    if (status == BRIM_OK && !brim_sim_sleep(job, pause)) status = late();
+    if (status == BRIM_OK) status = brim_sim_sleep(job, pause);
     if (status == BRIM_OK) job->costs.pausing_seconds += pause;
   }
   return status == BRIM_OK ? go_back(job, f) : status;

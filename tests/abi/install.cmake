@@ -4,14 +4,7 @@
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER}/elsewhere ${FOLDER}/more/model)
 
-function(run folder)
-  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${folder} RESULT_VARIABLE status OUTPUT_VARIABLE output
-                  ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${ARGN}\nfailed with ${status}:\n${output}")
-  endif()
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 # A command that must fail with this exit status and say this.
 function(run_failing expected pattern)
@@ -19,12 +12,6 @@ function(run_failing expected pattern)
                   ERROR_VARIABLE output)
   if(NOT status EQUAL ${expected} OR NOT output MATCHES "${pattern}")
     message(FATAL_ERROR "${ARGN}\nended with ${status}, expected ${expected} and '${pattern}':\n${output}")
-  endif()
-endfunction()
-
-function(expect pattern)
-  if(NOT output MATCHES "${pattern}")
-    message(FATAL_ERROR "expected '${pattern}' in:\n${output}")
   endif()
 endfunction()
 

@@ -11,14 +11,7 @@ unset(ENV{BRIM_PLUGIN_PATH})
 unset(ENV{CMAKE_PREFIX_PATH})
 set(brim ${PREFIX}/bin/brim)
 
-function(run folder)
-  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${folder} RESULT_VARIABLE status OUTPUT_VARIABLE output
-                  ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${ARGN}\nfailed with ${status}:\n${output}")
-  endif()
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 # Is the text, which is no pattern, somewhere in the commands of the last plugin?
 function(steps_have text result)
@@ -27,12 +20,6 @@ function(steps_have text result)
     set(${result} FALSE PARENT_SCOPE)
   else()
     set(${result} TRUE PARENT_SCOPE)
-  endif()
-endfunction()
-
-function(expect pattern)
-  if(NOT output MATCHES "${pattern}")
-    message(FATAL_ERROR "expected '${pattern}' in:\n${output}")
   endif()
 endfunction()
 

@@ -20,12 +20,6 @@ static void check(int condition, const char *what)
   abort();
 }
 
-static void write_file(const char *name, const void *bytes, size_t count)
-{
-  FILE *file = fopen(scratch("%s", name), "wb");
-  check(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0, name);
-}
-
 static void delete_folder(void)
 {
   scratch_delete(scratch_root);
@@ -38,9 +32,9 @@ static void begin(void)
   if (begun) return;
   begun = true;
   brim_log_set_level(BRIM_LOG_ERROR);
-  check(scratch_setup(NULL) == 0, "no folder");
+  scratch_setup(NULL);
   atexit(delete_folder);
-  write_file("config.yaml", config, strlen(config));
+  scratch_write(scratch("%s", "config.yaml"), config, strlen(config));
 }
 
 static void check_text(const brim_text *text)
@@ -59,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   brim_arena arena = {0};
   brim_text text = {0};
   begin();
-  write_file("events.jsonl", data, size);
+  scratch_write(scratch("%s", "events.jsonl"), data, size);
   if (brim_scene_record(&arena, scratch_root, &text, word) == BRIM_OK) check_text(&text);
   brim_text_release(&text);
   brim_arena_release(&arena);

@@ -31,12 +31,6 @@ static void check(int condition, const char *what)
   abort();
 }
 
-static void write_file(const char *name, const void *bytes, size_t count)
-{
-  FILE *file = fopen(scratch("%s", name), "wb");
-  check(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0, name);
-}
-
 static void delete_folder(void)
 {
   scratch_delete(scratch_root);
@@ -47,10 +41,10 @@ static void begin(void)
   static bool begun;
   if (begun) return;
   begun = true;
-  check(scratch_setup(NULL) == 0, "no folder");
+  scratch_setup(NULL);
   atexit(delete_folder);
-  write_file("config.yaml", "model: {id: mlp}\n", 17);
-  for (size_t i = 0; i < FILES; i++) write_file(files[i].name, files[i].text, strlen(files[i].text));
+  scratch_write(scratch("%s", "config.yaml"), "model: {id: mlp}\n", 17);
+  for (size_t i = 0; i < FILES; i++) scratch_write(scratch("%s", files[i].name), files[i].text, strlen(files[i].text));
 }
 
 /* Tags of a page are lower case and known; what the inputs have in common with markup is escaped. */
@@ -69,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   brim_comparison c = {0};
   brim_text page = {0};
   begin();
-  write_file(files[file].name, data + 1, size - 1);
+  scratch_write(scratch("%s", files[file].name), data + 1, size - 1);
   check(brim_compare_add(&c, scratch_root) == BRIM_OK, "the folder was refused");
   brim_compare_finish(&c);
   brim_page_print(&c, &page);
@@ -77,6 +71,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   check_page(page.s);
   brim_text_release(&page);
   brim_compare_release(&c);
-  write_file(files[file].name, files[file].text, strlen(files[file].text));
+  scratch_write(scratch("%s", files[file].name), files[file].text, strlen(files[file].text));
   return 0;
 }
