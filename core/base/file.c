@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,6 +210,28 @@ bool brim_is_folder(const char *path)
 {
   struct stat info;
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, size_t *count)
+{
+  size_t room = 16, n = 0;
+  DIR *folder = opendir(path);
+  if (!folder) return false;
+  const char **name = BRIM_ARENA_NEW(arena, const char *, room);
+  for (const struct dirent *entry; (entry = readdir(folder));) {
+    if (entry->d_name[0] == '.') continue;
+    if (n == room) {
+      const char **more = BRIM_ARENA_NEW(arena, const char *, room *= 2);
+      memcpy(more, name, n * sizeof *name);
+      name = more;
+    }
+    name[n++] = brim_arena_string(arena, entry->d_name);
+  }
+  closedir(folder);
+  qsort(name, n, sizeof *name, brim_compare_strings);
+  *out = name;
+  *count = n;
+  return true;
 }
 
 /* Will it never be possible, whatever else goes on in the system? */

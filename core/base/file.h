@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "brim/status.h"
 
 #define BRIM_PATH_MAX 4096
@@ -39,6 +40,10 @@ brim_status brim_folder_sync(const char *path);
  * False, with errno, if something of it remains; a folder that is not there is fine. */
 bool brim_folder_remove(const char *path);
 bool brim_is_folder(const char *path);
+/* The names in a folder, without those that begin with a dot, sorted by their bytes: readdir's order differs between
+ * machines, and alphasort's between locales. They and their list live in the arena. False, with errno: it cannot be
+ * read. */
+bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, size_t *count);
 /* Makes a folder and its parents. An existing one is fine. Names the part that could not be made: ECONFIG where there
  * can be no such folder (a file is in its way, nobody may write there), so that another name is needed; else EIO. */
 brim_status brim_make_folders(const char *path);

@@ -5,7 +5,6 @@
  * gets its name: so all of it is there, or nothing. */
 #include "cli/new.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,18 +41,10 @@ static const char *find_templates(brim_arena *arena)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_TEMPLATES) ? brim_arena_string(arena, folder) : NULL;
 }
 
-/* The names in a folder, sorted, without those that begin with a dot. */
 static brim_status list_names(brim_arena *arena, const char *folder, const char ***out, size_t *count)
 {
-  DIR *dir = opendir(folder);
-  if (!dir) return brim_fail(BRIM_ELOAD, "the template '%s' cannot be read: %s", folder, strerror(errno));
-  *out = BRIM_ARENA_NEW(arena, const char *, MADE_MAX);
-  *count = 0;
-  for (const struct dirent *entry; (entry = readdir(dir)) && *count < MADE_MAX;)
-    if (entry->d_name[0] != '.') (*out)[(*count)++] = brim_arena_string(arena, entry->d_name);
-  closedir(dir);
-  qsort(*out, *count, sizeof **out, brim_compare_strings);
-  return BRIM_OK;
+  if (brim_folder_names(arena, folder, out, count)) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "the template '%s' cannot be read: %s", folder, strerror(errno));
 }
 
 size_t brim_cli_new_kinds(brim_arena *arena, const char ***out)

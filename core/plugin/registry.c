@@ -7,7 +7,6 @@
  * either tried the home file of this one, or loaded all of it. */
 #include "plugin/registry.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -200,30 +199,12 @@ static void load_source(const brim_registry *registry, size_t source)
     if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
 }
 
-/* The names in a folder, sorted: readdir's order differs between machines, and alphasort's between locales. */
-static brim_status read_names(brim_arena *arena, const char *folder, char ***out, size_t *count)
-{
-  DIR *dir = opendir(folder);
-  if (!dir) return brim_fail(BRIM_ELOAD, "cannot be read: %s", strerror(errno));
-  char **name = NULL;
-  size_t n = 0;
-  for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-    if (entry->d_name[0] == '.') continue;
-    name = grown(name, n);
-    name[n++] = brim_arena_string(arena, entry->d_name);
-  }
-  closedir(dir);
-  if (n > 0) qsort(name, n, sizeof *name, brim_compare_strings);
-  *out = name;
-  *count = n;
-  return BRIM_OK;
-}
-
 static brim_status scan(brim_registry *r, const char *folder, int depth)
 {
-  char **name = NULL;
+  const char **name = NULL;
   size_t count = 0;
-  BRIM_TRY(read_names(&r->arena, folder, &name, &count));
+  if (!brim_folder_names(&r->arena, folder, &name, &count))
+    return brim_fail(BRIM_ELOAD, "cannot be read: %s", strerror(errno));
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < count && status == BRIM_OK; i++) {
     const char *path = brim_arena_printf(&r->arena, "%s%s%s", folder, brim_ends_with(folder, "/") ? "" : "/", name[i]);
@@ -239,7 +220,6 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
         list_file(r, path, &info);
     }
   }
-  free(name);
   return status;
 }
 
