@@ -14,7 +14,8 @@ SBATCH = sorted(path.name for path in (SCRIPTS / "slurm").glob("*.sbatch"))
 
 # Runs the command behind its own options as Slurm would a single task.
 SRUN = """#!/bin/bash
-{ printf '<%s>' "$@"; echo; } >>"$CALLS"
+line=$(printf '<%s>' "$@")
+echo "$line" >>"$CALLS" # in one write, as several run at once
 while [[ $1 == -* ]]; do shift; done
 "$@"
 status=$?
