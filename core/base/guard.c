@@ -106,8 +106,7 @@ static void *serve(void *context)
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
-  own = NULL;
-  return NULL;
+  return NULL; /* `own` stays: what plugins have destroyed with the thread is still theirs */
 }
 
 brim_status brim_guard_back(brim_guard_work work, void *context)

@@ -136,6 +136,14 @@ void brim_suggest(const char *written, const char *known, int *distance, const c
   *best = known;
 }
 
+const char *brim_suggest_of(const char *written, const char *const *known, size_t count)
+{
+  const char *best = NULL;
+  int distance = INT_MAX;
+  for (size_t i = 0; i < count; i++) brim_suggest(written, known[i], &distance, &best);
+  return best;
+}
+
 int brim_compare_strings(const void *a, const void *b)
 {
   return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -33,6 +33,8 @@ int brim_typo_distance(const char *written, const char *known);
 /* Takes `known` for the best suggestion so far if it is nearer than *distance (INT_MAX at first): a typing error, or
  * the beginning of it. */
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
+/* The best suggestion of a list; NULL: none of it may have been meant. */
+const char *brim_suggest_of(const char *written, const char *const *known, size_t count);
 /* For qsort and bsearch: const char * by strcmp. */
 int brim_compare_strings(const void *a, const void *b);
 /* What makes "step" agree with a number: "" or "s". */

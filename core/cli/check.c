@@ -54,6 +54,14 @@ typedef struct child {
 
 /* ---- results ---- */
 
+const brim_finding_name brim_finding_names[] = {
+    [BRIM_FOUND_OK] = {"ok", "ok"},
+    [BRIM_FOUND_WARNING] = {"warning", "warning"},
+    [BRIM_FOUND_FAILED] = {"failed", "failed"},
+    [BRIM_FOUND_UNTRIED] = {"untried", "warning"},
+    [BRIM_FOUND_WORDS] = {"words", "warning"},
+};
+
 static void add_result(checking *c, enum brim_finding finding, const char *text)
 {
   brim_text whole = {0};
@@ -120,7 +128,6 @@ static bool take_begin(checking *c, char *text)
 /* False: it is no line of ours. */
 static bool take_line(checking *c, char *line)
 {
-  static const char *const findings[] = {"ok", "warning", "failed", "", "words"}; /* as enum brim_finding */
   char *text = strchr(line, '\t');
   if (!text) return false;
   *text++ = '\0';
@@ -130,7 +137,7 @@ static bool take_line(checking *c, char *line)
     return true;
   }
   for (int i = 0; i <= BRIM_FOUND_WORDS; i++) {
-    if (strcmp(line, findings[i]) != 0) continue;
+    if (strcmp(line, brim_finding_names[i].told) != 0) continue;
     if (!c->name) return true;
     add_result(c, (enum brim_finding)i, clean(c, text));
     c->loaded = c->loaded || i != BRIM_FOUND_FAILED;
@@ -300,7 +307,7 @@ static int count_of(const checking *c, enum brim_finding finding)
 {
   int count = 0;
   for (const result *r = c->first; r; r = r->next)
-    count += r->finding == finding || (finding == BRIM_FOUND_WARNING && r->finding == BRIM_FOUND_WORDS);
+    count += strcmp(brim_finding_names[r->finding].shown, brim_finding_names[finding].shown) == 0;
   return count;
 }
 
@@ -327,13 +334,12 @@ static void print_text(const char *text)
 
 static void print_words(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "FAILED", "", "warning"};
   const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
   const char *plugin = NULL;
   for (const result *r = c->first; r; r = r->next) {
     if (!plugin || strcmp(plugin, r->plugin) != 0) puts(r->plugin[0] ? r->plugin : c->file);
     plugin = r->plugin;
-    printf("  %-8s %s: ", words[r->finding], r->check);
+    printf("  %-8s %s: ", r->finding == BRIM_FOUND_FAILED ? "FAILED" : brim_finding_names[r->finding].shown, r->check);
     print_text(r->text);
   }
   if (!c->loaded)
@@ -346,11 +352,11 @@ static void print_words(const checking *c)
 
 static brim_status print_json(const checking *c)
 {
-  static const char *const words[] = {"ok", "warning", "failed", "", "warning"};
   json_t *checks = json_array();
   for (const result *r = c->first; r; r = r->next)
-    json_array_append_new(checks, json_pack("{s:s%, s:s, s:s, s:s}", "plugin", r->plugin, strlen(r->plugin), "check",
-                                            r->check, "finding", words[r->finding], "text", r->text));
+    json_array_append_new(checks,
+                          json_pack("{s:s%, s:s, s:s, s:s}", "plugin", r->plugin, strlen(r->plugin), "check", r->check,
+                                    "finding", brim_finding_names[r->finding].shown, "text", r->text));
   return brim_cli_print_json(json_pack("{s:s, s:b, s:i, s:i, s:o}", "file", c->file, "loaded", c->loaded, "failed",
                                        count_of(c, BRIM_FOUND_FAILED), "warnings", count_of(c, BRIM_FOUND_WARNING),
                                        "checks", checks));

@@ -16,6 +16,12 @@ enum brim_finding {
   BRIM_FOUND_WORDS    /* likewise, as the user's words are wrong: of all plugins of the file, that is what is told */
 };
 
+/* What the child calls it, and what the user reads. */
+typedef struct brim_finding_name {
+  const char *told, *shown;
+} brim_finding_name;
+extern const brim_finding_name brim_finding_names[];
+
 /* What a check goes by. */
 typedef struct brim_check {
   brim_cli *cli; /* its registry has the file in front of all others */
@@ -53,9 +59,9 @@ brim_status brim_check_fail_folder(const char *folder);
 void brim_check_hint(const char *file, const char *check, const char *text, brim_text *out);
 
 /* What the child tells, a line each on `fd`: "begin\tN\tPLUGIN\tCHECK\tNEXT", where NEXT is the number of the check
- * to go on with if this one fails; "ok\tTEXT", "warning\tTEXT", "failed\tTEXT", "words\tTEXT",
- * "end". Line breaks of texts are \x1f. Runs the checks from number `first` on, up to the first that fails; 0 is the
- * table. `failed`: the plugin of the check before `first` has failed in one. */
+ * to go on with if this one fails; a finding's name, as "ok\tTEXT"; "end". Line breaks of texts are \x1f. Runs the
+ * checks from number `first` on, up to the first that fails; 0 is the table. `failed`: the plugin of the check before
+ * `first` has failed in one. */
 #define BRIM_CHECK_BREAK '\x1f'
 _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long first, bool failed,
                                 const char *const *word, size_t words);

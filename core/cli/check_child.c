@@ -76,8 +76,6 @@ brim_status brim_check_config(brim_check *c, const char *const *word, size_t cou
 
 /* ---- telling ---- */
 
-static const char *const finding_names[] = {"ok", "warning", "failed", "warning", "words"};
-
 static void tell(int fd, const char *what, const char *text)
 {
   brim_text line = {0};
@@ -187,7 +185,7 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
       c->failed && kind->needs_sound
           ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as a check before it has failed")
           : kind->run(c);
-  tell(fd, finding_names[finding], brim_text_str(&c->text));
+  tell(fd, brim_finding_names[finding].told, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
@@ -216,7 +214,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   brim_log_set_level(BRIM_LOG_ERROR);
   begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
-  tell(fd, finding_names[finding], brim_text_str(&c.text));
+  tell(fd, brim_finding_names[finding].told, brim_text_str(&c.text));
   if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
   tell(fd, "end", "");
   _exit(0);

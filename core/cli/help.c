@@ -58,6 +58,10 @@ int brim_cli_print_command_help(brim_cli *cli, const brim_command *command)
   printf("brim %s: %s\n\n%s", command->name, command->help, command->usage);
   print_options(command, stdout);
   if (!strstr(command->usage, "key=value")) return 0;
+  if (command->run != brim_command_train) {
+    puts("\n`brim train --help` lists the keys, with type, default, range and meaning.");
+    return 0;
+  }
   brim_text keys = {0};
   if (brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
     return brim_cli_fail(BRIM_ELOAD);

@@ -58,8 +58,7 @@ size_t brim_cli_new_kinds(brim_arena *arena, const char ***out)
 
 static brim_status check_kind(scaffold *s, const char *kind)
 {
-  const char **known = NULL, *best = NULL;
-  int distance = INT_MAX;
+  const char **known = NULL;
   size_t count = 0;
   s->templates = find_templates(s->arena);
   if (!s->templates)
@@ -72,10 +71,10 @@ static brim_status check_kind(scaffold *s, const char *kind)
       s->kind = known[i];
       return BRIM_OK;
     }
-    brim_suggest(kind, known[i], &distance, &best);
     list = brim_arena_printf(s->arena, "%s%s%s", list, i ? ", " : "", known[i]);
   }
   const brim_status status = brim_fail(BRIM_ECONFIG, "there is no template for '%s'; there are: %s", kind, list);
+  const char *best = brim_suggest_of(kind, known, count);
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
 

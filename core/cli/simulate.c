@@ -54,12 +54,11 @@ void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char 
 
 static brim_status unknown_scenario(command *c, const char *written)
 {
-  const char **name = NULL, *best = NULL;
-  int distance = INT_MAX;
+  const char **name = NULL;
   size_t count = 0;
   brim_text all = {0};
   brim_cli_list_scenarios(c->cli, &c->operands.arena, &name, &count);
-  for (size_t i = 0; i < count; i++) brim_suggest(written, name[i], &distance, &best);
+  const char *best = brim_suggest_of(written, name, count);
   for (size_t i = 0; i < count; i++) brim_text_printf(&all, "%s%s", i ? ", " : "", name[i]);
   if (written[0])
     (void)brim_fail(BRIM_ECONFIG, "there is no scenario '%s', nor a file of that name", written);
@@ -94,6 +93,21 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
+/* A scenario's key that is none of a configuration's is not to be added to that. */
+static brim_status check_keys(command *c, const names *all)
+{
+  for (size_t i = 0; i < c->operands.count; i++) {
+    const char *word = c->operands.word[i];
+    const char *key = brim_arena_string_n(&c->operands.arena, word, strcspn(word, ".="));
+    if (!brim_scenario_has_key(key) || brim_compose_is_group(&all->composition, key)) continue;
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' is a key of scenarios, which their files say\n  command line, argument %d: %s\n"
+                     "  a copy of the file may have it another way: scenario=FILE.yaml",
+                     key, c->operands.number[i], word);
+  }
+  return BRIM_OK;
+}
+
 static brim_status expand(command *c)
 {
   names all;
@@ -101,6 +115,7 @@ static brim_status expand(command *c)
   find_names(c->cli, arena, &all);
   const brim_sweep_groups groups = {group_options, &all.composition};
   brim_problems problems = {.arena = arena};
+  BRIM_TRY(check_keys(c, &all));
   brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
   BRIM_TRY(brim_problems_status(&problems));
   c->shown = BRIM_ARENA_NEW(arena, brim_sim_shown, c->sweep.jobs);
@@ -114,7 +129,7 @@ static const char *label_of(command *c, const char *const *word)
   brim_text text = {0};
   for (size_t i = 0; i < c->sweep.axis_count; i++) swept += c->sweep.axis[i].count > 1;
   for (size_t i = 0; i < c->sweep.axis_count; i++) {
-    if (c->sweep.axis[i].count == 1) continue;
+    if (c->sweep.axis[i].count == 1 || !word[i][0]) continue;
     const char *value = strchr(word[i], '=');
     brim_text_printf(&text, "%s%s", text.length ? " " : "", swept == 1 && value ? value + 1 : word[i]);
   }
@@ -135,7 +150,7 @@ static bool names_policy(const char *word, const char *id, size_t length)
 }
 
 /* A parameter of a policy that only other combinations have: policy=fixed,mine policy.mine.share=0.5. */
-static bool is_of_another(const command *c, const brim_sim_shown *shown, const char *word)
+static bool is_of_another(const command *c, const char *const *word_of, const char *word)
 {
   static const char policy[] = "policy.";
   if (!brim_starts_with(word, policy)) return false;
@@ -145,7 +160,7 @@ static bool is_of_another(const command *c, const brim_sim_shown *shown, const c
   for (size_t i = 0; i < c->sweep.axis_count; i++) {
     const brim_sweep_axis *axis = &c->sweep.axis[i];
     if (strcmp(axis->key, "policy") != 0) continue;
-    if (names_policy(shown->word[i], id, length)) return false;
+    if (names_policy(word_of[i], id, length)) return false;
     for (size_t k = 0; k < axis->count; k++) others = others || names_policy(axis->choice[k], id, length);
   }
   return others;
@@ -192,7 +207,7 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   for (size_t i = 0; i < count; i++)
     if (!is_unlisted(set, count, shown, set[i])) add_word(&l, set[i], 0);
   for (size_t i = 0; i < shown->words; i++)
-    if (!brim_starts_with(shown->word[i], SCENARIO) && !is_of_another(c, shown, shown->word[i]))
+    if (shown->word[i][0] && !brim_starts_with(shown->word[i], SCENARIO))
       add_word(&l, shown->word[i], c->operands.number[i]);
   return l;
 }
@@ -297,12 +312,33 @@ static const char *scenario_of(const brim_sim_shown *shown)
   return written;
 }
 
-static brim_status simulate_one(command *c, size_t i)
+/* Without the words that mean nothing in it, which are "". */
+static const char *const *words_of(const command *c, brim_arena *arena, size_t combination)
+{
+  const char **word = BRIM_ARENA_NEW(arena, const char *, c->sweep.axis_count + 1);
+  brim_sweep_words(&c->sweep, combination, word);
+  for (size_t i = 0; i < c->sweep.axis_count; i++)
+    if (is_of_another(c, word, word[i])) word[i] = "";
+  return word;
+}
+
+/* policy=fixed,mine policy.mine.share=0.5,1 has fixed once. */
+static bool is_there(const command *c, const char *const *word)
+{
+  for (size_t i = 0; i < c->count; i++) {
+    size_t k = 0;
+    while (k < c->sweep.axis_count && strcmp(c->shown[i].word[k], word[k]) == 0) k++;
+    if (k == c->sweep.axis_count) return true;
+  }
+  return false;
+}
+
+static brim_status simulate_one(command *c, size_t combination)
 {
   brim_scenario *scenario = NULL;
-  brim_sim_shown *shown = &c->shown[i];
-  const char **word = BRIM_ARENA_NEW(&c->operands.arena, const char *, c->sweep.axis_count + 1);
-  brim_sweep_words(&c->sweep, i, word);
+  brim_sim_shown *shown = &c->shown[c->count];
+  const char *const *word = words_of(c, &c->operands.arena, combination);
+  if (is_there(c, word)) return BRIM_OK;
   *shown = (brim_sim_shown){.label = label_of(c, word), .word = word, .words = c->sweep.axis_count};
   BRIM_TRY(read_scenario(c, scenario_of(shown), &scenario));
   shown->scenario = scenario;

@@ -186,7 +186,8 @@ static json_t *case_json(const brim_sim_shown *shown)
 {
   const brim_simulation *s = &shown->result;
   json_t *words = json_array(), *policies = json_array(), *jobs = json_array(), *timeline = json_array();
-  for (size_t i = 0; i < shown->words; i++) json_array_append_new(words, json_string(shown->word[i]));
+  for (size_t i = 0; i < shown->words; i++)
+    if (shown->word[i][0]) json_array_append_new(words, json_string(shown->word[i]));
   for (size_t i = 0; i < s->policy_count; i++) json_array_append_new(policies, json_string(s->policy[i]));
   for (size_t i = 0; i < s->job_count; i++) json_array_append_new(jobs, job_json(&s->job[i]));
   for (size_t i = 0; i < s->event_count; i++) json_array_append_new(timeline, event_json(s, &s->event[i]));

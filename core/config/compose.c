@@ -414,7 +414,7 @@ static const char *root_path(brim_composition *c)
   const char *path = brim_compose_option_file(c, "", name);
   if (path) return path;
   brim_problem(&c->problems, BRIM_ECONFIG, "no configuration '%s'", name);
-  brim_compose_hint_available(c, ".");
+  brim_compose_hint_available(c, ".", name);
   return NULL;
 }
 

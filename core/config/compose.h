@@ -95,8 +95,9 @@ brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin);
 /* The same of a plugin that an option is for. */
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin);
-/* The line "available: ...   searched: ..." to the last problem. */
-void brim_compose_hint_available(brim_composition *c, const char *group);
+/* The line "available: ...   searched: ..." to the last problem, behind which of them may have been meant by what was
+ * `written`; NULL: nothing was. */
+void brim_compose_hint_available(brim_composition *c, const char *group, const char *written);
 /* What `backend=auto` means on this machine: the backend of the device that is asked for, else cuda if it has one, else
  * cpu, else reference. */
 const char *brim_compose_auto_backend(brim_composition *c);

@@ -80,7 +80,7 @@ static void refuse_no_backbone(loading *l)
   const char *id = l->plugins.group[0]->id;
   brim_problem(&l->c.problems, BRIM_ECONFIG,
                "model=%s is around another model, and none is chosen: write backbone=OPTION", id);
-  brim_compose_hint_available(&l->c, "backbone");
+  brim_compose_hint_available(&l->c, "backbone", NULL);
 }
 
 /* One that was typed, which nothing would be around. */
@@ -124,7 +124,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
     brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
                     group->name);
-    brim_compose_hint_available(c, group->name);
+    brim_compose_hint_available(c, group->name, NULL);
     return NULL;
   }
   if (id->kind != BRIM_YAML_SCALAR) {
@@ -174,7 +174,8 @@ static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
   if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return false;
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
   if (!entry) {
-    brim_compose_no_option(c, group->name, id->scalar, &id->origin);
+    const bool typed = id->origin.text && !brim_compose_option_file(c, group->name, id->scalar);
+    (typed ? brim_compose_no_option : brim_compose_no_plugin)(c, group->name, id->scalar, &id->origin);
     return false;
   }
   for (size_t i = 0; i < p->policy_count; i++) {

@@ -1,11 +1,12 @@
 /* Groups and their options: what there is, where it is, and what to say when it is not. */
-#include <dirent.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "brim/backend.h"
 #include "brim/model.h"
@@ -118,15 +119,14 @@ bool brim_compose_has_options(const brim_composition *c, const char *group, cons
 /* Adds the names of the *.yaml in a folder. */
 static void add_files(brim_arena *arena, const char *folder, brim_yaml *names)
 {
-  DIR *dir = opendir(folder);
-  if (!dir) return;
-  for (const struct dirent *entry; (entry = readdir(dir));) {
-    const size_t length = strlen(entry->d_name);
-    if (entry->d_name[0] == '.' || length <= 5 || !brim_ends_with(entry->d_name, ".yaml")) continue;
-    const char *name = brim_arena_string_n(arena, entry->d_name, length - 5);
+  const char **file;
+  size_t count;
+  if (!brim_folder_names(arena, folder, &file, &count)) return;
+  for (size_t i = 0; i < count; i++) {
+    if (!brim_ends_with(file[i], ".yaml")) continue;
+    const char *name = brim_arena_string_n(arena, file[i], strlen(file[i]) - strlen(".yaml"));
     brim_yaml_append(arena, names, brim_yaml_scalar(arena, name, (brim_yaml_origin){0}));
   }
-  closedir(dir);
 }
 
 bool brim_is_wrapper(const brim_plugin *plugin)
@@ -170,11 +170,13 @@ size_t brim_compose_options(const brim_composition *c, const char *group, const 
   return count;
 }
 
-void brim_compose_hint_available(brim_composition *c, const char *group)
+void brim_compose_hint_available(brim_composition *c, const char *group, const char *written)
 {
   const char **name = NULL;
   const size_t count = brim_compose_options(c, group, &name);
+  const char *meant = written ? brim_suggest_of(written, name, count) : NULL;
   brim_text text = {0};
+  if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
   brim_text_add(&text, "available:");
   for (size_t i = 0; i < count; i++) brim_text_printf(&text, " %s", name[i]);
   if (count == 0) brim_text_add(&text, " none");
@@ -210,18 +212,23 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   brim_problem_at(&c->problems, file_of(origin), "no option '%s' in group '%s'", option, group);
   if (brim_compose_group_kind(group) == BRIM_BACKEND && strcmp(option, "cuda") == 0)
     brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
-  brim_compose_hint_available(c, group);
+  brim_compose_hint_available(c, group, option);
 }
 
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   if (tell_failure(c, group, id, file_of(origin))) return;
   brim_text found = {0};
+  const char *meant = NULL;
+  int distance = INT_MAX;
   for (size_t i = 0; i < brim_registry_count(c->registry); i++) {
     const brim_plugin *plugin = brim_registry_at(c->registry, i)->plugin;
-    if (plugin->kind == brim_compose_group_kind(group)) brim_text_printf(&found, " %s", plugin->id);
+    if (plugin->kind != brim_compose_group_kind(group)) continue;
+    brim_text_printf(&found, " %s", plugin->id);
+    brim_suggest(id, plugin->id, &distance, &meant);
   }
   brim_problem_at(&c->problems, file_of(origin), "no plugin '%s' for group '%s' was found", id, group);
+  if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
   brim_problem_hint(&c->problems, "found:%s   (brim plugins says where)", found.length > 0 ? found.s : " none");
   brim_text_release(&found);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/long_call.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "data/describe.h"
@@ -35,9 +36,18 @@ static void start(brim_data *data, const brim_plugin *plugin, void *self, const 
                       .ignored_token = BRIM_NO_TOKEN};
 }
 
+static void begin_to_wait(brim_long_call *call, const brim_dataset_ops *ops)
+{
+  brim_long_call_begin(call, "the dataset's open", (const void *)(uintptr_t)ops->open);
+}
+
 static brim_status open_and_describe(brim_data *data)
 {
-  BRIM_TRY(open_splits(data->ops, data->self));
+  brim_long_call call;
+  begin_to_wait(&call, data->ops);
+  const brim_status status = open_splits(data->ops, data->self);
+  brim_long_call_end(&call);
+  BRIM_TRY(status);
   BRIM_TRY(brim_data_set(data));
   data->opened = true;
   return BRIM_OK;
@@ -105,7 +115,10 @@ brim_status brim_data_open_finish(brim_data *data)
 {
   struct brim_data_opening *o = data->opening;
   if (!o) return BRIM_OK;
+  brim_long_call call;
+  begin_to_wait(&call, o->ops);
   pthread_join(o->thread, NULL);
+  brim_long_call_end(&call);
   data->opening = NULL;
   const brim_status status = o->status;
   if (status != BRIM_OK) brim_fail(status, "%s", o->error);

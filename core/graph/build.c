@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/long_call.h"
 #include "graph/fuse.h"
 #include "graph/lower.h"
 #include "graph/wrap.h"
@@ -174,6 +175,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
+  brim_long_call call;
   const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
   g->task = o->task;
   g->classes = o->classes;
@@ -181,7 +183,9 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->label = new_label(g, o);
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* so that the reason, if there is one, is known to be of this build */
+  brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   const brim_status status = o->model->build(o->model_self, g);
+  brim_long_call_end(&call);
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK && brim_error_text()[0]) return status;
   if (status != BRIM_OK)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/guard.h"
 #include "base/process.h"
 #include "config/kept.h"
 #include "memory/board.h"
@@ -188,6 +189,7 @@ brim_status brim_session_remake(brim_session **session)
   old->deal = (brim_dealing){0};
   left.was = json_incref(old->was);
   brim_session_close(old);
+  brim_guard_go_on(); /* its policies may have been given up as they ended */
   return open_once(left.config, &left, &options, session);
 }
 

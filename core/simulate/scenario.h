@@ -110,4 +110,6 @@ void brim_scenario_free(brim_scenario *scenario);
 size_t brim_scenario_words(brim_arena *arena, const brim_yaml *settings, const char **out, size_t room);
 /* Every key with type, default, range and meaning. */
 void brim_scenario_print_keys(brim_text *out);
+/* At the top of one: "until", "devices". */
+bool brim_scenario_has_key(const char *key);
 #endif

@@ -154,6 +154,13 @@ bool brim_scene_has_section(const char *parent, const char *key)
   return key[0] && find(path) != NULL;
 }
 
+bool brim_scenario_has_key(const char *key)
+{
+  for (const brim_param *row = root_keys; row->key; row++)
+    if (strcmp(row->key, key) == 0) return true;
+  return brim_scene_has_section("", key);
+}
+
 static void print_row(brim_arena *arena, const brim_scene_section *s, const brim_param *row, brim_table *table)
 {
   const char *prefix = s->path[0] ? brim_arena_printf(arena, "%s%s.", s->path, s->is_list ? "[]" : "") : "";

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "brim/brim.h"
 
@@ -52,6 +53,7 @@ __attribute__((noinline)) static int bad_deep(volatile char *above)
 static inline brim_status bad_in(const char *function, long long step)
 {
   volatile char top = 0;
+  static int naps; /* of 0.1 s */
   if (!bad_names(function) || step < bad_from()) return BRIM_OK;
   if (bad_is(function, "segv")) *bad_pointer = 1;
   if (bad_is(function, "fpe")) raise(SIGFPE);
@@ -60,6 +62,8 @@ static inline brim_status bad_in(const char *function, long long step)
   if (bad_is(function, "exit")) exit(0);
   if (bad_is(function, "stack")) return bad_deep(&top);
   while (bad_is(function, "loop")) continue;
+  for (; naps < 110 && bad_is(function, "naps"); naps++)
+    (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   if (bad_is(function, "silent")) return BRIM_EDEVICE;
   if (bad_is(function, "unknown")) return 77;
   if (bad_is(function, "interrupted")) return BRIM_EINTERRUPTED;

@@ -46,7 +46,7 @@ class Messages(Case):
         options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | files | {plugin["id"] for plugin in plugins}))
         self.assertRegex(options, r"\bcnn .*lightcnn .*mlp .*resnet18 .*vit\b")
         self.assertEqual(self.told("--config-path", "./configs", "train", "model=resnet19"),
-                         "error: no option 'resnet19' in group 'model'\n"
+                         "error: no option 'resnet19' in group 'model'\n  did you mean 'resnet18'?\n"
                          f"  available: {options}   searched: ./configs {CONFIGS}\n")
 
     def test_a_sweep_without_m(self):
@@ -118,10 +118,13 @@ class Help(Case):
                 lines = self.brim(command, "--help").out.splitlines()
                 self.assertTrue([line for line in lines if line.startswith(f"  brim {command}")])
 
-    def test_keys_come_from_the_schema(self):
+    def test_keys_come_from_the_schema_and_are_listed_once(self):
         schema = self.brim("config", "--schema").out
-        for command in ("train", "start", "eval", "plan", "config"):
-            self.assertTrue(self.brim(command, "--help").out.endswith(schema), command)
+        self.assertTrue(self.brim("train", "--help").out.endswith(schema))
+        for command in ("start", "eval", "plan", "simulate", "check", "config"):
+            text = self.brim(command, "--help").out
+            self.assertTrue(text.endswith("\n`brim train --help` lists the keys, with type, default, range and meaning.\n"))
+            self.assertLess(len(text.splitlines()), 50, command)
 
     def test_old_names_are_told(self):
         schema = self.brim("config", "--schema").out

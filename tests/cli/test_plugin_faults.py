@@ -191,6 +191,15 @@ class Elsewhere(Case):
         words = [word for word in RUN if not word.startswith("model")]
         self.assert_error(self.crash("build:segv", "model=bad", *words), BAD / "model" / "bad.so", "SIGSEGV")
 
+    def test_what_takes_long_is_told_and_waited_for(self):
+        words = [word for word in RUN if not word.startswith("model")]
+        slow = [(self.start("plan", "model=bad", *words, env={"BRIM_BAD": "build:naps"}), "model", "build"),
+                (self.start("train", "run.dir=slow", *self.DATA, env={"BRIM_BAD": "open:naps"}), "dataset", "open")]
+        for process, kind, function in slow:
+            told = self.finish(process, DONE).err
+            self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin {BAD / kind / 'bad.so'}\n"),
+                             1, told)
+
 
 if __name__ == "__main__":
     main()

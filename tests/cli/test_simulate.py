@@ -79,6 +79,15 @@ class Simulate(Case):
         self.assertEqual(self.one(world, "policy=fixed")["jobs"][0]["end"], "finished")
         self.assertIn("'policy.swarm.x'", self.simulate(*words, "policy.swarm.x=1", status=USAGE).err)
 
+    def test_a_parameter_that_is_swept_is_swept_for_its_policy_only(self):
+        words = ["scenario=all_busy", "policy=fixed,elastic", "policy.elastic.reserve_mb=100,200"]
+        rows = [line.split("  ")[0] for line in self.simulate(*words).out.splitlines()
+                if line.startswith("policy=") and ": " not in line]
+        self.assertEqual(rows, ["policy=fixed", "policy=elastic policy.elastic.reserve_mb=100",
+                                "policy=elastic policy.elastic.reserve_mb=200"])
+        shown = json.loads(self.simulate(*words, "--json").out)
+        self.assertEqual([len(s["words"]) for s in shown["simulations"]], [2, 3, 3])
+
     # ---- what is decided ----
 
     def test_a_smaller_micro_batch_where_every_device_is_busy(self):
@@ -194,6 +203,12 @@ class Simulate(Case):
         self.assertIn("in which world?", self.simulate("policy=robust", status=USAGE).err)
         self.simulate("scenario=nowhere.yaml", status=LOAD)
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
+
+    def test_a_scenarios_key_on_the_command_line(self):
+        result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
+        self.assertEqual(result.err, "error: 'until' is a key of scenarios, which their files say\n  command line, argument "
+                         "2: until=1h\n  a copy of the file may have it another way: scenario=FILE.yaml\n")
+        self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
     def test_it_is_no_key_of_a_run(self):
         self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",

@@ -59,7 +59,8 @@ typedef struct brim_device_query {
 
 enum brim_place_kind {
   BRIM_PLACE_DEVICE = 1, /* this one, as soon as there is room; without demands->wait there must be room now */
-  BRIM_PLACE_WAIT,       /* whichever of them has room first, in order of arrival */
+  BRIM_PLACE_WAIT,       /* whichever of them has room first, in order of arrival; if none has after
+                          * gpu_wait_timeout_minutes the run ends with exit status 4, and nobody is asked again */
   BRIM_PLACE_HOST        /* the host's processors: backend=cpu, without limits */
 };
 typedef struct brim_place {

@@ -12,7 +12,7 @@
 #include "cpu.h"
 #include "simd_attention.h"
 
-enum { QUERIES = CPU_ATTENTION_QUERIES, KEYS = CPU_ATTENTION_KEYS };
+enum { QUERIES = CPU_ATTENTION_QUERIES, KEYS = CPU_ATTENTION_KEYS, BLOCK = 64 };
 
 typedef struct attention {
   cpu_backend *backend;
@@ -20,6 +20,7 @@ typedef struct attention {
   const brim_attention_attr *attr;
   int64_t samples, queries, keys, size; /* N, T, S, D */
   int64_t q_stride, k_stride;           /* from one position to the next: of q, y, dy, dq; of k, v, dk, dv */
+  int64_t q_block, k_block;             /* positions of a block */
   int64_t q_blocks, k_blocks;
   const float *q, *k, *v, *dy;
   float *y, *lse; /* backward only reads them */
@@ -82,10 +83,17 @@ static CPU_PREPARE(attention_grad_prepare)
   return BRIM_OK;
 }
 
+/* As many as a tile can have where that makes fewer blocks: 65 (8 x 8 patches and a class) are one, not 64 and 1. */
+static int64_t block_of(int64_t positions, int64_t most)
+{
+  return cpu_divide_up(positions, most) < cpu_divide_up(positions, BLOCK) ? most : BLOCK;
+}
+
 static attention attention_of(cpu_backend *b, const brim_launch *launch)
 {
   const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
   const brim_attention_attr *attr = &launch->node->attr.attention;
+  const int64_t q_block = block_of(q->dim[1], QUERIES), k_block = block_of(k->dim[1], KEYS);
   return (attention){.backend = b,
                      .simd = cpu_attention_simd_of(b->isa),
                      .attr = attr,
@@ -95,8 +103,10 @@ static attention attention_of(cpu_backend *b, const brim_launch *launch)
                      .size = q->dim[2] / attr->heads,
                      .q_stride = q->dim[2],
                      .k_stride = k->dim[2],
-                     .q_blocks = cpu_divide_up(q->dim[1], QUERIES),
-                     .k_blocks = cpu_divide_up(k->dim[1], KEYS),
+                     .q_block = q_block,
+                     .k_block = k_block,
+                     .q_blocks = cpu_divide_up(q->dim[1], q_block),
+                     .k_blocks = cpu_divide_up(k->dim[1], k_block),
                      .q = launch->in[0],
                      .k = launch->in[1],
                      .v = launch->in[2],
@@ -138,9 +148,9 @@ static int64_t seen_in(const attention *a, const tile *t, int64_t row)
 
 static tile tile_of(const attention *a, int64_t sample, int64_t head, int64_t q_block, int64_t k_block)
 {
-  tile t = {.sample = sample, .head = head, .query = q_block * QUERIES, .key = k_block * KEYS};
-  t.rows = cpu_min(QUERIES, a->queries - t.query);
-  t.columns = cpu_min(KEYS, a->keys - t.key);
+  tile t = {.sample = sample, .head = head, .query = q_block * a->q_block, .key = k_block * a->k_block};
+  t.rows = cpu_min(a->q_block, a->queries - t.query);
+  t.columns = cpu_min(a->k_block, a->keys - t.key);
   return t;
 }
 static bool is_empty(const attention *a, const tile *t)
@@ -231,7 +241,7 @@ static const float *mask_of(const attention *a, const tile *t, int64_t row, floa
 {
   static const float ones[KEYS + 4] = {
 #define ONES_8 1, 1, 1, 1, 1, 1, 1, 1
-      ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, 1, 1, 1, 1};
+      ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, 1, 1, 1, 1};
   if (a->attr->dropout_p == 0) return NULL;
   const int64_t element = (t->head * a->queries + t->query + row) * a->keys + t->key, before = element % 4;
   a->backend->simd->dropout_run(&a->key, (float)(1 / (1 - a->attr->dropout_p)), a->first_sample + t->sample,
@@ -267,7 +277,7 @@ static void attend(void *arg, int64_t task, int32_t thread)
   s->forward.score = s->score;
   s->forward.rows = t.rows;
   s->forward.scale = (float)a->attr->scale;
-  for (int64_t r = 0; r < QUERIES; r++) {
+  for (int64_t r = 0; r < QUERIES; r++) { /* also those that only fill up a vector */
     s->forward.greatest[r] = -INFINITY;
     s->forward.sum[r] = 0;
   }

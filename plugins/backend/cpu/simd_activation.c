@@ -20,19 +20,22 @@ static vf leaky_relu_slope(vf x, float factor)
   return choose(x <= splat(0), splat(factor), splat(1));
 }
 
-static vf normal(vf x) /* its distribution function */
+static vf normal(vf x, vf *bell) /* its distribution function, and exp(-x^2 / 2) */
 {
-  return 0.5f * erfc_of(x * -ROOT_HALF);
+  return 0.5f * erfc_of(x * -ROOT_HALF, bell);
 }
 static vf gelu_exact(vf x, float factor)
 {
   (void)factor;
-  return x * normal(x);
+  vf bell;
+  return x * normal(x, &bell);
 }
 static vf gelu_exact_slope(vf x, float factor)
 {
   (void)factor;
-  return normal(x) + x * (NORMAL_DENSITY * exponential(-0.5f * (x * x)));
+  vf bell;
+  const vf share = normal(x, &bell);
+  return share + x * (NORMAL_DENSITY * bell);
 }
 
 static vf gelu_tanh(vf x, float factor)

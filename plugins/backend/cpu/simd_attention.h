@@ -5,7 +5,7 @@
 
 /* A tile: scores of at most so many queries and keys. Its rows are CPU_ATTENTION_KEYS apart and are worked on in whole
  * vectors. */
-enum { CPU_ATTENTION_QUERIES = 64, CPU_ATTENTION_KEYS = 64 };
+enum { CPU_ATTENTION_QUERIES = 80, CPU_ATTENTION_KEYS = 80 };
 
 /* A tile in the forward pass, and where its rows stand after the tiles before it. */
 typedef struct cpu_attention_tile {

@@ -143,10 +143,16 @@ static inline vf erf_near(vf x)
   return x * p;
 }
 
-/* erfc(a) for a >= 1: exp(-a^2) / a times a polynomial of 1 / a^2 */
-static inline vf erfc_far(vf a)
+/* exp(-a^2) */
+static inline vf bell_of(vf a)
 {
   const vf high = (vf)((vi)a & (int32_t)0xFFFFF000), low = a - high; /* high^2 is exact */
+  return exponential_sum(-(high * high), -(low * (a + high)));
+}
+
+/* erfc(a) for a >= 1: `bell`, exp(-a^2), over a, times a polynomial of 1 / a^2 */
+static inline vf erfc_far(vf a, vf bell)
+{
   const vf q = 1.0f / a, z = q * q;
   vf near = splat(2.326819970068386e-2f), far = splat(-1.047766399936249e1f);
   near = near * z - 1.387039388740657e-1f;
@@ -164,19 +170,21 @@ static inline vf erfc_far(vf a)
   far = far * z + 4.218463358204948e-1f;
   far = far * z - 2.820767439740514e-1f;
   far = far * z + 5.641895067754075e-1f;
-  return exponential_sum(-(high * high), -(low * (a + high))) * q * choose(a < 2.0f, near, far);
+  return bell * q * choose(a < 2.0f, near, far);
 }
 
 static inline vf erf_of(vf x)
 {
-  const vf a = abs_of(x), far = 1.0f - erfc_far(min_of(a, splat(10.0f)));
+  const vf a = abs_of(x), b = min_of(a, splat(10.0f)), far = 1.0f - erfc_far(b, bell_of(b));
   return choose(a < 1.0f, erf_near(x), with_sign(far, x));
 }
 
-/* 1 - erf(x), accurate also where it is tiny */
-static inline vf erfc_of(vf x)
+/* 1 - erf(x), accurate also where it is tiny; and exp(-x^2). */
+static inline vf erfc_of(vf x, vf *bell)
 {
-  const vf a = abs_of(x), far = erfc_far(min_of(a, splat(20.0f)));
+  const vf a = abs_of(x), b = min_of(a, splat(20.0f));
+  *bell = bell_of(b);
+  const vf far = erfc_far(b, *bell);
   return choose(a < 1.0f, 1.0f - erf_near(x), choose(x < 0.0f, 2.0f - far, far));
 }
 
