@@ -537,9 +537,11 @@ static const cut by_group[] = {{12, {4}}, {14, {8}}};
 static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 {
   (void)state;
-  static const cut by_16[] = {{64, {16, 32}}, {40, {16, 32}}}, by_4[] = {{12, {4}}, {10, {8}}};
+  static const cut odd[] = {{35, {16, 32}}}, by_16[] = {{64, {16, 32}}, {40, {16, 32}}},
+                   by_4[] = {{12, {4}}, {10, {8}}};
   skip_without_judged();
   check_cuts(&judged, 16, by_16, sizeof by_16 / sizeof by_16[0], false);
+  check_cuts(&judged, 16, odd, sizeof odd / sizeof odd[0], false);
   check_cuts(&judged, 4, by_4, sizeof by_4 / sizeof by_4[0], false);
   check_cuts(&judged, 16, by_16, sizeof by_16 / sizeof by_16[0], true);
   check_cuts(&judged, 4, by_group, sizeof by_group / sizeof by_group[0], true);
@@ -639,7 +641,8 @@ static void check_nan(bench_options o, int64_t element)
   bench *got = judged.ops ? run_with_nan(o, element) : NULL;
   for (size_t i = 0; got && i < got->g->node_count; i++)
     for (uint32_t k = 0; k < got->g->node[i]->out_count; k++)
-      compare_nans(got, expected, got->g->node[i], got->g->node[i]->out[k]);
+      if (!(o.row->spreads_nan && strcmp(got->g->node[i]->op, "conv2d_grad_weight") == 0))
+        compare_nans(got, expected, got->g->node[i], got->g->node[i]->out[k]);
   if (got) bench_free(got);
   bench_free(expected);
 }

@@ -12,7 +12,7 @@
 
 #include "cpu/run.h"
 
-#define T 150 /* three blocks of queries and keys, the last partly filled */
+#define T 150 /* two blocks of 80 queries and keys, the last partly filled */
 #define HEADS 4
 #define D 20
 

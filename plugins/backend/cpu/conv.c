@@ -201,7 +201,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
     s->way = BY_WINOGRAD;
   if (s->way == BY_PRIMITIVE) return plan_primitives(b, program, node, &key, s, need);
   if (s->way == BY_PRODUCT)
-    need->workspace_bytes = cpu_conv_product_bytes(b, &key);
+    need->workspace_bytes = cpu_conv_product_bytes(b, &key, program->batch);
   else
     plan_winograd(b, program->batch, node, &key, s, need);
   return BRIM_OK;

@@ -1,4 +1,4 @@
-/* Convolution primitives: what conv_primitive.c finds for a shape and conv.c runs. */
+/* Convolutions: primitives, which conv_primitive.c finds for a shape and conv.c runs, and the ways in their place. */
 #ifndef CPU_CONV_H
 #define CPU_CONV_H
 #include "cpu.h"
@@ -48,7 +48,7 @@ void cpu_conv_free_all(cpu_backend *b);
 /* conv_product.c: whether the gradient of the weights is better made by one product, where a unit has so many samples;
  * its workspace; and the gradients of launch->node. */
 bool cpu_conv_is_product(const cpu_conv_key *key, int64_t unit_samples);
-uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *key);
+uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *key, int64_t samples);
 void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);
 /* dbias += the sums of dy's planes, sample after sample. */
 void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *key, const float *dy, int64_t samples, float *dbias);

@@ -4,7 +4,7 @@
  * pixels are few, as in the last layers of a residual net, where parts would be most of what goes through memory.
  *
  * Each element of dw is one chain of sums over the pixels of the samples in their order (see cpu_gemm), so it does not
- * depend on the micro-batch, nor on the grain. */
+ * depend on the micro-batch, nor on the grain; whether it is taken follows from the shape and the grain. */
 #include "conv.h"
 #include "simd_pool.h"
 
@@ -32,9 +32,9 @@ static int64_t window_of(const cpu_conv_key *k)
   return k->kernel[0] * k->kernel[1];
 }
 
-static int64_t samples_at_once(const cpu_conv_key *k)
+static int64_t samples_at_once(const cpu_conv_key *k, int64_t samples)
 {
-  return cpu_max(1, ROWS / pixels_of(k));
+  return cpu_min(samples, cpu_max(1, ROWS / pixels_of(k)));
 }
 
 bool cpu_conv_is_product(const cpu_conv_key *k, int64_t unit_samples)
@@ -43,19 +43,20 @@ bool cpu_conv_is_product(const cpu_conv_key *k, int64_t unit_samples)
          unit_samples * pixels_of(k) <= PIXELS_MAX;
 }
 
-static uint64_t rows_bytes(const cpu_conv_key *k)
+static uint64_t rows_bytes(const cpu_conv_key *k, int64_t samples)
 {
-  return cpu_aligned((uint64_t)(samples_at_once(k) * pixels_of(k) * k->out_channels) * sizeof(float));
+  return cpu_aligned((uint64_t)(samples_at_once(k, samples) * pixels_of(k) * k->out_channels) * sizeof(float));
 }
 
-static uint64_t columns_bytes(const cpu_conv_key *k)
+static uint64_t columns_bytes(const cpu_conv_key *k, int64_t samples)
 {
-  return cpu_aligned((uint64_t)(samples_at_once(k) * pixels_of(k) * k->channels * window_of(k)) * sizeof(float));
+  return cpu_aligned((uint64_t)(samples_at_once(k, samples) * pixels_of(k) * k->channels * window_of(k)) *
+                     sizeof(float));
 }
 
-uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *k)
+uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *k, int64_t samples)
 {
-  return rows_bytes(k) + columns_bytes(k) + cpu_multiply_bytes(b);
+  return rows_bytes(k, samples) + columns_bytes(k, samples) + cpu_multiply_bytes(b);
 }
 
 /* ---- columns ---- */
@@ -133,11 +134,11 @@ void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_laun
 {
   char *workspace = launch->workspace;
   float *rows = launch->workspace; /* each pixel of dy with all its channels */
-  product p = {
-      .key = k, .x = launch->in[0], .dy = launch->in[1], .columns = (float *)(void *)(workspace + rows_bytes(k))};
   const int64_t samples = launch->node->in[0]->shape.dim[0], width = k->channels * window_of(k);
+  const uint64_t columns_at = rows_bytes(k, samples), product_at = columns_at + columns_bytes(k, samples);
+  product p = {.key = k, .x = launch->in[0], .dy = launch->in[1], .columns = (float *)(void *)(workspace + columns_at)};
   for (int64_t n = 0; n < samples; n += p.samples) {
-    p.samples = cpu_min(samples_at_once(k), samples - n);
+    p.samples = cpu_min(samples_at_once(k, samples), samples - n);
     const brim_shape y = {4, {p.samples, k->out_channels, k->out_height, k->out_width}};
     cpu_layout_convert(b, &y, p.dy, k->y_block, rows, k->out_channels);
     cpu_pool_run(b->pool, p.samples * tasks_of_sample(k), make_columns, &p);
@@ -152,7 +153,7 @@ void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_laun
                         .c = launch->out[0],
                         .ldc = width,
                         .accumulate = true};
-    cpu_multiply(b, &(cpu_products){.gemm = g, .count = 1}, workspace + rows_bytes(k) + columns_bytes(k));
+    cpu_multiply(b, &(cpu_products){.gemm = g, .count = 1}, workspace + product_at);
     if (launch->node->out_count > 1) cpu_conv_add_bias(b, k, p.dy, p.samples, launch->out[1]);
     p.x += p.samples * k->channels * k->height * k->width;
     p.dy += p.samples * k->out_channels * pixels_of(k);

@@ -7,8 +7,8 @@
  * go from output channels to input channels, and what is left of the padding.
  *
  * An element of a product is one chain of sums however the tiles are cut into chunks (see cpu_gemm), and a tile depends
- * on its sample alone: so neither the micro-batch nor the threads change a bit. A value that is not finite makes NaN of
- * all outputs of the tiles that it lies in.
+ * on its sample alone: so neither the micro-batch nor the threads change a bit. A value that is not finite reaches the
+ * outputs whose windows it lies in, as NaN also where it would be infinite.
  *
  * Workspace: transformed kernels | for each thread: in, out, what a product needs. */
 #include "conv_winograd.h"
@@ -29,7 +29,7 @@ typedef struct winograd {
   bool turned;       /* of weights [in, out], not [out, in] */
   const float *from, *weights, *bias;
   float *to, *kernel;
-  char *threads;
+  char *rooms; /* one for each thread */
 } winograd;
 
 static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t samples)
@@ -55,21 +55,19 @@ bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *k)
   bool small = k->groups == 1 && b->block % b->simd->lanes == 0;
   for (int i = 0; i < 2; i++)
     small = small && k->kernel[i] == 3 && k->stride[i] == 1 && k->dilation[i] == 1 && k->padding[i] <= 2;
+  const bool back = k->kind == CONV_GRAD_INPUT; /* of less than a tile most would be thrown away */
+  small =
+      small && (back ? k->height : k->out_height) >= WINOGRAD_OUT && (back ? k->width : k->out_width) >= WINOGRAD_OUT;
   return small && (k->kind == CONV_GRAD_INPUT || k->x_block == b->block) &&
          (k->kind == CONV_FORWARD || k->y_block == b->block) && k->channels % b->block == 0 &&
          k->out_channels % b->block == 0 && k->channels >= CHANNELS_MIN && k->out_channels >= CHANNELS_MIN;
 }
 
-static uint64_t thread_bytes(const winograd *v)
-{
-  return cpu_winograd_places_bytes(v->chunk * v->in.channels) + cpu_winograd_places_bytes(v->chunk * v->out) +
-         cpu_aligned(v->backend->simd->gemm_scratch_bytes);
-}
-
 uint64_t cpu_conv_winograd_bytes(cpu_backend *b, const cpu_conv_key *k, int64_t samples)
 {
   const winograd v = winograd_of(b, k, samples);
-  return cpu_winograd_places_bytes(v.in.channels * v.out) + (uint64_t)b->threads * thread_bytes(&v);
+  return cpu_winograd_places_bytes(v.in.channels * v.out) +
+         (uint64_t)b->threads * cpu_winograd_room_bytes(b, v.chunk * v.in.channels, v.chunk * v.out);
 }
 
 /* kernel[p][c][k]: a task is a block of channels c that go in. Kernels of neighbours lie side by side, or those that go
@@ -109,9 +107,9 @@ static void apply_behind(const winograd *v, float *y, int64_t h, int64_t w)
   }
 }
 
-static void transform_outputs(const winograd *v, int64_t first, int64_t count, const float *out)
+static void transform_outputs(const winograd *v, int64_t first, int64_t count, const float *out, int64_t step)
 {
-  const int64_t block = v->y.block, plane = v->y.height * v->y.width, step = cpu_winograd_step(v->chunk * v->out);
+  const int64_t block = v->y.block, plane = v->y.height * v->y.width;
   for (int64_t i = 0; i < count; i++) {
     const cpu_winograd_place at = cpu_winograd_place_of(&v->in, first + i);
     for (int64_t k = 0; k < v->out; k += block) {
@@ -126,25 +124,22 @@ static void run_chunk(void *arg, int64_t task, int32_t thread)
 {
   const winograd *v = arg;
   const int64_t channels = v->in.channels, first = task * v->chunk, count = cpu_min(v->chunk, v->tiles - first);
-  const int64_t in_step = cpu_winograd_step(v->chunk * channels), out_step = cpu_winograd_step(v->chunk * v->out);
-  const uint64_t in_bytes = cpu_winograd_places_bytes(v->chunk * channels);
-  char *mine = v->threads + (uint64_t)thread * thread_bytes(v);
-  float *in = (float *)(void *)mine, *out = (float *)(void *)(mine + in_bytes);
-  float *scratch = (float *)(void *)(mine + in_bytes + cpu_winograd_places_bytes(v->chunk * v->out));
-  cpu_winograd_transform(v->simd->input, &v->in, v->from, first, count, in, in_step);
+  const cpu_winograd_room room =
+      cpu_winograd_room_at(v->backend, v->rooms, thread, v->chunk * channels, v->chunk * v->out);
+  cpu_winograd_transform(v->simd->input, &v->in, v->from, first, count, room.first, room.first_step);
   for (int64_t p = 0; p < WINOGRAD_PLACES; p++) {
     const cpu_gemm g = {.m = count,
                         .n = v->out,
                         .k = channels,
-                        .a = in + p * in_step,
+                        .a = room.first + p * room.first_step,
                         .lda = channels,
                         .b = v->kernel + p * cpu_winograd_step(channels * v->out),
                         .ldb = v->out,
-                        .c = out + p * out_step,
+                        .c = room.second + p * room.second_step,
                         .ldc = v->out};
-    v->backend->simd->gemm(&g, 0, g.m, 0, g.n, scratch);
+    v->backend->simd->gemm(&g, 0, g.m, 0, g.n, room.product);
   }
-  transform_outputs(v, first, count, out);
+  transform_outputs(v, first, count, room.second, room.second_step);
 }
 
 void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *k, const brim_launch *launch)
@@ -156,7 +151,7 @@ void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *k, const brim_lau
   v.bias = k->has_bias ? launch->in[2] : NULL;
   v.to = launch->out[0];
   v.kernel = launch->workspace;
-  v.threads = (char *)launch->workspace + cpu_winograd_places_bytes(v.in.channels * v.out);
+  v.rooms = (char *)launch->workspace + cpu_winograd_places_bytes(v.in.channels * v.out);
   cpu_pool_run(b->pool, v.in.channels / b->block, make_kernels, &v);
   cpu_pool_run(b->pool, cpu_divide_up(v.tiles, v.chunk), run_chunk, &v);
 }

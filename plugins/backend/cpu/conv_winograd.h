@@ -42,6 +42,32 @@ static inline const cpu_winograd_simd *cpu_winograd_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
+/* What a task has between the transforms: the places of what is multiplied, or of both factors, and of what comes out
+ * of it; and what a product needs. `first`, `second`: numbers in each place of the two. */
+typedef struct cpu_winograd_room {
+  float *first, *second, *product;
+  int64_t first_step, second_step;
+} cpu_winograd_room;
+
+static inline uint64_t cpu_winograd_room_bytes(const cpu_backend *b, int64_t first, int64_t second)
+{
+  return cpu_winograd_places_bytes(first) + cpu_winograd_places_bytes(second) +
+         cpu_aligned(b->simd->gemm_scratch_bytes);
+}
+
+/* The one of index `i`. */
+static inline cpu_winograd_room cpu_winograd_room_at(const cpu_backend *b, char *rooms, int64_t i, int64_t first,
+                                                     int64_t second)
+{
+  char *at = rooms + (uint64_t)i * cpu_winograd_room_bytes(b, first, second);
+  char *behind = at + cpu_winograd_places_bytes(first);
+  return (cpu_winograd_room){.first = (float *)(void *)at,
+                             .second = (float *)(void *)behind,
+                             .product = (float *)(void *)(behind + cpu_winograd_places_bytes(second)),
+                             .first_step = cpu_winograd_step(first),
+                             .second_step = cpu_winograd_step(second)};
+}
+
 /* Transforms `count` tiles: to[p][tile][channel], a place `step` floats behind the one before. */
 void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles *tiles, const float *values,
                             int64_t first, int64_t count, float *to, int64_t step);

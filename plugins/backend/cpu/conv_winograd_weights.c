@@ -5,9 +5,10 @@
  *
  * A unit of samples has a sum of its own, computed by one thread, some tiles at a time: one chain of sums however many
  * (see cpu_gemm). dw takes the units' sums one after another in the order of the samples. The unit's size follows from
- * the shape and the grain, so neither the micro-batch nor the threads change a bit.
+ * the shape and the grain, so neither the micro-batch nor the threads change a bit. At the border a value that is not
+ * finite makes NaN also of gradients that it has no part in: those of the kernels' other values.
  *
- * Workspace: sums of as many units as are computed at once | for each thread: x, dy, what a product needs. */
+ * Workspace, for each unit of those that are computed at once: its sum; then for each x, dy, what a product needs. */
 #include "conv_winograd.h"
 
 enum { CHUNK = 128 }; /* tiles that are transformed at once */
@@ -22,7 +23,7 @@ typedef struct winograd {
   int64_t first; /* tile of the wave */
   const float *from, *dy;
   float *dw;
-  char *sums, *threads;
+  char *sums, *rooms; /* one for each unit of the wave */
 } winograd;
 
 static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t samples, int64_t unit_samples)
@@ -39,7 +40,7 @@ static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t sampl
   v.unit = unit_samples * v.y.rows * v.y.columns;
   v.tiles = samples * v.y.rows * v.y.columns;
   v.wave = cpu_min(b->threads, cpu_divide_up(samples, unit_samples));
-  v.chunk = cpu_min(CHUNK, v.unit);
+  v.chunk = cpu_min(CHUNK, cpu_min(v.unit, v.tiles));
   return v;
 }
 
@@ -48,16 +49,11 @@ static uint64_t sum_bytes(const winograd *v)
   return cpu_winograd_places_bytes(v->x.channels * v->y.channels);
 }
 
-static uint64_t thread_bytes(const winograd *v)
-{
-  return cpu_winograd_places_bytes(v->chunk * v->x.channels) + cpu_winograd_places_bytes(v->chunk * v->y.channels) +
-         cpu_aligned(v->backend->simd->gemm_scratch_bytes);
-}
-
 uint64_t cpu_conv_winograd_weights_bytes(cpu_backend *b, const cpu_conv_key *k, int64_t samples, int64_t unit_samples)
 {
   const winograd v = winograd_of(b, k, samples, unit_samples);
-  return (uint64_t)v.wave * sum_bytes(&v) + (uint64_t)b->threads * thread_bytes(&v);
+  return (uint64_t)v.wave *
+         (sum_bytes(&v) + cpu_winograd_room_bytes(b, v.chunk * v.x.channels, v.chunk * v.y.channels));
 }
 
 static float *sum_of(const winograd *v, int64_t unit)
@@ -68,31 +64,28 @@ static float *sum_of(const winograd *v, int64_t unit)
 /* The sum of a unit of the wave. */
 static void add_unit(void *arg, int64_t task, int32_t thread)
 {
+  (void)thread;
   const winograd *v = arg;
   const int64_t c = v->x.channels, k = v->y.channels;
-  const int64_t x_step = cpu_winograd_step(v->chunk * c), dy_step = cpu_winograd_step(v->chunk * k);
-  const uint64_t x_bytes = cpu_winograd_places_bytes(v->chunk * c);
-  char *mine = v->threads + (uint64_t)thread * thread_bytes(v);
-  float *x = (float *)(void *)mine, *dy = (float *)(void *)(mine + x_bytes);
-  float *scratch = (float *)(void *)(mine + x_bytes + cpu_winograd_places_bytes(v->chunk * k));
+  const cpu_winograd_room room = cpu_winograd_room_at(v->backend, v->rooms, task, v->chunk * c, v->chunk * k);
   const int64_t start = v->first + task * v->unit, end = cpu_min(start + v->unit, v->tiles);
   for (int64_t at = start; at < end; at += v->chunk) {
     const int64_t count = cpu_min(v->chunk, end - at);
-    cpu_winograd_transform(v->simd->input, &v->x, v->from, at, count, x, x_step);
-    cpu_winograd_transform(v->simd->gradient, &v->y, v->dy, at, count, dy, dy_step);
+    cpu_winograd_transform(v->simd->input, &v->x, v->from, at, count, room.first, room.first_step);
+    cpu_winograd_transform(v->simd->gradient, &v->y, v->dy, at, count, room.second, room.second_step);
     for (int64_t p = 0; p < WINOGRAD_PLACES; p++) {
       const cpu_gemm g = {.m = k,
                           .n = c,
                           .k = count,
-                          .a = dy + p * dy_step,
+                          .a = room.second + p * room.second_step,
                           .lda = k,
                           .a_transposed = true,
-                          .b = x + p * x_step,
+                          .b = room.first + p * room.first_step,
                           .ldb = c,
                           .c = sum_of(v, task) + p * cpu_winograd_step(c * k),
                           .ldc = c,
                           .accumulate = at > start};
-      v->backend->simd->gemm(&g, 0, g.m, 0, g.n, scratch);
+      v->backend->simd->gemm(&g, 0, g.m, 0, g.n, room.product);
     }
   }
 }
@@ -116,7 +109,7 @@ void cpu_conv_winograd_weights_run(cpu_backend *b, const cpu_conv_key *k, int64_
   v.dy = launch->in[1];
   v.dw = launch->out[0];
   v.sums = launch->workspace;
-  v.threads = v.sums + (uint64_t)v.wave * sum_bytes(&v);
+  v.rooms = v.sums + (uint64_t)v.wave * sum_bytes(&v);
   for (; v.first < v.tiles; v.first += v.wave * v.unit) {
     cpu_pool_run(b->pool, cpu_min(v.wave, cpu_divide_up(v.tiles - v.first, v.unit)), add_unit, &v);
     cpu_pool_run(b->pool, k->out_channels, add_to_weights, &v);

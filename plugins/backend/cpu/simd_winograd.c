@@ -91,7 +91,7 @@ static inline void transform_gradients(vf d0, vf d1, line out)
 static void gradient(const cpu_winograd_plane *plane, const float *dy, int64_t h, int64_t w, float *to, int64_t step)
 {
   const bool below = h + 1 < plane->height, right = w + 1 < plane->width;
-  const float *at = dy + (h * plane->width + w) * plane->block, *next = at + plane->width * plane->block;
+  const float *at = dy + (h * plane->width + w) * plane->block, *next = below ? at + plane->width * plane->block : at;
   for (int64_t c = 0; c < plane->block; c += LANES) {
     line rows[WINOGRAD_OUT];
     transform_gradients(load(at + c), right ? load(at + plane->block + c) : (vf){0}, rows[0]);

@@ -11,8 +11,8 @@ typedef struct cpu_winograd_plane {
   int64_t height, width, block;
 } cpu_winograd_plane;
 
-/* The tile whose first value is pixel (h, w), which may lie outside, where values are 0: place p of its block of
- * channels goes to to[p * step]. */
+/* The tile whose first value is pixel (h, w); outside of the plane values are 0. Inputs may lie outside on all sides,
+ * gradients right and below. Place p of the block of channels goes to to[p * step]. */
 typedef void (*cpu_winograd_fn)(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to,
                                 int64_t step);
 
