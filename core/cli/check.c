@@ -269,12 +269,15 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   if (!c->name && how == CHILD_ENDED && c->first) return; /* it has failed, and said so */
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
   find_said(k, said, sizeof said);
-  if (how == CHILD_LATE)
+  if (how == CHILD_LATE && brim_now() > c->deadline)
+    snprintf(text, sizeof text, "was at work when the %d s were over that the whole file has", FILE_SECONDS);
+  else if (how == CHILD_LATE)
     snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);
   else if (how == CHILD_MAD)
     snprintf(text, sizeof text, "wrote into what is brim's own: what the child tells makes no sense any more");
-  else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-    snprintf(text, sizeof text, "was killed: it used up its time on the processor, or the machine's memory");
+  else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGXCPU))
+    snprintf(text, sizeof text, "was killed: it used up its time on the processor%s",
+             WTERMSIG(status) == SIGKILL ? ", or the machine's memory" : "");
   else if (WIFSIGNALED(status))
     snprintf(text, sizeof text, "crashed: %s", said[0] ? said : strsignal(WTERMSIG(status)));
   else
@@ -309,7 +312,9 @@ static brim_status run_all(checking *c)
     if (!c->loaded) return BRIM_OK; /* it cannot be, or loading it takes the process down */
     if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
       c->name = "the rest";
-      add_result(c, BRIM_FOUND_FAILED, "was not tried: the child does not get so far");
+      add_result(c, BRIM_FOUND_FAILED,
+                 c->next == before ? "was not tried: the child does not get so far"
+                                   : "was not tried: the time that the whole file has is over");
       return BRIM_OK;
     }
   }

@@ -67,6 +67,7 @@ static inline brim_status bad_in(const char *function, long long step)
   if (bad_is(function, "helper")) bad_leave_helper();
   if (bad_is(function, "helper") || bad_is(function, "segv")) *bad_pointer = 1;
   if (bad_is(function, "fpe")) raise(SIGFPE);
+  if (bad_is(function, "xcpu")) raise(SIGXCPU);
   if (bad_is(function, "ill")) __builtin_trap();
   if (bad_is(function, "abort")) abort();
   if (bad_is(function, "exit")) exit(0);

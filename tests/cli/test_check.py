@@ -93,6 +93,7 @@ class Bad(Check):
                                        ("dataset", "describe:none", "open", "0 classes"),
                                        ("dataset", "read:segv:3", "read", "crashed: segmentation fault"),
                                        ("dataset", "read:exit", "read", "ended the process"),
+                                       ("dataset", "read:xcpu", "read", "its time on the processor"),
                                        ("dataset", "read:past", "read", "writes behind its values"),
                                        ("dataset", "read:label", "read", "label 9"),
                                        ("dataset", "read:moves", "threads", "several threads"),
