@@ -9,6 +9,7 @@ from support import LOAD, SMALL, USAGE, Case, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 SCENARIOS = sorted(path.stem for path in (ROOT / "configs" / "scenario").glob("*.yaml"))
 ENDS = {"finished", "failed", "killed", "not done"}
 COSTS = {"job", "end", "error", "device", "steps", "steps_all", "samples", "lost_steps", "ooms", "retries", "plan_changes",
@@ -144,6 +145,16 @@ class Simulate(Case):
         for start, choice in (("19:59", "micro-batch 1 x 64"), ("20:00", "micro-batch 64 x 1")):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
             self.assertEqual(self.decisions(found), [("policy.night", choice, f"it is {start[:2]} o'clock")])
+
+    def test_a_text_that_is_no_utf8_is_in_the_json_all_the_same(self):
+        os.mkdir(os.fsencode(self.folder) + b"/caf\xe9")
+        (self.folder / os.fsdecode(b"caf\xe9") / "s.yaml").write_text("devices: [{memory: 24GB}]\n"
+                                                                      "settings: {training.steps: 10}\n")
+        done = self.brim("simulate", os.fsdecode(b"scenario=caf\xe9/s.yaml"), "policy=bad", f"--plugin-path={BAD}",
+                         "--json", env={"BRIM_BAD": "choose_plan:latin"})
+        found, = json.loads(done.out)["simulations"]
+        self.assertEqual([reason for _, _, reason in self.decisions(found)], ["caf\ufffd"])
+        self.assertEqual((found["scenario"], found["words"][0]), ("caf\ufffd/s.yaml", "scenario=caf\ufffd/s.yaml"))
 
     def test_a_limit_on_a_share_goes_by_names_of_the_scenario(self):
         world = self.scenario("backend: gpu\ndevices: [{memory: 8GB}, {memory: 8GB}]\n"
