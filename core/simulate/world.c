@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #define MINUTE 60.0
-#define MOMENT 1e-3 /* the least that something lasts, or takes to come again */
 
 /* ---- memory ---- */
 
@@ -87,7 +86,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
 static void leave(brim_scene_visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
-  v->next = every > 0 ? fmax(v->since + passed * every, now + MOMENT) : INFINITY;
+  v->next = every > 0 ? fmax(v->since + passed * every, now + BRIM_SCENE_MOMENT) : INFINITY;
 }
 
 static void come(brim_scene_visit *v, double now)
@@ -113,7 +112,7 @@ static void move_program(brim_scene *s, size_t i)
     come(&at->visit, s->now);
     at->is_there = true;
     at->wants = p->memory;
-    at->leaves = p->lasts > 0 ? s->now + fmax(p->lasts, MOMENT) : INFINITY;
+    at->leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY;
     at->grows = p->grows > 0 ? s->now + MINUTE : INFINITY;
     tell(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
@@ -169,7 +168,7 @@ static bool serve_one(brim_scene *s)
     const brim_scene_run *what = &s->scenario->run[all[i].run];
     r->state = BRIM_RUN_PLACED;
     r->device = device;
-    r->leaves = s->now + fmax(what->lasts, MOMENT);
+    r->leaves = s->now + fmax(what->lasts, BRIM_SCENE_MOMENT);
     tell(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
          brim_format_bytes(bytes, sizeof bytes, what->memory));
     served = true;

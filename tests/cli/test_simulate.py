@@ -178,6 +178,11 @@ class Simulate(Case):
         found = self.one(self.scenario("until: 100s\ndevices: [{memory: 24GB}]\nsettings: {training.steps: 100000}\n"))
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
+    def test_time_passes_however_often_a_run_looks(self):
+        world = self.scenario("until: 10s\ndevices: [{memory: 24GB, used: 23GB}]\n")
+        job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
+        self.assertEqual((job["end"], job["wall_seconds"]), ("not done", 10))
+
     # ---- what is wrong ----
 
     def test_mistakes_are_told_with_their_place(self):
