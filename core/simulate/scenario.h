@@ -8,6 +8,9 @@
 #define BRIM_SCENE_JOBS_MAX 16
 #define BRIM_SCENE_LIST_MAX 4096 /* of every other list */
 
+/* Of each size, 1 PiB: the sum over as many programs as there may be is one still. */
+#define BRIM_SCENE_BYTES_MAX (UINT64_C(1) << 50)
+
 /* So much is in use by others from a moment on. */
 typedef struct brim_scene_use {
   double at; /* seconds from the beginning, as all times */

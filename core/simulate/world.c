@@ -8,6 +8,11 @@
 
 /* ---- memory ---- */
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
 static uint64_t used_by(const brim_scene_use *use, size_t count, uint64_t used, double now)
 {
   for (size_t i = 0; i < count && use[i].at <= now; i++) used = use[i].bytes;
@@ -117,7 +122,7 @@ static void move_program(brim_scene *s, size_t i)
     tell(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
   if (at->is_there && at->grows <= s->now) {
-    at->wants += p->grows;
+    at->wants = smaller(at->wants + p->grows, BRIM_SCENE_BYTES_MAX);
     at->grows += MINUTE;
   }
 }
@@ -149,7 +154,7 @@ static void feed_programs(brim_scene *s)
     if (!p->is_there || p->has >= p->wants) continue;
     const uint64_t there = device == BRIM_SCENE_HOST ? UINT64_MAX : brim_scene_free(s, device),
                    lacks = p->wants - p->has;
-    p->has += there < lacks ? there : lacks;
+    p->has += smaller(there, lacks);
   }
 }
 

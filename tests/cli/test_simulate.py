@@ -183,6 +183,14 @@ class Simulate(Case):
         job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
         self.assertEqual((job["end"], job["wall_seconds"]), ("not done", 10))
 
+    def test_numbers_as_large_as_they_may_be(self):
+        much = "1125899906842624"
+        world = self.scenario(f"devices: [{{memory: {much}, used: 1GB}}]\nhost: {{memory: {much}, garbage: {much}}}\n"
+                              f"programs: [{{memory: {much}, grows: {much}, device: -1, from: 1h}}]\nuntil: 2h\n"
+                              "settings: {training.steps: 1000000}\n")
+        job, = self.one(world, "training.eval_every_steps=9223372036854775807")["jobs"]
+        self.assertEqual((job["end"], round(job["wall_seconds"])), ("killed", 3600))
+
     # ---- what is wrong ----
 
     def test_mistakes_are_told_with_their_place(self):
@@ -193,6 +201,8 @@ class Simulate(Case):
             ("devices:\n  - {used: 1GB}\n", "'devices.memory' must be given\n  s.yaml:2:5\n"),
             ("devices:\n  - {memory: many}\n", "'devices.memory' must be a size: a whole number of bytes, or one with a "
              "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
+            ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, grows: 2000TiB}]\n",
+             "'programs.grows' must be in [0,1125899906842624], got 2000TiB\n  s.yaml:2:33\n"),
             ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
             ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
             ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
