@@ -169,6 +169,9 @@ static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
   const brim_yaml *settings = map_below(map, "settings");
   if (settings && settings->kind != BRIM_YAML_MAP)
     brim_problem_at(&r->problems, &settings->origin, "'settings' must be a map of keys and values");
+  else if (settings && settings->count > BRIM_SCENE_SETTINGS_MAX)
+    brim_problem_at(&r->problems, &settings->origin, "'settings' has %zu keys, and may have %d", settings->count,
+                    BRIM_SCENE_SETTINGS_MAX);
   return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
 }
 

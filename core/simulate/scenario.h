@@ -6,7 +6,8 @@
 
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
-#define BRIM_SCENE_LIST_MAX 4096 /* of every other list */
+#define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
+#define BRIM_SCENE_SETTINGS_MAX 256 /* keys of the scenario's, and of a job's */
 
 /* Of each size, 1 PiB: the sum over as many programs as there may be is one still. */
 #define BRIM_SCENE_BYTES_MAX (UINT64_C(1) << 50)

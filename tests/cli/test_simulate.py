@@ -213,6 +213,8 @@ class Simulate(Case):
              "'at' must rise from item to item of the list\n  s.yaml:1:51\n"),
             ("devices: [{memory: 1GB}]\nsettings: {max_retris: 1}\n",
              "unknown key 'max_retris'\n  s.yaml:2:12: max_retris=1\n  did you mean 'max_retries'?"),
+            ("devices: [{memory: 1GB}]\njobs: [{settings: {" + ", ".join(f"k{i}: 1" for i in range(257)) + "}}]\n",
+             "'settings' has 257 keys, and may have 256\n  s.yaml:2:19\n"),
             ("[", "not valid YAML"),
             ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
         ]
