@@ -6,8 +6,7 @@
 #include "memory/claims.h"
 #include "simulate/scenario.h"
 
-#define BRIM_SCENE_HOST (-1)   /* in the place of a device's number */
-#define BRIM_SCENE_MOMENT 1e-3 /* seconds: the least that something lasts, or takes to come again */
+#define BRIM_SCENE_HOST (-1) /* in the place of a device's number */
 
 typedef struct brim_scene brim_scene;
 /* Something has happened that is none of a job's doing. */

@@ -203,6 +203,10 @@ class Simulate(Case):
              "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
             ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, grows: 2000TiB}]\n",
              "'programs.grows' must be in [0,1125899906842624], got 2000TiB\n  s.yaml:2:33\n"),
+            ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, lasts: 1s, every: 1h}]\n"
+             "runs: [{name: flood, memory: 1GB, lasts: 1ms, every: 1ms}]\n",
+             "'flood' comes 2592000001 times, with those before it 2592000722, and 300000 are the most\n  s.yaml:3:8\n"
+             "  a longer 'every', or an earlier end ('until')\n"),
             ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
             ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
             ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
