@@ -5,8 +5,6 @@
 
 #include "config/utf8.h"
 
-#define REPLACEMENT "\xef\xbf\xbd"
-
 /* Is it the beginning of a character whose end is not there yet? A second byte that the first does not allow is found
  * when the character is whole. */
 static bool may_go_on(const char *s, const char *end)
@@ -24,13 +22,9 @@ void brim_characters_take(brim_text *bytes, bool last, brim_text *out)
   const char *s = bytes->s, *end = bytes->s + bytes->length;
   if (bytes->length == 0) return;
   while (s < end && (last || !may_go_on(s, end))) {
-    const char *from = s;
-    if (brim_utf8_next(&s, end) >= 0) {
-      brim_text_add_n(out, from, (size_t)(s - from));
-    } else {
-      brim_text_add(out, REPLACEMENT);
-      s++;
-    }
+    size_t n;
+    const char *written = brim_utf8_take(&s, end, &n);
+    brim_text_add_n(out, written, n);
   }
   brim_text rest = {0};
   brim_text_add_n(&rest, s, (size_t)(end - s));

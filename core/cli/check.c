@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ typedef struct checking {
 typedef struct child {
   pid_t pid;
   int lines, said; /* what it tells; its standard error */
+  int end;         /* readable when it has ended; -1: nothing says that */
   char line[LINE_BYTES];
   size_t length;
 } child;
@@ -190,6 +192,7 @@ static brim_status start_child(checking *c, child *out)
   out->pid = brim_child_start(list_words(c, pipes[1]), SIGKILL, take_output, &said);
   const int reason = errno;
   close(pipes[1]);
+  out->end = out->pid > 0 ? pidfd_open(out->pid, 0) : -1;
   if (out->pid > 0) return BRIM_OK;
   close(pipes[0]);
   if (out->said >= 0) close(out->said);
@@ -212,18 +215,28 @@ static bool take_lines(checking *c, child *k)
 
 enum listening { CHILD_ENDED, CHILD_LATE, CHILD_MAD };
 
-/* Until it ends, or has said nothing for too long. */
+/* Until it ends, or has said nothing for too long. What a plugin has started may hold the pipe open behind the child's
+ * end, and a plugin may close the pipe before; so there is something else that says the end, and then what has been
+ * told is read to its own. */
 static enum listening listen_to(checking *c, child *k)
 {
-  for (;;) {
+  struct pollfd wait[] = {{.fd = k->lines, .events = POLLIN}, {.fd = k->end, .events = POLLIN}};
+  for (bool over = false;;) {
     const double left = c->deadline - brim_now(), most = left < CHECK_SECONDS ? left : CHECK_SECONDS;
-    struct pollfd wait = {.fd = k->lines, .events = POLLIN};
-    const int ready = most > 0 ? poll(&wait, 1, (int)(1000 * most) + 1) : 0;
+    const int ready = most > 0 ? poll(wait, 2, over ? 0 : (int)(1000 * most) + 1) : 0;
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && over) return CHILD_ENDED;
     if (ready <= 0) return CHILD_LATE;
+    if (wait[1].revents) {
+      over = true;
+      wait[1].fd = -1;
+      continue;
+    }
     const ssize_t n = read(k->lines, k->line + k->length, sizeof k->line - k->length);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return CHILD_ENDED;
+    if (n <= 0 && wait[1].fd < 0) return CHILD_ENDED;
+    if (n <= 0) wait[0].fd = -1;
+    if (n <= 0) continue;
     k->length += (size_t)n;
     if (!take_lines(c, k)) return CHILD_MAD;
     if (c->ended) return CHILD_ENDED;
@@ -256,12 +269,15 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   if (!c->name && how == CHILD_ENDED && c->first) return; /* it has failed, and said so */
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
   find_said(k, said, sizeof said);
-  if (how == CHILD_LATE)
+  if (how == CHILD_LATE && brim_now() > c->deadline)
+    snprintf(text, sizeof text, "was at work when the %d s were over that the whole file has", FILE_SECONDS);
+  else if (how == CHILD_LATE)
     snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);
   else if (how == CHILD_MAD)
     snprintf(text, sizeof text, "wrote into what is brim's own: what the child tells makes no sense any more");
-  else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-    snprintf(text, sizeof text, "was killed: it used up its time on the processor, or the machine's memory");
+  else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGXCPU))
+    snprintf(text, sizeof text, "was killed: it used up its time on the processor%s",
+             WTERMSIG(status) == SIGKILL ? ", or the machine's memory" : "");
   else if (WIFSIGNALED(status))
     snprintf(text, sizeof text, "crashed: %s", said[0] ? said : strsignal(WTERMSIG(status)));
   else
@@ -278,11 +294,13 @@ static brim_status run_child(checking *c)
   const enum listening how = listen_to(c, k);
   if (how != CHILD_ENDED || c->ended) kill(-k->pid, SIGKILL);
   close(k->lines);
-  while (waitpid(k->pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (k->end >= 0) close(k->end);
+  brim_child_wait(k->pid);
   kill(-k->pid, SIGKILL); /* what the plugin has started */
-  if (!c->ended) explain(c, k, how, status);
+  const brim_status reaped = brim_child_reap(k->pid, &status);
+  if (reaped == BRIM_OK && !c->ended) explain(c, k, how, status);
   if (k->said >= 0) close(k->said);
-  return BRIM_OK;
+  return reaped;
 }
 
 static brim_status run_all(checking *c)
@@ -294,7 +312,9 @@ static brim_status run_all(checking *c)
     if (!c->loaded) return BRIM_OK; /* it cannot be, or loading it takes the process down */
     if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
       c->name = "the rest";
-      add_result(c, BRIM_FOUND_FAILED, "was not tried: the child does not get so far");
+      add_result(c, BRIM_FOUND_FAILED,
+                 c->next == before ? "was not tried: the child does not get so far"
+                                   : "was not tried: the time that the whole file has is over");
       return BRIM_OK;
     }
   }
@@ -371,6 +391,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
   const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
     return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
+  fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* what a plugin starts tells nothing */
   brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
                    operands->count - 2);
 }

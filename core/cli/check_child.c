@@ -13,7 +13,7 @@
 #include "cli/check.h"
 #include "plugin/loader.h"
 
-#define CPU_SECONDS 120
+#define CPU_SECONDS 60                  /* for one check */
 #define MEMORY_BYTES ((rlim_t)16 << 30) /* of address space */
 #define FILE_BYTES ((rlim_t)64 << 20)
 
@@ -74,6 +74,35 @@ brim_status brim_check_config(brim_check *c, const char *const *word, size_t cou
   return status;
 }
 
+/* ---- limits ---- */
+
+/* Where a limit cannot be set there is none. */
+static void set_limit(int resource, rlim_t value)
+{
+  struct rlimit now;
+  if (getrlimit(resource, &now) != 0) return;
+  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) value = now.rlim_max;
+  setrlimit(resource, &(struct rlimit){value, now.rlim_max});
+}
+
+/* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
+static void set_limits(void)
+{
+  set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_FSIZE, FILE_BYTES);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  set_limit(RLIMIT_AS, MEMORY_BYTES);
+#endif
+}
+
+/* For the check that begins, whatever those before it have used. */
+static void limit_time(void)
+{
+  struct rusage used;
+  if (getrusage(RUSAGE_SELF, &used) != 0) return;
+  set_limit(RLIMIT_CPU, (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1 + CPU_SECONDS);
+}
+
 /* ---- telling ---- */
 
 static void tell(int fd, const char *what, const char *text)
@@ -94,6 +123,7 @@ static void tell(int fd, const char *what, const char *text)
 static void begin(int fd, long number, const brim_plugin *plugin, const char *check, long next)
 {
   char text[256];
+  limit_time();
   snprintf(text, sizeof text, "%ld\t%s%s%s\t%s\t%ld", number, plugin ? brim_kind_name(plugin->kind) : "",
            plugin ? "/" : "", plugin ? plugin->id : "", check, next);
   tell(fd, "begin", text);
@@ -138,26 +168,6 @@ static enum brim_finding load(brim_check *c, const char *file, const brim_module
   while ((*module)->plugins[count]) count++;
   return brim_check_say(c, BRIM_FOUND_OK, "%s %s, abi %d.%d: %zu plugin%s", (*module)->name, (*module)->version,
                         (*module)->abi_major, (*module)->abi_minor, count, brim_plural((int64_t)count));
-}
-
-/* Where a limit cannot be set there is none. */
-static void set_limit(int resource, rlim_t value)
-{
-  struct rlimit now;
-  if (getrlimit(resource, &now) != 0) return;
-  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) value = now.rlim_max;
-  setrlimit(resource, &(struct rlimit){value, now.rlim_max});
-}
-
-/* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
-static void set_limits(void)
-{
-  set_limit(RLIMIT_CORE, 0);
-  set_limit(RLIMIT_CPU, CPU_SECONDS);
-  set_limit(RLIMIT_FSIZE, FILE_BYTES);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  set_limit(RLIMIT_AS, MEMORY_BYTES);
-#endif
 }
 
 static const brim_check_kind *checks_of(const brim_plugin *plugin)

@@ -2,8 +2,11 @@
 #include "cli/child.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The words are the parent's memory, which exec copies. The wish for a signal outlives exec. */
@@ -18,7 +21,8 @@ _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent
 
 pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context)
 {
-  fflush(NULL); /* what is buffered would be written by both */
+  signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would take away how the child ends */
+  fflush(NULL);             /* what is buffered would be written by both */
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     prepare(context);
@@ -28,4 +32,17 @@ pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(vo
   if (pid > 0) setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
   errno = reason;
   return pid;
+}
+
+void brim_child_wait(pid_t pid)
+{
+  siginfo_t info;
+  while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
+}
+
+brim_status brim_child_reap(pid_t pid, int *status)
+{
+  while (waitpid(pid, status, 0) != pid)
+    if (errno != EINTR) return brim_fail(BRIM_EIO, "how a child process ended cannot be told: %s", strerror(errno));
+  return BRIM_OK;
 }

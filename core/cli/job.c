@@ -22,7 +22,7 @@ static volatile sig_atomic_t running; /* the job's process; 0: none */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
 #define PASSED_ON (sizeof passed_on / sizeof passed_on[0])
-static struct sigaction old_action[PASSED_ON], old_child_action;
+static struct sigaction old_action[PASSED_ON];
 
 static void on_stop(int number)
 {
@@ -47,9 +47,7 @@ static void on_suspend(int number)
 
 void brim_jobs_begin(void)
 {
-  const struct sigaction plain = {.sa_handler = SIG_DFL};
   stop_signal = 0;
-  sigaction(SIGCHLD, &plain, &old_child_action); /* inherited as ignored, it would take away how a job ended */
   for (size_t i = 0; i < PASSED_ON; i++) {
     struct sigaction action = {.sa_handler = passed_on[i] == SIGTSTP ? on_suspend : on_stop, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -61,7 +59,6 @@ void brim_jobs_begin(void)
 void brim_jobs_end(void)
 {
   for (size_t i = 0; i < PASSED_ON; i++) sigaction(passed_on[i], &old_action[i], NULL);
-  sigaction(SIGCHLD, &old_child_action, NULL);
 }
 
 int brim_jobs_stop_signal(void)
@@ -80,16 +77,14 @@ static void give_signals_back(void *mask)
 static brim_status wait_for_job(pid_t pid, int *status)
 {
   sigset_t block, before;
-  siginfo_t info;
-  while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
+  brim_child_wait(pid);
   sigemptyset(&block);
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   running = 0;
-  const bool reaped = waitpid(pid, status, 0) == pid;
-  const int reason = errno;
+  const brim_status reaped = brim_child_reap(pid, status);
   sigprocmask(SIG_SETMASK, &before, NULL);
-  return reaped ? BRIM_OK : brim_fail(BRIM_EIO, "how a job ended cannot be told: %s", strerror(reason));
+  return reaped;
 }
 
 brim_status brim_job_run(const char *const *argv, brim_job_end *out)

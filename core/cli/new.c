@@ -158,19 +158,19 @@ static void add_substituted(const char *text, const char *mark, const char *name
   brim_text_add(out, text);
 }
 
-static brim_status remember(scaffold *s, const char *path)
+/* Before anything is made: what is made is remembered. */
+static brim_status check_room(const scaffold *s)
 {
-  if (s->made_count == MADE_MAX)
-    return brim_fail(BRIM_ELOAD, "the template has more than %d files and folders", MADE_MAX);
-  s->made[s->made_count++] = path;
-  return BRIM_OK;
+  if (s->made_count < MADE_MAX) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "the template has more than %d files and folders", MADE_MAX);
 }
 
 static brim_status copy_file(scaffold *s, const char *from, const char *to)
 {
   brim_text template = {0}, text = {0};
-  brim_status status = remember(s, to);
-  if (status == BRIM_OK) status = read_text(from, &template);
+  BRIM_TRY(check_room(s));
+  s->made[s->made_count++] = to;
+  brim_status status = read_text(from, &template);
   if (status == BRIM_OK) {
     add_substituted(brim_text_str(&template), "@NAME@", s->name, &text);
     status = brim_file_write(to, brim_text_str(&text), text.length);
@@ -184,9 +184,10 @@ static brim_status copy_folder(scaffold *s, const char *from, const char *to)
 {
   const char **name = NULL;
   size_t count = 0;
+  BRIM_TRY(check_room(s));
   if (mkdir(to, 0777) != 0)
     return brim_fail(BRIM_ECONFIG, "cannot make the folder '%s': %s", s->made_count ? to : s->folder, strerror(errno));
-  BRIM_TRY(remember(s, to));
+  s->made[s->made_count++] = to;
   BRIM_TRY(list_names(s->arena, from, &name, &count));
   for (size_t i = 0; i < count; i++) {
     const char *behind = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;

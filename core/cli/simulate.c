@@ -17,7 +17,6 @@
 
 #define SCENARIO "scenario="
 #define FOLDER "scenario"
-#define SETTINGS_MAX 256
 
 typedef struct command {
   brim_cli *cli;
@@ -198,11 +197,11 @@ static void add_word(line *l, const char *word, int number)
 static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_job *job)
 {
   brim_arena *arena = &c->operands.arena;
-  const char *set[2 * SETTINGS_MAX];
+  const char *set[2 * BRIM_SCENE_SETTINGS_MAX];
   const size_t room = 1 + sizeof set / sizeof set[0] + shown->words;
   line l = {BRIM_ARENA_NEW(arena, const char *, room), BRIM_ARENA_NEW(arena, int, room), 0};
-  size_t count = brim_scenario_words(arena, shown->scenario->settings, set, SETTINGS_MAX);
-  count += brim_scenario_words(arena, job->settings, set + count, SETTINGS_MAX);
+  size_t count = brim_scenario_words(arena, shown->scenario->settings, set, BRIM_SCENE_SETTINGS_MAX);
+  count += brim_scenario_words(arena, job->settings, set + count, BRIM_SCENE_SETTINGS_MAX);
   add_word(&l, "backend=cpu", 0); /* nobody looks for GPUs */
   for (size_t i = 0; i < count; i++)
     if (!is_unlisted(set, count, shown, set[i])) add_word(&l, set[i], 0);
@@ -216,8 +215,8 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
 static void add_with_origins(command *c, const brim_yaml *settings, const char *error, brim_text *out)
 {
   static const char told[] = "brim's choice: ";
-  const char *word[SETTINGS_MAX];
-  const size_t count = brim_scenario_words(&c->operands.arena, settings, word, SETTINGS_MAX);
+  const char *word[BRIM_SCENE_SETTINGS_MAX];
+  const size_t count = brim_scenario_words(&c->operands.arena, settings, word, BRIM_SCENE_SETTINGS_MAX);
   for (const char *at; (at = strstr(error, told)) != NULL;) {
     const char *written = at + strlen(told);
     size_t i = 0;

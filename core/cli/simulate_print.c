@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "config/utf8.h"
 
 #define SHORT_SECONDS 600 /* shown with tenths of seconds */
 
@@ -142,12 +143,28 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
 
 /* ---- for programs ---- */
 
+/* Of texts that policies and files' names have: JSON is UTF-8. */
+static json_t *text_json(const char *s)
+{
+  brim_text text = {0};
+  const char *end = s + strlen(s);
+  while (s < end) {
+    size_t n;
+    const char *written = brim_utf8_take(&s, end, &n);
+    brim_text_add_n(&text, written, n);
+  }
+  json_t *json = json_string(brim_text_str(&text));
+  brim_text_release(&text);
+  return json;
+}
+
 static json_t *event_json(const brim_simulation *s, const brim_simulated *e)
 {
   const bool of_job = e->job < s->job_count;
-  return json_pack("{s:f, s:o, s:o, s:s, s:s, s:s}", "seconds", e->time, "job",
+  return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o}", "seconds", e->time, "job",
                    of_job ? json_string(s->job[e->job].name) : json_null(), "step",
-                   of_job ? json_integer(e->step) : json_null(), "by", e->by, "choice", e->choice, "reason", e->reason);
+                   of_job ? json_integer(e->step) : json_null(), "by", text_json(e->by), "choice", text_json(e->choice),
+                   "reason", text_json(e->reason));
 }
 
 static json_t *times_json(const brim_sim_costs *c)
@@ -170,8 +187,8 @@ static json_t *counts_json(const brim_sim_costs *c)
 static json_t *job_json(const brim_sim_job_result *job)
 {
   const brim_sim_costs *c = &job->costs;
-  json_t *all = json_pack("{s:s, s:s, s:s, s:s}", "job", job->name, "end", brim_sim_end_name(job->end), "error",
-                          job->error, "device", c->device);
+  json_t *all = json_pack("{s:s, s:s, s:o, s:s}", "job", job->name, "end", brim_sim_end_name(job->end), "error",
+                          text_json(job->error), "device", c->device);
   json_t *times = times_json(c), *counts = counts_json(c);
   json_object_update(all, counts);
   json_object_update(all, times);
@@ -187,14 +204,15 @@ static json_t *case_json(const brim_sim_shown *shown)
   const brim_simulation *s = &shown->result;
   json_t *words = json_array(), *policies = json_array(), *jobs = json_array(), *timeline = json_array();
   for (size_t i = 0; i < shown->words; i++)
-    if (shown->word[i][0]) json_array_append_new(words, json_string(shown->word[i]));
+    if (shown->word[i][0]) json_array_append_new(words, text_json(shown->word[i]));
   for (size_t i = 0; i < s->policy_count; i++) json_array_append_new(policies, json_string(s->policy[i]));
   for (size_t i = 0; i < s->job_count; i++) json_array_append_new(jobs, job_json(&s->job[i]));
   for (size_t i = 0; i < s->event_count; i++) json_array_append_new(timeline, event_json(s, &s->event[i]));
-  return json_pack("{s:s, s:s, s:o, s:o, s:f, s:I, s:{s:f, s:f}, s:o, s:o}", "scenario", shown->scenario->file, "about",
-                   shown->scenario->about, "words", words, "policies", policies, "end_seconds", s->end_seconds,
-                   "questions", (json_int_t)s->questions, "others", "waited_seconds", s->others.waited,
-                   "lacked_seconds", s->others.lacked, "jobs", jobs, "timeline", timeline);
+  return json_pack("{s:o, s:s, s:o, s:o, s:f, s:I, s:{s:f, s:f}, s:o, s:o}", "scenario",
+                   text_json(shown->scenario->file), "about", shown->scenario->about, "words", words, "policies",
+                   policies, "end_seconds", s->end_seconds, "questions", (json_int_t)s->questions, "others",
+                   "waited_seconds", s->others.waited, "lacked_seconds", s->others.lacked, "jobs", jobs, "timeline",
+                   timeline);
 }
 
 json_t *brim_cli_simulations_json(const brim_sim_shown *shown, size_t count)

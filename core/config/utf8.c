@@ -17,6 +17,16 @@ int32_t brim_utf8_next(const char **s, const char *end)
   return c;
 }
 
+const char *brim_utf8_take(const char **s, const char *end, size_t *bytes)
+{
+  static const char replacement[] = "\xef\xbf\xbd";
+  const char *from = *s;
+  const bool is_one = brim_utf8_next(s, end) >= 0;
+  if (!is_one) ++*s;
+  *bytes = is_one ? (size_t)(*s - from) : sizeof replacement - 1;
+  return is_one ? from : replacement;
+}
+
 bool brim_utf8_is_yaml(int32_t c)
 {
   return c == '\t' || c == '\n' || c == '\r' || (c >= 0x20 && c < 0x7f) || c == 0x85 ||

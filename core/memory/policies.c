@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "config/utf8.h"
 #include "memory/policy_call.h"
 
 typedef struct brim_kept_decision {
@@ -24,12 +25,22 @@ struct brim_policies {
   brim_decisions kept;
 };
 
+/* A character at its end that is there in part is left out. */
+static void cut_at_character(char *text, size_t length)
+{
+  const char *end = text + length, *s = end - 1;
+  while (s > text && end - s < 4 && ((unsigned char)*s & 0xc0) == 0x80) s--;
+  char *last = text + (s - text);
+  if (brim_utf8_next(&s, end) < 0) *last = '\0';
+}
+
 void brim_reason(char *reason, const char *format, ...)
 {
   va_list list;
   va_start(list, format);
-  vsnprintf(reason, BRIM_REASON_BYTES, format, list);
+  const int length = vsnprintf(reason, BRIM_REASON_BYTES, format, list);
   va_end(list);
+  if (length >= BRIM_REASON_BYTES) cut_at_character(reason, BRIM_REASON_BYTES - 1);
 }
 
 static const brim_policy_ops *ops_of(const brim_config_choice *choice)

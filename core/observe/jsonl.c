@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/utf8.h"
+
 #define REST_BYTES 512 /* of the line, that a text leaves for what follows it */
 #define ESCAPE_BYTES 6 /* "\u001f", the longest form of one character */
 #define ELLIPSIS "..."
@@ -106,46 +108,22 @@ void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
   put(log, text, strlen(text));
 }
 
-/* Bytes of the UTF-8 character at `s`, 1 to 4; 0 if it is not one (RFC 3629: no overlong forms, no surrogates). */
-static size_t utf8_length(const unsigned char *s)
-{
-  static const struct {
-    unsigned char first_min, first_max, second_min, second_max;
-    size_t length;
-  } forms[] = {
-      {0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-      {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-      {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-  };
-  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-    if (s[0] < forms[i].first_min || s[0] > forms[i].first_max) continue;
-    if (forms[i].length == 1) return 1;
-    if (s[1] < forms[i].second_min || s[1] > forms[i].second_max) continue;
-    size_t n = 2;
-    while (n < forms[i].length && s[n] >= 0x80 && s[n] <= 0xbf) n++;
-    if (n == forms[i].length) return n;
-  }
-  return 0;
-}
-
-/* One character of a text as it stands in JSON; returns the bytes that it took from `s`. */
-static size_t put_character(brim_jsonl *log, const unsigned char *s)
+/* One character of a text, as it stands in JSON. */
+static void put_character(brim_jsonl *log, const char **s, const char *end)
 {
   static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-  const char *known = strchr(plain, *s);
+  const char first = **s, *known = strchr(plain, first);
   char escaped[ESCAPE_BYTES + 1];
-  const size_t length = utf8_length(s);
+  size_t length;
+  const char *written = brim_utf8_take(s, end, &length);
   if (known) {
     put(log, (const char[]){'\\', letter[known - plain]}, 2);
-  } else if (length == 0) {
-    put(log, "\xef\xbf\xbd", 3);
-  } else if (*s < 0x20) {
-    snprintf(escaped, sizeof escaped, "\\u%04x", *s);
+  } else if ((unsigned char)first < 0x20) {
+    snprintf(escaped, sizeof escaped, "\\u%04x", first);
     put(log, escaped, ESCAPE_BYTES);
   } else {
-    put(log, (const char *)s, length);
+    put(log, written, length);
   }
-  return length > 0 ? length : 1;
 }
 
 void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value)
@@ -153,12 +131,13 @@ void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value)
   put_key(log, key);
   put(log, "\"", 1);
   const size_t limit = sizeof log->line - REST_BYTES - ESCAPE_BYTES - sizeof ELLIPSIS;
-  for (const unsigned char *s = (const unsigned char *)value; *s;) {
+  const char *end = value + strlen(value);
+  while (value < end) {
     if (log->length > limit) {
       put(log, ELLIPSIS, sizeof ELLIPSIS - 1);
       break;
     }
-    s += put_character(log, s);
+    put_character(log, &value, end);
   }
   put(log, "\"", 1);
 }

@@ -65,7 +65,7 @@ static brim_status write_checkpoint(brim_sim_job *job)
 static int64_t round_of(const brim_sim_job *job)
 {
   const int64_t length = every(job, job->session->settings->training.eval_every_steps);
-  return (job->step + length - 1) / length;
+  return job->step / length + (job->step % length > 0);
 }
 
 static void leave_garbage(brim_sim_job *job)
@@ -200,8 +200,8 @@ static int64_t next_stop(const brim_sim_job *job)
   const int64_t each[] = {every(job, t->eval_every_steps), every(job, t->checkpoint_every_steps)};
   int64_t stop = job->session->order.steps;
   for (size_t i = 0; i < 2; i++) {
-    const int64_t next = (job->step / each[i] + 1) * each[i];
-    if (next < stop) stop = next;
+    const int64_t left = each[i] - job->step % each[i];
+    if (left < stop - job->step) stop = job->step + left;
   }
   for (size_t i = 0; i < scene->failure_count; i++) {
     const int64_t before = scene->failure[i].step - 1;

@@ -43,6 +43,7 @@ static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
       return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes)", patience / 60);
     if (pause > longest) pause = longest;
     if (pause > patience - waited) pause = patience - waited;
+    if (pause < BRIM_SCENE_MOMENT) pause = BRIM_SCENE_MOMENT;
     BRIM_TRY(brim_sim_sleep(job, pause));
     job->costs.waiting_seconds += pause;
     waited += pause;

@@ -1,6 +1,7 @@
 #include "simulate/scenario.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,9 @@ static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
   const brim_yaml *settings = map_below(map, "settings");
   if (settings && settings->kind != BRIM_YAML_MAP)
     brim_problem_at(&r->problems, &settings->origin, "'settings' must be a map of keys and values");
+  else if (settings && settings->count > BRIM_SCENE_SETTINGS_MAX)
+    brim_problem_at(&r->problems, &settings->origin, "'settings' has %zu keys, and may have %d", settings->count,
+                    BRIM_SCENE_SETTINGS_MAX);
   return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
 }
 
@@ -193,6 +197,38 @@ static void check_device(reader *r, const brim_scenario *s, const char *section,
                   (long long)device, s->device_count - 1);
 }
 
+/* Until the end, at most. */
+static double count_visits(const brim_scenario *s, double from, double lasts, double every)
+{
+  if (from > s->until) return 0;
+  if (every == 0 || lasts == 0) return 1;
+  return 1 + floor((s->until - from) / fmax(fmax(every, lasts), BRIM_SCENE_MOMENT));
+}
+
+/* Adds them to those of the others. */
+static void check_visits(reader *r, const brim_yaml *item, const char *name, double visits, double *all)
+{
+  const bool fits = *all <= BRIM_SCENE_VISITS_MAX;
+  *all += visits;
+  if (!fits || *all <= BRIM_SCENE_VISITS_MAX) return;
+  brim_problem_at(&r->problems, &item->origin, "'%s' comes %.0f times, with those before it %.0f, and %d are the most",
+                  name, visits, *all, BRIM_SCENE_VISITS_MAX);
+  brim_problem_hint(&r->problems, "a longer 'every', or an earlier end ('until')");
+}
+
+static void check_all_visits(reader *r, const brim_yaml *programs, const brim_yaml *runs, const brim_scenario *s)
+{
+  double all = 0;
+  for (size_t i = 0; i < s->program_count; i++) {
+    const brim_scene_program *p = &s->program[i];
+    check_visits(r, programs->item[i], p->name, count_visits(s, p->from, p->lasts, p->every), &all);
+  }
+  for (size_t i = 0; i < s->run_count; i++) {
+    const brim_scene_run *run = &s->run[i];
+    check_visits(r, runs->item[i], run->name, count_visits(s, run->from, run->lasts, run->every), &all);
+  }
+}
+
 static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
 {
   const brim_yaml *programs = map_below(root, "programs"), *runs = map_below(root, "runs");
@@ -200,6 +236,7 @@ static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
   s->run_count = read_list(r, "runs", runs, BRIM_SCENE_LIST_MAX, sizeof *s->run, &s->run);
   s->failure_count =
       read_list(r, "failures", map_below(root, "failures"), BRIM_SCENE_LIST_MAX, sizeof *s->failure, &s->failure);
+  if (r->problems.count == 0) check_all_visits(r, programs, runs, s);
   if (s->device_count == 0) return;
   for (size_t i = 0; i < s->program_count; i++) check_device(r, s, "programs", programs->item[i], s->program[i].device);
   for (size_t i = 0; i < s->run_count; i++) check_device(r, s, "runs", runs->item[i], s->run[i].device);

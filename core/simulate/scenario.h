@@ -6,7 +6,15 @@
 
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
-#define BRIM_SCENE_LIST_MAX 4096 /* of every other list */
+#define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
+#define BRIM_SCENE_SETTINGS_MAX 256 /* keys of the scenario's, and of a job's */
+
+/* Seconds: the least that something lasts, or takes to come again. */
+#define BRIM_SCENE_MOMENT 1e-3
+/* Of all programs and runs together, so often they come; each time is two or three lines of the timeline. */
+#define BRIM_SCENE_VISITS_MAX 300000
+/* Of each size, 1 PiB: the sum over as many programs as there may be is one still. */
+#define BRIM_SCENE_BYTES_MAX (UINT64_C(1) << 50)
 
 /* So much is in use by others from a moment on. */
 typedef struct brim_scene_use {

@@ -7,6 +7,8 @@
 #include "base/table.h"
 #include "config/value.h"
 
+#define SIZES "[0,1125899906842624]" /* BRIM_SCENE_BYTES_MAX */
+
 static const brim_param root_keys[] = {
     BRIM_PARAM(STR, brim_scenario, about, "", NULL, "what it is about, in a line"),
     BRIM_PARAM(STR, brim_scenario, start, "2025-01-06 09:00", NULL, "when it begins, in UTC"),
@@ -24,35 +26,35 @@ static const brim_param root_keys[] = {
     BRIM_PARAMS_END,
 };
 static const brim_param device_keys[] = {
-    BRIM_PARAM(BYTES, brim_scene_device, memory, NULL, NULL, "it has in all"),
-    BRIM_PARAM(BYTES, brim_scene_device, used, "0", NULL, "others have, all the time"),
+    BRIM_PARAM(BYTES, brim_scene_device, memory, NULL, SIZES, "it has in all"),
+    BRIM_PARAM(BYTES, brim_scene_device, used, "0", SIZES, "others have, all the time"),
     BRIM_PARAM(F64, brim_scene_device, speed, "1", "(0,1000]", "times the model's times go by"),
     BRIM_PARAMS_END,
 };
 static const brim_param use_keys[] = {
     BRIM_PARAM(SECONDS, brim_scene_use, at, NULL, "[0,inf)", "from when on"),
-    BRIM_PARAM(BYTES, brim_scene_use, bytes, NULL, NULL, "others have, in the place of `used`"),
+    BRIM_PARAM(BYTES, brim_scene_use, bytes, NULL, SIZES, "others have, in the place of `used`"),
     BRIM_PARAMS_END,
 };
 static const brim_param line_keys[] = {
     BRIM_PARAM(SECONDS, brim_scene_line, at, NULL, "[0,inf)", "from when on"),
     BRIM_PARAM(I64, brim_scene_line, waiting, "1", "[0,1000]", "so many wait, and are never served"),
-    BRIM_PARAM(BYTES, brim_scene_line, bytes, NULL, NULL, "the first of them needs"),
+    BRIM_PARAM(BYTES, brim_scene_line, bytes, NULL, SIZES, "the first of them needs"),
     BRIM_PARAMS_END,
 };
 static const brim_param host_keys[] = {
-    BRIM_PARAM(BYTES, brim_scene_host, memory, "64GiB", NULL, "it has in all"),
-    BRIM_PARAM(BYTES, brim_scene_host, used, "8GiB", NULL, "others have, all the time"),
-    BRIM_PARAM(BYTES, brim_scene_host, process, "1GiB", NULL, "a job has besides its plan"),
-    BRIM_PARAM(BYTES, brim_scene_host, garbage, "0", NULL, "each round leaves behind, until it is cleaned up"),
+    BRIM_PARAM(BYTES, brim_scene_host, memory, "64GiB", SIZES, "it has in all"),
+    BRIM_PARAM(BYTES, brim_scene_host, used, "8GiB", SIZES, "others have, all the time"),
+    BRIM_PARAM(BYTES, brim_scene_host, process, "1GiB", SIZES, "a job has besides its plan"),
+    BRIM_PARAM(BYTES, brim_scene_host, garbage, "0", SIZES, "each round leaves behind, until it is cleaned up"),
     BRIM_PARAM(F64, brim_scene_host, light, "0.5", "[0,1]", "share of it that a light cleanup gives back"),
     BRIM_PARAM(F64, brim_scene_host, speed, "0.05", "(0,1000]", "of its processors, as a device's"),
     BRIM_PARAMS_END,
 };
 static const brim_param model_keys[] = {
     BRIM_PARAM(STR, brim_scene_model, id, "model", NULL, "its name, for policies that change models"),
-    BRIM_PARAM(BYTES, brim_scene_model, fixed, "1GiB", NULL, "parameters, gradients, optimizer state"),
-    BRIM_PARAM(BYTES, brim_scene_model, sample, "100MiB", NULL, "activations of a sample of a micro-batch"),
+    BRIM_PARAM(BYTES, brim_scene_model, fixed, "1GiB", SIZES, "parameters, gradients, optimizer state"),
+    BRIM_PARAM(BYTES, brim_scene_model, sample, "100MiB", SIZES, "activations of a sample of a micro-batch"),
     BRIM_PARAM(SECONDS, brim_scene_model, sample_time, "1ms", "[1e-6,3600]", "of a sample"),
     BRIM_PARAM(SECONDS, brim_scene_model, micro_batch_time, "0s", "[0,3600]", "besides, of each micro-batch"),
     BRIM_PARAM(SECONDS, brim_scene_model, step_time, "0s", "[0,3600]", "besides, of each step: the update"),
@@ -67,7 +69,7 @@ static const brim_param recompute_keys[] = {
 };
 static const brim_param peak_keys[] = {
     BRIM_PARAM(I64, brim_scene_peak, micro_batch, NULL, "[1,1048576]", "its samples"),
-    BRIM_PARAM(BYTES, brim_scene_peak, bytes, NULL, NULL, "of the plan, in the place of `fixed` and `sample`"),
+    BRIM_PARAM(BYTES, brim_scene_peak, bytes, NULL, SIZES, "of the plan, in the place of `fixed` and `sample`"),
     BRIM_PARAM(SECONDS, brim_scene_peak, time, "0s", "[0,86400]", "of a step; 0: as the model's times make it"),
     BRIM_PARAM(ENUM, brim_scene_peak, basis, "timed", "timed|derived|guessed", "how sure policies are told that is"),
     BRIM_PARAMS_END,
@@ -75,8 +77,8 @@ static const brim_param peak_keys[] = {
 static const brim_param program_keys[] = {
     BRIM_PARAM(STR, brim_scene_program, name, "a program", NULL, "who it is, for the timeline"),
     BRIM_PARAM(I64, brim_scene_program, device, "0", "[-1,63]", "where; -1: in the host's memory"),
-    BRIM_PARAM(BYTES, brim_scene_program, memory, NULL, NULL, "it takes, or what there is if that is less"),
-    BRIM_PARAM(BYTES, brim_scene_program, grows, "0", NULL, "it takes more, each minute"),
+    BRIM_PARAM(BYTES, brim_scene_program, memory, NULL, SIZES, "it takes, or what there is if that is less"),
+    BRIM_PARAM(BYTES, brim_scene_program, grows, "0", SIZES, "it takes more, each minute"),
     BRIM_PARAM(SECONDS, brim_scene_program, from, "0s", "[0,inf)", "when it comes"),
     BRIM_PARAM(SECONDS, brim_scene_program, lasts, "0s", "[0,inf)", "how long it stays; 0: to the end"),
     BRIM_PARAM(SECONDS, brim_scene_program, every, "0s", "[0,inf)", "when it comes again, from when it came; 0: never"),
@@ -85,7 +87,7 @@ static const brim_param program_keys[] = {
 static const brim_param run_keys[] = {
     BRIM_PARAM(STR, brim_scene_run, name, "another run", NULL, "who it is, for the timeline"),
     BRIM_PARAM(I64, brim_scene_run, device, "-1", "[-1,63]", "that it waits for; -1: any"),
-    BRIM_PARAM(BYTES, brim_scene_run, memory, NULL, NULL, "its plan takes"),
+    BRIM_PARAM(BYTES, brim_scene_run, memory, NULL, SIZES, "its plan takes"),
     BRIM_PARAM(SECONDS, brim_scene_run, from, "0s", "[0,inf)", "when it stands in line"),
     BRIM_PARAM(SECONDS, brim_scene_run, lasts, NULL, "(0,inf)", "how long it trains, once it is placed"),
     BRIM_PARAM(SECONDS, brim_scene_run, every, "0s", "[0,inf)", "when the next stands in line; 0: never"),

@@ -5,9 +5,13 @@
 #include <stdlib.h>
 
 #define MINUTE 60.0
-#define MOMENT 1e-3 /* the least that something lasts, or takes to come again */
 
 /* ---- memory ---- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
 
 static uint64_t used_by(const brim_scene_use *use, size_t count, uint64_t used, double now)
 {
@@ -87,7 +91,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
 static void leave(brim_scene_visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
-  v->next = every > 0 ? fmax(v->since + passed * every, now + MOMENT) : INFINITY;
+  v->next = every > 0 ? fmax(v->since + passed * every, now + BRIM_SCENE_MOMENT) : INFINITY;
 }
 
 static void come(brim_scene_visit *v, double now)
@@ -113,12 +117,12 @@ static void move_program(brim_scene *s, size_t i)
     come(&at->visit, s->now);
     at->is_there = true;
     at->wants = p->memory;
-    at->leaves = p->lasts > 0 ? s->now + fmax(p->lasts, MOMENT) : INFINITY;
+    at->leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY;
     at->grows = p->grows > 0 ? s->now + MINUTE : INFINITY;
     tell(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
   if (at->is_there && at->grows <= s->now) {
-    at->wants += p->grows;
+    at->wants = smaller(at->wants + p->grows, BRIM_SCENE_BYTES_MAX);
     at->grows += MINUTE;
   }
 }
@@ -150,7 +154,7 @@ static void feed_programs(brim_scene *s)
     if (!p->is_there || p->has >= p->wants) continue;
     const uint64_t there = device == BRIM_SCENE_HOST ? UINT64_MAX : brim_scene_free(s, device),
                    lacks = p->wants - p->has;
-    p->has += there < lacks ? there : lacks;
+    p->has += smaller(there, lacks);
   }
 }
 
@@ -169,7 +173,7 @@ static bool serve_one(brim_scene *s)
     const brim_scene_run *what = &s->scenario->run[all[i].run];
     r->state = BRIM_RUN_PLACED;
     r->device = device;
-    r->leaves = s->now + fmax(what->lasts, MOMENT);
+    r->leaves = s->now + fmax(what->lasts, BRIM_SCENE_MOMENT);
     tell(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
          brim_format_bytes(bytes, sizeof bytes, what->memory));
     served = true;

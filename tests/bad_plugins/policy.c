@@ -52,6 +52,7 @@ static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *
   if (bad_is(hook, "model")) plan->model = "no_such_model";
   if (bad_is(hook, "wild")) plan->model = (const char *)16;
   if (bad_is(hook, "reason")) endless(plan->reason);
+  if (bad_is(hook, "latin")) brim_reason(plan->reason, "caf\xe9");
 }
 
 /* A child, and waits for its end; the decision is left to the next. */

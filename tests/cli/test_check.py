@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import struct
 import subprocess
 import unittest
@@ -92,6 +93,7 @@ class Bad(Check):
                                        ("dataset", "describe:none", "open", "0 classes"),
                                        ("dataset", "read:segv:3", "read", "crashed: segmentation fault"),
                                        ("dataset", "read:exit", "read", "ended the process"),
+                                       ("dataset", "read:xcpu", "read", "its time on the processor"),
                                        ("dataset", "read:past", "read", "writes behind its values"),
                                        ("dataset", "read:label", "read", "label 9"),
                                        ("dataset", "read:moves", "threads", "several threads"),
@@ -109,6 +111,16 @@ class Bad(Check):
         for check in ("repeats", "memory", "parameters"):
             self.assertEqual(found[check][0], "warning")
             self.assertIn("not tried, as a check before it has failed", found[check][1])
+
+    @plain
+    def test_what_a_plugin_starts_does_not_hide_its_crash(self):
+        self.assert_fails("dataset", "read:helper", "read", "crashed: segmentation fault")
+        self.assert_fails("policy", "on_step:helper", "on_step", "crashed")
+
+    @plain
+    def test_how_it_ended_is_known_where_ends_of_children_are_ignored(self):
+        process = self.start("check", BAD / "dataset" / "bad.so", env={"BRIM_BAD": "read:segv:3"}, ignoring=signal.SIGCHLD)
+        self.assertIn("crashed: segmentation fault", self.finish(process, FAILED).out)
 
     @plain
     def test_what_to_do_about_crashes(self):

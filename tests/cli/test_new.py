@@ -119,8 +119,8 @@ class New(Case):
         self.assertRegex(process.stderr, "cannot write '.*': File too large")
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_a_brim_without_templates_says_so(self):
-        prefix = self.folder / "bare"
+    def refused_by_bare(self, prefix):
+        """What a brim in a prefix of its own says, which has no templates but the test's."""
         os.makedirs(prefix / "bin")
         os.makedirs(prefix / "lib")
         shutil.copy(BINARY, prefix / "bin" / "brim")
@@ -130,7 +130,19 @@ class New(Case):
                                  capture_output=True, check=False,
                                  env={**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")})
         self.assertEqual(process.returncode, LOAD, process.stderr)
-        self.assertIn("this brim is installed without templates: there is no folder share/brim/templates", process.stderr)
+        return process.stderr
+
+    def test_a_brim_without_templates_says_so(self):
+        self.assertIn("this brim is installed without templates: there is no folder share/brim/templates",
+                      self.refused_by_bare(self.folder / "bare"))
+
+    def test_of_a_template_that_is_too_large_nothing_is_left(self):
+        template = self.folder / "bare" / "share" / "brim" / "templates" / "policy"
+        (template / "z").mkdir(parents=True)  # with the folder itself and the files the 65th
+        for number in range(63):
+            (template / f"{number:02}").write_text("")
+        self.assertIn("the template has more than 64 files and folders", self.refused_by_bare(self.folder / "bare"))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["bare"])
 
 
 if __name__ == "__main__":

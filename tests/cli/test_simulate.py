@@ -9,6 +9,7 @@ from support import LOAD, SMALL, USAGE, Case, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 SCENARIOS = sorted(path.stem for path in (ROOT / "configs" / "scenario").glob("*.yaml"))
 ENDS = {"finished", "failed", "killed", "not done"}
 COSTS = {"job", "end", "error", "device", "steps", "steps_all", "samples", "lost_steps", "ooms", "retries", "plan_changes",
@@ -145,6 +146,16 @@ class Simulate(Case):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
             self.assertEqual(self.decisions(found), [("policy.night", choice, f"it is {start[:2]} o'clock")])
 
+    def test_a_text_that_is_no_utf8_is_in_the_json_all_the_same(self):
+        os.mkdir(os.fsencode(self.folder) + b"/caf\xe9")
+        (self.folder / os.fsdecode(b"caf\xe9") / "s.yaml").write_text("devices: [{memory: 24GB}]\n"
+                                                                      "settings: {training.steps: 10}\n")
+        done = self.brim("simulate", os.fsdecode(b"scenario=caf\xe9/s.yaml"), "policy=bad", f"--plugin-path={BAD}",
+                         "--json", env={"BRIM_BAD": "choose_plan:latin"})
+        found, = json.loads(done.out)["simulations"]
+        self.assertEqual([reason for _, _, reason in self.decisions(found)], ["caf\ufffd"])
+        self.assertEqual((found["scenario"], found["words"][0]), ("caf\ufffd/s.yaml", "scenario=caf\ufffd/s.yaml"))
+
     def test_a_limit_on_a_share_goes_by_names_of_the_scenario(self):
         world = self.scenario("backend: gpu\ndevices: [{memory: 8GB}, {memory: 8GB}]\n"
                               "model: {fixed: 1GB, sample: 100MB}\nsettings: {training.steps: 10}\n")
@@ -167,6 +178,19 @@ class Simulate(Case):
         found = self.one(self.scenario("until: 100s\ndevices: [{memory: 24GB}]\nsettings: {training.steps: 100000}\n"))
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
+    def test_time_passes_however_often_a_run_looks(self):
+        world = self.scenario("until: 10s\ndevices: [{memory: 24GB, used: 23GB}]\n")
+        job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
+        self.assertEqual((job["end"], job["wall_seconds"]), ("not done", 10))
+
+    def test_numbers_as_large_as_they_may_be(self):
+        much = "1125899906842624"
+        world = self.scenario(f"devices: [{{memory: {much}, used: 1GB}}]\nhost: {{memory: {much}, garbage: {much}}}\n"
+                              f"programs: [{{memory: {much}, grows: {much}, device: -1, from: 1h}}]\nuntil: 2h\n"
+                              "settings: {training.steps: 1000000}\n")
+        job, = self.one(world, "training.eval_every_steps=9223372036854775807")["jobs"]
+        self.assertEqual((job["end"], round(job["wall_seconds"])), ("killed", 3600))
+
     # ---- what is wrong ----
 
     def test_mistakes_are_told_with_their_place(self):
@@ -177,6 +201,12 @@ class Simulate(Case):
             ("devices:\n  - {used: 1GB}\n", "'devices.memory' must be given\n  s.yaml:2:5\n"),
             ("devices:\n  - {memory: many}\n", "'devices.memory' must be a size: a whole number of bytes, or one with a "
              "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
+            ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, grows: 2000TiB}]\n",
+             "'programs.grows' must be in [0,1125899906842624], got 2000TiB\n  s.yaml:2:33\n"),
+            ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, lasts: 1s, every: 1h}]\n"
+             "runs: [{name: flood, memory: 1GB, lasts: 1ms, every: 1ms}]\n",
+             "'flood' comes 2592000001 times, with those before it 2592000722, and 300000 are the most\n  s.yaml:3:8\n"
+             "  a longer 'every', or an earlier end ('until')\n"),
             ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
             ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
             ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
@@ -187,6 +217,8 @@ class Simulate(Case):
              "'at' must rise from item to item of the list\n  s.yaml:1:51\n"),
             ("devices: [{memory: 1GB}]\nsettings: {max_retris: 1}\n",
              "unknown key 'max_retris'\n  s.yaml:2:12: max_retris=1\n  did you mean 'max_retries'?"),
+            ("devices: [{memory: 1GB}]\njobs: [{settings: {" + ", ".join(f"k{i}: 1" for i in range(257)) + "}}]\n",
+             "'settings' has 257 keys, and may have 256\n  s.yaml:2:19\n"),
             ("[", "not valid YAML"),
             ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
         ]

@@ -426,6 +426,10 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
   assert_int_equal(strlen(reason), BRIM_REASON_BYTES - 1);
   assert_true(brim_starts_with(reason, "7xx"));
   assert_int_equal(reason[BRIM_REASON_BYTES], '!');
+  for (size_t i = 0; i < 4; i++) { /* no half a character at its end, wherever that is */
+    brim_reason(reason, "%.*s\xf0\x9f\x98\x80%s", (int)(BRIM_REASON_BYTES - 5 + i), text, "more");
+    assert_int_equal(strlen(reason), i == 0 ? BRIM_REASON_BYTES - 1 : BRIM_REASON_BYTES - 5 + i);
+  }
 }
 
 /* ---- instances ---- */

@@ -217,7 +217,8 @@ typedef struct brim_policy_ops {
  * brim_step_view.seconds is better, as nobody sets that clock. Since ABI 1.6. */
 BRIM_EXPORT double brim_policy_clock(void);
 
-/* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1. */
+/* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1, in front of
+ * what would be half a character of UTF-8. */
 BRIM_EXPORT void brim_reason(char *reason, const char *format, ...) BRIM_PRINTF(2, 3);
 
 #ifdef __cplusplus

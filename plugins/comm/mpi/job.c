@@ -93,17 +93,20 @@ static void end_late(int signal)
   _exit(late_status);
 }
 
-/* Ends this process with `status` unless something else does within `seconds`, whatever it may be stuck in. */
-static void watch(unsigned seconds, int status)
+/* Ends this process with `status` unless something else does within `seconds`, whatever it may be stuck in. Returns the
+ * seconds after which something else would have ended it (0: nothing), with the handler that `before` gets. */
+static unsigned watch(unsigned seconds, int status, struct sigaction *before)
 {
-  struct sigaction action = {.sa_handler = end_late};
+  const struct sigaction action = {.sa_handler = end_late};
   sigset_t mine;
   late_status = status;
   sigemptyset(&mine);
   sigaddset(&mine, SIGALRM);
-  sigaction(SIGALRM, &action, NULL);
+  const unsigned left = alarm(0);
+  sigaction(SIGALRM, &action, before);
   pthread_sigmask(SIG_UNBLOCK, &mine, NULL);
   alarm(seconds);
+  return left;
 }
 
 /* What started the ranks of this host: Open MPI's, before and since version 5, or MPICH's. Where there are several
@@ -160,15 +163,18 @@ static void end_starter_too(void)
 
 void mpi_leave(double seconds)
 {
-  watch((unsigned)seconds + 1, brim_status_exit(BRIM_ECOMM));
+  struct sigaction before;
+  const unsigned left = watch((unsigned)seconds + 1, brim_status_exit(BRIM_ECOMM), &before);
   MPI_Finalize();
   alarm(0);
+  sigaction(SIGALRM, &before, NULL);
+  alarm(left); /* of a process that has lost a plugin's thread */
 }
 
 void mpi_end_all(int32_t exit_status)
 {
   int is_started = 0, is_ended = 0;
-  watch(ABORT_SECONDS, exit_status);
+  watch(ABORT_SECONDS, exit_status, NULL);
   MPI_Initialized(&is_started);
   MPI_Finalized(&is_ended);
   end_starter_too();
