@@ -148,7 +148,7 @@ static void hint_keys_of_group(const target *t, const char *path)
   brim_text_release(&text);
 }
 
-/* Of a key of a plugin that could be in a list, and is not. */
+/* Of a key of a plugin that could be in a list, and is not; or that there is not. */
 static bool hint_unlisted(const target *t, const char *path)
 {
   const size_t length = strcspn(path, "."), end = length + (path[length] == '.');
@@ -156,8 +156,12 @@ static bool hint_unlisted(const target *t, const char *path)
   const char *id = brim_arena_string_n(t->c->arena, path + end, strcspn(path + end, "."));
   if (!brim_compose_is_list(group)) return false;
   if (brim_schema_is_section(t->schema, brim_arena_string_n(t->c->arena, path, plugin_length(t, path)))) return false;
-  if (!brim_registry_find(t->c->registry, brim_compose_group_kind(group), id)) return false;
-  brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
+  if (brim_registry_find(t->c->registry, brim_compose_group_kind(group), id))
+    brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
+  else if (path[end + strlen(id)] == '.')
+    brim_compose_hint_available(t->c, group, id);
+  else
+    return false;
   return true;
 }
 

@@ -125,7 +125,7 @@ static int distance(const char *written, const char *known)
   const bool siblings = same_parent(written, known);
   const size_t length = strlen(a);
   const int near = brim_typo_distance(a, b);
-  if (near != INT_MAX) return siblings ? near : near + 3;
+  if (near != INT_MAX && (siblings || near == 0 || a == written)) return siblings ? near : near + 3;
   if (are_initials(a, b) || are_initials(b, a)) return siblings ? 2 : 5;
   if (siblings && length >= 3 && strlen(b) >= 3 && (brim_starts_with(a, b) || brim_starts_with(b, a))) return 4;
   if (siblings && length < 4) return INT_MAX; /* too short to be mistyped so much */

@@ -774,6 +774,13 @@ static const config_case config_cases[] = {
      "error: unknown key 'training.epochz'\n"
      "  command line, argument 1: training={epochz: 3}\n"
      "  did you mean 'training.epochs'? to add a new key, write +training.epochz=VALUE"},
+    {"a key of a policy that there is not",
+     NULL,
+     {"policy.secnd.weight=1"},
+     "error: unknown key 'policy.secnd.weight'\n"
+     "  command line, argument 1: policy.secnd.weight=1\n"
+     "  did you mean 'second'?\n"
+     "  " OPTIONS_OF_POLICY},
     {"an unknown key removed",
      NULL,
      {"~trainin.epochs"},
