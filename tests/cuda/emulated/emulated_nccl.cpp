@@ -288,8 +288,8 @@ ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *error)
   if (c->all->is_wrong) *error = ncclInvalidUsage;
   if (*error != ncclSuccess) return ncclSuccess;
   if (!every(c, [](const place &p) { return p.is_attached != 0; })) *error = ncclInProgress;
-  for (int r = 0; r < c->ranks; r++)
-    if (r != c->rank && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
+  for (int r = 0; r < c->ranks; r++) /* a name is whole when its rank is attached: before, strcmp may read it twice */
+    if (r != c->rank && c->all->rank[r].is_attached && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
       *error = ncclInvalidUsage; /* two ranks on one device */
   const place &own = c->all->rank[c->rank];
   if (own.is_finished && !every(c, [](const place &p) { return p.is_finished != 0; })) *error = ncclInProgress;
