@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/table.h"
-#include "config/utf8.h"
+#include "cli/characters.h"
 
 #define SHORT_SECONDS 600 /* shown with tenths of seconds */
 
@@ -146,14 +146,11 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
 /* Of texts that policies and files' names have: JSON is UTF-8. */
 static json_t *text_json(const char *s)
 {
-  brim_text text = {0};
-  const char *end = s + strlen(s);
-  while (s < end) {
-    size_t n;
-    const char *written = brim_utf8_take(&s, end, &n);
-    brim_text_add_n(&text, written, n);
-  }
+  brim_text bytes = {0}, text = {0};
+  brim_text_add(&bytes, s);
+  brim_characters_take(&bytes, true, &text);
   json_t *json = json_string(brim_text_str(&text));
+  brim_text_release(&bytes);
   brim_text_release(&text);
   return json;
 }

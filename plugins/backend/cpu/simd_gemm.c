@@ -12,10 +12,11 @@ typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
 } tile;
 
-/* Adds `depth` products to the tile. Element (r, k) of A is at a[r*row_stride + k*depth_stride]; inlined with
- * constants, so that the rows are displacements from one pointer. */
+/* Adds `depth` products to the tile; `narrow`: to the first vectors of its rows alone, half the work. Element (r, k) of
+ * A is at a[r*row_stride + k*depth_stride]; inlined with constants, so that the rows are displacements from one
+ * pointer. */
 static inline __attribute__((always_inline)) void multiply(tile *t, int64_t depth, const float *a, int row_stride,
-                                                           int depth_stride, const float *b)
+                                                           int depth_stride, const float *b, bool narrow)
 {
   tile s = *t;
   for (int64_t k = 0; k < depth; k++) {
@@ -23,27 +24,12 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
     for (int r = 0; r < GEMM_ROWS; r++) {
       const vf x = splat(a[r * row_stride]);
       s.v[r][0] += x * b0;
-      s.v[r][1] += x * b1;
+      if (!narrow) s.v[r][1] += x * b1;
     }
     a += depth_stride;
     b += GEMM_COLUMNS;
   }
   *t = s;
-}
-
-/* The same for columns that fit the first vectors: half the work, and the same chain for each. */
-static inline __attribute__((always_inline)) void multiply_narrow(tile *t, int64_t depth, const float *a,
-                                                                  int row_stride, int depth_stride, const float *b)
-{
-  vf s[GEMM_ROWS];
-  for (int r = 0; r < GEMM_ROWS; r++) s[r] = t->v[r][0];
-  for (int64_t k = 0; k < depth; k++) {
-    const vf b0 = load(b);
-    for (int r = 0; r < GEMM_ROWS; r++) s[r] += splat(a[r * row_stride]) * b0;
-    a += depth_stride;
-    b += GEMM_COLUMNS;
-  }
-  for (int r = 0; r < GEMM_ROWS; r++) t->v[r][0] = s[r];
 }
 
 /* Rows of A as they are, at a constant stride; rows past the end are zeros. */
@@ -157,13 +143,13 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
     tile t;
     load_tile(g, &t, m, n, rows, columns, g->accumulate || !first);
     if (columns <= LANES && g->a_transposed)
-      multiply_narrow(&t, depth, a, 1, GEMM_ROWS, b);
+      multiply(&t, depth, a, 1, GEMM_ROWS, b, true);
     else if (columns <= LANES)
-      multiply_narrow(&t, depth, a, GEMM_A_STRIDE, 1, b);
+      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b, true);
     else if (g->a_transposed)
-      multiply(&t, depth, a, 1, GEMM_ROWS, b);
+      multiply(&t, depth, a, 1, GEMM_ROWS, b, false);
     else
-      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b);
+      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b, false);
     if (last && g->relu) rectify(&t);
     store_tile(g, &t, m, n, rows, columns);
   }
