@@ -166,10 +166,26 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
   return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
 }
 
-/* What pretrained models expect, of red, green and blue. */
-static const double imagenet_mean[] = {0.485, 0.456, 0.406}, imagenet_std[] = {0.229, 0.224, 0.225},
-                    clip_mean[] = {0.48145466, 0.4578275, 0.40821073},
-                    clip_std[] = {0.26862954, 0.26130258, 0.27577711};
+/* What gray has of red, green and blue (ITU-R BT.601). */
+#define LUMA(r, g, b) (0.299 * (r) + 0.587 * (g) + 0.114 * (b))
+#define OF_COLOURS(r, g, b)                                                                                            \
+  {                                                                                                                    \
+    {r, g, b}, LUMA(r, g, b)                                                                                           \
+  }
+
+/* What pretrained models expect. Gray is a weighted sum of the colours, so its mean is that sum of their means. Of the
+ * deviations the same sum is the most that it can be, which channels come close to: they rise and fall together. */
+typedef struct normalisation {
+  const char *name;
+  struct {
+    double colours[3], gray;
+  } mean, std;
+} normalisation;
+
+static const normalisation normalisations[] = {
+    [BRIM_NORMALIZE_IMAGENET] = {"imagenet", OF_COLOURS(0.485, 0.456, 0.406), OF_COLOURS(0.229, 0.224, 0.225)},
+    [BRIM_NORMALIZE_CLIP] = {"clip", OF_COLOURS(0.48145466, 0.4578275, 0.40821073),
+                             OF_COLOURS(0.26862954, 0.26130258, 0.27577711)}};
 
 static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_list *std)
 {
@@ -177,18 +193,20 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
   *mean = data->settings->dataset.mean;
   *std = data->settings->dataset.std;
   if (kind == BRIM_NORMALIZE_DATASET) return BRIM_OK;
-  const char *name = kind == BRIM_NORMALIZE_CLIP ? "clip" : "imagenet";
-  if (data->channels != 3 || data->train.dtype != BRIM_DTYPE_U8)
+  const normalisation *n = &normalisations[kind];
+  const bool gray = data->channels == 1;
+  if ((data->channels != 3 && !gray) || data->train.sample.rank != 3 || data->train.dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG,
-                     "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue; those of "
-                     "dataset '%s' are %s with %" PRId64 "\ntransform.normalize=dataset has the means of the dataset, "
+                     "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue, or 1 of "
+                     "gray; samples of dataset '%s' are %s with %" PRId64
+                     "\ntransform.normalize=dataset has the means of the dataset, "
                      "and transform=none besides leaves sizes as they are",
-                     name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
+                     n->name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
   if (mean->count > 0 || std->count > 0)
-    return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", name,
+    return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", n->name,
                      mean->count > 0 ? "dataset.mean" : "dataset.std");
-  *mean = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_mean : imagenet_mean, 3};
-  *std = (brim_list){kind == BRIM_NORMALIZE_CLIP ? clip_std : imagenet_std, 3};
+  *mean = (brim_list){gray ? &n->mean.gray : n->mean.colours, gray ? 1 : 3};
+  *std = (brim_list){gray ? &n->std.gray : n->std.colours, gray ? 1 : 3};
   return BRIM_OK;
 }
 

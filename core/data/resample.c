@@ -188,14 +188,25 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   }
 }
 
+/* The centre of pixel i in a line of the source. Pillow adds the scale up from pixel to pixel, and so does this: where
+ * a centre lies on the border of two pixels, the roundings of the sum decide between them (256 to 224: 25 pixels). */
+static double centre_of(int64_t i, double scale)
+{
+  double centre = scale * 0.5;
+  for (int64_t k = 0; k < i; k++) centre += scale;
+  return centre;
+}
+
 static void nearest(const brim_pixels *in, const brim_resize *to, uint8_t *out, int64_t stride)
 {
   const double high = (double)in->rows / (double)to->rows, wide = (double)in->columns / (double)to->columns;
-  for (int64_t y = 0; y < to->window_rows; y++) {
-    const uint8_t *row = in->data + (int64_t)(((double)(to->top + y) + 0.5) * high) * in->stride;
-    for (int64_t x = 0; x < to->window_columns; x++)
-      memcpy(out + y * stride + x * in->channels, row + (int64_t)(((double)(to->left + x) + 0.5) * wide) * in->channels,
-             (size_t)in->channels);
+  const double left = centre_of(to->left, wide);
+  double y_in = centre_of(to->top, high);
+  for (int64_t y = 0; y < to->window_rows; y++, y_in += high) {
+    const uint8_t *row = in->data + (int64_t)y_in * in->stride;
+    double x_in = left;
+    for (int64_t x = 0; x < to->window_columns; x++, x_in += wide)
+      memcpy(out + y * stride + x * in->channels, row + (int64_t)x_in * in->channels, (size_t)in->channels);
   }
 }
 

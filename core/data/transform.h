@@ -32,7 +32,7 @@ enum brim_draw_block {
 };
 /* The next number whenever the same pixels and settings give other values in evaluation, here, in resample.h or in
  * data.h: what is kept of prepared samples (session/features.h) then is made again. */
-#define BRIM_TRANSFORM_VERSION 1
+#define BRIM_TRANSFORM_VERSION 2
 #define BRIM_TRANSFORM_SIDE_MAX 16384 /* of what is made */
 brim_philox brim_draw(const brim_draws *draws, uint32_t block);
 /* A whole number below n, from 32 random bits. */

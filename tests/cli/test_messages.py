@@ -66,10 +66,8 @@ class Pictures(Case):
         image_sets.write_folder(self.folder / "pictures", train=6, test=2)
         self.words = ["dataset=image_folder", "dataset.path=pictures", "memory.timing=false"]
 
-    def test_gray_ones_have_no_means_of_colours(self):
-        result = self.brim("plan", *self.words, "dataset.gray=true", status=USAGE)
-        self.assert_error(result, "transform.normalize=imagenet", "configs/transform/imagenet.yaml:",
-                          "transform.normalize=dataset", "transform=none")
+    def test_gray_is_one_word(self):
+        self.brim("plan", *self.words, "dataset.gray=true")
 
     def test_transform_none_leaves_them_as_they_are(self):
         said = self.brim("config", *self.words, "transform=none").out

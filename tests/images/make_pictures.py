@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes pictures/ and pixels.txt, resize.txt and colours.txt: pictures of every kind, and what Pillow makes of them.
 
-    python3 tests/images/make_pictures.py      # needs Pillow and numpy; writes beside itself
+    python3 tests/images/make_pictures.py      # needs Pillow 12.1 and numpy; writes beside itself
 
 Of each file: a line "NAME ROWS COLUMNS" and one of hexadecimal digits, the bytes of convert("RGB"), turned as EXIF
 says; of 16 bits the upper 8. resize.txt has what Image.resize makes of parts of pictures/rgb.png: "FILTER TOP LEFT ROWS
@@ -130,13 +130,17 @@ def write(name, items):
             out.write(f"{title}\n{pixels.tobytes().hex()}\n")
 
 
+# Of these, centres of pixels of the result lie on the borders of pixels of the source.
+ON_BORDERS = [(2, 3, 16, 20, 14, 15), (1, 2, 30, 36, 25, 27)]
+
+
 def resized(image):
     filters = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
     for kind, source in ("", image), ("gray ", image.convert("L")):
         for name, code in filters.items():
             for top, left, rows, columns, to_rows, to_columns in [
                     (0, 0, 31, 40, 31, 40), (0, 0, 31, 40, 8, 8), (0, 0, 31, 40, 13, 40), (0, 0, 31, 40, 31, 11),
-                    (3, 5, 20, 17, 9, 12), (3, 5, 7, 6, 12, 14), (30, 39, 1, 1, 3, 2), (0, 10, 31, 3, 2, 5)]:
+                    (3, 5, 20, 17, 9, 12), (3, 5, 7, 6, 12, 14), (30, 39, 1, 1, 3, 2), (0, 10, 31, 3, 2, 5)] + ON_BORDERS * (name == "nearest"):
                 part = source.crop((left, top, left + columns, top + rows))
                 yield (f"{kind}{name} {top} {left} {rows} {columns} {to_rows} {to_columns}",
                        numpy.asarray(part.resize((to_columns, to_rows), code)))

@@ -98,7 +98,7 @@ static void resizing_makes_the_bytes_that_pillow_makes(void **state)
       if (out[i] != lines.bytes[i]) fail_msg("%s: byte %zu is %d, not %d", lines.title, i, out[i], lines.bytes[i]);
     cases++;
   }
-  assert_int_equal(cases, 48);
+  assert_int_equal(cases, 52);
 }
 
 static void window_is_a_part_of_the_whole(void **state)
@@ -420,6 +420,28 @@ static void rectangle_is_erased_in_some_samples(void **state)
   assert_true(erased > 30 && erased < 70);
 }
 
+/* 0.299, 0.587 and 0.114 of those of red, green and blue. */
+static void gray_has_the_means_of_its_colours(void **state)
+{
+  (void)state;
+  static const double mean[] = {0.458971}, std[] = {0.225609};
+  made m = made_images(20, 1, 6, 5);
+  brim_settings s = settings_of(NULL, 0);
+  brim_data given, known;
+  s.dataset.mean = (brim_list){mean, 1};
+  s.dataset.std = (brim_list){std, 1};
+  assert_int_equal(brim_data_open(&given, &made_plugin, &m, &s), BRIM_OK);
+  brim_settings named = settings_of(NULL, 0);
+  named.transform.normalize = BRIM_NORMALIZE_IMAGENET;
+  assert_int_equal(brim_data_open(&known, &made_plugin, &m, &named), BRIM_OK);
+  for (int64_t i = 0; i < 20; i++) {
+    float x[30], y[30];
+    sample_of(&given, 0, i, x);
+    sample_of(&known, 0, i, y);
+    for (int k = 0; k < 30; k++) assert_float_equal(x[k], y[k], 1e-5F);
+  }
+}
+
 /* ---- Refusals ---- */
 
 static void refused(const brim_plugin *plugin, void *self, const brim_settings *s, const char *text)
@@ -464,12 +486,10 @@ static void what_cannot_be_done_is_refused(void **state)
           "augment.crop_padding=0");
   s = settings_of(size, 1);
   s.transform.normalize = BRIM_NORMALIZE_IMAGENET;
-  refused(&made_plugin, &images, &s,
-          "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue; those of "
-          "dataset 'made' "
-          "are U8 with 1\ntransform.normalize=dataset has the means of the dataset, and transform=none besides leaves "
-          "sizes as "
-          "they are");
+  refused(&made_plugin, &pairs, &s,
+          "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue, or 1 of gray; "
+          "samples of dataset 'made' are U8 with 2\ntransform.normalize=dataset has the means of the dataset, and "
+          "transform=none besides leaves sizes as they are");
   s.dataset.mean = (brim_list){wrong, 1};
   refused(&any_plugin, &s, &s, "'transform.normalize=imagenet' and 'dataset.mean' are both set: leave out one of them");
 }
@@ -488,6 +508,7 @@ int main(void)
       cmocka_unit_test(crop_and_flip_are_the_same_through_pixels),
       cmocka_unit_test(colours_change_in_training_alone),
       cmocka_unit_test(rectangle_is_erased_in_some_samples),
+      cmocka_unit_test(gray_has_the_means_of_its_colours),
       cmocka_unit_test(what_cannot_be_done_is_refused),
   };
   return cmocka_run_group_tests(tests, read_scene, NULL);

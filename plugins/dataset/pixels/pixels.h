@@ -1,6 +1,7 @@
 /* Pictures in JPEG and PNG files, decoded to red, green and blue of a byte each, as Pillow's convert("RGB") makes them:
  * gray is spread, palettes are looked up, CMYK and YCCK are mixed, of 16 bits the upper 8 are taken, and alpha is
- * dropped. A JPEG's pixels are turned as its EXIF orientation says.
+ * dropped. One kind differs: gray PNGs of 16 bits, where Pillow's convert("RGB") clips values at 255 instead of taking
+ * their upper 8 bits. A JPEG's pixels are turned as its EXIF orientation says.
  *
  * Files are read through a window of PIXELS_WINDOW bytes on the stack; nothing is allocated here, only in the
  * libraries. Whatever a file holds, these functions say what is wrong with it; they never end the process. */
