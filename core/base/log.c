@@ -1,8 +1,11 @@
-/* Messages to standard error, one write each so that lines of several threads do not mix. */
+/* Messages to standard error and lines of a command's answer to standard output, one write each so that lines of
+ * several threads do not mix. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +57,32 @@ bool brim_log_color(void)
   return isatty(STDERR_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
 }
 
+/* False: the file takes no more; errno says why. */
+static bool write_all(int fd, const char *text, size_t length)
+{
+  while (length > 0) {
+    const ssize_t n = write(fd, text, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text += n;
+    length -= (size_t)n;
+  }
+  return true;
+}
+
+/* Around it a progress bar moves away: it may be on the same terminal. */
+static bool write_line(int fd, const char *text, size_t length)
+{
+  pthread_mutex_lock(&lock);
+  if (hook) hook(hook_context, true);
+  const bool is_written = write_all(fd, text, length);
+  const int reason = errno;
+  if (hook) hook(hook_context, false);
+  pthread_mutex_unlock(&lock);
+  errno = reason;
+  return is_written;
+}
+
 /* Further lines of a message stand indented below the first. */
 static void write_message(enum brim_level level, const char *message)
 {
@@ -73,15 +102,7 @@ static void write_message(enum brim_level level, const char *message)
     }
   }
   out[length++] = '\n';
-  pthread_mutex_lock(&lock);
-  if (hook) hook(hook_context, true);
-  for (size_t done = 0; done < length;) {
-    const ssize_t n = write(STDERR_FILENO, out + done, length - done);
-    if (n <= 0) break;
-    done += (size_t)n;
-  }
-  if (hook) hook(hook_context, false);
-  pthread_mutex_unlock(&lock);
+  (void)write_line(STDERR_FILENO, out, length);
 }
 
 void brim_log(enum brim_level level, const char *format, ...)
@@ -93,6 +114,23 @@ void brim_log(enum brim_level level, const char *format, ...)
   vsnprintf(message, sizeof message, format, list);
   va_end(list);
   write_message(level, message);
+}
+
+/* Not by stdio, whose lock a policy's thread that was given up may hold. A reader that went away, as head(1) does, had
+ * enough. */
+void brim_say(const char *format, ...)
+{
+  static atomic_bool has_failed;
+  if (shown < BRIM_LOG_INFO || rank > 0 || is_mute) return;
+  char line[4096];
+  va_list list;
+  va_start(list, format);
+  const int wanted = vsnprintf(line, sizeof line - 1, format, list);
+  va_end(list);
+  size_t length = wanted < 0 ? 0 : (size_t)wanted < sizeof line - 1 ? (size_t)wanted : sizeof line - 2;
+  line[length++] = '\n';
+  if (write_line(STDOUT_FILENO, line, length) || errno == EPIPE || atomic_exchange(&has_failed, true)) return;
+  brim_log(BRIM_LOG_WARN, "cannot write to standard output: %s", strerror(errno));
 }
 
 void brim_log_error(void)

@@ -1,5 +1,6 @@
 /* Where messages go. Plugins and core call brim_log() and brim_fail() of brim/status.h; this is for
- * the command line. Colour only if standard error is a terminal and NO_COLOR is not set. */
+ * the command line. Standard error has messages, warnings, errors and the progress line; standard output has what the
+ * command was asked for. Colour only if standard error is a terminal and NO_COLOR is not set. */
 #ifndef BRIM_BASE_LOG_H
 #define BRIM_BASE_LOG_H
 #include <stdbool.h>
@@ -9,6 +10,9 @@
 void brim_log_set_level(enum brim_level level);
 /* Called before and after each message, so that a progress bar can move away; NULL: none. */
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context);
+/* [any thread] One line on standard output: what a run is, an evaluation, a result. --quiet leaves it out, and only
+ * rank 0 says it. If it cannot be written, one warning says so, and the run continues. No newline at the end. */
+void brim_say(const char *format, ...) BRIM_PRINTF(1, 2);
 /* "error: <text>" with the further lines of the text indented, for the thread's last error. With the
  * level at DEBUG also where in the source it comes from. */
 void brim_log_error(void);

@@ -16,7 +16,7 @@ static brim_status report(brim_comparison *c, const char *const *dir, size_t cou
   brim_page_print(c, &text);
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);
-  if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "report in %s", path);
+  if (status == BRIM_OK) brim_say("report in %s", path);
   return status;
 }
 

@@ -244,7 +244,7 @@ static void tell_sums(const brim_sweep_run *run)
       brim_text_printf(&text, "%s%zu %s", text.length ? ", " : "", count,
                        brim_sweep_state_name((enum brim_job_state)state));
   }
-  brim_log(BRIM_LOG_INFO, "%zu job%s in %s: %s; results in %s", run->sweep.jobs, brim_plural((int64_t)run->sweep.jobs),
+  brim_say("%zu job%s in %s: %s; results in %s", run->sweep.jobs, brim_plural((int64_t)run->sweep.jobs),
            brim_format_seconds(time, sizeof time, brim_now() - run->start), brim_text_str(&text), run->folder);
   brim_text_release(&text);
 }

@@ -139,7 +139,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
 {
   brim_config *config = NULL;
   if (o->resume && brim_run_is_finished(o->resume)) {
-    brim_log(BRIM_LOG_INFO, "'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
+    brim_say("'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
     return BRIM_OK;
   }
   brim_status status = load(cli, o, file, operands, &config);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "graph/plan_json.h"
 #include "session/figures.h"
@@ -462,11 +463,11 @@ static void say_classes(const brim_evaluation *e)
     const int length = (int)strlen(name_of(e, i, number, sizeof number));
     if (length > width) width = length < 24 ? length : 24;
   }
-  brim_log(BRIM_LOG_INFO, "%-*s  precision  recall     f1  support", width, "class");
+  brim_say("%-*s  precision  recall     f1  support", width, "class");
   for (int64_t i = 0; i < e->classes; i++) {
     const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
-    brim_log(BRIM_LOG_INFO, "%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(e, i, number, sizeof number),
-             s.precision, s.recall, s.f1, (long long)s.support);
+    brim_say("%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(e, i, number, sizeof number), s.precision,
+             s.recall, s.f1, (long long)s.support);
   }
 }
 
@@ -489,17 +490,17 @@ static void say_test(const brim_report *r)
   if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
   say_classes(e);
   if (e->confusion) snprintf(f1, sizeof f1, ", F1 %.4f", e->f1);
-  brim_log(BRIM_LOG_INFO, "test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
+  brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
 }
 
 /* As the systems that brim replaces say it, in GB. */
 static void say_memory(const brim_report *r)
 {
   const double gb = 1e-9;
-  brim_log(BRIM_LOG_INFO, "[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
+  brim_say("[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
            gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),
            gb * (double)r->device_peak_bytes);
-  brim_log(BRIM_LOG_INFO, "[Memory] host: resident %.3f GB, max resident %.3f GB", gb * (double)brim_rss_bytes(),
+  brim_say("[Memory] host: resident %.3f GB, max resident %.3f GB", gb * (double)brim_rss_bytes(),
            gb * (double)brim_rss_peak_bytes());
 }
 
@@ -512,14 +513,13 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
     snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
   if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
-  if (r->no_test[0]) brim_log(BRIM_LOG_INFO, "%s", r->no_test);
-  brim_log(BRIM_LOG_INFO, "done in %s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds),
-           first[0] ? ": " : "", rate, first);
+  if (r->no_test[0]) brim_say("%s", r->no_test);
+  brim_say("done in %s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), first[0] ? ": " : "", rate, first);
   say_memory(r);
   if (r->skipped_steps > 0)
-    brim_log(BRIM_LOG_INFO, "%lld step%s skipped for the range of fp16; the loss scale is %.0f",
-             (long long)r->skipped_steps, r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);
-  brim_log(BRIM_LOG_INFO, "results in %s", dir);
+    brim_say("%lld step%s skipped for the range of fp16; the loss scale is %.0f", (long long)r->skipped_steps,
+             r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);
+  brim_say("results in %s", dir);
 }
 
 bool brim_run_is_finished(const char *dir)

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/crash.h"
+#include "base/log.h"
 #include "report/page.h"
 #include "train/run_parts.h"
 
@@ -79,9 +80,8 @@ static brim_status stop_early(brim_running *r)
   if (r->checkpoint_step != r->state->step) BRIM_TRY(brim_running_write_checkpoint(r));
   r->has_stopped = true;
   brim_running_event(r, "stopped_early", detail);
-  brim_log(BRIM_LOG_INFO, "stopped early after step %lld of %lld: %s (training.patience=%lld)",
-           (long long)r->state->step, (long long)r->session->order.steps, detail,
-           (long long)r->settings->training.patience);
+  brim_say("stopped early after step %lld of %lld: %s (training.patience=%lld)", (long long)r->state->step,
+           (long long)r->session->order.steps, detail, (long long)r->settings->training.patience);
   return BRIM_OK;
 }
 

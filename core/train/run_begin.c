@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "dist/line.h"
 #include "session/deal.h"
 #include "session/figures.h"
@@ -96,7 +97,7 @@ static brim_status open_resumed(brim_running *r)
   snprintf(r->dir, sizeof r->dir, "%s", r->options->resume);
   BRIM_TRY(find_checkpoint(r, checkpoint, sizeof checkpoint));
   if (!checkpoint[0]) {
-    brim_log(BRIM_LOG_INFO, "no checkpoint in '%s' yet: starting at step 0", r->dir);
+    brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
     return brim_running_begin_together(r, load_same_weights(r));
   }
@@ -106,7 +107,7 @@ static brim_status open_resumed(brim_running *r)
              BRIM_PROFILE_NAME);
   r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
   brim_running_recall(r);
-  brim_log(BRIM_LOG_INFO, "resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
+  brim_say("resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
            (long long)r->session->order.steps);
   return BRIM_OK;
 }
@@ -139,7 +140,7 @@ static void announce_recompute(const brim_running *r)
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->batch);
   brim_text text = {0};
   if (train) brim_recompute_tell(train, plan->request.recompute, &text);
-  if (text.length > 0) brim_log(BRIM_LOG_INFO, "%s", text.s);
+  if (text.length > 0) brim_say("%s", text.s);
   brim_text_release(&text);
 }
 
@@ -149,21 +150,20 @@ static void announce(const brim_running *r)
   const brim_session *s = r->session;
   brim_text batch = {0};
   brim_deal_tell(s, &batch);
-  brim_log(BRIM_LOG_INFO, "%s on %s: %lld sample%s, %lld step%s; %s, %s",
-           brim_config_choice_of(r->config, "model")->plugin->id,
+  brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
            brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
            brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
   if (s->data.train.summary)
-    brim_log(BRIM_LOG_INFO, "%s: %s", brim_config_choice_of(r->config, "dataset")->plugin->id, s->data.train.summary);
-  brim_log(BRIM_LOG_INFO, "memory planned and placed: %s; %s; run folder %s",
+    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->plugin->id, s->data.train.summary);
+  brim_say("memory planned and placed: %s; %s; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);
   brim_text_release(&batch);
   announce_recompute(r);
   const char *precision = brim_precision_names[r->settings->precision];
   if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
-    brim_log(BRIM_LOG_INFO, "precision=%s: activations are kept in %s and computed in fp32", precision, precision);
+    brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
   if (brim_session_rounds(s, s->batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
@@ -179,7 +179,7 @@ static void announce_left_out(brim_running *r)
   if (r->session->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
   if (classes < BRIM_MANY_CLASSES || count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   brim_scores_left_out(text, sizeof text, classes);
-  brim_log(BRIM_LOG_INFO, "%s", text);
+  brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
 }
 

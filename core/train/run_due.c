@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/log.h"
 #include "session/decide.h"
 #include "train/run_parts.h"
 
@@ -169,9 +170,9 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
   const brim_order *o = &r->session->order;
-  brim_log(BRIM_LOG_INFO, "epoch %.4g, step %lld: %s loss %.4f%s (%lld sample%s)",
-           (double)r->state->step / (double)o->steps_per_epoch, (long long)r->state->step, part_names[part], out->loss,
-           brim_report_format(figures, sizeof figures, out), (long long)out->samples, brim_plural(out->samples));
+  brim_say("epoch %.4g, step %lld: %s loss %.4f%s (%lld sample%s)", (double)r->state->step / (double)o->steps_per_epoch,
+           (long long)r->state->step, part_names[part], out->loss, brim_report_format(figures, sizeof figures, out),
+           (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
 }
 

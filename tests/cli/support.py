@@ -64,12 +64,12 @@ class Case(unittest.TestCase):
             os.chmod(path, 0o700)
         shutil.rmtree(self.folder)
 
-    def start(self, *argv, env=None, ignoring=None):
-        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored."""
+    def start(self, *argv, env=None, ignoring=None, out=subprocess.PIPE):
+        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored; `out`: where its standard output goes."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
                        "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
                                    preexec_fn=ignoring and (lambda: signal.signal(ignoring, signal.SIG_IGN)))
         self.addCleanup(self._end, process)
         return process

@@ -46,11 +46,11 @@ KIND = ["model=mlp", "model.hidden=[16]", "dataset=csv", "dataset.label=kind", "
 class TimeSeries(Csv):
     def test_the_next_value_is_learnt(self):
         self.write_series("series.csv")
-        err = self.train("run", *SERIES, "dataset.path=series.csv", "loss=mse", "training.epochs=12").err
+        out = self.train("run", *SERIES, "dataset.path=series.csv", "loss=mse", "training.epochs=12").out
         summary = self.summary("run")
         self.assertGreater(summary["test_r2"], 0.95)
-        self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", err)
-        self.assertIn("(108 samples)", err)  # 120 rows are windows of 12 and a row behind each
+        self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", out)
+        self.assertIn("(108 samples)", out)  # 120 rows are windows of 12 and a row behind each
         record = self.records("run")[-1]
         for key in ("mae", "mape", "rmse", "r2"):
             self.assertIn(key, record)
@@ -78,7 +78,7 @@ class Rows(Csv):
     def test_classes_are_learnt(self):
         self.write_kinds("data/train.csv", 300)
         self.write_kinds("data/test.csv", 60)
-        out = self.train("run", *KIND, "dataset.path=data", "training.epochs=20").err
+        out = self.train("run", *KIND, "dataset.path=data", "training.epochs=20").out
         self.assertGreater(self.summary("run")["test_accuracy"], 0.95)
         for kind in KINDS:
             self.assertIn(kind, out)

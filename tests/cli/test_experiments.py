@@ -36,7 +36,7 @@ class OfTables(Experiment):
                    [[i, f"{math.sin(i / 9):.4f}", f"{math.cos(i / 9):.4f}"] for i in range(200)])
         words = ["experiment=temperature", "dataset.path=rooms.csv"]
         self.check(words, "id: temperature_lstm", "hidden: 50", "id: mse", "id: adam", "batch_size: 16", "sequence: 24")
-        err = self.train("run", *words, "training.epochs=2").err
+        err = self.train("run", *words, "training.epochs=2").out
         self.assertIn("MAPE", err)
         self.assertLess(self.summary("run")["test_mae"], 1)
 

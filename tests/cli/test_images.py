@@ -36,8 +36,8 @@ class Images(Case):
     # ---- each format ----
 
     def test_image_folder_is_learnt(self):
-        err = self.train("run", *folder_words(self.folder_set(), "augment=imagenet", "training.epochs=12")).err
-        self.assertIn("mlp on image_folder: 48 samples", err)
+        out = self.train("run", *folder_words(self.folder_set(), "augment=imagenet", "training.epochs=12")).out
+        self.assertIn("mlp on image_folder: 48 samples", out)
         self.assertGreater(self.accuracy("run"), 0.9)
         self.assertRegex(self.brim("eval", "run").out, "daisy(.|\n)*rose(.|\n)*tulip")
 
@@ -46,8 +46,8 @@ class Images(Case):
         words = ["dataset=flowers102", f"dataset.path={path}", *SMALL, *TINY, "training.epochs=12"]
         self.train("run", *words)
         self.assertGreater(self.accuracy("run"), 0.9)
-        err = self.train("more", *words, "dataset.train=[trnid,valid]", "training.epochs=1").err
-        self.assertIn("mlp on flowers102: 22 samples", err)
+        out = self.train("more", *words, "dataset.train=[trnid,valid]", "training.epochs=1").out
+        self.assertIn("mlp on flowers102: 22 samples", out)
 
     def test_birds_are_learnt_by_their_boxes(self):
         path = image_sets.write_birds(self.folder / "birds")

@@ -225,19 +225,19 @@ class Told(Kept):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
         line = "csv: 3 features (a, b, t), label kind of 3 classes; left out: id (text, 'n0')\n"
-        self.assertEqual(self.train("run", *words).err.count(line), 1)
+        self.assertEqual(self.train("run", *words).out.count(line), 1)
         self.assertEqual(self.brim("plan", *words).out.count(line), 1)
-        self.assertEqual(self.train("other", *words, "dataset.features=[a]").err.count(
+        self.assertEqual(self.train("other", *words, "dataset.features=[a]").out.count(
             "csv: 1 feature (a), label kind of 3 classes; left out: id (not in dataset.features), b ("), 1)
-        values = self.train("values", "dataset=csv", "dataset.path=data.csv", "dataset.targets=t", *MLP).err
+        values = self.train("values", "dataset=csv", "dataset.path=data.csv", "dataset.targets=t", *MLP).out
         self.assertEqual(values.count("csv: 2 features (a, b), 1 target (t); left out: id (text, 'n0'), kind ("), 1)
 
     def test_that_there_was_no_test_data(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
         line = "no test data; to have some, set dataset.test or dataset.test_fraction (brim train dataset=csv --help)\n"
-        self.assertEqual(self.train("run", *words).err.count(line), 1)
-        self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").err)
+        self.assertEqual(self.train("run", *words).out.count(line), 1)
+        self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").out)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ class Launched(Case):
 class Together(Launched):
     def test_a_run(self):
         result = self.finish(self.launch("run", *SMALL, "training.epochs=2"), DONE)
-        self.assertEqual(result.err.count("results in "), 1, result)
-        self.assertIn(f"{RANKS} ranks", result.err, result)
+        self.assertEqual(result.out.count("results in "), 1, result)
+        self.assertIn(f"{RANKS} ranks", result.out, result)
         self.assertEqual(self.summary("run")["status"], "finished")
         self.assertEqual({r["rank"] for r in self.records("run", "events.jsonl") if r["event"] == "rank"},
                          set(range(RANKS)))
@@ -101,7 +101,7 @@ class Together(Launched):
 
     def test_a_sweep_starts_the_ranks_of_each_job(self):
         result = self.brim("train", "-m", "dist.ranks=2", "seed=1,2", "run.dir=sweep", *SMALL)
-        self.assertIn("2 finished", result.err, result)
+        self.assertIn("2 finished", result.out, result)
         for job in ("0", "1"):
             self.assertEqual({r["rank"] for r in self.records(f"sweep/{job}", "events.jsonl") if r["event"] == "rank"},
                              {0, 1})

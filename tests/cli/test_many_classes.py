@@ -14,7 +14,7 @@ class ManyClasses(Case):
         return json.loads(self.brim("eval", run, "--json").out)
 
     def test_what_is_left_out_is_said_and_null(self):
-        said = self.train("run", *MANY).err
+        said = self.train("run", *MANY).out
         self.assertEqual(said.count(LEFT_OUT), 1)
         summary = self.summary("run")
         self.assertEqual(summary["left_out"], LEFT_OUT)
@@ -40,7 +40,7 @@ class ManyClasses(Case):
         self.assertNotIn("F1 0", text)
 
     def test_fewer_classes_have_all_figures(self):
-        said = self.train("run", *MANY, "dataset.classes=30").err
+        said = self.train("run", *MANY, "dataset.classes=30").out
         self.assertNotIn("left out", said)
         self.assertNotIn("left_out", self.summary("run"))
         self.assertEqual(len(self.evaluate("run")["per_class"]), 30)

@@ -102,7 +102,7 @@ class Robust(Policies):
                                                       "micro-batch 128 x 8"])
         for i, reason in enumerate(self.reasons("run")[1:], 1):
             self.assertRegex(reason, rf"^retry {i} of 3, as [\d.]+ MiB were needed and cpu:0 had room for 5\.0 MiB$")
-        self.assertIn("effective batch 1024 = 128 x 8", result.err)
+        self.assertIn("effective batch 1024 = 128 x 8", result.out)
         self.assertLessEqual(self.peak_of("run"), 5 << 20)
 
     def test_no_decision_changes_a_bit(self):
@@ -118,7 +118,7 @@ class Robust(Policies):
         result = self.train("run", *CNN, *self.BATCH, *devices_of(5), "max_retries=2")
         halves = ["micro-batch 512 x 2", "micro-batch 256 x 4"]
         self.assert_decided(result, "run", "robust", ["cpu:0", *halves, "cpu:1", *halves, "the host's processors"])
-        self.assertIn("effective batch 1024 = 1024 x 1", result.err)
+        self.assertIn("effective batch 1024 = 1024 x 1", result.out)
         config = self.read("run", "config.yaml")
         for line in ("device: cpu", "  devices: 1", "  memory_mb: 0"):
             self.assertRegex(config, rf"(?m)^{line}$")
@@ -154,7 +154,7 @@ class Robust(Policies):
             self.hold(f"hold{device}", *CNN, *two, f"device=cpu:{device}", f"training.batch_size={(256, 512)[device]}")
         result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=512", "max_retries=0")
         self.assert_decided(result, "run", "robust", ["cpu:0", "cpu:1", "the host's processors"])
-        self.assertIn("effective batch 512 = 512 x 1", result.err)
+        self.assertIn("effective batch 512 = 512 x 1", result.out)
 
     def test_the_least_free_memory_is_asked_of_each_device(self):
         two = devices_of(16)
@@ -190,7 +190,7 @@ class Robust(Policies):
         self.assert_decided(result, "run", "first", ["cpu:0"])
         self.assert_decided(result, "run", "robust", ["micro-batch 256 x 2", "cpu:1"])
         self.assertRegex(self.reasons("run")[1], r"^retry 1 of 1, as 1[34]\.\d MiB were needed and cpu:0 had room for 2\.\d MiB$")
-        self.assertIn("effective batch 512 = 512 x 1", result.err)
+        self.assertIn("effective batch 512 = 512 x 1", result.out)
         self.train("plain", *CNN, "training.batch_size=512", "backend=cpu")
         self.assert_same_checkpoint("plain", "run", 2, WEIGHTS)
 
@@ -230,10 +230,10 @@ class Auto(Policies):
                                  (["training.gradient_accumulation_steps=2"], 128)):
             with self.subTest(words):
                 result = self.train(f"run{effective}", *CNN, "backend=cpu", *words, "training.batch_size=auto")
-                self.assertIn(f"effective batch {effective} = {effective} x 1", result.err)
+                self.assertIn(f"effective batch {effective} = {effective} x 1", result.out)
         result = self.brim("train", "--config-name", "robust", *CNN, "policy=auto_plan", "training.batch_size=auto",
                            "backend=cpu", "run.dir=robust")
-        self.assertIn("effective batch 128 = 128 x 1", result.err)
+        self.assertIn("effective batch 128 = 128 x 1", result.out)
 
     def test_nothing_fits(self):
         result = self.train("run", *LARGE, *self.AUTO, "backend=cpu", "memory.limit_mb=1", status=NO_FIT)
@@ -266,7 +266,7 @@ class Auto(Policies):
                 self.forget_the_end(run)
                 self.edit(run, "limit_mb: 5", f"limit_mb: {limit}")
                 result = self.brim("train", "--resume", run)
-                self.assertIn(f"effective batch 1024 = {batch} x {1024 // batch}", result.err)
+                self.assertIn(f"effective batch 1024 = {batch} x {1024 // batch}", result.out)
                 self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
 
     def test_how_a_step_is_cut_may_be_edited_and_the_effective_batch_not(self):
@@ -284,7 +284,7 @@ class Auto(Policies):
         self.edit("run", "batch_size: 128", "batch_size: auto")
         self.edit("run", "id: [auto_plan]", "id: [fixed]\n  fixed: {micro_batch: 64}")
         result = self.brim("train", "--resume", "run")
-        self.assertIn("effective batch 256 = ", result.err)
+        self.assertIn("effective batch 256 = ", result.out)
         self.assert_same_checkpoint("whole", "run", 2, WEIGHTS)
 
 
@@ -323,7 +323,7 @@ class Order(Policies):
     def test_the_micro_batch_that_is_configured_may_be_whatever_it_is(self):
         for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):
             result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
-            self.assertIn(" x 4; run folder", result.err)
+            self.assertIn(" x 4; run folder", result.out)
 
     def test_plan_goes_on_as_train_does(self):
         words = [*CNN, *devices_of(9), "policy=robust", "training.batch_size=1024", "policy.robust.allow_cpu=false"]
@@ -360,7 +360,7 @@ class Swarm(Policies):
                 result = self.train(run, *CNN, *self.WORDS, *devices_of(64), f"policy.swarm.small_below_gb={small}",
                                     f"policy.swarm.medium_below_gb={medium}")
                 self.assert_decided(result, run, "swarm", [f"micro-batch {batch} x {8 // batch}"])
-                self.assertIn(f"effective batch 8 = {batch} x {8 // batch}", result.err)
+                self.assertIn(f"effective batch 8 = {batch} x {8 // batch}", result.out)
 
     def test_a_smaller_model_by_the_memory_of_all_devices(self):
         table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01", "policy.swarm.medium_below_gb=0.01"]

@@ -38,7 +38,7 @@ class Memory(Case):
     def test_it_is_said_once_that_the_processors_compute_in_fp32(self):
         for words in (["precision=fp16"], ["fp16=true"], ["training.fp16=true"]):
             result = self.train(words[0], *DATA, *words, "training.steps=3")
-            self.assertEqual(result.err.count("activations are kept in fp16 and computed in fp32"), 1, result)
+            self.assertEqual(result.out.count("activations are kept in fp16 and computed in fp32"), 1, result)
             self.assertIn("precision: fp16\n", self.read(words[0], "config.yaml"))
         self.assertNotIn("loss_scale", self.summary(self.json_run("fp32")))
 
@@ -91,7 +91,7 @@ class LossScale(Case):
         self.assertEqual((last["loss_scale"], last["skipped_steps"]), (HUGE >> skipped, skipped))
         lines = [line for line in result.err.splitlines() if " was skipped: " in line]
         self.assertTrue(1 <= len(lines) <= 4, lines) # one for so many steps, not one for each
-        self.assertIn(f"{skipped} steps were skipped for the range of fp16", result.err)
+        self.assertIn(f"{skipped} steps were skipped for the range of fp16", result.out)
         self.assertLess(summary["train_loss"], 1.9) # it learns: 7 classes by chance are 1.95
         # What was skipped left parameters, averages and the optimizer's state as they were.
         missed = {e["step"] for e in events}

@@ -21,7 +21,7 @@ class Robust(Case):
         result = self.brim("train", "--config-name", "robust", "model=mlp", "dataset=synthetic", "training.steps=2",
                            "run.dir=run")
         self.assertEqual(self.summary("run")["steps"], 2)
-        self.assertIn("effective batch 128 = 32 x 4", result.err)
+        self.assertIn("effective batch 128 = 32 x 4", result.out)
         self.assertNotIn("in this build", result.err)
 
     def test_its_values_are_as_documented(self):

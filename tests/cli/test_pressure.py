@@ -217,8 +217,8 @@ class Summary(Pressure):
         self.assertEqual(summary["device_reserved_bytes"], arena)
         self.assertEqual(summary["device_peak_bytes"], arena)
         self.assertIn(f"[Memory] cpu:0: allocated {1e-9 * arena:.3f} GB, reserved {1e-9 * arena:.3f} GB, "
-                      f"max allocated {1e-9 * arena:.3f} GB\n", result.err)
-        resident = re.search(r"\[Memory\] host: resident ([\d.]+) GB, max resident ([\d.]+) GB\n", result.err)
+                      f"max allocated {1e-9 * arena:.3f} GB\n", result.out)
+        resident = re.search(r"\[Memory\] host: resident ([\d.]+) GB, max resident ([\d.]+) GB\n", result.out)
         self.assertLessEqual(float(resident[1]), float(resident[2]))
         self.assertGreaterEqual(summary["rss_peak_bytes"], summary["rss_bytes"])
         self.assertGreater(summary["rss_bytes"], arena)

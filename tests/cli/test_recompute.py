@@ -81,7 +81,7 @@ class Recompute(Case):
                     self.assertEqual(text.count(old), 1, old)
                     text = text.replace(old, new)
                 (run / "config.yaml").write_text(text)
-                told = self.brim("train", "--resume", run.name).err
+                told = self.brim("train", "--resume", run.name).out
                 self.assertIn("after step 4 of 8", told)
                 if now == "none":
                     self.assertNotIn("recompute=", told)
@@ -168,12 +168,12 @@ class Recompute(Case):
 
     def test_training_begins_with_what_is_made_again(self):
         words = [*COMMON, *MODELS["lightcnn"], "training.steps=1", "dataset.test_count=0"]
-        told = self.train("blocks", *words, "memory.recompute=blocks").err
+        told = self.train("blocks", *words, "memory.recompute=blocks").out
         count = self.json("blocks", "plan.json")["recompute"]["operations"]
         self.assertIn(f"recompute=blocks: {count} operations again, ", told)
-        told = self.train("auto", *words, "memory.recompute=auto").err
+        told = self.train("auto", *words, "memory.recompute=auto").out
         self.assertIn("recompute=auto: nothing has to be made again", told)
-        self.assertNotIn("recompute", self.train("none", *words).err)
+        self.assertNotIn("recompute", self.train("none", *words).out)
 
     def picture(self, *words):
         """The picture that brim plan draws: the titles of its rectangles by class, and all texts."""

@@ -245,7 +245,7 @@ class Locked(Case):
         (self.folder / "run").mkdir()
         for name in ("config.yaml", "overrides.yaml", "sources.yaml"):
             (self.folder / "run" / name).write_bytes((self.folder / "whole" / name).read_bytes())
-        self.assertIn("starting at step 0", self.brim("train", "--resume", "run").err)
+        self.assertIn("starting at step 0", self.brim("train", "--resume", "run").out)
         self.assert_same_checkpoint("whole", "run", 4)
 
 

@@ -16,6 +16,12 @@ MIXED = [*SMALL[:1], *SMALL[2:], "training.epochs=400", "memory.limit_mb=200", "
          *RARELY]
 
 
+def table_of(result):
+    """The lines of the table, which stand between what the jobs said and the last line."""
+    lines = result.out.splitlines()
+    return lines[next(i for i, line in enumerate(lines) if line.startswith("job ")):-1]
+
+
 class Sweep(Case):
     def sweep(self, *words, status=DONE, **options):
         return self.brim("train", "-m", "run.dir=sweep", *words, status=status, **options)
@@ -47,11 +53,11 @@ class Jobs(Sweep):
             self.assertIn(f"lr: {job['overrides'][-2].split('=')[1]}\n", config)
             self.assertIn(f"seed: {number % 3}\n", config)
             self.assertEqual(job["test_accuracy"], self.summary(f"sweep/{number}")["test_accuracy"])
-        table = result.out.splitlines()
+        table = table_of(result)
         self.assertEqual(table[0].split()[:4], ["job", "optimizer.lr", "seed", "status"])
         self.assertEqual([line.split()[:4] for line in table[1:]],
                          [[str(i), lr, str(i % 3), "finished"] for i, lr in enumerate(["1e-3"] * 3 + ["1e-2"] * 3)])
-        self.assertIn("6 finished", result.err)
+        self.assertIn("6 finished", result.out)
 
     def test_a_job_is_the_run_that_its_words_alone_would_be(self):
         self.sweep(*QUICK, "optimizer.lr=1e-3,1e-2")
@@ -116,11 +122,11 @@ class Failures(Sweep):
         self.assertIn("error: job 3 was killed by SIGKILL (Killed): model.hidden=[1000,1000]", result.err)
         # at once: before the job after it
         self.assertLess(result.err.index("error: job 3"), result.err.index("job 4: "))
-        rows = result.out.splitlines()
+        rows = table_of(result)
         self.assertEqual(len(rows), 7)
         self.assertRegex(rows[2], r"^ *1 +\[65536,65536\] +failed \(4\) ")
         self.assertRegex(rows[4], r"^ *3 +\[1000,1000\] +killed \(SIGKILL\) ")
-        self.assertIn("4 finished, 1 failed, 1 killed", result.err)
+        self.assertIn("4 finished, 1 failed, 1 killed", result.out)
 
     def test_failures_of_one_kind_give_their_own_status(self):
         self.sweep(*QUICK, "memory.limit_mb=200", "model.hidden=[8],[65536,65536]", status=NO_FIT)

@@ -19,7 +19,7 @@ class Systems(Case):
     def line(self, run, *words, effective, env=None, gpus=True):
         result = self.train(run, *DATA, *(GPUS if gpus else []), *words, env=env)
         self.assertEqual(self.summary(run)["steps"], 2, result)
-        self.assertIn(f"effective batch {effective} = ", result.err)
+        self.assertIn(f"effective batch {effective} = ", result.out)
         return result
 
     # ---- R: robust training ----
@@ -60,7 +60,7 @@ class Systems(Case):
         for memory, micro, accumulation in ((7000, 1, 8), (10000, 2, 4)):
             result = self.line(f"s{memory}", "model=cnn", "training.batch_size=auto", "policy=swarm",
                                "training.effective_batch_size=8", f"backend.memory_mb={memory}", effective=8)
-            self.assertIn(f"effective batch 8 = {micro} x {accumulation}", result.err)
+            self.assertIn(f"effective batch 8 = {micro} x {accumulation}", result.out)
 
     def test_allocator_settings_are_not_needed(self):
         result = self.line("s", "model=mlp", effective=64, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})

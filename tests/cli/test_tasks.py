@@ -148,11 +148,11 @@ class SameResultsOfRanks(Ranks, Tasks):
 
 class WhatIsTold(Tasks):
     def test_of_tokens(self):
-        err = self.train_tokens("run", "training.epochs=8", "dataset.validation_fraction=0.2").err
+        out = self.train_tokens("run", "training.epochs=8", "dataset.validation_fraction=0.2").out
         summary = self.summary("run")
         self.assertLess(summary["test_perplexity"], 7)
-        self.assertIn(f"perplexity {summary['test_perplexity']:.4g}, accuracy", err)
-        self.assertIn("tokens/s", err)
+        self.assertIn(f"perplexity {summary['test_perplexity']:.4g}, accuracy", out)
+        self.assertIn("tokens/s", out)
         self.assertNotIn("confusion", str(summary))
         self.assertNotIn("test_f1", summary)
         self.assertAlmostEqual(summary["tokens_per_second"], 12 * summary["samples_per_second"])
@@ -172,11 +172,11 @@ class WhatIsTold(Tasks):
         return self.read("curves.svg")
 
     def test_of_values(self):
-        err = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2").err
+        result = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2")
         summary = self.summary("run")
-        self.assertIn("loss=mse is taken", err)
-        self.assertNotIn("augment.flip", err)  # of the default configuration, and nothing to these
-        self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", err)
+        self.assertIn("loss=mse is taken", result.err)
+        self.assertNotIn("augment.flip", result.err)  # of the default configuration, and nothing to these
+        self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", result.out)
         self.assertGreater(summary["test_r2"], 0.2)
         self.assertNotIn("test_accuracy", summary)
         self.assertEqual(self.json("run", "plugins.json")["loss"]["id"], "mse")

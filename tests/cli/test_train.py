@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from support import (BINARY, CHECKPOINT_FILES, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, idx_overrides,
+from support import (BINARY, CHECKPOINT_FILES, DONE, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, idx_overrides,
                      main, write_idx_dataset)
 
 
@@ -111,8 +111,8 @@ class Folder(Case):
 
     def test_one_is_not_told_as_many(self):
         result = self.train("one", *SMALL, "training.steps=1", "dataset.test_count=1")
-        self.assertIn(" 1 step;", result.err)
-        self.assertIn("(1 sample)", result.err)
+        self.assertIn(" 1 step;", result.out)
+        self.assertIn("(1 sample)", result.out)
 
     def test_a_pattern_of_parameters_may_be_long(self):
         decay = [*self.overrides, "optimizer.weight_decay=0.5"]
@@ -124,14 +124,35 @@ class Folder(Case):
         self.assertEqual(short, long)
         self.assertNotEqual(short, none)
 
-    def test_messages_go_to_standard_error_as_plain_lines(self):
-        self.assertEqual(self.result.out, "")
-        self.assertNotIn("\x1b", self.result.err)
-        self.assertNotIn("\r", self.result.err)
-        self.assertRegex(self.result.err, r"step 4.*test loss")
+    def test_the_run_and_its_results_go_to_standard_output_and_progress_to_standard_error(self):
+        for text in (self.result.out, self.result.err):
+            self.assertNotIn("\x1b", text)
+            self.assertNotIn("\r", text)
+        for line in (r"mlp on synthetic: 256 samples", r"memory planned and placed: ", r"epoch \d+, step 4: test loss",
+                     r"test loss", r"done in ", r"results in run"):
+            self.assertRegex(self.result.out, f"(?m)^{line}")
+            self.assertNotRegex(self.result.err, f"(?m)^{line}")
+        self.assertRegex(self.result.err, r"(?m)^epoch .*step 4/4  loss")
+        self.assertNotIn("step 4/4", self.result.out)
+
+    def test_a_result_that_cannot_be_written_is_warned_of_once(self):
+        with open("/dev/full", "wb") as full:
+            process = self.start("train", "run.dir=full", *self.overrides, out=full)
+            result = self.finish(process, DONE)
+        self.assertEqual(result.err.count("warning: cannot write to standard output: No space left on device"), 1)
+        self.assertEqual(self.summary("full")["status"], "finished")
+
+    def test_a_reader_that_went_away_is_no_failure(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "wb") as gone:
+            result = self.finish(self.start("train", "run.dir=gone", *self.overrides, out=gone), DONE)
+        self.assertNotIn("warning", result.err)
+        self.assertEqual(self.summary("gone")["status"], "finished")
 
     def test_quiet_says_nothing(self):
-        self.assertEqual(self.brim("--quiet", "train", "run.dir=quiet", *self.overrides).err, "")
+        result = self.brim("--quiet", "train", "run.dir=quiet", *self.overrides)
+        self.assertEqual((result.out, result.err), ("", ""))
 
     def test_checkpoint_is_plain_safetensors(self):
         folder = self.checkpoint("run", 4)
@@ -257,7 +278,7 @@ class Arithmetic(Case):
         result = self.train("run", *SMALL, "training.epochs=0")
         self.assertEqual(self.summary("run")["steps"], 0)
         self.assertEqual([r["split"] for r in self.records("run")], ["test"])
-        self.assertRegex(result.err, r"done in 0:\d\d\n")
+        self.assertRegex(result.out, r"done in 0:\d\d\n")
 
     def test_zero_epochs_make_a_run_of_weights(self):
         self.train("trained", *SMALL, "training.steps=3")
@@ -267,8 +288,8 @@ class Arithmetic(Case):
         self.assertEqual(loss[0], loss[1])
 
     def test_a_rate_is_told_of_steps_behind_the_first(self):
-        self.assertRegex(self.train("one", *SMALL, "training.steps=1").err, r"done in 0:\d\d: first step after")
-        self.assertRegex(self.train("two", *SMALL, "training.steps=2").err,
+        self.assertRegex(self.train("one", *SMALL, "training.steps=1").out, r"done in 0:\d\d: first step after")
+        self.assertRegex(self.train("two", *SMALL, "training.steps=2").out,
                          r"done in 0:\d\d: [1-9]\d* samples/s, first step after")
 
     def test_evaluation_does_not_depend_on_its_batch(self):
@@ -334,7 +355,7 @@ class Again(Case):
         self.train("run", *SMALL, "training.steps=2")
         before = self.tree("run")
         result = self.brim("train", "--resume", "run")
-        self.assertIn("'run' is finished", result.err)
+        self.assertIn("'run' is finished", result.out)
         self.assertEqual(self.tree("run"), before)
 
     def test_resume_takes_no_overrides(self):
@@ -348,8 +369,8 @@ class Again(Case):
     def test_a_run_without_a_name_gets_a_folder_of_its_own(self):
         names = set()
         for _ in range(2):
-            err = self.brim("train", *SMALL, "training.steps=1").err
-            names.add(re.search(r"run folder (runs/mlp-synthetic-[\d-]+)", err).group(1))
+            out = self.brim("train", *SMALL, "training.steps=1").out
+            names.add(re.search(r"run folder (runs/mlp-synthetic-[\d-]+)", out).group(1))
         self.assertEqual(len(names), 2)
         for name in names:
             self.assertEqual(self.summary(name)["status"], "finished")
