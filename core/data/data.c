@@ -93,16 +93,12 @@ static void *open_aside(void *context)
   return NULL;
 }
 
-brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
+brim_status brim_data_open_start(brim_data *data)
 {
-  start(data, plugin, self, settings);
-  const brim_status status = brim_data_set(data);
-  if (status == BRIM_EINVAL) return open_and_describe(data);
-  BRIM_TRY(status);
   struct brim_data_opening *o = brim_try_calloc(1, sizeof *o);
   if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
   o->ops = data->ops;
-  o->self = self;
+  o->self = data->self;
   if (brim_thread_start(&o->thread, "brim-open", open_aside, o)) { /* then here and now */
     free(o);
     return open_and_describe(data);

@@ -39,8 +39,8 @@ typedef struct brim_data {
   int64_t elements;                /* values of it */
   int64_t channels, rows, columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels
                                       side by side, of T rows */
-  int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does; from open or describe on to
-                                      be set */
+  int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does. The caller sets it after
+                                      open or describe */
   uint64_t scratch_bytes;          /* one raw sample, and what it takes to transform it */
   const brim_settings *settings;
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
@@ -61,11 +61,11 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
  * nothing is asked of the dataset, and only files of samples can be opened. Strings of `info` must live on. */
 brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                              const brim_dataset_info info[3]);
-/* [init] brim_data_open in two halves, so that files are read while the caller builds graphs and kernels: the
- * first describes and starts a thread that opens, the second waits for it and says how it went. Between them
- * samples cannot be read and the plugin's instance must not be touched; after a successful start, finish must
- * be called before the instance is destroyed. */
-brim_status brim_data_open_start(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
+/* [init] Opens what brim_data_describe described, in two halves, so that files are read while the caller builds graphs
+ * and kernels: the first starts a thread that opens the splits, the second waits for it and returns its status. What
+ * the caller set in `data` after the description stays. Between the two halves samples cannot be read and the plugin's
+ * instance must not be touched; after a successful start, finish must be called before the instance is destroyed. */
+brim_status brim_data_open_start(brim_data *data);
 brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
  * counted. Not between open_start and open_finish. What the dataset says. */

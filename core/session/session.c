@@ -214,7 +214,7 @@ brim_status brim_session_start(brim_session *s)
   if (s->data.opened) return BRIM_OK;
   BRIM_TRY(brim_data_host_bytes(&s->data, &s->data_bytes));
   if (!s->options.read_data) return BRIM_OK;
-  BRIM_TRY(brim_data_open_start(&s->data, s->data.plugin, s->data.self, s->data.settings));
+  BRIM_TRY(brim_data_open_start(&s->data));
   s->opening = true;
   return BRIM_OK;
 }

@@ -17,6 +17,7 @@ _CLASSES = {"task": "class", "shape": [12], "classes": 5, "train_count": 24, "te
 GOLDEN = {
     "tokens": _TOKENS,
     "tokens_weights": {**_TOKENS, "class_weights": [0.5, 2, 0.25, 1, 3, 1, 0], "label_smoothing": 0.1},
+    "tokens_ignored": {**_TOKENS, "ignore_index": 3, "class_weights": [0.5, 2, 0.25, 1, 3, 1, 2]},
     "mse": {**_VALUES, "loss": "mse"},
     "mae": {**_VALUES, "loss": "mae"},
     "huber": {**_VALUES, "loss": "huber", "delta": 0.3},
@@ -35,7 +36,8 @@ def words_of(name, command):
              f"training.effective_batch_size={case['train_count']}", f"training.batch_size={case['train_count']}"]
     words += [f"dataset.{key}={case[key]}" for key in ("task", "vocabulary", "length", "targets", "train_count",
                                                        "test_count", "ignored", "noise", "classes") if key in case]
-    words += [f"loss.{key}={case[key]}" for key in ("class_weights", "label_smoothing", "delta") if key in case]
+    words += [f"loss.{key}={case[key]}" for key in ("class_weights", "ignore_index", "label_smoothing",
+                                                        "delta") if key in case]
     if "mixup" in case:
         words.append(f"augment.mixup={case['mixup']}")
     if case["task"] == "tokens":

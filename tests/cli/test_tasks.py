@@ -96,7 +96,9 @@ class SameResults(Tasks):
                      "dataset.train_count=12", "dataset.test_count=5", "training.batch_size=6"]
             self.train_tokens(f"fused-{tied}", *words)
             self.train_tokens(f"plain-{tied}", *words, "graph.fuse=none")
+            self.train_tokens(f"backward-{tied}", *words, "optimizer.update=fused_backward")
             self.assert_close(f"fused-{tied}", f"plain-{tied}")
+            self.assert_close(f"fused-{tied}", f"backward-{tied}")
             plan = self.json(f"fused-{tied}", "plan.json")
             self.assertLess(plan["peak_bytes"], self.json(f"plain-{tied}", "plan.json")["peak_bytes"])
 

@@ -186,6 +186,7 @@ def first_weights(name):
 
 def judge_tokens(case, logits, label):
     weight = torch.tensor(case["class_weights"]) if "class_weights" in case else None
+    label = torch.where(label == case.get("ignore_index", -100), -100, label)
     counts = label != -100
     loss = F.cross_entropy(logits.flatten(0, 1), label.flatten(), weight=weight,
                            label_smoothing=case.get("label_smoothing", 0.0))
