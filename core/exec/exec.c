@@ -30,8 +30,8 @@ void brim_exec_range(const brim_program *program, size_t half, size_t *from, siz
 {
   const brim_graph *g = program->graph;
   const bool cut = halves_of(program) == 2;
-  *from = half == 0 ? 0 : g->forward_count;
-  *to = half == 0 && cut ? g->forward_count : g->node_count;
+  *from = half == 0 ? 0 : brim_graph_to_loss(g);
+  *to = half == 0 && cut ? brim_graph_to_loss(g) : g->node_count;
 }
 
 /* ---- pieces ---- */
@@ -39,7 +39,7 @@ void brim_exec_range(const brim_program *program, size_t half, size_t *from, siz
 /* Does a piece begin with node i? */
 static bool begins(const brim_program *program, size_t i)
 {
-  if (i == 0 || (halves_of(program) == 2 && i == program->graph->forward_count)) return true;
+  if (i == 0 || (halves_of(program) == 2 && i == brim_graph_to_loss(program->graph))) return true;
   return program->cut && program->cut[i];
 }
 

@@ -206,6 +206,12 @@ void brim_graph_cut_backward(brim_graph *g)
   g->node_count = g->forward_count;
 }
 
+size_t brim_graph_to_loss(const brim_graph *g)
+{
+  const size_t count = g->metrics ? (size_t)(g->metrics->producer + 1) : 0;
+  return count > g->forward_count ? count : g->forward_count;
+}
+
 /* Names are keys of checkpoints and stand in messages. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name)
 {

@@ -258,6 +258,9 @@ void brim_graph_append(brim_graph *g, brim_node *node);
 /* Takes the nodes of the backward pass out, for passes that append them again, from a copy of the list that they have
  * made, with others in between. What these nodes make has no producer until then. */
 void brim_graph_cut_backward(brim_graph *g);
+/* Nodes of a training graph up to the one that adds up its metrics: the forward pass, and where brim_graph_fuse_loss
+ * made the loss and its gradient one node, that one too. The step's loss is known after these. */
+size_t brim_graph_to_loss(const brim_graph *g);
 /* The one output of brim_graph_node; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);

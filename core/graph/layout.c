@@ -310,7 +310,7 @@ static void fetch_first_early(brim_program *p)
   const uint64_t height = p->transient_bytes;
   brim_offload_group *group = &p->group[0];
   const int32_t first = group->first;
-  while (group->first > (int32_t)p->graph->forward_count &&
+  while (group->first > (int32_t)brim_graph_to_loss(p->graph) &&
          (uint64_t)live[group->first - 1] + group->bytes <= p->live_bytes)
     group->first--;
   if (group->first == first) return;

@@ -3,7 +3,10 @@
  * it or adds to its gradient, and the gradient's memory is free again. So at no time are all gradients there.
  *
  * A gradient begins as zeros, as kernels add to it: a node of its own writes them, right before the first that adds.
- * It comes before recompute is chosen, which thus counts with these lifetimes. A clone that recompute puts in reads
+ * Where the loss and its gradient are one node (brim_graph_fuse_loss), that node runs in the first half of the program,
+ * and no update comes before the second, as the loss tells whether the step is committed.
+ *
+ * This comes before recompute is chosen, which thus counts with these lifetimes. A clone that recompute puts in reads
  * parameters before the gradients of what it makes again, so before their update; brim_graph_check_updates proves it.
  */
 #include <string.h>
@@ -44,15 +47,17 @@ static void find_owners(rewriting *r)
   }
 }
 
+/* At least the node behind which the loss is known. */
 static void find_last_uses(rewriting *r)
 {
   const brim_graph *g = r->g;
+  const size_t first = brim_graph_to_loss(g) - 1;
   for (size_t i = 0; i < g->parameter_count; i++) r->last[i] = NONE;
   for (size_t i = g->forward_count; i < g->node_count; i++) {
     const brim_node *n = g->node[i];
     for (uint32_t k = 0; k < n->in_count + n->out_count; k++) {
       const brim_tensor *t = k < n->in_count ? n->in[k] : n->out[k - n->in_count];
-      if (r->parameter[t->id] != NONE) r->last[r->parameter[t->id]] = i;
+      if (r->parameter[t->id] != NONE) r->last[r->parameter[t->id]] = i < first ? first : i;
     }
   }
 }

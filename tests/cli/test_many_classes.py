@@ -2,7 +2,7 @@
 
 import json
 
-from support import SMALL, Case, main
+from support import FAILED, SMALL, Case, main
 
 MANY = [*SMALL, "dataset.classes=5000", "training.epochs=2", "observe.top_k=1000"]
 LEFT_OUT = ("left out for 5000 classes: F1, the figures of each class and the confusion matrix, which are counted of "
@@ -66,6 +66,16 @@ class ManyClasses(Case):
             inside, whole = self.summary(f"run{k}")["test_loss"], self.summary(f"whole{k}")["test_loss"]
             self.assertAlmostEqual(inside, whole, delta=1e-3 * whole, msg=str(words))
             self.assertEqual(self.evaluate(f"run{k}")["loss"], inside)
+
+    def test_updates_in_the_backward_pass_see_the_loss_first(self):
+        for update in ("step", "fused_backward"):
+            self.train(update, *MANY, f"optimizer.update={update}", "observe.log_every_steps=1")
+        self.assert_same_records("step", "fused_backward")
+        last = self.steps("step")[-1]
+        self.assert_same_checkpoint("step", "fused_backward", last, files=["model.safetensors", "state.json"])
+        run = self.train("diverges", *MANY, "optimizer.update=fused_backward", "optimizer=sgd", "optimizer.lr=1e30",
+                         "training.steps=4", status=FAILED)
+        self.assert_error(run, "the loss of step 2 is not a number", "the step was not committed")
 
     def test_memory_does_not_grow_with_the_square_of_the_classes(self):
         def transient(classes):
