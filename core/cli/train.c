@@ -14,6 +14,7 @@
 #include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
+#include "memory/host.h"
 #include "store/checkpoint.h"
 #include "store/rundir.h"
 #include "train/run.h"
@@ -65,11 +66,14 @@ static void add_debug_launches(char **argv, brim_operands *operands)
   operands->number[at] = number;
 }
 
-/* One line, whatever the reason's lines. */
+/* Why the run is not on a GPU, in one line. On a machine without a GPU of NVIDIA that is no news: only --verbose shows
+ * it, unless CUDA_VISIBLE_DEVICES names one. */
 static void tell_auto(const brim_config *config)
 {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (!config->auto_reason) return;
-  brim_log(BRIM_LOG_INFO, "backend=auto takes '%s': cuda cannot be used: %.*s",
+  const bool is_news = (visible && visible[0]) || brim_host_has_nvidia(BRIM_PCI_BUS);
+  brim_log(is_news ? BRIM_LOG_INFO : BRIM_LOG_DEBUG, "backend=auto takes '%s': cuda cannot be used: %.*s",
            brim_config_choice_of(config, "backend")->plugin->id, (int)strcspn(config->auto_reason, "\n"),
            config->auto_reason);
 }

@@ -5,6 +5,7 @@
  * Version 1 has a hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
 #include "memory/host.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,6 +64,23 @@ static uint64_t reclaimable(const char *folder, const char *key)
     if (strncmp(line, key, length) == 0 && line[length] == ' ') return strtoull(line + length, NULL, 10);
   }
   return 0;
+}
+
+/* Of the PCI bus' classes 0x03: a display controller, which GPUs without a display are too (0x0302). */
+bool brim_host_has_nvidia(const char *bus)
+{
+  bool found = false;
+  DIR *folder = opendir(bus);
+  if (!folder) return false;
+  for (const struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
+    char device[PATH_BYTES], vendor[16], class[16];
+    const int length = snprintf(device, sizeof device, "%s/%s", bus, entry->d_name);
+    found = length > 0 && (size_t)length < sizeof device && read_text(device, "vendor", vendor, sizeof vendor) &&
+            read_text(device, "class", class, sizeof class) && strncmp(vendor, "0x10de", 6) == 0 &&
+            strncmp(class, "0x03", 4) == 0;
+  }
+  closedir(folder);
+  return found;
 }
 
 /* Of one control group: its limit and what is used of it and cannot be given back at once. */

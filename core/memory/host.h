@@ -20,4 +20,7 @@ void brim_host_share_with(int32_t ranks, double processors);
 int32_t brim_host_ranks(void); /* on this host; 1 while nobody has said */
 /* [any thread] Allocates nothing. proc: "/proc"; mount: "/sys/fs/cgroup". */
 brim_host_use brim_host_use_read(const char *proc, const char *mount);
+/* [init] Is there a GPU of NVIDIA on the PCI bus, whether or not it can be used? bus: BRIM_PCI_BUS. */
+#define BRIM_PCI_BUS "/sys/bus/pci/devices"
+bool brim_host_has_nvidia(const char *bus);
 #endif

@@ -178,13 +178,19 @@ class Auto(CudaCase):
         result = self.cuda("train", *RUN, "device=cuda:0", visible="", status=NO_FIT)
         self.assert_error(result, "backend 'cuda' cannot be used: there is no GPU to use")
 
-    def test_without_a_gpu_one_line_says_what_was_taken(self):
-        result = self.cuda("train", *RUN, "run.dir=run", visible="")
+    def lines(self, *words, **how):
+        return [line for line in self.cuda(*words, **how).err.splitlines() if "backend=auto" in line]
+
+    def test_without_a_gpu_one_line_says_what_was_taken_to_those_who_ask(self):
+        lines = self.lines("--verbose", "train", *RUN, "run.dir=run", visible="")
         taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
-        lines = [line for line in result.err.splitlines() if "backend=auto" in line]
-        self.assertEqual(lines, [f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: "
-                                 "CUDA_VISIBLE_DEVICES is ''"])
+        line = f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
+        self.assertEqual(lines, [line + "''"])
         self.assertEqual(self.summary("run")["steps"], 2)
+        self.assertEqual(self.lines("train", *RUN, "run.dir=named", visible="7"), [line + "'7'"])
+        on_the_bus = [device for device in pathlib.Path("/sys/bus/pci/devices").glob("*")
+                      if (device / "vendor").read_text() == "0x10de\n" and (device / "class").read_text()[:4] == "0x03"]
+        self.assertEqual(len(self.lines("train", *RUN, "run.dir=quiet", visible="")), bool(on_the_bus))
 
     def test_nothing_is_said_where_nothing_was_chosen(self):
         result = self.cuda("train", *RUN, "backend=reference", "run.dir=run", visible="")

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "memory/host.h"
 #include "memory/pressure.h"
 #include "scratch.h"
 
@@ -55,6 +56,26 @@ static void a_machine_without_groups_counts_itself(void **state)
   assert_true(u.ram_total_bytes == 1000000 * UINT64_C(1024) && u.ram_used_bytes == 870000 * UINT64_C(1024));
   assert_true(u.swap_percent == 25 && u.swap_used_bytes == 50000 * UINT64_C(1024));
   assert_true(u.cpu_ticks == 488 && u.cpu_busy_ticks == 148);
+}
+
+static void put_on_bus(const char *slot, const char *vendor, const char *class)
+{
+  char path[64];
+  snprintf(path, sizeof path, "proc/bus/%s/vendor", slot);
+  scratch_put(path, vendor);
+  snprintf(path, sizeof path, "proc/bus/%s/class", slot);
+  scratch_put(path, class);
+}
+
+static void a_gpu_is_known_by_its_vendor_and_class(void **state)
+{
+  (void)state;
+  assert_false(brim_host_has_nvidia(scratch("proc/bus")));
+  put_on_bus("0000:00:02.0", "0x8086\n", "0x030000\n"); /* another vendor's */
+  put_on_bus("0000:01:00.1", "0x10de\n", "0x040300\n"); /* the sound of a GPU */
+  assert_false(brim_host_has_nvidia(scratch("proc/bus")));
+  put_on_bus("0000:41:00.0", "0x10de\n", "0x030200\n");
+  assert_true(brim_host_has_nvidia(scratch("proc/bus")));
 }
 
 static void of_version_2_the_fullest_level_counts(void **state)
@@ -322,6 +343,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(nothing_is_known_where_there_are_no_files, fresh),
       cmocka_unit_test_setup(a_machine_without_groups_counts_itself, fresh),
+      cmocka_unit_test_setup(a_gpu_is_known_by_its_vendor_and_class, fresh),
       cmocka_unit_test_setup(of_version_2_the_fullest_level_counts, fresh),
       cmocka_unit_test_setup(of_version_1_the_group_counts_and_its_swap, fresh),
       cmocka_unit_test_setup(the_machine_counts_where_it_is_fuller_than_the_group, fresh),
