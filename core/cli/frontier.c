@@ -11,7 +11,7 @@ static const char *const basis_names[] = {
 
 static double samples_per_second(const brim_session *s, const brim_choice *c)
 {
-  return (double)brim_session_share(s) / c->figures.step_seconds;
+  return (double)brim_session_step_samples(s) / c->figures.step_seconds;
 }
 
 static bool has_precisions(const brim_frontier *f)

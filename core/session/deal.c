@@ -162,7 +162,7 @@ static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
 {
   brim_figures f;
   const brim_variant v = brim_session_variant(s, s->batch);
-  const int64_t share = brim_session_share(s);
+  const int64_t share = brim_session_step_samples(s);
   *nanoseconds = 0;
   if (share == 0) return BRIM_OK;
   BRIM_TRY(brim_session_figures(s, &v, &f));
@@ -286,8 +286,8 @@ brim_status brim_deal_exchange_batches(brim_session *s)
 /* Do all ranks have as many samples of a full step, in the same micro-batches as far as is known? */
 static bool is_even(const brim_session *s)
 {
-  const int64_t effective = s->settings->training.effective_batch_size, units = brim_session_norm_groups(s, effective);
-  if (s->deal.weight || brim_session_share(s) * s->world.ranks != effective) return false;
+  const int64_t step = brim_session_all_samples(s), units = brim_session_norm_groups(s, step);
+  if (s->deal.weight || brim_session_step_samples(s) * s->world.ranks != step) return false;
   if (s->norm_group > 0 && units % s->world.ranks != 0) return false;
   for (int32_t r = 0; s->deal.batch && r < s->world.ranks; r++)
     if (s->deal.batch[r] != s->deal.batch[0]) return false;
@@ -297,14 +297,17 @@ static bool is_even(const brim_session *s)
 void brim_deal_tell(const brim_session *s, brim_text *out)
 {
   char cut[BRIM_CUT_ROOM];
-  const long long effective = (long long)s->settings->training.effective_batch_size;
+  const long long effective = (long long)s->settings->training.effective_batch_size,
+                  step = (long long)brim_session_all_samples(s);
   brim_session_format_cut(s, s->batch, cut, sizeof cut);
-  brim_text_printf(out, "effective batch %lld", effective);
+  brim_text_printf(out, "effective batch %lld", step);
   if (s->world.ranks == 1)
     brim_text_printf(out, " = %s", cut);
   else if (is_even(s))
     brim_text_printf(out, " = %d ranks x %s", (int)s->world.ranks, cut);
   else
     brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)s->world.ranks, (int)s->world.rank,
-                     (long long)brim_session_share(s), cut);
+                     (long long)brim_session_step_samples(s), cut);
+  if (step < effective)
+    brim_text_printf(out, " (%lld asked for; the data have %lld training samples)", effective, step);
 }

@@ -109,7 +109,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
 /* The last micro-batch of the rank's share, if it is another than the ones before it. */
 static const brim_program *odd_one(const brim_session *s, const brim_plan *plan, int64_t batch)
 {
-  const int64_t micros = brim_session_micros(s, batch), rest = brim_session_share(s) - (micros - 1) * batch;
+  const int64_t micros = brim_session_step_micros(s, batch), rest = brim_session_step_samples(s) - (micros - 1) * batch;
   return micros > 1 && rest != batch ? brim_plan_program(plan, BRIM_PROGRAM_TRAIN, rest) : NULL;
 }
 
@@ -117,7 +117,7 @@ static const brim_program *odd_one(const brim_session *s, const brim_plan *plan,
 static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);
-  const double micros = (double)brim_session_micros(s, batch);
+  const double micros = (double)brim_session_step_micros(s, batch);
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   const brim_program *odd = odd_one(s, plan, batch);
   brim_prediction p = {0};
@@ -131,7 +131,7 @@ static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int6
   if (odd) brim_predict_program(s->profile, &rates, odd, 1, &p);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
-  add_loading(s, brim_session_share(s), &p);
+  add_loading(s, brim_session_step_samples(s), &p);
   return p;
 }
 

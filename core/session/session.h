@@ -158,6 +158,11 @@ void brim_session_deal(brim_session *session, int64_t *weight);
 int64_t brim_session_share(const brim_session *session);
 /* Micro-batches that they are cut into. */
 int64_t brim_session_micros(const brim_session *session, int64_t batch);
+/* Samples that a step trains on, on all ranks: the effective batch, or all training samples if they are fewer. */
+int64_t brim_session_all_samples(const brim_session *session);
+/* This rank's of them, and the micro-batches that they are cut into. */
+int64_t brim_session_step_samples(const brim_session *session);
+int64_t brim_session_step_micros(const brim_session *session, int64_t batch);
 /* Do its results differ by rounding from those of micro-batches that are multiples of the grain? */
 bool brim_session_rounds(const brim_session *session, int64_t batch);
 /* "64 x 2", or where the last is another, "64 x 2 + 16"; "none" of a rank without samples. Into `out`, returned. */

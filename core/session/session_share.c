@@ -43,6 +43,23 @@ int64_t brim_session_micros(const brim_session *s, int64_t batch)
   return brim_session_order_of(s, batch).micros;
 }
 
+int64_t brim_session_all_samples(const brim_session *s)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, count = s->data.count[BRIM_PART_TRAIN];
+  return count < effective ? count : effective;
+}
+
+int64_t brim_session_step_samples(const brim_session *s)
+{
+  return share_of_rank(s, s->world.rank, brim_session_all_samples(s));
+}
+
+int64_t brim_session_step_micros(const brim_session *s, int64_t batch)
+{
+  const brim_order o = brim_session_order_of(s, batch);
+  return o.steps_per_epoch > 1 ? o.micros : o.last_micros;
+}
+
 bool brim_session_rounds(const brim_session *s, int64_t batch)
 {
   const brim_order o = brim_session_order_of(s, batch);
@@ -53,16 +70,17 @@ bool brim_session_rounds(const brim_session *s, int64_t batch)
 const char *brim_session_format_cut(const brim_session *s, int64_t batch, char *out, size_t room)
 {
   const brim_order o = brim_session_order_of(s, batch);
-  const int64_t share = s->world.ranks > 1 ? brim_session_share(s) : o.effective,
-                last = share - (o.micros - 1) * o.batch;
-  if (o.micros == 0)
+  const bool is_all = o.steps_per_epoch == 1; /* every step trains on all samples that there are */
+  const int64_t share = s->world.ranks == 1 && !is_all ? o.effective : brim_session_step_samples(s),
+                micros = is_all ? o.last_micros : o.micros, last = share - (micros - 1) * o.batch;
+  if (micros == 0)
     snprintf(out, room, "none");
   else if (last == o.batch)
-    snprintf(out, room, "%lld x %lld", (long long)o.batch, (long long)o.micros);
-  else if (o.micros == 1)
+    snprintf(out, room, "%lld x %lld", (long long)o.batch, (long long)micros);
+  else if (micros == 1)
     snprintf(out, room, "%lld x 1", (long long)last);
   else
-    snprintf(out, room, "%lld x %lld + %lld", (long long)o.batch, (long long)o.micros - 1, (long long)last);
+    snprintf(out, room, "%lld x %lld + %lld", (long long)o.batch, (long long)micros - 1, (long long)last);
   return out;
 }
 
@@ -97,8 +115,7 @@ brim_load brim_session_load(const brim_session *s, int32_t rank)
 
 void brim_session_warn_of_idle_ranks(const brim_session *s)
 {
-  const int64_t effective = s->settings->training.effective_batch_size, samples = s->data.count[BRIM_PART_TRAIN];
-  const int64_t step = samples < effective ? samples : effective;
+  const int64_t step = brim_session_all_samples(s);
   int32_t idle = 0, first = -1;
   char groups[64] = "";
   if (s->world.rank > 0) return;

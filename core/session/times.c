@@ -64,7 +64,7 @@ static void gather(brim_session *s, const brim_plan *plan, brim_times *out)
   gathering g = {.session = s, .out = out, .signature = BRIM_ARENA_NEW(&out->arena, const char *, nodes)};
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_program *p = &plan->program[i];
-    g.times = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_session_micros(s, p->info.batch) : 1;
+    g.times = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_session_step_micros(s, p->info.batch) : 1;
     for (size_t k = 0; k < p->graph->node_count; k++) add_node(&g, p, p->graph->node[k]);
   }
   qsort(out->op, out->count, sizeof *out->op, most_first);
