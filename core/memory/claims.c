@@ -228,23 +228,27 @@ static brim_status refuse(const brim_claim *claim, const brim_claim_request *r, 
                    brim_format_bytes(a, sizeof a, r->need_bytes), describe_wait(text, sizeof text, claim, r, v));
 }
 
-static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r, int *device)
+static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r, int *device, double *waited_seconds)
 {
   char text[256], told[256] = "";
   const double start = brim_now(), patience = r->wait ? r->timeout_seconds : PLACING_SECONDS_MAX;
   double told_at = 0, pause = LOOK_SECONDS_MIN;
+  bool waits = false;
   for (;;) {
     view v;
     BRIM_TRY(look_alone(claim, r, &v));
     *device = v.device;
-    if (v.device >= 0) return BRIM_OK;
     const double waited = brim_now() - start;
+    if (waits) *waited_seconds = waited;
+    if (v.device >= 0) return BRIM_OK;
     describe_wait(text, sizeof text, claim, r, &v);
     if (is_stopped(r)) return brim_fail(BRIM_EINTERRUPTED, "interrupted while waiting for a device: %s", text);
     if ((!r->wait && !v.placing) || !v.large) return refuse(claim, r, &v);
     if (waited >= patience)
       return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes): %s",
                        patience / 60, text);
+    if (!waits && r->on_wait) r->on_wait(r->context, text);
+    waits = true;
     if (r->wait && strcmp(text, told) != 0 && (!told[0] || brim_now() - told_at >= r->interval_seconds)) {
       brim_log(BRIM_LOG_INFO, "waiting: %s", text);
       memcpy(told, text, sizeof told);
@@ -273,7 +277,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device)
+static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device, double *waited_seconds)
 {
   int named;
   BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
@@ -282,14 +286,15 @@ static brim_status take(brim_claim *claim, const brim_claim_request *r, int *dev
   BRIM_TRY(brim_board_lock(&claim->board));
   const brim_status status = enter(claim);
   brim_board_unlock(&claim->board);
-  return status == BRIM_OK ? wait_for_turn(claim, r, device) : status;
+  return status == BRIM_OK ? wait_for_turn(claim, r, device, waited_seconds) : status;
 }
 
-brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *device)
+brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *device, double *waited_seconds)
 {
+  *waited_seconds = 0;
   brim_claim *claim = brim_xcalloc(1, sizeof *claim);
   claim->board.fd = -1;
-  const brim_status status = take(claim, r, device);
+  const brim_status status = take(claim, r, device, waited_seconds);
   if (status != BRIM_OK) {
     brim_claim_release(claim);
     return status;

@@ -19,13 +19,16 @@ typedef struct brim_claim_request {
   bool wait;
   double timeout_seconds, interval_seconds; /* of waiting: in all; the longest between two looks */
   const volatile int *stop;                 /* waiting ends when it becomes nonzero; NULL: never */
+  void (*on_wait)(void *context,
+                  const char *place); /* once, when it begins to wait: "3rd in line, ..."; NULL: nobody */
+  void *context;
 } brim_claim_request;
 
 /* [init] Takes a ticket, and waits for its turn if it may. *claim: to be released when the arena is placed, or will not
  * be. ENODEVICE: it may not wait and others do, or waited too long, with what the devices have; ENOMEM_DEVICE: it may
  * not wait, and no device has so much free, or none has so much at all; EINTERRUPTED. Says at level info what it waits
- * for. */
-brim_status brim_claim_take(const brim_claim_request *request, brim_claim **claim, int *device);
+ * for. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
+brim_status brim_claim_take(const brim_claim_request *request, brim_claim **claim, int *device, double *waited_seconds);
 /* [step] For who has memory of a device already and changes what it has: nobody else is served there until *claim is
  * released. Does not wait. `alone`: only if nobody waits for the device or places there, ENODEVICE else. Of the request
  * only the first three count. */

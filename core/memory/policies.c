@@ -124,6 +124,7 @@ static void keep(brim_policies *p, const brim_decision *d)
   if (d->sight) {
     brim_sight *sight = brim_arena_copy(&all->arena, d->sight, sizeof *d->sight);
     sight->device = brim_arena_string(&all->arena, sight->device);
+    if (sight->detail) sight->detail = brim_arena_string(&all->arena, sight->detail);
     kept->decision.sight = sight;
   }
   if (all->last)

@@ -20,7 +20,13 @@ typedef struct brim_policy_host {
 } brim_policy_host;
 
 /* What policies were shown: `brim simulate --record` makes a world of it. */
-enum brim_sight_kind { BRIM_SIGHT_DEVICE = 1, BRIM_SIGHT_HOST, BRIM_SIGHT_PLAN, BRIM_SIGHT_RUN };
+enum brim_sight_kind {
+  BRIM_SIGHT_DEVICE = 1,
+  BRIM_SIGHT_HOST,
+  BRIM_SIGHT_PLAN,
+  BRIM_SIGHT_RUN,
+  BRIM_SIGHT_WAIT /* in line for a device, or claimed it: events of their own, which policies are not shown */
+};
 typedef struct brim_sight {
   int32_t kind;               /* enum brim_sight_kind */
   double at;                  /* seconds since 1970 */
@@ -36,6 +42,8 @@ typedef struct brim_sight {
   double step_seconds;                       /* predicted; 0: not asked for */
   int32_t basis;                             /* of that: enum brim_basis */
   int64_t grain, norm_group, samples, steps; /* of a run: how its steps may be cut, its training samples, its length */
+  const char *detail;                        /* of a wait: for a person; else NULL */
+  double queue_seconds;                      /* of a wait: how long it was; below 0: it begins */
 } brim_sight;
 
 /* A decision, for the run's events. */

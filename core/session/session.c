@@ -141,6 +141,7 @@ typedef struct legacy {
   brim_config *config; /* the new session's own */
   int changes;
   bool running;
+  double queue_seconds;
   int64_t decided_batch;
   brim_decisions decisions;
   brim_dealing deal;
@@ -159,6 +160,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->settings = &config->settings;
   s->changes = before->changes;
   s->running = before->running;
+  s->queue_seconds = before->queue_seconds;
   s->decided_batch = before->decided_batch;
   s->deal = before->deal;
   s->was = before->was;
@@ -171,8 +173,10 @@ brim_status brim_session_remake(brim_session **session)
   if (old->stand_in) return old->stand_in->remake(old->stand_in->context, session);
   const brim_session_options options = old->options;
   const size_t count = old->again.count;
-  legacy left = {
-      .changes = old->changes + !old->again.by_data, .running = old->running, .decided_batch = old->decided_batch};
+  legacy left = {.changes = old->changes + !old->again.by_data,
+                 .running = old->running,
+                 .queue_seconds = old->queue_seconds,
+                 .decided_batch = old->decided_batch};
   old->again.count = 0;
   brim_status status = brim_config_load_again(old->config, old->again.word, count, &left.config);
   if (status != BRIM_OK && !old->again.by_data && brim_policies_decider(old->policies))

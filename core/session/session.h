@@ -85,6 +85,7 @@ struct brim_session {
                         several, this rank's */
   char wanted[64];          /* the same, or what a policy asks for */
   bool wait;                /* for a device, until there is room */
+  double queue_seconds;     /* spent in line for devices, in all */
   uint64_t within_bytes;    /* see brim_session_plan_within */
   uint64_t limit_bytes;     /* by a policy; 0: none */
   bool running;             /* it has begun: precision and model are what they are */
@@ -197,7 +198,7 @@ brim_status brim_session_plan_evaluation(const brim_session *session, int64_t co
  * before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed; NULL where nobody
  * shares the device. For another device than the session's, brim_session_move and a new plan. ENODEVICE, ENOMEM_DEVICE,
  * EINTERRUPTED: see brim_claim_take. */
-brim_status brim_session_claim(const brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
+brim_status brim_session_claim(brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
 /* [step] Nobody else is served on the session's device until brim_session_let_go: for a run that gives its arena back
  * to place another. `alone`: not if anybody waits for it. False, with the thread's error text, if it is not held, so
  * that the plan must be claimed as a new run's. True where nobody shares the device, and if it is held already. */

@@ -6,6 +6,7 @@
 #include "memory/choose.h"
 #include "session/decide.h"
 #include "session/session_parts.h"
+#include "session/sights.h"
 
 #define TURN_SECONDS 10 /* that a rank waits for others of its job to place their plans on the same device */
 
@@ -65,22 +66,51 @@ void brim_session_let_go(brim_session *s)
   s->held = NULL;
 }
 
-brim_status brim_session_claim(const brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
+/* ---- claims ---- */
+
+typedef struct waiting {
+  const brim_session *session;
+  uint64_t need_bytes;
+} waiting;
+
+static void on_wait(void *context, const char *place)
+{
+  const waiting *w = context;
+  brim_session_show_wait(w->session, w->session->wanted, w->need_bytes, place, -1);
+}
+
+static void claimed(brim_session *s, int device, uint64_t need_bytes, double seconds)
+{
+  char name[64], waited[128];
+  snprintf(name, sizeof name, "%s:%d", brim_session_backend_id(s), device);
+  snprintf(waited, sizeof waited, "%s, after %.3g s in the queue", name, seconds);
+  brim_session_show_wait(s, name, need_bytes, waited, seconds);
+}
+
+brim_status brim_session_claim(brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
 {
   const brim_device_wish wish = wish_of(s);
-  const brim_claim_request request = {
-      .backend = brim_session_backend_id(s),
-      .ops = s->backend_ops,
-      .self = s->backend,
-      .wish = wish,
-      .need_bytes = plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes,
-      .wait = s->wait || s->options.dist,
-      .timeout_seconds = s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : TURN_SECONDS,
-      .interval_seconds = s->settings->gpu_check_interval_seconds,
-      .stop = s->options.stop};
+  waiting w = {s, plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes};
+  double waited = 0;
+  const brim_claim_request request = {.backend = brim_session_backend_id(s),
+                                      .ops = s->backend_ops,
+                                      .self = s->backend,
+                                      .wish = wish,
+                                      .need_bytes = w.need_bytes,
+                                      .wait = s->wait || s->options.dist,
+                                      .timeout_seconds =
+                                          s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : TURN_SECONDS,
+                                      .interval_seconds = s->settings->gpu_check_interval_seconds,
+                                      .stop = s->options.stop,
+                                      .on_wait = on_wait,
+                                      .context = &w};
   *claim = NULL;
   *device = s->device;
-  return brim_device_is_shared(&s->device_info) ? brim_claim_take(&request, claim, device) : BRIM_OK;
+  if (!brim_device_is_shared(&s->device_info)) return BRIM_OK;
+  const brim_status status = brim_claim_take(&request, claim, device, &waited);
+  s->queue_seconds += waited;
+  if (status == BRIM_OK && waited > 0) claimed(s, *device, w.need_bytes, waited);
+  return status;
 }
 
 static void forget_peaks(brim_session *s)

@@ -61,3 +61,15 @@ void brim_session_show_run(const brim_session *s)
                             .steps = s->order.steps};
   brim_policies_show(s->policies, &sight);
 }
+
+void brim_session_show_wait(const brim_session *s, const char *device, uint64_t need_bytes, const char *detail,
+                            double seconds)
+{
+  const brim_sight sight = {.kind = BRIM_SIGHT_WAIT,
+                            .at = brim_policy_clock(),
+                            .device = device,
+                            .peak_bytes = need_bytes,
+                            .detail = detail,
+                            .queue_seconds = seconds};
+  brim_policies_show(s->policies, &sight);
+}

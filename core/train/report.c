@@ -106,14 +106,19 @@ double brim_report_rate(const brim_report *r)
   return r->train_seconds > 0 ? (double)r->samples / r->train_seconds : 0;
 }
 
+static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, double time)
+{
+  brim_jsonl_begin(events);
+  brim_jsonl_number(events, "time", floor(1e3 * time) / 1e3);
+  brim_jsonl_string(events, "event", what);
+  brim_jsonl_int(events, "step", step);
+}
+
 static void begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  brim_jsonl_begin(events);
-  brim_jsonl_number(events, "time", (double)now.tv_sec + 1e-3 * (double)(now.tv_nsec / 1000000));
-  brim_jsonl_string(events, "event", what);
-  brim_jsonl_int(events, "step", step);
+  begin_event_at(events, what, step, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
 static void end_event(brim_jsonl *events)
@@ -171,11 +176,23 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
+/* Events "waiting" and "claimed": their time is when it was so, which may be before the run had a folder. */
+static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
+{
+  begin_event_at(events, s->queue_seconds < 0 ? "waiting" : "claimed", step, s->at);
+  brim_jsonl_string(events, "device", s->device);
+  brim_jsonl_int(events, "need_bytes", (int64_t)s->peak_bytes);
+  if (s->queue_seconds >= 0) brim_jsonl_number(events, "queue_seconds", s->queue_seconds);
+  brim_jsonl_string(events, "detail", s->detail);
+  end_event(events);
+}
+
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step)
 {
   if (events->fd < 0) return;
   if (decision->sight) {
-    report_sight(events, decision->sight, step);
+    const bool is_wait = decision->sight->kind == BRIM_SIGHT_WAIT;
+    (is_wait ? report_wait : report_sight)(events, decision->sight, step);
     return;
   }
   begin_event(events, "decision", step);
@@ -442,6 +459,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_bytes(s, "rss_peak_bytes", brim_rss_peak_bytes());
   set_number(s, "first_step_seconds", r->first_step_seconds);
   set_number(s, "wall_seconds", wall_seconds);
+  set_number(s, "queue_seconds", r->queue_seconds);
   json_object_set_new(s, "retries", json_integer(r->retries));
   if (r->loss_scale > 0) {
     set_number(s, "loss_scale", r->loss_scale);
@@ -506,7 +524,7 @@ static void say_memory(const brim_report *r)
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  char time[32], rate[48] = "", first[48] = "";
+  char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32];
   if (r->train_seconds > 0) /* the first step, which is slower, does not count: it may have been the only one */
     snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples");
@@ -514,7 +532,11 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
     snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
   if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
   if (r->no_test[0]) brim_say("%s", r->no_test);
-  brim_say("done in %s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), first[0] ? ": " : "", rate, first);
+  if (r->queue_seconds > 0)
+    snprintf(queue, sizeof queue, ", after %s in the queue",
+             brim_format_seconds(queued, sizeof queued, r->queue_seconds));
+  brim_say("done in %s%s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), queue, first[0] ? ": " : "",
+           rate, first);
   say_memory(r);
   if (r->skipped_steps > 0)
     brim_say("%lld step%s skipped for the range of fp16; the loss scale is %.0f", (long long)r->skipped_steps,

@@ -14,7 +14,8 @@ typedef struct brim_report {
   double *confusion;          /* of the test data, in its figures; classes * classes. NULL: none, or not counted */
   int64_t samples;            /* trained in this process, but for its first step */
   double train_seconds;       /* in those steps */
-  double first_step_seconds;  /* from the process's start to the end of its first step; NAN: none */
+  double first_step_seconds;  /* from the process's start to the end of its first step, without queueing; NAN: none */
+  double queue_seconds;       /* in line for devices, which no other figure counts */
   int64_t retries;            /* steps, evaluations and checkpoints that ran out of memory and were done again */
   uint64_t planned_peak_bytes, host_bytes;
   uint64_t device_bytes, device_peak_bytes; /* of the arena: now, and the largest that there was */
@@ -56,6 +57,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
 /* Of a report of which no summary is written. */
 void brim_report_release(brim_report *report);
 /* Frees what the report holds. `error`: "" unless the run failed. */
+/* `wall_seconds`: from the process's start, without the time in the queue. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,
                                       int64_t steps, double wall_seconds);
 /* ", accuracy 91.20 %" and the like: what an evaluation says besides the loss, for a person. Into `out`, returned. */

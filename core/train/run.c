@@ -50,6 +50,12 @@ static void tell_skipped(brim_running *r, double scale)
            (long long)s->step, scale, s->loss_scale, (long long)s->skipped_steps, brim_plural(s->skipped_steps));
 }
 
+/* Of this process, without what it has spent in line for devices. */
+static double own_seconds(const brim_running *r)
+{
+  return brim_now() - r->options->start - (r->session ? r->session->queue_seconds : 0);
+}
+
 static brim_status one_step(brim_running *r)
 {
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
@@ -64,7 +70,7 @@ static brim_status one_step(brim_running *r)
   r->window_timed += r->state->samples - samples;
   r->steps_seconds += now - start;
   r->waited_seconds += brim_trainer_waited(r->trainer) - waited;
-  brim_report_step(&r->report, r->state->samples - samples, now - start, now - r->options->start);
+  brim_report_step(&r->report, r->state->samples - samples, now - start, own_seconds(r));
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_running_is_due(r, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
@@ -122,6 +128,7 @@ static brim_status finish(brim_running *r)
 static void collect_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
+  r->report.queue_seconds = r->session->queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
 }
@@ -312,7 +319,7 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     collect_memory(r);
     const brim_status written =
-        brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_now() - r->options->start);
+        brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, own_seconds(r));
     if (status == BRIM_OK)
       status = written;
     else
@@ -350,7 +357,7 @@ brim_status brim_run(const brim_run_options *options)
   if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);
     collect_memory(r);
-    brim_report_say(&r->report, r->dir, brim_now() - options->start);
+    brim_report_say(&r->report, r->dir, own_seconds(r));
   }
   status = close_run(r, status);
   free(r);

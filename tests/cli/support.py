@@ -33,7 +33,7 @@ SMALL_CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[
 CHECKPOINT_FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "samples_per_second",
                 "planned_peak_bytes", "device_bytes", "device_reserved_bytes", "device_peak_bytes", "predicted_rss_bytes",
-                "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds",
+                "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds", "queue_seconds",
                 "retries"]
 
 # What a clock makes of records of metrics.jsonl.

@@ -185,7 +185,7 @@ class Auto(CudaCase):
         lines = self.lines("--verbose", "train", *RUN, "run.dir=run", visible="")
         taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
         line = f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
-        self.assertEqual(lines, [line + "''"])
+        self.assertEqual(lines, ["debug: " + line + "''"])
         self.assertEqual(self.summary("run")["steps"], 2)
         self.assertEqual(self.lines("train", *RUN, "run.dir=named", visible="7"), [line + "'7'"])
         on_the_bus = [device for device in pathlib.Path("/sys/bus/pci/devices").glob("*")

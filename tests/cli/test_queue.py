@@ -100,16 +100,35 @@ class Queue(Case):
     def test_who_waits_is_told_where_he_stands(self):
         two = devices_of(1, 1)
         holder = self.hold("one", *two)
+        started = time.time()
         process = self.queue_up("two", 1, *two, *WAIT)
         _, queue = self.look(*two)
         self.assertEqual([(t["pid"], t["wish"], t["claimed"], t["backend"]) for t in queue],
                          [(process.pid, "any", None, "cpu")])
         self.assertEqual(queue[0]["need_bytes"], self.json("one", "plan.json")["peak_bytes"])
         self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out, rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
+        seen = time.time()  # it waits from here on, at the latest
+        time.sleep(0.3)
         holder.kill()
         result = self.finish(process, 0)
+        self.assert_waited("two", started, seen)
         free = (1 << 20) - self.json("one", "plan.json")["peak_bytes"]
         self.assertRegex(result.err, rf"waiting: 1st in line, {free / 1024:.1f} KiB of 1\.0 MiB free on cpu:0, since \d\d:\d\d")
+
+    def assert_waited(self, run, started, seen):
+        """The time in line is told by itself, and no other figure has it."""
+        events, summary = self.records(run, "events.jsonl"), self.summary(run)
+        waiting, claimed = [next(e for e in events if e["event"] == kind) for kind in ("waiting", "claimed")]
+        self.assertEqual([waiting["device"], claimed["device"]], ["auto", "cpu:0"])
+        self.assertEqual([e["need_bytes"] for e in (waiting, claimed)], [self.json(run, "plan.json")["peak_bytes"]] * 2)
+        self.assertRegex(waiting["detail"], r"^1st in line, .* free on cpu:0, since \d\d:\d\d$")
+        self.assertLess(waiting["time"], seen)
+        self.assertLess(seen + 0.3, claimed["time"] + 0.001)
+        queued = summary["queue_seconds"]
+        self.assertGreaterEqual(queued, 0.3)
+        self.assertAlmostEqual(claimed["queue_seconds"], queued, places=4)
+        self.assertLess(queued + summary["wall_seconds"], time.time() - started)
+        self.assertLessEqual(summary["first_step_seconds"], summary["wall_seconds"])
 
     def test_a_job_for_another_device_is_not_held_up(self):
         two = devices_of(1)
