@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "data/keep.h"
+#include "session/footprint.h"
 #include "store/summary.h"
 #include "train/report.h"
 #include "train/scores.h"
@@ -64,10 +65,10 @@ static void set_answers(const eval *e, json_t *root)
   }
   json_object_set_new(root, "f1", brim_json_figure(r->f1));
   json_object_set_new(root, "per_class", json_of_classes(e));
-  json_object_set_new(root, "confusion",
-                      r->confusion ? brim_scores_confusion_json(r->confusion, r->classes) : json_null());
-  if (!r->confusion)
-    json_object_set_new(root, "left_out", json_string(brim_scores_left_out(left_out, sizeof left_out, r->classes)));
+  json_t *confusion = brim_scores_confusion_json(r->confusion, r->classes);
+  json_object_set_new(root, "confusion", confusion ? confusion : json_null());
+  if (brim_scores_left_out(left_out, sizeof left_out, r->classes)[0])
+    json_object_set_new(root, "left_out", json_string(left_out));
 }
 
 static void set_errors(const eval *e, json_t *root)
@@ -111,6 +112,7 @@ static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
 
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
+  if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* which add_scores says */
   if (r->classes > CONFUSION_COLUMNS_MAX) {
     brim_text_printf(out, "\nthe confusion matrix of %lld classes is in the output of --json\n", (long long)r->classes);
     return;
@@ -132,9 +134,8 @@ static void add_scores(const eval *e, brim_arena *arena, brim_text *out)
   if (e->result.confusion) {
     add_classes(e, arena, out);
     add_confusion(&e->result, arena, out);
-  } else {
-    brim_text_printf(out, "\n%s\n", brim_scores_left_out(left_out, sizeof left_out, e->result.classes));
   }
+  if (brim_scores_left_out(left_out, sizeof left_out, e->result.classes)[0]) brim_text_printf(out, "\n%s\n", left_out);
 }
 
 static void print_text(const eval *e)

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "report/page_parts.h"
+#include "store/summary.h"
 
 #define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown as it is */
 
@@ -23,11 +25,17 @@ static FILE *open_part(brim_page_run *page, const char *name)
 static json_t *read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
+  struct stat info;
   FILE *file = open_part(page, name);
   if (!file) return NULL;
-  json_t *root = json_loadf(file, 0, &error);
+  const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > BRIM_SUMMARY_BYTES_MAX;
+  json_t *root = is_large ? NULL : json_loadf(file, 0, &error);
   fclose(file);
-  if (!root) brim_text_printf(&page->notes, "%s is not JSON: line %d: %s\n", name, error.line, error.text);
+  if (is_large)
+    brim_text_printf(&page->notes, "%s is larger than %lld MiB, and is not read\n", name,
+                     (long long)BRIM_SUMMARY_BYTES_MAX >> 20);
+  else if (!root)
+    brim_text_printf(&page->notes, "%s is not JSON: line %d: %s\n", name, error.line, error.text);
   if (!root || json_is_object(root)) return root;
   brim_text_printf(&page->notes, "%s is not a JSON object\n", name);
   json_decref(root);

@@ -88,6 +88,16 @@ static uint64_t score_bytes(const brim_session *s)
   return tests ? 2 * matrix : validates ? matrix : 0;
 }
 
+/* The matrix and the figures of each class as JSON. A value of jansson's is a block of 32 bytes and a pointer in an
+ * array that doubles; its line in the text is there twice (store/record.c). A class is an object of five values. */
+static uint64_t summary_bytes(const brim_session *s)
+{
+  enum { CELL_BYTES = 72, CLASS_BYTES = 1536 };
+  const uint64_t cells = (uint64_t)brim_session_cells(s), classes = (uint64_t)s->data.train.classes;
+  if (s->data.count[BRIM_PART_TEST] == 0 || cells == 0) return 0;
+  return classes * CLASS_BYTES + (classes > BRIM_MATRIX_CLASSES_MAX ? 0 : cells * CELL_BYTES);
+}
+
 /* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
  * and the model's is let go when its tensors are copied. */
 static void add_copies(brim_footprint *f, const brim_plan *plan)
@@ -125,10 +135,16 @@ static uint64_t kept_bytes(const brim_footprint *f)
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
 }
 
+/* The largest of what comes one after the other. */
+static uint64_t passing_bytes(const brim_footprint *f)
+{
+  return larger(larger(f->evaluation_bytes, f->copy_bytes), f->summary_bytes);
+}
+
 /* What comes and goes while it trains. */
 static uint64_t running_bytes(const brim_footprint *f)
 {
-  return f->score_bytes + f->loader_bytes + larger(f->evaluation_bytes, f->copy_bytes);
+  return f->score_bytes + f->loader_bytes + passing_bytes(f);
 }
 
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
@@ -142,6 +158,7 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
                           .score_bytes = score_bytes(s),
                           .loader_bytes = loader_bytes(&train),
                           .evaluation_bytes = evaluation_bytes(s),
+                          .summary_bytes = summary_bytes(s),
                           .frozen_bytes = frozen_bytes(plan)};
   add_copies(out, plan);
   out->total_bytes = kept_bytes(out) + larger(running_bytes(out), out->frozen_bytes);
@@ -170,6 +187,7 @@ static const struct {
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "the same in an evaluation"),
+    TERM(summary_bytes, "the confusion matrix as it is written"),
     TERM(copy_bytes, "copy for a checkpoint"),
     TERM(frozen_bytes, "the largest frozen weight while it is placed"),
 #undef TERM
@@ -183,18 +201,21 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* What is not there at the peak adds nothing: an evaluation and a checkpoint come one after the other, and both, with
- * training's loader and what evaluations count, after the frozen weights. */
+/* What is not there at the peak adds nothing: an evaluation, a checkpoint and the summary come one after the other, and
+ * all, with training's loader and what evaluations count, after the frozen weights. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;
-  const bool copies = f->copy_bytes > f->evaluation_bytes, running = running_bytes(f) >= f->frozen_bytes;
-  const bool is_evaluation = at == offsetof(brim_footprint, evaluation_bytes);
-  const bool is_copy = at == offsetof(brim_footprint, copy_bytes);
+  const bool running = running_bytes(f) >= f->frozen_bytes;
+  const size_t passing = passing_bytes(f) == f->evaluation_bytes ? offsetof(brim_footprint, evaluation_bytes)
+                         : passing_bytes(f) == f->copy_bytes     ? offsetof(brim_footprint, copy_bytes)
+                                                                 : offsetof(brim_footprint, summary_bytes);
+  const bool passes = at == offsetof(brim_footprint, evaluation_bytes) || at == offsetof(brim_footprint, copy_bytes) ||
+                      at == offsetof(brim_footprint, summary_bytes);
   if (term_of(f, i) == 0) return false;
   if (at == offsetof(brim_footprint, frozen_bytes)) return !running;
   if (at == offsetof(brim_footprint, loader_bytes) || at == offsetof(brim_footprint, score_bytes)) return running;
-  return is_evaluation ? running && !copies : is_copy ? running && copies : true;
+  return !passes || (running && at == passing);
 }
 
 void brim_footprint_tell(const brim_footprint *f, brim_text *out)

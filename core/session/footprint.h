@@ -2,9 +2,9 @@
  *
  * Each term has its cause. What the process has at the time of planning (program, libraries, configuration, the plan
  * itself) is measured; everything that comes later is counted from what will ask for it. At the peak there are, besides
- * what stays, the loader of an evaluation or a copy of the parameters and the optimizer's state on its way to a
- * checkpoint, whichever is larger: one comes after the other. Before there are loaders, frozen weights come one after
- * the other.
+ * what stays, the loader of an evaluation, a copy of the parameters and the optimizer's state on its way to a
+ * checkpoint, or the summary, whichever is largest: one comes after the other. Before there are loaders, frozen weights
+ * come one after the other.
  *
  * Not counted: pages of libraries' code that are read only when kernels are made or run (0.4 to 1.7 MiB with oneDNN 2.6
  * on x86-64), and what the driver of a device that is not the host keeps on the host. */
@@ -13,6 +13,9 @@
 #include <jansson.h>
 
 #include "session/session.h"
+
+/* A confusion matrix of more classes is counted, for the figures that follow from it, and not written. */
+#define BRIM_MATRIX_CLASSES_MAX 256
 
 /* Bytes of the host's memory. */
 typedef struct brim_footprint {
@@ -24,6 +27,7 @@ typedef struct brim_footprint {
   uint64_t score_bytes;      /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
   uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */
   uint64_t evaluation_bytes; /* the same of the largest evaluation */
+  uint64_t summary_bytes;    /* the confusion matrix of the test data while the summary is written */
   uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */
   uint64_t frozen_bytes;     /* the largest frozen weight, on its way to the arena */
   uint64_t resume_bytes;     /* the same when a run begins with one, and what is mapped of its files */

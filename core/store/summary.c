@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 
@@ -59,12 +60,19 @@ static void copy_string(const json_t *root, const char *key, char *out, size_t r
   snprintf(out, room, "%s", text ? text : "");
 }
 
-bool brim_summary_read(const char *dir, brim_summary *out)
+static json_t *load(const char *dir)
 {
   char path[BRIM_PATH_MAX];
-  json_error_t error;
+  struct stat info;
+  if (brim_path_join(path, dir, "summary.json") != BRIM_OK) return NULL;
+  if (stat(path, &info) != 0 || info.st_size > BRIM_SUMMARY_BYTES_MAX) return NULL;
+  return json_load_file(path, 0, NULL);
+}
+
+bool brim_summary_read(const char *dir, brim_summary *out)
+{
   *out = (brim_summary){0};
-  json_t *root = brim_path_join(path, dir, "summary.json") == BRIM_OK ? json_load_file(path, 0, &error) : NULL;
+  json_t *root = load(dir);
   for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
     const json_t *value = json_object_get(root, figures[i].key);
     *(double *)((char *)out + figures[i].offset) = json_is_number(value) ? json_number_value(value) : NAN;

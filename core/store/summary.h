@@ -3,6 +3,7 @@
 #define BRIM_STORE_SUMMARY_H
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 typedef struct brim_summary {
   char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
@@ -14,7 +15,9 @@ typedef struct brim_summary {
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 
-/* False, with every figure NAN, if the folder has no summary that can be read. */
+#define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: as a tree it takes some six times its length */
+
+/* False, with every figure NAN, if the folder has no summary that can be read, or a larger one. */
 bool brim_summary_read(const char *dir, brim_summary *out);
 /* What besides the loss is shown of runs side by side. */
 enum brim_score { BRIM_SCORE_ACCURACY, BRIM_SCORE_PERPLEXITY, BRIM_SCORE_MAE, BRIM_SCORE_COUNT };

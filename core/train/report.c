@@ -386,17 +386,17 @@ static json_t *describe_classes(const brim_evaluation *e)
   return rows;
 }
 
-/* Of the test data: the confusion matrix and what follows from it, or that there is none. */
+/* Of the test data: the confusion matrix and the figures that follow from it, and which of them are left out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
-  if (e->confusion) {
-    json_object_set_new(object, "test_confusion", brim_scores_confusion_json(e->confusion, e->classes));
-    json_object_set_new(object, "test_classes", describe_classes(e));
-  } else if (r->test_step >= 0 && r->task == BRIM_TASK_CLASS) {
-    json_object_set_new(object, "left_out", json_string(brim_scores_left_out(text, sizeof text, e->classes)));
-  }
+  json_t *confusion = brim_scores_confusion_json(e->confusion, e->classes);
+  if (confusion) json_object_set_new(object, "test_confusion", confusion);
+  if (e->confusion) json_object_set_new(object, "test_classes", describe_classes(e));
+  if (r->test_step < 0 || r->task != BRIM_TASK_CLASS) return;
+  if (brim_scores_left_out(text, sizeof text, e->classes)[0])
+    json_object_set_new(object, "left_out", json_string(text));
 }
 
 /* "validation_loss" */
@@ -546,12 +546,6 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 
 bool brim_run_is_finished(const char *dir)
 {
-  char path[4200];
-  snprintf(path, sizeof path, "%s/summary.json", dir);
-  json_error_t error;
-  json_t *summary = json_load_file(path, 0, &error);
-  const char *status = json_string_value(json_object_get(summary, "status"));
-  const bool finished = status && strcmp(status, "finished") == 0;
-  json_decref(summary);
-  return finished;
+  brim_summary summary;
+  return brim_summary_read(dir, &summary) && strcmp(summary.status, "finished") == 0;
 }

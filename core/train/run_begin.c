@@ -177,8 +177,8 @@ static void announce_left_out(brim_running *r)
   char text[200];
   const int64_t *count = r->session->data.count, classes = r->session->data.train.classes;
   if (r->session->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
-  if (classes < BRIM_MANY_CLASSES || count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
-  brim_scores_left_out(text, sizeof text, classes);
+  if (count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
+  if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
 }

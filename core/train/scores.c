@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
+#include "session/footprint.h"
 
 static double ratio(double part, double whole)
 {
@@ -36,16 +37,21 @@ double brim_scores_macro_f1(const double *confusion, int64_t classes)
 
 const char *brim_scores_left_out(char *room, size_t bytes, int64_t classes)
 {
-  snprintf(
-      room, bytes,
-      "left out for %lld classes: F1, the figures of each class and the confusion matrix, which are counted of fewer "
-      "than %d",
-      (long long)classes, BRIM_MANY_CLASSES);
+  room[0] = '\0';
+  if (classes >= BRIM_MANY_CLASSES)
+    snprintf(room, bytes,
+             "left out for %lld classes: F1, the figures of each class and the confusion matrix, which are counted of "
+             "fewer than %d",
+             (long long)classes, BRIM_MANY_CLASSES);
+  else if (classes > BRIM_MATRIX_CLASSES_MAX)
+    snprintf(room, bytes, "left out for %lld classes: the confusion matrix, which is written for up to %d",
+             (long long)classes, BRIM_MATRIX_CLASSES_MAX);
   return room;
 }
 
 json_t *brim_scores_confusion_json(const double *confusion, int64_t classes)
 {
+  if (!confusion || classes > BRIM_MATRIX_CLASSES_MAX) return NULL;
   json_t *rows = json_array();
   for (int64_t i = 0; i < classes; i++) {
     json_t *row = json_array();

@@ -1,5 +1,6 @@
-/* How well each class is told from the others, by a confusion matrix: row = label, column = predicted. Of
- * BRIM_MANY_CLASSES or more nobody counts one: then there are no such figures. */
+/* How well each class is told from the others, by a confusion matrix: row = label, column = predicted. With
+ * BRIM_MANY_CLASSES or more no matrix is counted: then there are no such figures. A matrix of more than
+ * BRIM_MATRIX_CLASSES_MAX classes is counted and not written: as JSON it takes ten times the memory. */
 #ifndef BRIM_TRAIN_SCORES_H
 #define BRIM_TRAIN_SCORES_H
 #include <jansson.h>
@@ -16,8 +17,9 @@ typedef struct brim_class_score {
 brim_class_score brim_scores_of(const double *confusion, int64_t classes, int64_t class_index);
 /* The mean of f1 over the classes that occur as label or answer, as scikit-learn's f1_score(average="macro"). */
 double brim_scores_macro_f1(const double *confusion, int64_t classes);
-/* Says what is left out of so many classes, and why; of BRIM_MANY_CLASSES or more. Returns `room`. */
+/* Says which figures are left out for this number of classes, and why; "" if none is. Returns `room`. */
 const char *brim_scores_left_out(char *room, size_t bytes, int64_t classes);
-/* The confusion matrix [classes, classes] as rows of counts; a new reference. */
+/* The confusion matrix [classes, classes] as rows of counts; a new reference. NULL if none was counted, or the classes
+ * are more than BRIM_MATRIX_CLASSES_MAX. */
 json_t *brim_scores_confusion_json(const double *confusion, int64_t classes);
 #endif

@@ -45,6 +45,20 @@ class ManyClasses(Case):
         self.assertNotIn("left_out", self.summary("run"))
         self.assertEqual(len(self.evaluate("run")["per_class"]), 30)
 
+    def test_a_matrix_of_more_than_256_classes_is_counted_and_not_written(self):
+        left_out = "left out for 257 classes: the confusion matrix, which is written for up to 256"
+        said = self.train("run", *MANY, "dataset.classes=257").err
+        summary, result = self.summary("run"), self.evaluate("run")
+        self.assertEqual(said.count(left_out), 1)
+        self.assertEqual((summary["left_out"], result["left_out"]), (left_out, left_out))
+        self.assertNotIn("test_confusion", summary)
+        self.assertIsNone(result["confusion"])
+        self.assertEqual((len(summary["test_classes"]), len(result["per_class"])), (257, 257))
+        self.assertEqual(result["f1"], summary["test_f1"])
+        self.assertEqual(result["per_class"][5]["support"], summary["test_classes"][5]["support"])
+        self.assertIn(f"\n\n{left_out}\n", self.brim("eval", "run").out)
+        self.assertIn(left_out, self.read("run", "report.html"))
+
     def test_figures_are_those_of_whole_logits(self):
         self.train("inside", *MANY)
         self.train("whole", *MANY, "graph.fuse=none")
