@@ -1,10 +1,12 @@
 /* The handler calls nothing but what POSIX allows there (and pread). Which plugin it was, the stack tells: what lies on
  * it and is in a plugin's code is where somebody will return to, or was left by an earlier call; the innermost counts.
+ * A call of exit() happens between instructions, so there the stack is unwound.
  */
 #include "base/crash.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -22,6 +24,7 @@
 
 #define STACK_BYTES ((size_t)64 * 1024) /* what AVX-512 and AMX save there fits several times */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
+#define FRAMES 64                       /* of the stack of the thread that called exit() */
 #define MESSAGE_BYTES 8192
 #define WAIT_MS 2000 /* for another thread that is telling already */
 
@@ -51,6 +54,8 @@ static char advice[2][4300];
 static _Atomic(const char *) current_advice;
 static _Atomic(const char *) read_file; /* whose tables are being read */
 static atomic_int told;                 /* 1: a thread is telling; 2: it has */
+static atomic_bool exit_allowed;
+static _Thread_local const char *loaded_file; /* that this thread loads: its code is not known yet */
 
 const char *brim_crash_name(int signal)
 {
@@ -174,26 +179,72 @@ static uintptr_t plugin_place(uintptr_t at, uintptr_t stack)
   return !code_of(at) && caller_of(stack, &from) ? from : at;
 }
 
-static void add_who(message *m, uintptr_t at, uintptr_t stack)
-{
-  const code *c = code_of(plugin_place(at, stack));
-  const bool itself = code_of(at) != NULL;
-  add(m, "error: ");
-  add(m, !c ? "brim" : itself ? "the plugin " : "what the plugin ");
-  if (c) add(m, c->file);
-  add(m, c && !itself ? " has called (as far as the stack shows) has crashed: " : " has crashed: ");
-}
+/* The plugin behind a crash or a call of exit(), and where in it. */
+typedef struct culprit {
+  const char *before, *file, *after; /* "the plugin ", its path, "" */
+  const code *code;                  /* NULL: not known */
+  uintptr_t at;
+} culprit;
 
-static void add_where(message *m, uintptr_t at, uintptr_t stack)
+static culprit culprit_of_crash(uintptr_t at, uintptr_t stack)
 {
   const uintptr_t from = plugin_place(at, stack);
   const code *c = code_of(from);
-  if (!c) return;
-  add(m, "\n  at ");
-  add_hex(m, from - c->base);
-  add(m, " of the file; `brim check ");
-  add(m, c->file);
-  add(m, "` calls its functions one by one");
+  if (c && from == at) return (culprit){"the plugin ", c->file, "", c, from};
+  if (loaded_file) return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
+  if (c) return (culprit){"what the plugin ", c->file, " has called (as far as the stack shows)", c, from};
+  return (culprit){"brim", "", "", NULL, 0};
+}
+
+static culprit culprit_of_exit(void)
+{
+  void *frame[FRAMES];
+  const int frames = backtrace(frame, FRAMES);
+  for (int i = 0; i < frames; i++) {
+    const code *c = code_of((uintptr_t)frame[i]);
+    if (c) return (culprit){"the plugin ", c->file, "", c, (uintptr_t)frame[i]};
+  }
+  if (loaded_file) return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
+  return (culprit){"a library", "", "", NULL, 0};
+}
+
+static void add_who(message *m, const culprit *who)
+{
+  if (isatty(STDERR_FILENO)) add(m, "\n");
+  add(m, "error: ");
+  add(m, who->before);
+  add(m, who->file);
+  add(m, who->after);
+}
+
+static void add_where(message *m, const culprit *who)
+{
+  add(m, "\n  ");
+  if (who->code) {
+    add(m, "at ");
+    add_hex(m, who->at - who->code->base);
+    add(m, " of the file; `brim check ");
+    add(m, who->file);
+    add(m, "` calls its functions one by one");
+  } else if (loaded_file)
+    add(m, "in a constructor of the file or of a library that it needs, or the file is damaged");
+  else
+    m->length -= strlen("\n  ");
+}
+
+/* How the run goes on; a child of the process has none. */
+static void add_advice(message *m)
+{
+  const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
+  if (!run) return;
+  add(m, "\n  ");
+  add(m, run);
+}
+
+static void finish(message *m)
+{
+  add(m, "\n");
+  (void)!write(STDERR_FILENO, m->text, m->length);
 }
 
 static void tell(int signal, const siginfo_t *info, const void *context)
@@ -201,27 +252,23 @@ static void tell(int signal, const siginfo_t *info, const void *context)
   static message m;
   uintptr_t at, stack;
   place_of(context, &at, &stack);
-  if (isatty(STDERR_FILENO)) add(&m, "\n");
-  add_who(&m, at, stack);
+  const culprit who = culprit_of_crash(at, stack);
+  add_who(&m, &who);
+  add(&m, " has crashed: ");
   add(&m, brim_crash_name(signal));
   if (brim_crash_has_address(signal)) {
     add(&m, " at address ");
     add_hex(&m, (uintptr_t)info->si_addr);
   }
-  add_where(&m, at, stack);
+  add_where(&m, &who);
   const char *file = atomic_load(&read_file);
   if (file) {
     add(&m, "\n  in the tables of ");
     add(&m, file);
     add(&m, ": does each table of parameters end in BRIM_PARAMS_END?");
   }
-  const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
-  if (run) {
-    add(&m, "\n  ");
-    add(&m, run);
-  }
-  add(&m, "\n");
-  (void)!write(STDERR_FILENO, m.text, m.length);
+  add_advice(&m);
+  finish(&m);
 }
 
 /* Another thread may be about to end the process, in the middle of the message. */
@@ -253,9 +300,19 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 
 /* ---- watching ---- */
 
+/* exit() before the program's end: the caller's status says nothing of the work that is not done. */
 static void on_exit_called(void)
 {
+  static message m;
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
+  if (getpid() != watcher || atomic_load(&exit_allowed)) return;
+  const culprit who = culprit_of_exit();
+  add_who(&m, &who);
+  add(&m, " called exit(), which ends the program; plugins must not");
+  add_where(&m, &who);
+  add_advice(&m);
+  finish(&m);
+  _exit(brim_status_exit(loaded_file ? BRIM_ELOAD : BRIM_EPLUGIN));
 }
 
 /* The last one that was registered is the first to run. */
@@ -272,6 +329,7 @@ void brim_crash_watch(void)
   if (watched) return;
   watched = true;
   watcher = getpid();
+  at_quick_exit(on_exit_called);
   sigaltstack(&own, NULL);
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < CRASHES; i++) sigaction(crashes[i].signal, &action, &before[i]);
@@ -298,6 +356,16 @@ void brim_crash_release_thread(const brim_crash_stack *stack)
   if (!stack->bytes) return;
   sigaltstack(&stack->before, NULL);
   munmap(stack->bytes, STACK_BYTES);
+}
+
+void brim_crash_allow_exit(void)
+{
+  atomic_store(&exit_allowed, true);
+}
+
+void brim_crash_loading(const char *file)
+{
+  loaded_file = file;
 }
 
 void brim_crash_reading(const char *file)

@@ -11,9 +11,13 @@
 /* [init] From here on; of the calling thread its stack may overflow too. */
 void brim_crash_watch(void);
 
-/* [init] The same for exit() where a policy calls it: what is asked of it from here on is caught before the handlers of
- * exit() that libraries have left until now. Again after each that may have been opened. */
+/* [init] A call of exit() is reported like a crash, with the plugin that made it, and the program ends with exit status
+ * 5 (3 while a plugin is loaded); a policy's is caught, as its crashes are. From here on that happens before the
+ * handlers of exit() that libraries have registered until now: call it again after each library that may have been
+ * opened. */
 void brim_crash_watch_exit(void);
+/* [any thread] From here on exit() ends the process as ever: the program is at its end. */
+void brim_crash_allow_exit(void);
 
 /* A stack for the handler, if that of the thread is used up. */
 typedef struct brim_crash_stack {
@@ -27,6 +31,8 @@ void brim_crash_release_thread(const brim_crash_stack *stack);
 
 /* [init] `address` is in the code of a plugin's `file`, both valid for ever. */
 void brim_crash_add_code(const void *address, const char *file);
+/* [init] The calling thread loads a plugin's `file`, which runs its constructors; NULL: not any more. */
+void brim_crash_loading(const char *file);
 /* [init] The tables of a plugin's `file` are being read, which end where the plugin says; NULL: not any more. */
 void brim_crash_reading(const char *file);
 /* [init] A line of what a run has and how it goes on, copied; NULL: none. */

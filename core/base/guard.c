@@ -205,7 +205,7 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
   char what[256], place[160];
   lose();
   if (g->signal == 0) {
-    snprintf(what, sizeof what, "has called exit() in %s, which is not for plugins to do", call->function);
+    snprintf(what, sizeof what, "called exit() in %s; plugins must not", call->function);
     return fail_lost(call, what);
   }
   int length = snprintf(what, sizeof what, "has crashed in %s: %s", call->function, brim_crash_name(g->signal));

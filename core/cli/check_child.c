@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/crash.h"
 #include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
@@ -221,6 +222,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
   set_limits();
+  brim_crash_allow_exit(); /* by a plugin too: the parent notices */
   brim_log_set_level(BRIM_LOG_ERROR);
   begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);

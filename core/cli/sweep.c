@@ -167,6 +167,16 @@ static const char **job_words(const brim_cli *cli, const brim_sweep_words_given 
   return out;
 }
 
+/* An exit status of 0 alone does not mean a finished run: a plugin can end the process with it. */
+static const char *check_finished(brim_sweep_job *job)
+{
+  if (job->end.exit_status != 0 || strcmp(job->summary.status, "finished") == 0) return "";
+  job->end.exit_status = brim_status_exit(BRIM_EPLUGIN);
+  snprintf(job->summary.error, sizeof job->summary.error,
+           "its process ended with exit status 0 before the run was finished: does a plugin call _exit()?");
+  return job->summary.error;
+}
+
 static void take_end(brim_sweep_run *run, size_t i)
 {
   brim_sweep_job *job = &run->job[i];
@@ -174,13 +184,15 @@ static void take_end(brim_sweep_run *run, size_t i)
   char dir[4200];
   snprintf(dir, sizeof dir, "%s/%zu", run->folder, i);
   brim_summary_read(dir, &job->summary);
+  const char *why = check_finished(job);
   if (job->end.exit_status == 0)
     job->state = BRIM_JOB_FINISHED;
   else if (job->end.exit_status == brim_status_exit(BRIM_EINTERRUPTED) || (stopped && job->end.signal))
     job->state = BRIM_JOB_INTERRUPTED;
   else
     job->state = job->end.signal ? BRIM_JOB_KILLED : BRIM_JOB_FAILED;
-  if (job->state == BRIM_JOB_FAILED || job->state == BRIM_JOB_KILLED) tell_failure(run, i, "");
+  if (job->state == BRIM_JOB_FAILED || job->state == BRIM_JOB_KILLED)
+    tell_failure(run, i, why[0] ? brim_arena_printf(&run->arena, "\n%s", why) : "");
 }
 
 static brim_status run_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/crash.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "config/config.h"
@@ -255,6 +256,7 @@ void brim_dist_give_up(brim_dist *d, brim_status status)
   else if (brim_line_may_speak())
     brim_log_error();
   brim_line_end(brim_status_exit(status));
+  brim_crash_allow_exit(); /* MPI_Abort's way to end */
   d->host.ops->end_all(d->host.self, brim_status_exit(status));
   _Exit(brim_status_exit(status));
 }

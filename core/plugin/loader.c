@@ -59,6 +59,15 @@ static const char *keep_name(const char *path)
   return brim_arena_string(&names, path);
 }
 
+/* Its constructors run here, and may crash or call exit(). */
+static void *open_object(const char *path)
+{
+  brim_crash_loading(path);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  brim_crash_loading(NULL);
+  return handle;
+}
+
 brim_status brim_loader_enter(const char *file, const brim_module **out)
 {
   *out = NULL;
@@ -66,7 +75,7 @@ brim_status brim_loader_enter(const char *file, const brim_module **out)
   if (!realpath(file, path)) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   BRIM_TRY(brim_elf_check(path));
   offer_brim();
-  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *handle = open_object(path);
   if (!handle) {
     const char *message = dlerror();
     return fail_linking(path, message ? message : "unknown reason");

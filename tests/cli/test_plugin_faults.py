@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from support import BINARY, DONE, FAILED, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
@@ -22,7 +22,7 @@ RUN = [*SMALL, "training.steps=8", "training.eval_every_steps=1", "training.chec
        f"--plugin-path={BAD}"]
 CRASHES = {"segv": "segmentation fault (SIGSEGV) at address 0x10", "abort": "abort (SIGABRT)",
            "fpe": "arithmetic exception (SIGFPE)", "ill": "illegal instruction (SIGILL)",
-           "stack": "segmentation fault (SIGSEGV) at address 0x", "exit": "has called exit()"}
+           "stack": "segmentation fault (SIGSEGV) at address 0x", "exit": "called exit()"}
 
 
 class Bad(Case):
@@ -117,7 +117,7 @@ class InTheMiddle(Bad):
 
     def test_exit(self):
         result = self.bad("on_boundary:exit:4")
-        self.assert_named(result, "has called exit() in on_boundary")
+        self.assert_named(result, "called exit() in on_boundary")
         self.assertNotIn("a handler of exit() has run", result.err)
         self.assert_goes_on(result, 4)
 
@@ -190,6 +190,42 @@ class Elsewhere(Case):
     def test_of_a_model(self):
         words = [word for word in RUN if not word.startswith("model")]
         self.assert_error(self.crash("build:segv", "model=bad", *words), BAD / "model" / "bad.so", "SIGSEGV")
+
+    MODEL = ["model=bad", *(word for word in RUN if not word.startswith("model"))]
+
+    @plain
+    def test_a_constructor_that_crashes_is_the_plugins(self):
+        result = self.crash("load:segv", *self.MODEL)
+        self.assert_error(result, f"the plugin {BAD / 'model' / 'bad.so'}, which brim was loading, has crashed: "
+                                  "segmentation fault", "constructor")
+        self.assertNotIn("brim has crashed", result.err)
+
+    def assert_exit(self, words, kind, *overrides, status=FAILED):
+        result = self.train("run", *overrides, env={"BRIM_BAD": words}, status=status)
+        file = BAD / kind / "bad.so"
+        self.assert_error(result, f"the plugin {file}", "called exit(), which ends the program; plugins must not")
+        self.assertFalse((self.folder / "run" / "summary.json").exists())
+        return result
+
+    def test_exit_of_a_model_or_a_dataset_is_a_failure(self):
+        self.assert_exit("load:exit", "model", *self.MODEL, status=LOAD)
+        self.assert_exit("load:exit", "dataset", *self.DATA, status=LOAD)
+        for words in ("build:exit", "build:quick_exit"):
+            self.assert_exit(words, "model", *self.MODEL)
+        for words in ("create:exit", "open:exit", "describe:exit"):
+            self.assert_exit(words, "dataset", *self.DATA)
+
+    def test_exit_of_a_reading_thread_says_how_the_run_goes_on(self):
+        result = self.assert_exit("read:exit:200", "dataset", *self.DATA, "training.num_workers=2")
+        self.assert_error(result, "brim train --resume run")
+
+    def test_a_sweep_counts_a_job_that_a_plugin_has_ended_as_failed(self):
+        for what in ("exit", "leaves"):
+            with self.subTest(what):
+                result = self.train(what, "-m", "seed=1", *self.MODEL, status=FAILED, env={"BRIM_BAD": f"build:{what}"})
+                job, = self.json(what, "sweep.json")["jobs"]
+                self.assertEqual((job["status"], job["exit_status"]), ("failed", FAILED), result)
+        self.assertIn("exit status 0 before the run was finished", result.err)
 
     def test_what_takes_long_is_told_and_waited_for(self):
         words = [word for word in RUN if not word.startswith("model")]

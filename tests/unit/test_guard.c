@@ -188,5 +188,7 @@ int main(void)
       cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),     cmocka_unit_test(who_was_given_up_asks_in_vain),
       cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  brim_crash_allow_exit();
+  return failed;
 }
