@@ -17,7 +17,7 @@
 
 #define REDRAW_SECONDS 0.1
 #define COLUMNS_DEFAULT 80
-#define BAR_MIN 10
+#define BAR_MIN 6
 #define BAR_MAX 24
 #define ETA_SECONDS_MAX 1e9 /* beyond, nobody waits */
 #define GAP 2               /* spaces between parts */
@@ -32,8 +32,8 @@
 
 enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, RATE, MEMORY, ETA, PARTS };
 
-/* Least important first; the step always stays. */
-static const enum part_id drop_order[] = {BAR, RATE, MEMORY, EPOCH, ACCURACY, ETA, LOSS};
+/* Least important first: memory hardly changes, and the step, which always stays, tells the epoch. */
+static const enum part_id drop_order[] = {MEMORY, EPOCH, BAR, RATE, ACCURACY, ETA, LOSS};
 
 typedef struct part {
   char label[8], value[40], unit[16]; /* plain ASCII; value "": the part is absent */

@@ -78,7 +78,7 @@ static void a_line_that_is_not_on_a_terminal_has_no_bar(void **state)
 static void a_line_fits_every_width_and_drops_the_least_important_first(void **state)
 {
   (void)state;
-  static const char *const keep[] = {"step 812/2345", "loss ", "eta ", "acc ", "epoch ", "mem ", "samples/s", "["};
+  static const char *const keep[] = {"step 812/2345", "loss ", "eta ", "acc ", "samples/s", "[", "epoch ", "mem "};
   size_t shown_before = 0;
   for (int columns = 1; columns < 140; columns++) {
     for (int style = 0; style < 4; style++) {
@@ -98,6 +98,23 @@ static void a_line_fits_every_width_and_drops_the_least_important_first(void **s
     }
   }
   assert_int_equal(shown_before, sizeof keep / sizeof keep[0]);
+}
+
+/* The width that terminals have unless somebody changes it. */
+static void eighty_columns_have_the_bar_and_the_rate(void **state)
+{
+  (void)state;
+  char line[BRIM_PROGRESS_LINE_BYTES];
+  brim_progress p = plain(80);
+  brim_progress_format(&p, NOW, line);
+  assert_string_equal(line, "[====>       ]  step 812/2345  loss 0.2871  acc 90.4%  2.4k samples/s  eta 1:12");
+  p.last.step = 123456; /* a long run of a language model */
+  p.last.steps = 1000000;
+  p.last.tokens_each = 64;
+  p.last.loss = 10.8249;
+  brim_progress_format(&p, NOW, line);
+  assert_non_null(strstr(line, "["));
+  assert_non_null(strstr(line, " tokens/s"));
 }
 
 static void colour_and_unicode_change_the_look_not_the_width(void **state)
@@ -472,6 +489,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_wide_line_says_everything),
       cmocka_unit_test(a_line_that_is_not_on_a_terminal_has_no_bar),
+      cmocka_unit_test(eighty_columns_have_the_bar_and_the_rate),
       cmocka_unit_test(a_line_fits_every_width_and_drops_the_least_important_first),
       cmocka_unit_test(colour_and_unicode_change_the_look_not_the_width),
       cmocka_unit_test(what_is_not_known_yet_is_left_out),
