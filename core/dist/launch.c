@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "dist/launch_start.h"
+#include "store/checkpoint.h"
 
 #define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
@@ -100,7 +101,14 @@ static void stop(launcher *l, int number)
   l->stop_signal = number;
   if (is_echo) return;
   l->stop_at = brim_now();
-  if (++l->stops > 1) end_job(l, -1);
+  if (++l->stops == 1) return;
+  const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
+  if (folder[0] && brim_checkpoint_exists(folder))
+    brim_log(BRIM_LOG_INFO,
+             "ended at once: the steps after the last checkpoint are lost\ngo on with: brim train --resume %s", folder);
+  else
+    brim_log(BRIM_LOG_INFO, "ended at once: there is no checkpoint yet, so all steps are lost");
+  end_job(l, -1);
 }
 
 /* Also to ranks that come later. */

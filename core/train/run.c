@@ -14,23 +14,7 @@
 #include "base/log.h"
 #include "report/page.h"
 #include "train/run_parts.h"
-
-static volatile sig_atomic_t stop_signal;
-static void on_signal(int number)
-{
-  stop_signal = number;
-}
-
-static void catch_signals(void)
-{
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)}, before;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, NULL, &before);
-  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* the terminal went away; nohup minds not */
-  signal(SIGPIPE, SIG_IGN);                                           /* whoever read the messages went away */
-}
+#include "train/stop.h"
 
 /* ---- the loop ---- */
 
@@ -103,7 +87,7 @@ static brim_status interrupt(brim_running *r)
 {
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
-  const int signal = stop_signal ? stop_signal : SIGTERM; /* another rank's */
+  const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank's */
   brim_running_event(r, "interrupted", strsignal(signal));
   return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
@@ -282,6 +266,8 @@ static brim_status loop(brim_running *r)
     bool is_over = false;
     brim_reserve_take();
     r->turn_started = brim_now();
+    brim_stop_at(r->checkpoint_step, r->state->step);
+    brim_stop_doing(BRIM_STOP_STEPS);
     brim_running_wish(r);
     brim_status status = turn(r, &done);
     if (status != BRIM_OK) status = tell(r, status, &is_over);
@@ -345,14 +331,15 @@ brim_status brim_run(const brim_run_options *options)
   r->options = options;
   r->config = options->config;
   r->settings = &options->config->settings;
-  r->stop = &stop_signal;
+  r->stop = brim_stop_watch(brim_running_speaks(r));
+  signal(SIGPIPE, SIG_IGN); /* a reader of messages that went away is no reason to end */
   r->lock = -1;
   r->metrics.fd = r->events.fd = r->tensorboard.fd = -1;
   r->checkpoint_step = r->round_step = r->told_step = -1;
   brim_report_init(&r->report);
-  catch_signals();
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = loop(r);
+  brim_stop_doing(BRIM_STOP_ENDING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);

@@ -13,9 +13,9 @@ typedef struct brim_run_options {
 } brim_run_options;
 
 /* Trains to the end, evaluates, and writes the summary. EINTERRUPTED after SIGINT or SIGTERM, when a checkpoint of the
- * last commit has been written; a second signal ends the process at once. All ranks of a job end alike: with the status
- * of the first that has failed, which is the one whose message is shown. ECOMM: ranks are missing; what is left of the
- * job is to be given up. */
+ * last commit has been written; a second signal ends the process at once (train/stop.h). All ranks of a job end alike:
+ * with the status of the first that has failed, which is the one whose message is shown. ECOMM: ranks are missing; what
+ * is left of the job is to be given up. */
 brim_status brim_run(const brim_run_options *options);
 /* Does the summary of a run's folder say that it went to its end? A folder without a summary has not. */
 bool brim_run_is_finished(const char *dir);

@@ -14,6 +14,7 @@
 #include "store/weights.h"
 #include "train/run_parts.h"
 #include "train/scores.h"
+#include "train/stop.h"
 
 /* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
 static uint64_t hash_profile(const brim_running *r)
@@ -232,6 +233,7 @@ static void advise(const brim_running *r)
   snprintf(text, sizeof text, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
   brim_out_of_memory_advice(text);
   brim_crash_advice(text);
+  brim_stop_set_folder(r->dir);
 }
 
 brim_status brim_running_begin(brim_running *r)

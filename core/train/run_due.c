@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "session/decide.h"
 #include "train/run_parts.h"
+#include "train/stop.h"
 
 /* ---- records ---- */
 
@@ -160,7 +161,9 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
+  brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out));
+  brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
     return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; checkpoints before are kept",
@@ -201,6 +204,7 @@ brim_status brim_running_write_checkpoint(brim_running *r)
   snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
   BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
   r->checkpoint_step = r->state->step;
+  brim_stop_at(r->checkpoint_step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
   return BRIM_OK;
 }

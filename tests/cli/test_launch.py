@@ -163,7 +163,7 @@ class Ends(Launched):
             process = self.start("train", "--resume", run)
             self.until(lambda: process.poll() is not None or self.steps(run)[-1] > step)
             process.send_signal(number)
-            self.assertIn(f"{RANKS} ranks", self.finish(process, INTERRUPTED).err)
+            self.assertIn(f"{RANKS} ranks", self.finish(process, INTERRUPTED).out)
 
     def test_nothing_is_left_by_a_launcher_that_is_killed(self):
         process = self.launch_long("run")

@@ -157,6 +157,10 @@ class Signalled(Case):
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
+        told = [line for line in result.err.splitlines() if " again ends now" in line]
+        self.assertEqual(len(told), 1, result)
+        self.assertRegex(told[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
+        self.assertLess(result.err.index(told[0]), result.err.index(word))
         summary = self.summary("run")
         self.assertEqual(summary["status"], "interrupted")
         self.assertLess(summary["steps"], steps)

@@ -1,9 +1,11 @@
-/* The progress line: what it says, that it fits, and that messages do not tear it. Terminals are pseudo-terminals. */
+/* The progress line: what it says, that it fits, and that messages do not tear it; and what signals are answered with.
+ * Terminals are pseudo-terminals. */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +21,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "observe/progress.h"
+#include "train/stop.h"
 
 static const brim_progress_state example = {.epoch = 2,
                                             .epochs = 5,
@@ -484,6 +488,82 @@ static void the_time_left_is_reckoned_from_the_end_of_the_first_step(void **stat
   restore();
 }
 
+/* ---- signals ---- */
+
+#define LATER_US 400000 /* more than what counts as one wish */
+
+typedef struct ended {
+  int status; /* of the process: waitpid(2) */
+  const char *said;
+} ended;
+
+/* A run that gets two signals, the second at once or later. */
+static ended signalled(int first, int second, unsigned later_us, int64_t checkpoint, int64_t step, bool speaks)
+{
+  ended out;
+  use_pipe();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const volatile sig_atomic_t *stop = brim_stop_watch(speaks);
+    if (step > 0) brim_stop_doing(BRIM_STOP_STEPS);
+    if (step > 0) brim_stop_set_folder("runs/one");
+    brim_stop_at(checkpoint, step);
+    raise(first);
+    if (later_us > 0) usleep(later_us);
+    raise(second);
+    _exit(*stop == first ? 6 : 1);
+  }
+  assert_int_equal(waitpid(pid, &out.status, 0), pid);
+  out.said = output();
+  restore();
+  return out;
+}
+
+static void assert_killed(const ended *e, int number)
+{
+  assert_true(WIFSIGNALED(e->status));
+  assert_int_equal(WTERMSIG(e->status), number);
+}
+
+static void the_first_signal_is_answered_and_the_second_says_what_is_lost(void **state)
+{
+  (void)state;
+  ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, true);
+  assert_killed(&e, SIGINT);
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; Ctrl-C again ends now\n"
+                              "ended at once: 23 steps after the checkpoint of step 500 are lost\n"
+                              "go on with: brim train --resume runs/one\n");
+  e = signalled(SIGTERM, SIGTERM, LATER_US, -1, 1, true);
+  assert_killed(&e, SIGTERM);
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; SIGTERM again ends now\n"
+                              "ended at once: 1 step is lost\ngo on with: brim train --resume runs/one\n");
+  e = signalled(SIGHUP, SIGINT, LATER_US, -1, 0, true);
+  assert_killed(&e, SIGINT);
+  assert_string_equal(e.said, "ending before the first step; SIGHUP again ends now\nended at once; no step is lost\n");
+}
+
+static void ranks_that_do_not_speak_end_alike(void **state)
+{
+  (void)state;
+  const ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, false);
+  assert_killed(&e, SIGINT);
+  assert_string_equal(e.said, "");
+}
+
+/* A process that is not scheduled for long between the two may take them for two: one of some tries is enough. */
+static void two_signals_at_once_are_one_wish(void **state)
+{
+  (void)state;
+  for (int tries = 0; tries < 20; tries++) {
+    const ended e = signalled(SIGTERM, SIGTERM, 0, 500, 523, true);
+    if (WIFSIGNALED(e.status)) continue;
+    assert_int_equal(WEXITSTATUS(e.status), 6);
+    assert_null(strstr(e.said, "ended at once"));
+    return;
+  }
+  fail_msg("the second of two signals ended the process");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -504,6 +584,9 @@ int main(void)
       cmocka_unit_test_teardown(messages_move_the_line_down_and_never_tear_it, back_to_normal),
       cmocka_unit_test_teardown(messages_of_other_threads_do_not_tear_it_either, back_to_normal),
       cmocka_unit_test_teardown(the_look_follows_the_environment, back_to_normal),
+      cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_says_what_is_lost, back_to_normal),
+      cmocka_unit_test_teardown(ranks_that_do_not_speak_end_alike, back_to_normal),
+      cmocka_unit_test_teardown(two_signals_at_once_are_one_wish, back_to_normal),
       cmocka_unit_test_teardown(the_time_left_is_reckoned_from_the_end_of_the_first_step, back_to_normal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

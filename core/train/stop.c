@@ -1,0 +1,159 @@
+/* See stop.h. Handlers may interrupt any code on any thread, so they only call what signal-safety(7) allows: texts are
+ * put together by hand, and written in one piece. */
+#include "train/stop.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define ECHO_MS 300 /* timeout(1) signals the process and then its group: that is one wish, not two */
+
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+#define WATCHED (sizeof watched / sizeof watched[0])
+
+static volatile sig_atomic_t first_signal;
+static atomic_llong first_ms; /* when it came, by brim_now(); 0: not yet */
+static atomic_bool is_speaking;
+static _Atomic(const char *) doing;
+static atomic_llong checkpoint_at, commit_at; /* steps */
+static char folder[4096];                     /* written before the first step; empty until then */
+
+/* ---- texts ---- */
+
+typedef struct words {
+  char text[sizeof folder + 512];
+  size_t length;
+} words;
+
+static void put(words *w, const char *text)
+{
+  while (*text && w->length < sizeof w->text) w->text[w->length++] = *text++;
+}
+
+static void put_number(words *w, long long number)
+{
+  char digits[24];
+  size_t at = sizeof digits;
+  digits[--at] = '\0';
+  do digits[--at] = (char)('0' + number % 10);
+  while ((number /= 10) > 0);
+  put(w, digits + at);
+}
+
+/* On a terminal there may be a progress line, and the ^C. */
+static void begin(words *w)
+{
+  w->length = 0;
+  if (isatty(STDERR_FILENO)) put(w, "\n");
+}
+
+static void write_words(const words *w)
+{
+  for (size_t done = 0; done < w->length;) {
+    const ssize_t n = write(STDERR_FILENO, w->text + done, w->length - done);
+    if (n <= 0) return;
+    done += (size_t)n;
+  }
+}
+
+static const char *name_of(int number)
+{
+  return number == SIGINT ? "Ctrl-C" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
+static void answer(int number)
+{
+  words w;
+  begin(&w);
+  put(&w, atomic_load(&doing));
+  put(&w, "; ");
+  put(&w, name_of(number));
+  put(&w, " again ends now\n");
+  write_words(&w);
+}
+
+static void tell_lost(void)
+{
+  words w;
+  const long long checkpoint = atomic_load(&checkpoint_at),
+                  lost = atomic_load(&commit_at) - (checkpoint < 0 ? 0 : checkpoint);
+  begin(&w);
+  put(&w, "ended at once");
+  if (lost > 0) {
+    put(&w, ": ");
+    put_number(&w, lost);
+    put(&w, lost == 1 ? " step" : " steps");
+    if (checkpoint > 0) {
+      put(&w, " after the checkpoint of step ");
+      put_number(&w, checkpoint);
+    }
+    put(&w, lost == 1 ? " is lost" : " are lost");
+  } else {
+    put(&w, "; no step is lost");
+  }
+  put(&w, "\n");
+  if (folder[0]) {
+    put(&w, "go on with: brim train --resume ");
+    put(&w, folder);
+    put(&w, "\n");
+  }
+  write_words(&w);
+}
+
+/* ---- signals ---- */
+
+static void on_signal(int number)
+{
+  const int saved = errno;
+  const long long now = (long long)(1e3 * brim_now());
+  long long none = 0;
+  if (atomic_compare_exchange_strong(&first_ms, &none, now)) {
+    first_signal = number;
+    if (atomic_load(&is_speaking)) answer(number);
+  } else if (now - none >= ECHO_MS) {
+    if (atomic_load(&is_speaking)) tell_lost();
+    signal(number, SIG_DFL);
+    raise(number); /* comes when this handler returns */
+  }
+  errno = saved;
+}
+
+const volatile sig_atomic_t *brim_stop_watch(bool speaks)
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+  first_signal = 0;
+  atomic_store(&first_ms, 0);
+  folder[0] = '\0';
+  brim_stop_at(-1, 0);
+  brim_stop_doing(BRIM_STOP_BEGINNING);
+  atomic_store(&is_speaking, speaks);
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < WATCHED; i++) sigaddset(&action.sa_mask, watched[i]);
+  for (size_t i = 0; i < WATCHED; i++) {
+    if (watched[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+      continue; /* nohup */
+    sigaction(watched[i], &action, NULL);
+  }
+  return &first_signal;
+}
+
+void brim_stop_set_folder(const char *name)
+{
+  snprintf(folder, sizeof folder, "%s", name);
+}
+
+void brim_stop_doing(const char *what)
+{
+  atomic_store(&doing, what);
+}
+
+void brim_stop_at(int64_t checkpoint_step, int64_t step)
+{
+  atomic_store(&checkpoint_at, checkpoint_step);
+  atomic_store(&commit_at, step);
+}
