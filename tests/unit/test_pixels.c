@@ -7,9 +7,11 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "../../plugins/dataset/pixels/pixels.h"
+#include "scratch.h"
 #include "unit/picture_files.h"
 
 static const pixels_options plain = {.pixels_max = 1000000, .orient = true};
@@ -132,6 +134,75 @@ static void other_bytes_are_no_pictures(void **state)
   }
 }
 
+#define IGNORED_BYTES (64L << 20)
+
+static size_t read_picture(const char *name, uint8_t *out, size_t room)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s/images/pictures/%s", BRIM_TESTS_DIR, name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = read(fd, out, room);
+  assert_true(fd >= 0 && n > 0 && (size_t)n < room);
+  close(fd);
+  return (size_t)n;
+}
+
+static void put(int fd, const void *bytes, size_t count, off_t at)
+{
+  assert_int_equal(pwrite(fd, bytes, count, at), (ssize_t)count);
+}
+
+/* A picture with a palette that was suggested to nobody: a chunk of IGNORED_BYTES, most of them a hole in the file. */
+static int png_with_a_large_chunk(void)
+{
+  static const uint8_t chunk[] = {IGNORED_BYTES >> 24, 0, 0, 0, 's', 'P', 'L', 'T', 'a', '\0', 8};
+  static uint8_t picture[10000];
+  const size_t bytes = read_picture("rgb.png", picture, sizeof picture), header = 8 + 25;
+  const int fd = open(scratch("chunk.png"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  put(fd, picture, header, 0);
+  put(fd, chunk, sizeof chunk, (off_t)header);
+  put(fd, picture + header, bytes - header, (off_t)header + 8 + IGNORED_BYTES + 4);
+  return fd;
+}
+
+/* As many APP1 markers, all as long as they can be and none of EXIF's, before one of EXIF's. */
+static int jpeg_with_many_markers(void)
+{
+  static const uint8_t marker[] = {0xFF, 0xE1, 0xFF, 0xFF, 'E', 'x', 'i', 'f', 'x'};
+  static uint8_t picture[10000];
+  const size_t bytes = read_picture("exif_6.jpg", picture, sizeof picture);
+  const int fd = open(scratch("markers.jpg"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  off_t at = 2;
+  put(fd, picture, 2, 0);
+  for (; at < IGNORED_BYTES; at += 2 + 65535) put(fd, marker, sizeof marker, at);
+  put(fd, picture + 2, bytes - 2, at);
+  return fd;
+}
+
+static long peak_bytes(void)
+{
+  struct rusage used;
+  assert_int_equal(getrusage(RUSAGE_SELF, &used), 0);
+  return used.ru_maxrss * 1024;
+}
+
+static void what_is_no_pixels_takes_no_memory(void **state)
+{
+  (void)state;
+  static uint8_t pixels[4096];
+  const int fds[] = {png_with_a_large_chunk(), jpeg_with_many_markers()};
+  for (int i = 0; i < 2; i++) {
+    brim_picture picture = {.pixels = pixels, .room = sizeof pixels};
+    pixels_source source = pixels_source_file(fds[i]);
+    const long before = peak_bytes();
+    assert_int_equal(lseek(fds[i], 0, SEEK_SET), 0);
+    if (pixels_decode(&source, "large", &plain, &picture) != BRIM_OK) fail_msg("%s", brim_error_text());
+    assert_true(peak_bytes() - before < IGNORED_BYTES / 4);
+    close(fds[i]);
+    assert_int_equal(picture.rows, i == 0 ? 31 : 9); /* as EXIF says */
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -141,6 +212,7 @@ int main(void)
       cmocka_unit_test(damaged_files_are_named_with_what_is_wrong),
       cmocka_unit_test(pictures_larger_than_their_room_are_refused),
       cmocka_unit_test(other_bytes_are_no_pictures),
+      cmocka_unit_test_setup_teardown(what_is_no_pixels_takes_no_memory, scratch_setup, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

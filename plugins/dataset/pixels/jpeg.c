@@ -12,7 +12,8 @@
 
 #include "pixels_parts.h"
 
-#define SCANS_MAX 500 /* of a progressive file; more only serve to keep a decoder busy */
+#define SEGMENT_BYTES_MAX 65533 /* that a marker has behind its length */
+#define SCANS_MAX 500           /* of a progressive file; more only serve to keep a decoder busy */
 
 typedef struct decoder {
   struct jpeg_decompress_struct jpeg;
@@ -21,7 +22,8 @@ typedef struct decoder {
   struct jpeg_progress_mgr progress;
   jmp_buf out;
   pixels_input *input;
-  int orientation;
+  int orientation;                 /* 0: not known yet */
+  uint8_t *segment;                /* an APP1 marker; NULL before the first one */
   bool no_memory, ended;           /* ended: there are no more bytes */
   char what[JMSG_LENGTH_MAX + 32]; /* is wrong */
   uint8_t window[PIXELS_WINDOW];
@@ -95,10 +97,35 @@ static void skip(j_decompress_ptr jpeg, long count)
   }
 }
 
+static uint8_t next_byte(decoder *d)
+{
+  if (d->source.bytes_in_buffer == 0) fill_window(&d->jpeg);
+  d->source.bytes_in_buffer--;
+  return *d->source.next_input_byte++;
+}
+
+/* An APP1 marker, which may be EXIF's. One after the other has the same memory: jpeg_save_markers would keep all that a
+ * file has of them, and files can have any number. */
+static boolean read_app1(j_decompress_ptr jpeg)
+{
+  decoder *d = jpeg->client_data;
+  const int high = next_byte(d), length = (high << 8 | next_byte(d)) - 2;
+  if (length <= 0) return TRUE;
+  if (d->orientation != 0) {
+    skip(jpeg, length);
+    return TRUE;
+  }
+  if (!d->segment) d->segment = (*jpeg->mem->alloc_large)((j_common_ptr)jpeg, JPOOL_PERMANENT, SEGMENT_BYTES_MAX);
+  for (int i = 0; i < length; i++) d->segment[i] = next_byte(d);
+  d->orientation = pixels_exif_orientation(d->segment, (size_t)length);
+  return TRUE;
+}
+
 static void prepare(decoder *d, pixels_input *input)
 {
   d->input = input;
   d->orientation = 0;
+  d->segment = NULL;
   d->no_memory = d->ended = false;
   d->what[0] = '\0';
   d->jpeg.err = jpeg_std_error(&d->errors);
@@ -120,10 +147,8 @@ static void begin(decoder *d)
   d->jpeg.src = &d->source;
   d->progress.progress_monitor = on_progress;
   d->jpeg.progress = &d->progress;
-  if (d->input->options->orient) jpeg_save_markers(&d->jpeg, JPEG_APP0 + 1, 0xFFFF);
+  if (d->input->options->orient) jpeg_set_marker_processor(&d->jpeg, JPEG_APP0 + 1, read_app1);
   jpeg_read_header(&d->jpeg, TRUE);
-  for (jpeg_saved_marker_ptr m = d->jpeg.marker_list; m && d->orientation == 0; m = m->next)
-    d->orientation = pixels_exif_orientation(m->data, m->data_length);
   if (d->orientation == 0) d->orientation = 1;
 }
 

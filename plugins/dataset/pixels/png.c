@@ -8,7 +8,6 @@
 #include "pixels_parts.h"
 
 #define SIDE_MAX 1000000
-#define CHUNK_BYTES_MAX ((png_alloc_size_t)8 << 20) /* that libpng may take for a chunk that is not pixels */
 
 typedef struct decoder {
   png_structp png;
@@ -90,7 +89,10 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
 {
   png_set_read_fn(d->png, d, read_bytes);
   png_set_user_limits(d->png, SIDE_MAX, SIDE_MAX);
-  png_set_chunk_malloc_max(d->png, CHUNK_BYTES_MAX);
+  /* Of what is not pixels, a palette or its alpha nothing is kept. libpng would hold such chunks in memory, whatever
+   * png_set_chunk_malloc_max says (1.6.39 only warns), and reads some of them byte by byte. */
+  png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+  png_set_crc_action(d->png, PNG_CRC_DEFAULT, PNG_CRC_QUIET_USE);
   png_read_info(d->png, d->info);
   *header = (pixels_header){png_get_image_height(d->png, d->info), png_get_image_width(d->png, d->info), 1};
   BRIM_TRY(pixels_check_size(d->input, header->rows, header->columns));
