@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "base/arena.h"
+#include "base/file.h"
+#include "brim/host.h"
 
-#define DIGITS 6 /* of a time */
+#define DIGITS 6                   /* of a time */
+#define WAIT_NANOSECONDS 10000000L /* until another try to write, */
+#define WAITS_MAX 100              /* and how many tries */
 
 typedef struct item {
   brim_profile_entry entry;
@@ -50,19 +53,6 @@ bool brim_profile_default_path(const brim_profile_subject *s, char *out, size_t 
   snprintf(name, sizeof name, "%s\n%d\n%" PRIx64, s->device, s->threads, s->build);
   length = snprintf(out, room, "%s/brim/%s-%016" PRIx64 ".jsonl", folder, s->backend, hash_text(name));
   return length > 0 && (size_t)length < room;
-}
-
-/* The folder of a file, and the one it is in. */
-static void make_folder(const char *path)
-{
-  char folder[4096];
-  snprintf(folder, sizeof folder, "%s", path);
-  char *end = strrchr(folder, '/');
-  if (!end || end == folder) return;
-  *end = '\0';
-  if (mkdir(folder, 0777) == 0 || errno != ENOENT) return;
-  make_folder(folder);
-  (void)mkdir(folder, 0777); /* what is missing is told when the file is written */
 }
 
 /* ---- entries ---- */
@@ -316,18 +306,31 @@ static void merge(brim_profile *p)
   brim_profile_close(there);
 }
 
-static brim_status write_aside(const char *path, const brim_text *text)
+/* Others need a moment to write. EIO if one does not come to an end, as one that was stopped (Ctrl-Z). */
+static brim_status begin_to_write(const char *path, int *fd)
 {
-  char aside[4200];
-  snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
-  FILE *file = fopen(aside, "we");
-  if (!file) return brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", aside, strerror(errno));
-  const bool written = fwrite(text->s, 1, text->length, file) == text->length;
-  const bool closed = fclose(file) == 0;
-  if (written && closed && rename(aside, path) == 0) return BRIM_OK;
-  const int reason = errno;
-  unlink(aside);
-  return brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", path, strerror(reason));
+  for (int i = 0; i < WAITS_MAX; i++) {
+    BRIM_TRY(brim_cache_begin(path, fd));
+    if (*fd >= 0) return BRIM_OK;
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL);
+  }
+  return brim_fail(BRIM_EIO, "another process is writing it");
+}
+
+/* All that is known, with what others have written since it was read. */
+static brim_status write_all(brim_profile *p)
+{
+  brim_text text = {0};
+  int fd = -1;
+  BRIM_TRY(begin_to_write(p->path, &fd));
+  merge(p);
+  print_head(&p->subject, &text);
+  print_items(p, true, &text);
+  brim_status status = brim_file_write_all(fd, p->path, text.s, text.length);
+  brim_text_release(&text);
+  if (status == BRIM_OK) return brim_cache_end(p->path, &fd, true);
+  (void)brim_cache_end(p->path, &fd, false);
+  return status;
 }
 
 brim_status brim_profile_save(brim_profile *p)
@@ -335,17 +338,11 @@ brim_status brim_profile_save(brim_profile *p)
   bool any = false;
   for (size_t i = 0; i < p->count; i++) any = any || p->item[i].is_new;
   if (!any || !p->path) return BRIM_OK;
-  brim_text text = {0};
-  make_folder(p->path);
-  merge(p);
-  print_head(&p->subject, &text);
-  print_items(p, true, &text);
-  const brim_status status = write_aside(p->path, &text);
-  brim_text_release(&text);
+  const brim_status status = write_all(p);
   for (size_t i = 0; i < p->count; i++) p->item[i].is_new = false;
-  if (status != BRIM_OK) { /* the times are kept in memory then, and that is said once */
-    free(p->path);
-    p->path = NULL;
-  }
-  return status;
+  if (status == BRIM_OK) return BRIM_OK;
+  const brim_status told = brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
+  free(p->path); /* the times are kept in memory then, and that is said once */
+  p->path = NULL;
+  return told;
 }

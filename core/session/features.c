@@ -126,10 +126,12 @@ static brim_status take_place(brim_session *s, brim_feature_set *set)
 static _Thread_local uint64_t files_hash; /* nftw has no argument for these */
 static _Thread_local size_t files_root;
 
-/* Added up, as files come in any order. By their place below the folder, which may say of which class they are. */
+/* Added up, as files come in any order. With the time of the last change, which unlike that of the last write no
+ * program can set back. By their place below the folder, which may say of which class they are. */
 static int add_file(const char *path, const struct stat *info, int kind, struct FTW *at)
 {
-  const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec};
+  const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
+                        info->st_ctim.tv_nsec};
   const char *name = path + files_root;
   (void)at;
   if (kind == FTW_F) files_hash += brim_hash(brim_hash(BRIM_HASH_START, name, strlen(name)), of, sizeof of);
@@ -202,7 +204,7 @@ typedef struct extraction {
   brim_plan *plan;
   brim_exec *exec;
   const brim_program *program;
-  brim_feature_writer writer;
+  brim_feature_writer *writer;
   int64_t batch, done, total;
   double told;
   void *values, *kept; /* [batch, elements]; the features as the backend has them */
@@ -224,7 +226,7 @@ static brim_span next_span(void *context, int64_t sequence)
 
 static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
 {
-  const int64_t width = x->writer.shape.values,
+  const int64_t width = x->writer->shape.values,
                 index = brim_data_index(&x->session->data, span->part, 0, span->first + i);
   const enum brim_feature_split split = span->part == BRIM_PART_TEST ? BRIM_FEATURES_TEST : BRIM_FEATURES_TRAIN;
   for (int64_t f = 0; f < width; f++) {
@@ -232,7 +234,7 @@ static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
     if (!isfinite(x->row[f]))
       return brim_fail(BRIM_ENUMERIC, "the backbone's features of sample %lld are not finite", (long long)index);
   }
-  return brim_feature_writer_put(&x->writer, split, index, x->row, x->labels[i]);
+  return brim_feature_writer_put(x->writer, split, index, x->row, x->labels[i]);
 }
 
 static void tell_progress(extraction *x)
@@ -297,7 +299,7 @@ static brim_status compute_all(extraction *x)
   x->values = brim_try_calloc(1, g->input->bytes);
   x->labels = brim_try_calloc(1, g->label->bytes);
   x->kept = brim_try_calloc(1, g->kept->bytes);
-  x->row = brim_try_calloc((size_t)x->writer.shape.values, sizeof *x->row);
+  x->row = brim_try_calloc((size_t)x->writer->shape.values, sizeof *x->row);
   if (!x->values || !x->labels || !x->kept || !x->row)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
   BRIM_TRY(brim_frozen_write(x->session, x->exec, x->program, &hash));
@@ -328,19 +330,18 @@ static brim_status compute(extraction *x)
   return status;
 }
 
-static brim_status make_file(brim_session *s, const brim_feature_shape *shape, const char *path)
+static brim_status fill_file(brim_session *s, brim_feature_writer *w)
 {
   const int64_t *count = s->data.count;
   const int64_t total = count[BRIM_PART_TRAIN] + count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST];
-  extraction x = {.session = s, .total = total, .told = brim_now()};
+  extraction x = {.session = s, .writer = w, .total = total, .told = brim_now()};
   const double start = brim_now();
   x.batch = s->eval_batch < total ? s->eval_batch : total;
   brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
-           (long long)shape->values);
-  brim_status status = brim_feature_writer_open(&x.writer, path, shape);
-  if (status == BRIM_OK) status = compute(&x);
-  BRIM_TRY(brim_feature_writer_close(&x.writer, status));
-  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s, kept in %s for the next runs", brim_now() - start, path);
+           (long long)w->shape.values);
+  BRIM_TRY(compute(&x));
+  BRIM_TRY(brim_feature_writer_close(w));
+  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s, kept in %s for the next runs", brim_now() - start, w->path);
   return BRIM_OK;
 }
 
@@ -348,15 +349,15 @@ static brim_status make_file(brim_session *s, const brim_feature_shape *shape, c
 static brim_status make_alone(brim_session *s, brim_feature_set *set, const char *path)
 {
   const brim_feature_shape shape = set->file.shape;
-  int lock = -1;
-  BRIM_TRY(brim_feature_file_lock(path, s->options.stop, &lock));
+  brim_feature_writer writer;
+  BRIM_TRY(brim_feature_writer_open(&writer, path, &shape, s->options.stop));
   brim_status status = BRIM_OK;
   if (!brim_feature_file_open(path, &shape, &set->file)) {
-    status = make_file(s, &shape, path);
+    status = fill_file(s, &writer);
     if (status == BRIM_OK && !brim_feature_file_open(path, &shape, &set->file))
       status = brim_fail(BRIM_EIO, "'%s' cannot be read back", path);
   }
-  brim_feature_file_unlock(path, lock);
+  brim_feature_writer_cancel(&writer);
   return status;
 }
 

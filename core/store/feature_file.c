@@ -1,12 +1,10 @@
 /* See feature_file.h. Numbers are in the host's order: the folder is the host's own. */
 #include "store/feature_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -105,28 +103,12 @@ const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_f
 
 /* ---- writing ---- */
 
-static void lock_path(char out[BRIM_PATH_MAX + 8], const char *path)
+/* Waits until no other process makes it. */
+static brim_status begin(brim_feature_writer *w, const volatile int *stop)
 {
-  snprintf(out, BRIM_PATH_MAX + 8, "%s.lock", path);
-}
-
-/* Somebody may have removed the file between opening and locking it. */
-static bool is_there(int fd, const char *path)
-{
-  struct stat own, there;
-  return fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
-}
-
-brim_status brim_feature_file_lock(const char *path, const volatile int *stop, int *lock)
-{
-  char name[BRIM_PATH_MAX + 8];
-  lock_path(name, path);
-  BRIM_TRY(brim_make_folders_for(path));
   for (bool told = false;;) {
-    *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*lock < 0) return brim_fail(BRIM_EIO, "cannot make '%s': %s", name, strerror(errno));
-    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 && is_there(*lock, name)) return BRIM_OK;
-    close(*lock);
+    BRIM_TRY(brim_cache_begin(w->path, &w->fd));
+    if (w->fd >= 0) return BRIM_OK;
     if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted while another run computed the features");
     if (!told) brim_log(BRIM_LOG_INFO, "features: another run computes them, waiting");
     told = true;
@@ -134,23 +116,15 @@ brim_status brim_feature_file_lock(const char *path, const volatile int *stop, i
   }
 }
 
-void brim_feature_file_unlock(const char *path, int lock)
-{
-  char name[BRIM_PATH_MAX + 8];
-  lock_path(name, path);
-  unlink(name);
-  close(lock);
-}
-
-brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape)
+brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape,
+                                     const volatile int *stop)
 {
   *w = (brim_feature_writer){.shape = *shape, .fd = -1};
-  const int length = snprintf(w->aside, sizeof w->aside, "%s.%ld", path, (long)getpid());
-  if (length < 0 || length >= BRIM_PATH_MAX) return brim_fail(BRIM_EIO, "the path '%s' is too long", path);
   snprintf(w->path, sizeof w->path, "%s", path);
-  BRIM_TRY(brim_make_folders_for(path));
-  BRIM_TRY(brim_file_create(w->aside, &w->fd));
-  return brim_file_set_length(w->fd, w->aside, file_bytes(shape));
+  BRIM_TRY(begin(w, stop));
+  const brim_status status = brim_file_set_length(w->fd, w->path, file_bytes(shape));
+  if (status != BRIM_OK) brim_feature_writer_cancel(w);
+  return status;
 }
 
 brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,
@@ -158,22 +132,19 @@ brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_sp
 {
   const brim_feature_shape *s = &w->shape;
   const uint64_t row = sizeof *values * (uint64_t)s->values;
-  BRIM_TRY(brim_file_write_at(w->fd, w->aside, values, row, value_offset(s, split) + row * (uint64_t)i));
-  return brim_file_write_at(w->fd, w->aside, &label, sizeof label, label_offset(s, split) + sizeof label * (uint64_t)i);
+  BRIM_TRY(brim_file_write_at(w->fd, w->path, values, row, value_offset(s, split) + row * (uint64_t)i));
+  return brim_file_write_at(w->fd, w->path, &label, sizeof label, label_offset(s, split) + sizeof label * (uint64_t)i);
 }
 
-brim_status brim_feature_writer_close(brim_feature_writer *w, brim_status status)
+brim_status brim_feature_writer_close(brim_feature_writer *w)
 {
   const header head = header_of(&w->shape);
-  if (status == BRIM_OK) status = brim_file_write_at(w->fd, w->aside, &head, sizeof head, 0);
-  if (status == BRIM_OK) {
-    status = brim_file_finish(w->fd, w->aside);
-    w->fd = -1;
-  }
-  if (status == BRIM_OK && rename(w->aside, w->path) != 0)
-    status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", w->aside, strerror(errno));
-  if (w->fd >= 0) close(w->fd);
-  if (status != BRIM_OK && w->aside[0]) brim_file_discard(w->aside);
-  w->fd = -1;
-  return status;
+  const brim_status status = brim_file_write_at(w->fd, w->path, &head, sizeof head, 0);
+  if (status != BRIM_OK) brim_feature_writer_cancel(w);
+  return status == BRIM_OK ? brim_cache_end(w->path, &w->fd, true) : status;
+}
+
+void brim_feature_writer_cancel(brim_feature_writer *w)
+{
+  (void)brim_cache_end(w->path, &w->fd, false);
 }

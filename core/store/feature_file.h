@@ -27,9 +27,6 @@ brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
 /* False if there is none of this shape; one that is damaged is told. */
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
 void brim_feature_file_close(brim_feature_file *file);
-/* Only one process makes a file; others wait, until *stop becomes nonzero (NULL: never). EIO, EINTERRUPTED. */
-brim_status brim_feature_file_lock(const char *path, const volatile int *stop, int *lock);
-void brim_feature_file_unlock(const char *path, int lock);
 /* [any thread] `values` floats. */
 const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
                                       int32_t *label);
@@ -37,12 +34,17 @@ const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_f
 /* One that is being written. EIO. */
 typedef struct brim_feature_writer {
   brim_feature_shape shape;
-  char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  char path[BRIM_PATH_MAX];
   int fd;
 } brim_feature_writer;
-brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape);
+/* Only one process makes a file: waits for another one that does, until *stop becomes nonzero (NULL: never). So look
+ * whether the file is there when this returns. EINTERRUPTED. */
+brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape,
+                                     const volatile int *stop);
 brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,
                                     const float *values, int32_t label);
-/* Ends it: with OK the file is there; else it is removed, and the thread's error text is left alone. */
-brim_status brim_feature_writer_close(brim_feature_writer *w, brim_status status);
+/* With OK the file is there; else it is removed. */
+brim_status brim_feature_writer_close(brim_feature_writer *w);
+/* Removes it, and leaves the thread's error text alone. */
+void brim_feature_writer_cancel(brim_feature_writer *w);
 #endif

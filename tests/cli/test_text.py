@@ -2,6 +2,7 @@
 tokens."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -146,8 +147,12 @@ class Generate(Text):
 
 class Gpt2(Text):
     def test_tokens_are_made_once(self):
+        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # by a process that was killed
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"")
         first = self.train("run", *GPT2, "training.steps=3")
         self.assertIn("making tokens of 'a.txt'", first.err)
+        self.assertFalse(left.exists())
         kept = list((self.folder / "cache" / "brim").glob("tokens-*.bin"))
         self.assertEqual(len(kept), 1)
         again = self.train("again", *GPT2, "training.steps=3")
@@ -158,6 +163,10 @@ class Gpt2(Text):
         self.assert_same_checkpoint("run", "third", 3)
         (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
         self.assertIn("making tokens", self.train("other", *GPT2, "training.steps=3").err)
+        before = (self.folder / "a.txt").stat()
+        (self.folder / "a.txt").write_text(TEXT + "less", encoding="utf-8")
+        os.utime(self.folder / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertIn("making tokens", self.train("alike", *GPT2, "training.steps=3").err, "of the same size and time")
 
     def test_without_a_cache_it_goes_too(self):
         (self.folder / "file").write_text("")

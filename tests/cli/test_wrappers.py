@@ -228,6 +228,12 @@ class Features(Case):
         os.utime(folder / "train-images-idx3-ubyte", (1, 1))
         self.train("touched", *words)
         self.assertEqual(len(self.kept()), count + 1, "a file that changed")
+        labels = folder / "train-labels-idx1-ubyte"
+        before = labels.stat()
+        labels.write_bytes(labels.read_bytes()[:8] + labels.read_bytes()[8:][::-1])
+        os.utime(labels, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.train("alike", *words)
+        self.assertEqual(len(self.kept()), count + 2, "one of the same size and time")
 
     def test_belong_to_files_out_of_the_datasets_folder(self):
         for name in "train", "test":

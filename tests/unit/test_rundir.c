@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "brim/host.h"
 #include "scratch.h"
 #include "store/rundir.h"
 
@@ -170,6 +171,65 @@ static void a_run_that_is_not_there_cannot_be_locked(void **state)
   assert_int_equal(brim_run_lock(scratch("plain"), &fd), BRIM_EINVAL);
 }
 
+/* ---- files of a cache ---- */
+
+/* In a child that is killed meanwhile. */
+static void begin_and_be_killed(const char *path)
+{
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    int fd;
+    if (brim_cache_begin(path, &fd) == BRIM_OK && fd >= 0 && write(fd, "part", 4) == 4) raise(SIGKILL);
+    _exit(1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status));
+}
+
+static void what_killed_makers_left_in_a_cache_is_removed(void **state)
+{
+  (void)state;
+  int fd;
+  begin_and_be_killed(scratch("cache/a.bin"));
+  begin_and_be_killed(scratch("cache/b.bin"));
+  assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
+  assert_int_equal(write(fd, "a", 1), 1);
+  assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);
+  assert_int_equal(fd, -1);
+  expect_file(scratch("cache/a.bin"), "a");
+  assert_int_equal(unlink(scratch("cache/a.bin")), 0);
+  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is there */
+}
+
+static void a_file_of_a_cache_has_one_maker(void **state)
+{
+  (void)state;
+  int fd, other, next;
+  assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
+  assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
+  assert_int_equal(other, -1);
+  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's alone */
+  assert_int_equal(write(fd, "a", 1), 1);
+  assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);
+  assert_int_equal(brim_cache_end(scratch("cache/b.bin"), &next, false), BRIM_OK);
+  expect_file(scratch("cache/a.bin"), "a");
+  assert_int_equal(unlink(scratch("cache/a.bin")), 0);
+  assert_int_equal(rmdir(scratch("cache")), 0);
+}
+
+static void a_cache_that_cannot_be_written_is_told(void **state)
+{
+  (void)state;
+  int fd;
+  scratch_put("file", "");
+  assert_int_equal(brim_cache_begin(scratch("file/a.bin"), &fd), BRIM_ECONFIG);
+  assert_int_equal(fd, -1);
+  assert_non_null(strstr(brim_error_text(), "a file is there"));
+  assert_int_equal(unlink(scratch("file")), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -182,6 +242,9 @@ int main(void)
       cmocka_unit_test(a_name_that_would_leave_the_folder_is_refused),
       cmocka_unit_test(a_run_is_locked_until_its_process_ends_even_by_a_kill),
       cmocka_unit_test(a_run_that_is_not_there_cannot_be_locked),
+      cmocka_unit_test(what_killed_makers_left_in_a_cache_is_removed),
+      cmocka_unit_test(a_file_of_a_cache_has_one_maker),
+      cmocka_unit_test(a_cache_that_cannot_be_written_is_told),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -42,6 +42,16 @@ BRIM_EXPORT brim_status brim_read_whole(const char *path, int fd, size_t bytes, 
  * there can be none, EIO; both name the part that could not be made. Since ABI 1.5. */
 BRIM_EXPORT brim_status brim_make_folders_for(const char *file);
 
+/* [any thread] Files that are kept for later runs, in a cache that all of a user's processes share. Begins the file
+ * `path`: makes its folders, and opens an empty file beside it to write into. *fd is -1 if another process is making
+ * the same file now. The file is locked (flock) while it is open; what makers that were killed have left in the folder
+ * is removed. EIO, ECONFIG. Since ABI 1.7. */
+BRIM_EXPORT brim_status brim_cache_begin(const char *path, int *fd);
+/* [any thread] Ends it and closes *fd, which becomes -1; with -1 a no-op. `keep`: it is whole, and from now on is at
+ * `path`; otherwise it is removed, and the thread's error text is left alone. EIO, and then it is removed too. Since
+ * ABI 1.7. */
+BRIM_EXPORT brim_status brim_cache_end(const char *path, int *fd, bool keep);
+
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */
 #define BRIM_FAULT_ALLOC "alloc"   /* memory of the host, asked for by brim */
 #define BRIM_FAULT_PLACE "place"   /* an arena on a device */

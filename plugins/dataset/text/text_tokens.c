@@ -38,30 +38,32 @@ static bool cache_name(const text_source *s, char *out, size_t room)
   return length > 0 && (size_t)length < room;
 }
 
-static bool write_tokens(FILE *file, const token_file *t)
+static bool write_all(int fd, const void *data, size_t bytes)
 {
-  unsigned char header[TOKEN_HEADER_BYTES];
-  token_file_header(header, t->count, t->width);
-  const size_t bytes = (size_t)t->count * (size_t)t->width;
-  return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(t->tokens, 1, bytes, file) == bytes &&
-         fflush(file) == 0 && fsync(fileno(file)) == 0;
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t n = write(fd, from, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    from += n;
+    bytes -= (size_t)n;
+  }
+  return true;
 }
 
-/* Writes the tokens aside, and renames. False: it was not possible, and errno says why. */
-static bool cache_write(const char *name, const token_file *t)
+/* EIO; OK too if another process is writing them. */
+static brim_status cache_write(const char *name, const token_file *t)
 {
-  char aside[NAME_ROOM + 32];
-  (void)brim_make_folders_for(name); /* what is missing is told when the file is made */
-  snprintf(aside, sizeof aside, "%s.%ld", name, (long)getpid());
-  FILE *file = fopen(aside, "wxe");
-  if (!file) return false;
-  const bool written = write_tokens(file, t);
+  unsigned char header[TOKEN_HEADER_BYTES];
+  int fd = -1;
+  BRIM_TRY(brim_cache_begin(name, &fd));
+  if (fd < 0) return BRIM_OK;
+  token_file_header(header, t->count, t->width);
+  const bool written =
+      write_all(fd, header, sizeof header) && write_all(fd, t->tokens, (size_t)t->count * (size_t)t->width);
   const int reason = errno;
-  const bool closed = fclose(file) == 0;
-  if (written && closed && rename(aside, name) == 0) return true;
-  unlink(aside);
-  if (!written) errno = reason;
-  return false;
+  BRIM_TRY(brim_cache_end(name, &fd, written));
+  return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write '%s': %s", name, strerror(reason));
 }
 
 /* ---- making tokens ---- */
@@ -137,10 +139,9 @@ static brim_status make_and_keep(const text_source *s, const char *name, token_f
   brim_log(BRIM_LOG_INFO, "making tokens of '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
   BRIM_TRY(make(s, out));
   if (!name || out->count > TOKEN_COUNT_MAX) return BRIM_OK;
-  if (!cache_write(name, out)) {
-    brim_log(BRIM_LOG_WARN,
-             "the tokens cannot be kept in '%s': %s; they will be made again\ndataset.cache is another folder", name,
-             strerror(errno));
+  if (cache_write(name, out) != BRIM_OK) {
+    brim_log(BRIM_LOG_WARN, "the tokens cannot be kept: %s; they will be made again\ndataset.cache is another folder",
+             brim_error_text());
     return BRIM_OK;
   }
   token_file kept;

@@ -1,0 +1,103 @@
+/* Files that are kept for later runs: see brim_cache_begin (brim/host.h). The file being made is locked by its maker,
+ * so one that is there without a lock is what a killed maker left. Names have no process numbers in them: in
+ * containers, which share a cache, all processes may have the same. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "brim/host.h"
+
+#define ASIDE ".brim-part"
+
+/* Another process may have renamed or removed the file between opening and locking it. */
+static bool is_there(int fd, const char *path)
+{
+  struct stat own, there;
+  return fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
+}
+
+/* The file, locked; -1 with errno, EWOULDBLOCK: another process has the lock. */
+static int open_locked(const char *aside, int flags)
+{
+  for (;;) {
+    const int fd = open(aside, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0666);
+    if (fd < 0) return -1;
+    const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    const int reason = errno;
+    if (locked && is_there(fd, aside)) return fd;
+    close(fd);
+    errno = reason;
+    if (!locked && reason != EINTR) return -1;
+  }
+}
+
+/* Removes what killed makers left in the folder of `path`; `own` is the aside of this one. */
+static void remove_left(const char *path, const char *own)
+{
+  char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 2, slash ? path : "./");
+  DIR *names = opendir(folder);
+  for (const struct dirent *entry; names && (entry = readdir(names));) {
+    if (!brim_ends_with(entry->d_name, ASIDE) || strcmp(entry->d_name, own) == 0) continue;
+    if (snprintf(aside, sizeof aside, "%s%s", folder, entry->d_name) >= BRIM_PATH_MAX) continue;
+    const int fd = open_locked(aside, 0);
+    if (fd < 0) continue;
+    unlink(aside);
+    close(fd);
+  }
+  if (names) closedir(names);
+}
+
+static bool aside_of(const char *path, char out[BRIM_PATH_MAX])
+{
+  const int length = snprintf(out, BRIM_PATH_MAX, "%s" ASIDE, path);
+  return length > 0 && length < BRIM_PATH_MAX;
+}
+
+brim_status brim_cache_begin(const char *path, int *fd)
+{
+  char aside[BRIM_PATH_MAX];
+  *fd = -1;
+  if (!aside_of(path, aside)) return brim_fail(BRIM_EIO, "the path '%.200s...' is too long", path);
+  BRIM_TRY(brim_make_folders_for(path));
+  *fd = open_locked(aside, O_CREAT);
+  if (*fd < 0 && errno == EWOULDBLOCK) return BRIM_OK;
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot make '%s': %s", aside, strerror(errno));
+  const char *slash = strrchr(aside, '/');
+  remove_left(path, slash ? slash + 1 : aside);
+  const brim_status status = brim_file_set_length(*fd, aside, 0);
+  if (status != BRIM_OK) (void)brim_cache_end(path, fd, false);
+  return status;
+}
+
+static bool sync_file(int fd)
+{
+  int result;
+  do result = fsync(fd);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+/* Closes the file, and with it the lock, last: without it the name may be another maker's. */
+brim_status brim_cache_end(const char *path, int *fd, bool keep)
+{
+  char aside[BRIM_PATH_MAX];
+  brim_status status = BRIM_OK;
+  if (*fd < 0) return BRIM_OK;
+  (void)aside_of(path, aside); /* it is as long as it was when it began */
+  if (keep && !sync_file(*fd)) status = brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", aside, strerror(errno));
+  if (keep && status == BRIM_OK && rename(aside, path) != 0)
+    status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", aside, strerror(errno));
+  if (!keep || status != BRIM_OK) unlink(aside);
+  close(*fd);
+  *fd = -1;
+  return status;
+}
