@@ -8,7 +8,8 @@ Written from the papers and the public implementations, in plain Python and doub
 * Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023, program 1.
 * Adafactor: torch.optim.Adafactor (PyTorch 2.5), whose matrices here are the first dimension by all others.
 * AdamW8bit: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022; the maps are
-  bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by looking at all of them.
+  bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by looking at all of them. A
+  second moment above 0 has an entry above 0.
 
 The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
 functions of the place of a value and the step (see `start` and `gradient`), repeated in
@@ -111,7 +112,10 @@ def create_dynamic_map(signed, exponents=7):
 
 def quantize(values, codes):
     absmax = max(abs(v) for v in values)
-    return [min(range(256), key=lambda k: abs(codes[k] - v / absmax)) for v in values], absmax
+    nearest = [min(range(256), key=lambda k: abs(codes[k] - v / absmax)) for v in values]
+    if codes[0] == 0:
+        nearest = [max(k, v > 0) for k, v in zip(nearest, values)]
+    return nearest, absmax
 
 
 def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1, block=256):

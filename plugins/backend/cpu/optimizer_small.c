@@ -238,11 +238,6 @@ static CPU_RUN(adafactor_run)
 static cpu_code8 with_sign, without;
 static pthread_once_t codes_once = PTHREAD_ONCE_INIT;
 
-static double border(const double *magnitude, int32_t k)
-{
-  return (magnitude[k] + magnitude[k + 1]) / 2;
-}
-
 /* Decade i has n = 2^i parts, or 2^(i + 1) without a sign, which begin at a tenth of its end. */
 static void fill_codes(cpu_code8 *to, bool is_signed)
 {
@@ -253,13 +248,13 @@ static void fill_codes(cpu_code8 *to, bool is_signed)
   int32_t first = 1;
   for (int32_t i = 0; i < CPU_CODE8_DECADES; i++, end *= 10) {
     const int32_t n = 1 << (is_signed ? i : i + 1);
-    to->limit[i] = (float)border(magnitude, first - 1);
+    to->limit[i] = (float)brim_code8_border(magnitude, count, first - 1);
     to->slope[i] = (float)(n / (0.9 * end));
     to->shift[i] = (float)(first - n * 0.1 / 0.9);
     first += n;
     to->last[i] = (float)(first - 1);
   }
-  to->limit[CPU_CODE8_DECADES] = (float)border(magnitude, first - 1);
+  to->limit[CPU_CODE8_DECADES] = (float)brim_code8_border(magnitude, count, first - 1);
   to->one = first;
 }
 

@@ -134,7 +134,7 @@ static inline vi nearest(const cpu_code8 *c, vf x)
     shift = choose(above, splat(c->shift[i]), shift);
     last = choose(above, splat(c->last[i]), last);
   }
-  const vf code = x * slope + shift;
+  const vf one = splat(1), code = larger(x * slope + shift, one);
   const vi k = __builtin_convertvector(choose(code < last, code, last), vi) & (x > splat(c->limit[0]));
   const vi is_one = x > splat(c->limit[CPU_CODE8_DECADES]);
   return (is_one & c->one) | (~is_one & k);

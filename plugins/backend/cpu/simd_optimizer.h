@@ -27,8 +27,8 @@ typedef struct cpu_code8 {
   float value[256];
   float
       limit[CPU_CODE8_DECADES + 1]; /* what is above limit[i] belongs to decade i or a later one; above the last is 1 */
-  float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES]; /* of decade i: code slope * x + shift, rounded down, */
-  float last[CPU_CODE8_DECADES];                            /* or this if it is less */
+  float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES]; /* of decade i: code slope * x + shift, rounded down, at */
+  float last[CPU_CODE8_DECADES];                            /* least 1 and at most this */
   int32_t one;                                              /* the code of 1 */
 } cpu_code8;
 

@@ -36,7 +36,7 @@ static void fill_codes(float *magnitude, float *border, bool is_signed)
   const int32_t count = brim_code8_magnitudes(is_signed, exact);
   for (int32_t k = 0; k < count; k++) {
     magnitude[k] = (float)exact[k];
-    border[k] = k + 1 < count ? (float)((exact[k] + exact[k + 1]) / 2) : INFINITY;
+    border[k] = k + 1 < count ? (float)brim_code8_border(exact, count, k) : INFINITY;
   }
 }
 
