@@ -344,6 +344,29 @@ static void features_are_standardised_by_the_training_rows(void **state)
   dataset_destroy(&d);
 }
 
+/* A float has 24 bits: of the seconds since 1970 it keeps every 128th, of such a date every second. */
+static void times_and_dates_are_standardised_in_double(void **state)
+{
+  (void)state;
+  brim_dataset_info info;
+  put("train.csv", "time,date,far,y\n1700000000,20240101,1e9,1\n1700000001,20240102,1e9,2\n"
+                   "1700000002,20240103,1000000001,3\n1700000003,20240104,1000000001,4\n");
+  dataset d = CREATE("targets=y", "standardise=true", "test_fraction=0.25");
+  open_split(&d, "train", &info);
+  const float side = 1.2247449f; /* sqrt(3 / 2) */
+  EXPECT_SAMPLE(&d, "train", 0, 1, -side, -side, -0.70710678f);
+  EXPECT_SAMPLE(&d, "train", 1, 2, 0, 0, -0.70710678f);
+  EXPECT_SAMPLE(&d, "train", 2, 3, side, side, 1.41421356f);
+  EXPECT_SAMPLE(&d, "test", 0, 4, 2 * side, 2 * side, 1.41421356f);
+  dataset_destroy(&d);
+  put("train.csv", "time,y\n1700000000,1\nNA,2\n1700000002,3\n");
+  d = CREATE("targets=y", "standardise=true", "fill=mean");
+  open_split(&d, "train", &info);
+  EXPECT_SAMPLE(&d, "train", 0, 1, -1);
+  EXPECT_SAMPLE(&d, "train", 1, 2, 0);
+  dataset_destroy(&d);
+}
+
 #define NUMBERS "features and targets are numbers in every row; dataset.features says which columns are taken"
 
 static void what_is_missing_can_be_filled(void **state)
@@ -638,6 +661,7 @@ int main(void)
       T(groups_are_padded_to_the_longest),
       T(groups_are_cut_on_the_side_that_is_asked_for),
       T(features_are_standardised_by_the_training_rows),
+      T(times_and_dates_are_standardised_in_double),
       T(what_is_missing_can_be_filled),
       T(quotes_line_ends_and_marks),
       T(a_file_larger_than_the_buffer_is_read_in_pieces),

@@ -44,7 +44,7 @@ bool csv_is_missing(const csv_field *f)
   return false;
 }
 
-bool csv_is_number(const csv_field *f, float *out)
+bool csv_is_number(const csv_field *f, double *out)
 {
   const char *s = f->text + strspn(f->text, BLANKS);
   const size_t n = strspn(s, "+-.0123456789eE");
@@ -52,14 +52,13 @@ bool csv_is_number(const csv_field *f, float *out)
   if (n == 0 || n >= sizeof digits || s[n + strspn(s + n, BLANKS)] != '\0') return false;
   memcpy(digits, s, n);
   digits[n] = '\0';
-  const double value = strtod(digits, &end);
-  *out = fabs(value) <= (double)FLT_MAX ? (float)value : 0;
-  return *end == '\0' && fabs(value) <= (double)FLT_MAX;
+  *out = strtod(digits, &end);
+  return *end == '\0' && fabs(*out) <= (double)FLT_MAX;
 }
 
 static enum csv_kind kind_of(const csv_field *f)
 {
-  float value;
+  double value;
   if (csv_is_missing(f)) return CSV_EMPTY;
   return csv_is_number(f, &value) ? CSV_NUMBER : CSV_TEXT;
 }

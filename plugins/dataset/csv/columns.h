@@ -55,6 +55,6 @@ brim_status csv_use_of(const csv_header *header, const char *file, const csv_cho
 
 /* A value that is not there: an empty field, NA, NaN, null, None or ?. */
 bool csv_is_missing(const csv_field *field);
-/* A decimal number, with blanks around it or without, that a float can hold. */
-bool csv_is_number(const csv_field *field, float *out);
+/* A decimal number, with blanks around it or without, not larger than a float can be. */
+bool csv_is_number(const csv_field *field, double *out);
 #endif

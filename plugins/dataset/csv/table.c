@@ -26,6 +26,7 @@ typedef struct loading {
 void csv_table_free(csv_table *t)
 {
   free(t->file);
+  free(t->value);
   free(t->feature);
   free(t->target);
   free(t->label);
@@ -58,12 +59,13 @@ static brim_status reserve(csv_table *t, int64_t rows, int64_t columns, size_t b
 static brim_status reserve_all(loading *l, const csv_chosen *chosen)
 {
   csv_table *t = l->table;
-  void *feature, *target, *label, *group;
+  void *value, *target, *label, *group;
   t->rows = l->header->records;
   t->features = chosen->features;
   t->targets = l->how->answers ? chosen->targets : 0;
-  BRIM_TRY(reserve(t, t->rows, t->features, sizeof *t->feature, &feature));
-  t->feature = feature;
+  BRIM_TRY(reserve(t, t->rows, t->features, sizeof *t->value, &value));
+  t->value = value;
+  t->bytes = t->bytes / sizeof *t->value * sizeof *t->feature;
   BRIM_TRY(reserve(t, t->rows, t->targets, sizeof *t->target, &target));
   t->target = target;
   BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->label[0], sizeof *t->label, &label));
@@ -89,7 +91,7 @@ static int shown(const csv_field *f)
   return n < SHOWN_BYTES ? (int)n : SHOWN_BYTES;
 }
 
-static brim_status take_number(const loading *l, const csv_field *f, enum csv_fill fill, float *out)
+static brim_status take_number(const loading *l, const csv_field *f, enum csv_fill fill, double *out)
 {
   if (csv_is_number(f, out)) return BRIM_OK;
   const bool missing = csv_is_missing(f);
@@ -119,8 +121,12 @@ static brim_status take_field(loading *l, int64_t row, const csv_field *f)
 {
   csv_table *t = l->table;
   const csv_use *use = &l->use[f->column];
-  if (use->feature >= 0) BRIM_TRY(take_number(l, f, l->how->fill, &t->feature[row * t->features + use->feature]));
-  if (use->target >= 0) BRIM_TRY(take_number(l, f, CSV_FILL_NO, &t->target[row * t->targets + use->target]));
+  double target;
+  if (use->feature >= 0) BRIM_TRY(take_number(l, f, l->how->fill, &t->value[row * t->features + use->feature]));
+  if (use->target >= 0) {
+    BRIM_TRY(take_number(l, f, CSV_FILL_NO, &target));
+    t->target[row * t->targets + use->target] = (float)target;
+  }
   if (use->label) BRIM_TRY(take_label(l, f, &t->label[row]));
   if (!use->group) return BRIM_OK;
   if (f->bytes == 0) return fail_at(l, f, "%s", "the group is missing");
@@ -226,37 +232,49 @@ brim_status csv_table_read(const char *file, const csv_reading *how, csv_chosen 
 
 /* ---- means ---- */
 
+/* Sums are of differences from the first value, which are exact where values are close to each other. */
 brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, const int64_t *row, int64_t count,
                               double *mean, double *deviation)
 {
   for (int32_t k = 0; k < t->features; k++) {
-    double sum = 0, squares = 0;
+    double first = NAN, sum = 0, squares = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < count; i++) {
-      const double x = (double)t->feature[(row ? row[i] : i) * t->features + k];
+      const double x = t->value[(row ? row[i] : i) * t->features + k];
       if (isnan(x)) continue;
-      sum += x;
+      if (n == 0) first = x;
+      sum += x - first;
       n++;
     }
     if (n == 0)
       return brim_fail(BRIM_ELOAD, "'%s': column '%.100s' has no value in the rows for training", t->file,
                        chosen->feature[k]);
-    mean[k] = sum / (double)n;
+    mean[k] = first + sum / (double)n;
     for (int64_t i = 0; i < count; i++) {
-      const double x = (double)t->feature[(row ? row[i] : i) * t->features + k];
+      const double x = t->value[(row ? row[i] : i) * t->features + k];
       if (!isnan(x)) squares += (x - mean[k]) * (x - mean[k]);
     }
     const double d = sqrt(squares / (double)n);
-    deviation[k] = d > 1e-12 * fabs(mean[k]) ? d : 1; /* a constant's is what rounding left */
+    deviation[k] = d > 0 ? d : 1;
   }
   return BRIM_OK;
 }
 
+/* A feature never lies behind the value that it is made of. */
 void csv_table_fill(csv_table *t, const double *mean, const double *deviation, bool standardise)
 {
-  for (int64_t i = 0; i < t->rows * t->features; i++) {
+  const int64_t count = t->rows * t->features;
+  char *bytes = (char *)t->value;
+  if (count == 0) return;
+  for (int64_t i = 0; i < count; i++) {
     const int64_t k = i % t->features;
-    const double x = isnan(t->feature[i]) ? mean[k] : (double)t->feature[i];
-    t->feature[i] = (float)(standardise ? (x - mean[k]) / deviation[k] : x);
+    double x;
+    memcpy(&x, bytes + (size_t)i * sizeof x, sizeof x);
+    if (isnan(x)) x = mean[k];
+    const float feature = (float)(standardise ? (x - mean[k]) / deviation[k] : x);
+    memcpy(bytes + (size_t)i * sizeof feature, &feature, sizeof feature);
   }
+  t->value = NULL;
+  float *less = realloc(bytes, (size_t)count * sizeof *less);
+  t->feature = less ? less : (float *)(void *)bytes;
 }

@@ -1,4 +1,5 @@
-/* The numbers of a CSV file, in memory as floats. */
+/* The numbers of a CSV file. Features are doubles until they are standardised: of the seconds since 1970, or of dates
+ * as 20240101, a float keeps too little to tell days apart. What stays in memory are floats. */
 #ifndef CSV_TABLE_H
 #define CSV_TABLE_H
 #include "columns.h"
@@ -8,13 +9,14 @@ typedef struct csv_table {
   char *file; /* its name, owned */
   int64_t rows;
   int32_t features, targets;
-  float *feature; /* [rows, features]; NaN where a value is missing, until csv_table_fill */
+  double *value;  /* [rows, features] as in the file, NaN where one is missing; NULL from csv_table_fill on */
+  float *feature; /* [rows, features], from csv_table_fill on */
   float *target;  /* [rows, targets]; NULL: none */
   int32_t *label; /* [rows], numbers of class names; NULL: none */
   int64_t *order; /* [rows]: rows by group, in a group as in the file; NULL: no groups */
   int64_t *begin; /* [groups + 1]: the first of each group's in `order` */
   int32_t groups;
-  uint64_t bytes; /* of all these */
+  uint64_t bytes; /* of all that stays */
 } csv_table;
 
 /* What stands for a feature that is missing: an error that names the place, NaN (see csv_table_fill), or 0. */
@@ -39,6 +41,7 @@ void csv_table_free(csv_table *table);
  * 0. ELOAD: a feature without a value. */
 brim_status csv_table_measure(const csv_table *table, const csv_chosen *chosen, const int64_t *row, int64_t count,
                               double *mean, double *deviation);
-/* [init] Replaces what is missing by the mean; then, if asked, (x - mean) / deviation. */
+/* [init] Makes the features of the values, in the same memory: what is missing is replaced by the mean; then, if asked,
+ * (x - mean) / deviation. */
 void csv_table_fill(csv_table *table, const double *mean, const double *deviation, bool standardise);
 #endif
