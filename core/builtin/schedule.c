@@ -1,6 +1,7 @@
 /* Learning-rate schedules: a linear warm-up to 1, then constant, a half cosine, a straight line or a polynomial down to
  * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps).
  * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). */
+#include <float.h>
 #include <math.h>
 
 #include "builtin/builtin.h"
@@ -29,10 +30,17 @@ static const brim_param step_table[] = {
     BRIM_PARAM(I64, schedule, every_steps, "0", "[0,inf)", "steps between drops; 0: by every_fraction"),
     BRIM_PARAMS_END};
 
+/* Whole steps of a share of them. The share is a decimal number that was rounded, and the product is rounded again:
+ * 0.29 of 100 steps are 29. */
+static double whole_steps(double share, double steps)
+{
+  return floor(share * steps * (1 + 4 * DBL_EPSILON));
+}
+
 /* The number of warm-up steps, at most all. */
 static double warmup_of(const schedule *s, int64_t steps)
 {
-  const double warmup = s->warmup_steps > 0 ? (double)s->warmup_steps : floor(s->warmup_fraction * (double)steps);
+  const double warmup = s->warmup_steps > 0 ? (double)s->warmup_steps : whole_steps(s->warmup_fraction, (double)steps);
   return warmup < (double)steps ? warmup : (double)steps;
 }
 
@@ -88,7 +96,7 @@ static double factor_step(const void *params, int64_t step, int64_t steps)
   double factor = 1;
   if (progress(s, step, steps, &factor) < 0) return factor;
   const double warmup = warmup_of(s, steps);
-  const double share = fmax(1, floor(s->every_fraction * ((double)steps - warmup)));
+  const double share = fmax(1, whole_steps(s->every_fraction, (double)steps - warmup));
   const double every = s->every_steps > 0 ? (double)s->every_steps : share;
   return pow(s->gamma, floor(((double)step - warmup) / every));
 }

@@ -20,7 +20,7 @@ typedef struct brim_evaluation {
   int32_t top_k;                  /* 0: off */
   double accuracy_top;            /* share of labels among the top_k best answers */
   double f1;                      /* macro: see scores.h */
-  double mae, mape;               /* of real numbers: mean absolute error, and in percent of |target| */
+  double mae, mape;               /* of real numbers: mean absolute error, and in percent of max(|target|, 1e-7) */
   double rmse, r2;                /* root of the mean squared error; share of the targets' variance explained */
   const char *const *class_names; /* NULL: none */
   int64_t classes;

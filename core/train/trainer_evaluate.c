@@ -28,7 +28,6 @@ void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *
   const int32_t *label = batch->labels;
   const int64_t count = batch->span.count * brim_trainer_losses_each(t);
   int64_t counted = 0;
-  double sum = 0;
   if (!of_class && !is_tokens) {
     *weight += (double)count;
     return;
@@ -36,9 +35,9 @@ void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *
   for (int64_t i = 0; i < count; i++) {
     if (is_tokens && label[i] == BRIM_NO_TOKEN) continue;
     counted++;
-    if (of_class) sum += of_class[label[i]];
+    if (of_class) *weight += of_class[label[i]];
   }
-  *weight += of_class ? sum : (double)counted;
+  if (!of_class) *weight += (double)counted;
   if (is_tokens) *tokens += (double)counted;
 }
 

@@ -43,6 +43,14 @@ class Losses(Case):
         self.assertEqual(self.summary("ignored")["test_accuracy"], self.summary("weightless")["test_accuracy"])
         self.assertNotEqual(self.losses("ignored"), self.losses("all"))
 
+    def test_weighted_losses_are_the_same_however_a_step_is_cut(self):
+        words = [*SMALL, "loss.class_weights=[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]", "training.epochs=2",
+                 "training.effective_batch_size=128", "observe.log_every_steps=1", "training.eval_batch_size=16"]
+        for size in (128, 32, 16):
+            self.train(f"run{size}", *words, f"training.batch_size={size}")
+        for size in (32, 16):
+            self.assert_same_records("run128", f"run{size}")
+
     def test_mixes_of_classes_go_with_every_loss(self):
         for loss in ("cross_entropy", *MEANS):
             for precision in ("fp32", "bf16"):

@@ -36,6 +36,21 @@ static void warm_up_rises_in_a_line_to_one(void **unused)
   }
 }
 
+/* Of every share in hundredths, though most have no exact double. */
+static void a_share_of_the_steps_is_whole_steps(void **unused)
+{
+  (void)unused;
+  for (int64_t percent = 1; percent < 100; percent++)
+    for (int64_t steps = 100; steps <= 100000; steps *= 10) {
+      const schedule by_steps = {.warmup_steps = percent * steps / 100},
+                     by_share = {.warmup_fraction = (double)percent / 100};
+      assert_true(factor_of(&brim_schedule_constant, by_share, 0, steps) ==
+                  factor_of(&brim_schedule_constant, by_steps, 0, steps));
+    }
+  const schedule almost = {.warmup_fraction = 0.2899999}, below = {.warmup_steps = 28};
+  assert_true(factor_of(&brim_schedule_constant, almost, 0, 100) == factor_of(&brim_schedule_constant, below, 0, 100));
+}
+
 static void decays_go_down_to_the_final_factor(void **unused)
 {
   (void)unused;
@@ -79,7 +94,8 @@ static void adamw_counts_its_steps_from_one(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(warm_up_rises_in_a_line_to_one), cmocka_unit_test(decays_go_down_to_the_final_factor),
-      cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut), cmocka_unit_test(adamw_counts_its_steps_from_one)};
+      cmocka_unit_test(warm_up_rises_in_a_line_to_one), cmocka_unit_test(a_share_of_the_steps_is_whole_steps),
+      cmocka_unit_test(decays_go_down_to_the_final_factor), cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut),
+      cmocka_unit_test(adamw_counts_its_steps_from_one)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
