@@ -68,7 +68,7 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   set_number(out, "samples_per_second", s->samples_per_second);
   set_number(out, "device_peak_bytes", s->device_peak_bytes);
   set_number(out, "rss_peak_bytes", s->rss_peak_bytes);
-  set_number(out, "epoch_seconds", brim_epochs_mean_seconds(run->epoch, run->epoch_count));
+  set_number(out, "epoch_seconds", brim_epochs_mean_seconds(&run->metrics));
   set_number(out, "wall_seconds", s->wall_seconds);
   json_object_set_new(out, "differing", config);
   return out;

@@ -1,5 +1,5 @@
-/* Records put together by epoch: a training record is about the steps since the one before it, and none is about the
- * steps of two epochs. */
+/* Records put together by epoch or by evaluation: a training record is about the steps since the one before it, and
+ * none is about the steps of two epochs. */
 #include "report/epochs.h"
 
 #include <math.h>
@@ -37,78 +37,120 @@ static double weight_of(const records *r, size_t i)
   return isfinite(samples) ? samples : r->series->step[i] - (i > 0 ? r->series->step[i - 1] : 0);
 }
 
-/* Adds a record to sums. */
-static void add(brim_epoch *e, const records *r, size_t i)
+typedef struct rows {
+  const records *train, *judged;
+  brim_epoch *row;
+  size_t count;
+  double weight; /* of the records of the last row */
+} rows;
+
+static void begin_row(rows *r)
 {
-  const double weight = weight_of(r, i);
-  e->number = r->epoch[i];
-  e->step = r->series->step[i];
-  e->loss += weight * at(r->loss, i);
-  e->accuracy += weight * at(r->accuracy, i);
-  e->samples += at(r->samples, i);
-  e->seconds += at(r->seconds, i);
+  r->row[r->count++] = (brim_epoch){
+      .number = NAN, .step = NAN, .loss = NAN, .accuracy = NAN, .samples = NAN, .seconds = NAN, .evaluation = SIZE_MAX};
+  r->weight = 0;
 }
 
-/* Does record `i` begin another row? Rows end with epochs, or with evaluations: *seen are those before the record. */
-static bool begins_row(const records *train, const brim_series *judged, size_t i, bool by_evaluation, size_t *seen)
+/* The mean of `sum / weight` and one more value. */
+static double mean(double before, double weight, double value, double more)
 {
-  const size_t before = *seen;
-  while (*seen < judged->count && judged->step[*seen] < train->series->step[i]) ++*seen;
-  if (i == 0 || by_evaluation) return i == 0 || *seen > before;
-  return ceil(train->epoch[i] - ROUNDING) != ceil(train->epoch[i - 1] - ROUNDING);
+  return weight > 0 ? (before * weight + value * more) / (weight + more) : value;
 }
 
-static size_t add_training(const records *train, const brim_series *judged, bool by_evaluation, brim_epoch *epoch)
+/* To the last row. */
+static void add_record(rows *r, size_t i)
 {
-  size_t count = 0, seen = 0;
-  double weight = 0;
-  for (size_t i = 0; i < train->series->count; i++) {
-    if (begins_row(train, judged, i, by_evaluation, &seen)) {
-      epoch[count++] = (brim_epoch){.evaluation = SIZE_MAX};
-      weight = 0;
-    }
-    brim_epoch *e = &epoch[count - 1];
-    e->loss *= weight, e->accuracy *= weight;
-    add(e, train, i);
-    weight += weight_of(train, i);
-    e->loss /= weight, e->accuracy /= weight;
+  brim_epoch *e = &r->row[r->count - 1];
+  const records *train = r->train;
+  const bool is_first = isnan(e->step);
+  const double weight = weight_of(train, i);
+  e->number = train->epoch[i];
+  e->step = train->series->step[i];
+  e->loss = mean(e->loss, r->weight, at(train->loss, i), weight);
+  e->accuracy = mean(e->accuracy, r->weight, at(train->accuracy, i), weight);
+  e->samples = (is_first ? 0 : e->samples) + at(train->samples, i);
+  e->seconds = (is_first ? 0 : e->seconds) + at(train->seconds, i);
+  r->weight += weight;
+}
+
+/* An evaluation that is the last of the row. */
+static void add_evaluation(rows *r, size_t row, size_t i)
+{
+  r->row[row].evaluation = i;
+  r->row[row].evaluation_seconds += at(r->judged->seconds, i);
+}
+
+/* An evaluation belongs to the row in which its step lies. */
+static void list_epochs(rows *r)
+{
+  const brim_series *train = r->train->series, *judged = r->judged->series;
+  for (size_t i = 0; i < train->count; i++) {
+    if (i == 0 || ceil(r->train->epoch[i] - ROUNDING) != ceil(r->train->epoch[i - 1] - ROUNDING)) begin_row(r);
+    add_record(r, i);
   }
-  return count;
-}
-
-/* An evaluation belongs to the row in which its step is the last, or lies. */
-static void add_evaluations(const records *judged, brim_epoch *epoch, size_t count)
-{
-  size_t row = 0;
-  for (size_t i = 0; i < judged->series->count; i++) {
-    while (row + 1 < count && epoch[row].step < judged->series->step[i]) row++;
-    if (row >= count) return;
-    epoch[row].evaluation = i;
-    epoch[row].evaluation_seconds += at(judged->seconds, i);
+  for (size_t i = 0, row = 0; i < judged->count; i++) {
+    while (row + 1 < r->count && r->row[row].step < judged->step[i]) row++;
+    add_evaluation(r, row, i);
   }
 }
 
-size_t brim_epochs_list(brim_arena *arena, const brim_metrics *metrics, brim_epoch **out)
+/* Each has the records that end up to its step; what comes after the last evaluation is a row without one. */
+static void list_evaluations(rows *r)
+{
+  const brim_series *train = r->train->series, *judged = r->judged->series;
+  size_t next = 0;
+  for (size_t i = 0; i < judged->count; i++) {
+    if (i == 0 || judged->step[i] > judged->step[i - 1]) begin_row(r);
+    while (next < train->count && train->step[next] <= judged->step[i]) add_record(r, next++);
+    brim_epoch *e = &r->row[r->count - 1];
+    e->step = judged->step[i];
+    if (isfinite(at(r->judged->epoch, i))) e->number = r->judged->epoch[i];
+    add_evaluation(r, r->count - 1, i);
+  }
+  if (next < train->count) begin_row(r);
+  while (next < train->count) add_record(r, next++);
+}
+
+static bool is_whole(double epochs)
+{
+  return !(fabs(epochs - round(epochs)) > ROUNDING);
+}
+
+/* Where there is one epoch at most, or an evaluation inside an epoch. */
+static bool is_by_evaluation(const records *train, const records *judged)
+{
+  const size_t last = train->series->count - 1;
+  if (!(train->epoch[last] > 1 + ROUNDING)) return true;
+  for (size_t i = 0; judged->epoch && i < judged->series->count; i++)
+    if (judged->series->step[i] < train->series->step[last] && !is_whole(judged->epoch[i])) return true;
+  return false;
+}
+
+size_t brim_epochs_list(brim_arena *arena, const brim_metrics *metrics, brim_epoch **out, bool *by_evaluation)
 {
   const records train = records_of(&metrics->split[BRIM_SPLIT_TRAIN]);
   const records judged = records_of(&metrics->split[brim_compare_judged(metrics)]);
-  const size_t room = train.series->count;
+  rows r = {.train = &train, .judged = &judged};
   *out = NULL;
+  *by_evaluation = false;
   if (!train.epoch) return 0;
-  *out = BRIM_ARENA_NEW(arena, brim_epoch, room);
-  const bool by_evaluation = !(train.epoch[room - 1] > 1 + ROUNDING);
-  const size_t count = add_training(&train, judged.series, by_evaluation, *out);
-  add_evaluations(&judged, *out, count);
-  return count;
+  *out = r.row = BRIM_ARENA_NEW(arena, brim_epoch, train.series->count + judged.series->count);
+  *by_evaluation = is_by_evaluation(&train, &judged);
+  if (*by_evaluation)
+    list_evaluations(&r);
+  else
+    list_epochs(&r);
+  return r.count;
 }
 
-double brim_epochs_mean_seconds(const brim_epoch *epoch, size_t count)
+double brim_epochs_mean_seconds(const brim_metrics *metrics)
 {
+  const records train = records_of(&metrics->split[BRIM_SPLIT_TRAIN]);
   double sum = 0, seconds = 0;
   size_t whole = 0;
-  for (size_t i = 0; i < count; i++) {
-    seconds += epoch[i].seconds;
-    if (fabs(epoch[i].number - round(epoch[i].number)) > ROUNDING) continue;
+  for (size_t i = 0; train.epoch && i < train.series->count; i++) {
+    seconds += at(train.seconds, i);
+    if (!is_whole(train.epoch[i])) continue;
     if (isfinite(seconds)) sum += seconds, whole++;
     seconds = 0;
   }

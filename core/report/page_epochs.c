@@ -1,4 +1,4 @@
-/* The table of epochs, or of evaluations where there is only one epoch. */
+/* The table of epochs, or of evaluations: see brim_epochs_list. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,16 +63,17 @@ void brim_page_epochs(const brim_page_run *page, brim_text *out)
 {
   const brim_compared *run = page->run;
   if (run->epoch_count == 0) return;
-  const bool is_one = run->epoch[run->epoch_count - 1].number <= 1;
+  const bool is_evaluations = run->by_evaluation && run->epoch_count > 1;
   const columns c = columns_of(page);
   const size_t stride = (run->epoch_count + ROWS_MAX - 1) / ROWS_MAX;
   brim_table table = {.arena = &page->all->arena, .columns = 7 + c.scores.count};
   add_head(&table, &c);
   for (size_t i = 0; i < run->epoch_count; i++)
     if ((run->epoch_count - 1 - i) % stride == 0) add_row(&table, &c, &run->epoch[i]);
-  brim_page_begin(out, is_one && run->epoch_count > 1 ? "Evaluations" : "Epochs");
+  brim_page_begin(out, is_evaluations ? "Evaluations" : "Epochs");
   if (stride > 1)
-    brim_text_printf(out, "<p>One in %zu of %zu epochs; metrics.jsonl has all.</p>\n", stride, run->epoch_count);
+    brim_text_printf(out, "<p>One in %zu of %zu %s; metrics.jsonl has all.</p>\n", stride, run->epoch_count,
+                     is_evaluations ? "evaluations" : "epochs");
   brim_text_add(out, "<div class=\"tall\">\n");
   brim_page_table(out, &table);
   brim_text_add(out, "</div>\n");

@@ -89,8 +89,7 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
   add_score_cards(page, names, out);
   add_rate_card(page, "tokens_per_second", out);
   add_rate_card(page, "samples_per_second", out);
-  add_card(out, "", "per epoch",
-           brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(run->epoch, run->epoch_count)));
+  add_card(out, "", "per epoch", brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
   add_card(out, "", "in all", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
   add_card(out, "", "memory planned",
            brim_figure_bytes(text, sizeof text, brim_page_number(page->summary, "planned_peak_bytes")));

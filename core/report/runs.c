@@ -64,7 +64,7 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   BRIM_TRY(brim_path_join(path, dir, "metrics.jsonl"));
   if (has_file(dir, "metrics.jsonl")) BRIM_TRY(brim_metrics_read(&c->arena, path, &run.metrics));
   if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
-  run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch);
+  run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "more than %d runs cannot be compared", BRIM_COMPARE_RUNS_MAX);
   add_run(c, run);

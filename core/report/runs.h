@@ -17,6 +17,7 @@ typedef struct brim_compared {
   brim_metrics metrics;
   brim_epoch *epoch;
   size_t epoch_count;
+  bool by_evaluation; /* `epoch` has a row for each evaluation */
 } brim_compared;
 
 typedef struct brim_comparison {

@@ -38,7 +38,7 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
   brim_table_number(table, s->test_loss, 4);
   brim_table_number(table, score[2], digits);
   brim_table_number(table, s->samples_per_second, 0);
-  brim_table_number(table, brim_epochs_mean_seconds(run->epoch, run->epoch_count), 2);
+  brim_table_number(table, brim_epochs_mean_seconds(&run->metrics), 2);
   brim_table_add(table, bytes);
   brim_table_add(table, time);
 }

@@ -14,6 +14,7 @@
 static brim_arena arena;
 static brim_metrics metrics;
 static brim_epoch *epoch;
+static bool by_evaluation;
 
 static size_t epochs_of(const char *records)
 {
@@ -22,7 +23,7 @@ static size_t epochs_of(const char *records)
   assert_true(fputs(records, file) >= 0);
   fclose(file);
   assert_int_equal(brim_metrics_read(&arena, scratch("metrics.jsonl"), &metrics), BRIM_OK);
-  return brim_epochs_list(&arena, &metrics, &epoch);
+  return brim_epochs_list(&arena, &metrics, &epoch, &by_evaluation);
 }
 
 static void assert_near(double found, double expected)
@@ -97,7 +98,7 @@ static void an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time(void *
   assert_near(epoch[0].evaluation_seconds, 0.25);
   assert_true(isnan(epoch[1].accuracy));
   assert_int_equal(epoch[1].evaluation, 1);
-  assert_near(brim_epochs_mean_seconds(epoch, count), 4);
+  assert_near(brim_epochs_mean_seconds(&metrics), 4);
 }
 
 static void records_without_samples_weigh_by_their_steps(void **state)
@@ -108,7 +109,7 @@ static void records_without_samples_weigh_by_their_steps(void **state)
                    1);
   assert_near(epoch[0].loss, 2);
   assert_true(isnan(epoch[0].seconds));
-  assert_true(isnan(brim_epochs_mean_seconds(epoch, 1)));
+  assert_true(isnan(brim_epochs_mean_seconds(&metrics)));
   assert_int_equal(epoch[0].evaluation, SIZE_MAX);
 }
 
@@ -125,7 +126,49 @@ static void a_single_epoch_is_told_by_evaluations(void **state)
   assert_near(epoch[0].loss, 3.5);
   assert_near(epoch[1].loss, 1.5);
   assert_int_equal(epoch[1].evaluation, 1);
-  assert_near(brim_epochs_mean_seconds(epoch, count), 4);
+  assert_near(brim_epochs_mean_seconds(&metrics), 4);
+}
+
+/* Evaluations every 75 steps, records every 50, in one epoch or in epochs of 100 steps. */
+static void evaluations_between_records_have_rows_of_their_own(void **state)
+{
+  (void)state;
+  for (int epochs = 0; epochs < 2; epochs++) {
+    const double each = epochs ? 100 : 400;
+    brim_text text = {0};
+    for (int step = 50; step <= 250; step += 50)
+      brim_text_printf(&text, "{\"step\":%d,\"epoch\":%g,\"split\":\"train\",\"loss\":%d,\"seconds\":1}\n", step,
+                       step / each, step);
+    for (int step = 75; step <= 225; step += 75)
+      brim_text_printf(&text, "{\"step\":%d,\"epoch\":%g,\"split\":\"test\",\"loss\":9,\"seconds\":%d}\n", step,
+                       step / each, step);
+    const double steps[] = {75, 150, 225, 250}, loss[] = {50, 125, 200, 250};
+    assert_int_equal(epochs_of(text.s), 4);
+    assert_true(by_evaluation);
+    for (int i = 0; i < 4; i++) {
+      assert_near(epoch[i].step, steps[i]);
+      assert_near(epoch[i].number, steps[i] / each);
+      assert_near(epoch[i].loss, loss[i]);
+      assert_true(epoch[i].evaluation == (i < 3 ? (size_t)i : SIZE_MAX));
+    }
+    assert_near(epoch[1].evaluation_seconds, 150);
+    if (epochs) assert_near(brim_epochs_mean_seconds(&metrics), 2);
+    brim_text_release(&text);
+  }
+}
+
+static void an_evaluation_without_a_record_of_training_has_a_row(void **state)
+{
+  (void)state;
+  assert_int_equal(epochs_of("{\"step\":2,\"epoch\":0.5,\"split\":\"test\",\"loss\":9,\"seconds\":1}\n"
+                             "{\"step\":3,\"epoch\":0.75,\"split\":\"train\",\"loss\":2,\"seconds\":1}\n"
+                             "{\"step\":4,\"epoch\":1,\"split\":\"test\",\"loss\":8,\"seconds\":1}\n"),
+                   2);
+  assert_true(isnan(epoch[0].loss) && isnan(epoch[0].seconds));
+  assert_near(epoch[0].step, 2);
+  assert_near(epoch[0].number, 0.5);
+  assert_near(epoch[1].loss, 2);
+  assert_near(epoch[1].step, 4);
 }
 
 static void an_epoch_of_which_some_time_is_unknown_has_no_time(void **state)
@@ -137,7 +180,7 @@ static void an_epoch_of_which_some_time_is_unknown_has_no_time(void **state)
                                  "{\"step\":5,\"epoch\":2.5,\"split\":\"train\",\"loss\":3,\"seconds\":50}\n");
   assert_int_equal(count, 3);
   assert_true(isnan(epoch[0].seconds));
-  assert_near(brim_epochs_mean_seconds(epoch, count), 5);
+  assert_near(brim_epochs_mean_seconds(&metrics), 5);
 }
 
 static void no_records_are_no_epochs(void **state)
@@ -146,7 +189,7 @@ static void no_records_are_no_epochs(void **state)
   assert_int_equal(epochs_of(""), 0);
   assert_int_equal(epochs_of("{\"step\":1,\"split\":\"train\",\"loss\":4}\n"), 0);
   assert_int_equal(epochs_of("{\"step\":1,\"split\":\"test\",\"epoch\":1,\"loss\":4}\n"), 0);
-  assert_true(isnan(brim_epochs_mean_seconds(NULL, 0)));
+  assert_true(isnan(brim_epochs_mean_seconds(&metrics)));
 }
 
 /* ---- figures ---- */
@@ -221,6 +264,8 @@ int main(void)
       cmocka_unit_test(an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time),
       cmocka_unit_test(records_without_samples_weigh_by_their_steps),
       cmocka_unit_test(a_single_epoch_is_told_by_evaluations),
+      cmocka_unit_test(evaluations_between_records_have_rows_of_their_own),
+      cmocka_unit_test(an_evaluation_without_a_record_of_training_has_a_row),
       cmocka_unit_test(an_epoch_of_which_some_time_is_unknown_has_no_time),
       cmocka_unit_test(no_records_are_no_epochs),
       cmocka_unit_test(figures_are_written_as_what_they_are),
