@@ -43,7 +43,9 @@ typedef struct brim_data {
                                       open or describe */
   uint64_t scratch_bytes;          /* one raw sample, and what it takes to transform it */
   const brim_settings *settings;
-  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* per channel: x * scale + shift */
+  brim_list mean, deviation; /* (x / unit - mean) / deviation: one number, or one per channel; empty: 0 and 1 */
+  double unit;               /* 255 for bytes, else 1 */
+  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* the same per channel: x * scale + shift */
   int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
   bool opened;                       /* samples can be read */
   bool recalled;                     /* by brim_data_recall: the dataset's own files are not there */

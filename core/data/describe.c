@@ -213,21 +213,20 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
 /* (x / 255 - mean) / std for bytes, (x - mean) / std for floats, as one multiplication and one addition. */
 static brim_status set_normalisation(brim_data *data)
 {
-  brim_list chosen[2];
-  BRIM_TRY(choose_lists(data, &chosen[0], &chosen[1]));
-  const brim_list *mean = &chosen[0], *std = &chosen[1];
+  const brim_list *mean = &data->mean, *std = &data->deviation;
+  BRIM_TRY(choose_lists(data, &data->mean, &data->deviation));
   if (data->train.task == BRIM_TASK_TOKENS && mean->count + std->count > 0)
     return brim_fail(BRIM_ECONFIG, "'dataset.%s' is for real numbers, but the samples of dataset '%s' are tokens",
                      mean->count > 0 ? "mean" : "std", data->plugin->id);
   BRIM_TRY(check_list(data, "dataset.mean", mean));
   BRIM_TRY(check_list(data, "dataset.std", std));
-  const double unit = data->train.dtype == BRIM_DTYPE_U8 ? 255 : 1;
+  data->unit = data->train.dtype == BRIM_DTYPE_U8 ? 255 : 1;
   data->channel_step = mean->count > 1 || std->count > 1;
   const int32_t channels = data->channel_step ? (int32_t)data->channels : 1;
   for (int32_t c = 0; c < channels; c++) {
     const double s = item_of(std, c, 1);
     if (!(s > 0)) return brim_fail(BRIM_ECONFIG, "'dataset.std' must be greater than 0, got %g", s);
-    data->scale[c] = (float)(1 / (unit * s));
+    data->scale[c] = (float)(1 / (data->unit * s));
     data->shift[c] = (float)(-item_of(mean, c, 0) / s);
   }
   return BRIM_OK;

@@ -22,6 +22,29 @@ static json_t *json_of_shape(const brim_shape *shape)
   return out;
 }
 
+static json_t *json_of_list(const brim_list *list, double otherwise)
+{
+  json_t *out = json_array();
+  if (list->count == 0) json_array_append_new(out, json_real(otherwise));
+  for (size_t i = 0; i < list->count; i++) json_array_append_new(out, json_real(list->item[i]));
+  return out;
+}
+
+static json_t *json_of_transform(const brim_transform *t)
+{
+  if (!t->applies) return json_null();
+  return json_pack("{s:I, s:[I, I], s:s}", "resize", (json_int_t)t->settings->transform.resize, "size",
+                   (json_int_t)t->rows, (json_int_t)t->columns, "interpolation", brim_transform_filter(t));
+}
+
+static json_t *json_of_inputs(const brim_data *data)
+{
+  if (data->train.task == BRIM_TASK_TOKENS) return json_pack("{s:o}", "shape", json_of_shape(&data->sample));
+  return json_pack("{s:o, s:f, s:o, s:o, s:o}", "shape", json_of_shape(&data->sample), "divided_by", data->unit, "mean",
+                   json_of_list(&data->mean, 0), "std", json_of_list(&data->deviation, 1), "transform",
+                   json_of_transform(&data->transform));
+}
+
 /* JSON has no names that are not UTF-8, which those of folders may be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
@@ -57,12 +80,13 @@ brim_status brim_data_keep(const brim_data *data, json_t **out)
   BRIM_TRY(keep_own(data, &own));
   json_t *samples = json_pack("{s:I, s:I, s:I}", "train", (json_int_t)info->count, "validation",
                               (json_int_t)data->validation.count, "test", (json_int_t)data->test.count);
-  *out = json_pack("{s:s, s:s, s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "dataset", data->plugin->id,
-                   "task", task_names[info->task], "sample", json_of_shape(&info->sample), "dtype",
-                   brim_dtype_name(info->dtype), "classes", (json_int_t)info->classes, "class_names",
-                   json_of_names(info), "targets", (json_int_t)info->targets, "pixels_max",
-                   (json_int_t)info->pixels_max, "side_max", (json_int_t)info->side_max, "samples", samples, "trained",
-                   (json_int_t)data->count[BRIM_PART_TRAIN], "seed", (json_int_t)data->seed, "kept", own);
+  *out =
+      json_pack("{s:s, s:s, s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o, s:o}", "dataset", data->plugin->id,
+                "task", task_names[info->task], "sample", json_of_shape(&info->sample), "dtype",
+                brim_dtype_name(info->dtype), "classes", (json_int_t)info->classes, "class_names", json_of_names(info),
+                "targets", (json_int_t)info->targets, "pixels_max", (json_int_t)info->pixels_max, "side_max",
+                (json_int_t)info->side_max, "samples", samples, "trained", (json_int_t)data->count[BRIM_PART_TRAIN],
+                "seed", (json_int_t)data->seed, "inputs", json_of_inputs(data), "kept", own);
   return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "what is kept of dataset '%s' is no JSON", data->plugin->id);
 }
 

@@ -3,7 +3,17 @@
  *
  *     {"dataset": "csv", "task": "class", "sample": [4], "dtype": "F32", "classes": 3, "class_names": ["lily", ...],
  *      "targets": 0, "pixels_max": 0, "side_max": 0, "samples": {"train": 120, "validation": 0, "test": 30},
- *      "trained": 108, "seed": 0, "kept": what the dataset itself keeps (brim_dataset_ops.keep)} */
+ *      "trained": 108, "seed": 0, "inputs": {...}, "kept": what the dataset itself keeps (brim_dataset_ops.keep)}
+ *
+ * "inputs" says how a sample becomes what the model gets in evaluation, for programs that read an export; brim itself
+ * goes by the run's configuration, and neither reads nor compares it:
+ *
+ *     {"shape": [3, 224, 224], "divided_by": 255, "mean": [0.485, ...], "std": [0.229, ...],
+ *      "transform": {"resize": 256, "size": [224, 224], "interpolation": "bilinear"}}
+ *
+ * A value x becomes (x / divided_by - mean) / std; mean and std have one number, or one per channel. Tokens have only a
+ * shape. Before that a picture's shorter side becomes `resize` and the middle of `size` is cut out; if `resize` is 0
+ * the picture becomes `size` itself. "transform" is null if samples stay as they are. */
 #ifndef BRIM_DATA_KEEP_H
 #define BRIM_DATA_KEEP_H
 #include <jansson.h>

@@ -58,6 +58,8 @@ void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 uint64_t brim_transform_bytes(const brim_transform *t);
 /* Where in the scratch a sample is read to, and how a data set of pictures is asked for one. */
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
+/* "nearest", "bilinear", "bicubic" */
+const char *brim_transform_filter(const brim_transform *t);
 /* Says what would change the time that a sample takes, as " size 224x224 resize 256"; returns `out`. */
 const char *brim_transform_text(const brim_transform *t, char *out, size_t room);
 

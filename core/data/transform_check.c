@@ -168,6 +168,11 @@ brim_status brim_transform_init(brim_transform *t, const brim_settings *settings
   return BRIM_OK;
 }
 
+const char *brim_transform_filter(const brim_transform *t)
+{
+  return filters[t->settings->transform.interpolation];
+}
+
 const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
 {
   const brim_settings *s = t->settings;
@@ -176,7 +181,7 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
                                  a->erase_probability > 0 ? " erase" : "", a->mixup > 0 ? " mixup" : "");
   if (t->applies && used < room)
     used += (size_t)snprintf(out + used, room - used, " size %" PRId64 "x%" PRId64 " %s", t->rows, t->columns,
-                             filters[s->transform.interpolation]);
+                             brim_transform_filter(t));
   if (t->applies && s->transform.resize > 0 && used < room)
     used += (size_t)snprintf(out + used, room - used, " resize %" PRId64, s->transform.resize);
   if (t->applies && used < room)

@@ -132,6 +132,28 @@ class WithoutData(Kept):
         metadata = tensors.read(self.folder / "out.safetensors")[1]
         self.assertEqual(json.loads(metadata["brim.data"])["class_names"], ["daisy", "rose", "tulip"])
 
+    def test_an_export_says_how_inputs_are_made_ready(self):
+        def inputs(*words):
+            self.pictures("run", *words)
+            self.brim("export", "run", "-o", "out.safetensors", "--force")
+            shutil.rmtree(self.folder / "run")
+            shutil.rmtree(self.folder / "data")
+            return json.loads(tensors.read(self.folder / "out.safetensors")[1]["brim.data"])["inputs"]
+
+        transform = {"resize": 10, "size": [8, 8], "interpolation": "bilinear"}
+        self.assertEqual(inputs("transform.normalize=imagenet"),
+                         {"shape": [3, 8, 8], "divided_by": 255, "mean": [0.485, 0.456, 0.406],
+                          "std": [0.229, 0.224, 0.225], "transform": transform})
+        self.assertEqual(inputs("transform.normalize=dataset", "dataset.mean=[0.5]", "transform.size=[6,9]",
+                                "transform.resize=0", "transform.interpolation=bicubic"),
+                         {"shape": [3, 6, 9], "divided_by": 255, "mean": [0.5], "std": [1],
+                          "transform": {"resize": 0, "size": [6, 9], "interpolation": "bicubic"}})
+        self.rows()
+        self.brim("export", "run", "-o", "out.safetensors", "--force")
+        data = json.loads(tensors.read(self.folder / "out.safetensors")[1]["brim.data"])
+        self.assertEqual(data["inputs"], {"shape": [2], "divided_by": 1, "mean": [0], "std": [1], "transform": None})
+        self.assertEqual([feature["name"] for feature in data["kept"]["features"]], ["a", "b"])
+
 
 class OtherData(Kept):
     def resume(self, status=DONE):
