@@ -13,8 +13,9 @@ static const brim_param top_table[] = {
                "where to train: auto, a backend, or one of its devices: cpu:1"),
     BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
                "device=auto takes the device with the most free memory; false: the first"),
-    BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-               "free memory that a GPU, or a device with a limit, must have for device=auto to take it"),
+    BRIM_PARAM(
+        BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
+        "free memory that a GPU must have for device=auto to take it; a device with a limit as much, or all of it"),
     BRIM_PARAM(BOOL, brim_settings, wait_for_gpu, "false", NULL,
                "wait in line for a GPU, or a device with a limit, until there is room for the run"),
     BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
@@ -24,8 +25,8 @@ static const brim_param top_table[] = {
                "policies make micro-batches no smaller than this"),
     BRIM_PARAM(
         I64, brim_settings, max_retries, "3", "[0,1000]",
-        "plans that a policy tries on a device after the first one that did not get its memory; and in a run that has "
-        "begun, attempts by each means against want of memory"),
+        "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
+        "has begun, attempts by each means against want of memory"),
     BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
                "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAMS_END,

@@ -103,8 +103,23 @@ static void ask_again(brim_session *s, const char *format, ...)
   s->again.word[s->again.count++] = brim_arena_string(&s->arena, text);
 }
 
+/* A limit on the host's own device is the user's (backend.memory_mb): the way to its processors does not get around it.
+ */
+static bool is_limited_host(const brim_session *s)
+{
+  return s->device_info.on_host && s->device_info.limited;
+}
+
+static brim_status refuse_host(brim_status status)
+{
+  return brim_fail_add(status, "the host's processors are no way out: this is a device of the host already, and its "
+                               "limit is the user's (backend.memory_mb)");
+}
+
 static brim_status go_to_host(brim_session *s)
 {
+  if (is_limited_host(s))
+    return refuse_host(brim_fail(BRIM_ENODEVICE, "no device has room, and a policy asks for the host's processors"));
   if (s->options.resume)
     return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
                      backend_id(s));
@@ -114,8 +129,6 @@ static brim_status go_to_host(brim_session *s)
   if (s->changes >= CHANGES_MAX)
     return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", s->changes);
   ask_again(s, "backend=cpu");
-  ask_again(s, "backend.devices=1");
-  ask_again(s, "backend.memory_mb=0");
   ask_again(s, "device=cpu");
   return brim_fail(BRIM_ENODEVICE, "the host's processors are asked for");
 }
@@ -391,7 +404,7 @@ static brim_status move(brim_session *s, views *v, const brim_place *place)
 static brim_status act(brim_session *s, views *v, const brim_oom *event, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLACE) return move(s, v, &action->place);
-  s->retries++;
+  s->retries += event->needed_bytes <= event->room_bytes; /* else no memory was asked for */
   take_plan(s, &event->plan, &action->plan);
   return s->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
 }
@@ -401,8 +414,8 @@ bool brim_decide_is_want(const brim_session *s, brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
 }
 
-/* The event, and what the policies say to it: ENOTSUP if nobody decides, or the decision is to give up. */
-static brim_status ask(brim_session *s, views *v, uint64_t needed)
+/* The event, and what the policies say to it: ENOTSUP if nobody decides, the decision is to give up, or *refused. */
+static brim_status ask(brim_session *s, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
   BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
@@ -418,7 +431,8 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed)
                           .devices = v->query,
                           .device = s->device};
   BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
-  if (action.kind == BRIM_ACT_GIVE_UP) return BRIM_ENOTSUP;
+  *refused = action.kind == BRIM_ACT_PLACE && action.place.kind == BRIM_PLACE_HOST && is_limited_host(s);
+  if (action.kind == BRIM_ACT_GIVE_UP || *refused) return BRIM_ENOTSUP;
   return act(s, v, &event, &action);
 }
 
@@ -428,10 +442,12 @@ brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t
   char text[4096];
   snprintf(text, sizeof text, "%s", brim_error_text());
   if (brim_session_list_micro_batches(s) == 0) return failure;
-  const brim_status status = ask(s, &v, needed);
+  bool refused = false;
+  const brim_status status = ask(s, &v, needed, &refused);
   brim_arena_release(&v.arena);
   if (status != BRIM_ENOTSUP) return status;
-  return brim_fail(failure, "%s", text);
+  (void)brim_fail(failure, "%s", text);
+  return refused ? refuse_host(failure) : failure;
 }
 
 /* ---- boundaries ---- */

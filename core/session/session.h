@@ -107,7 +107,8 @@ struct brim_session {
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
   uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
   size_t micro_batch_count;
-  int64_t retries, asked; /* plans tried on this device after the first; decisions about out-of-memory */
+  int64_t retries, asked; /* plans tried on this device after ones that were not placed though they had room by the
+                             plan; decisions about out-of-memory */
   uint64_t tried;         /* devices that did not have the memory: a bit each */
   int changes;            /* configurations that policies have asked for */
   int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */

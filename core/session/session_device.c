@@ -30,23 +30,37 @@ static const char *device_of_rank(brim_session *s)
   return brim_arena_printf(&s->arena, "%s:%d", brim_session_backend_id(s), (int)s->world.local_rank % count);
 }
 
-static void read_demands(brim_session *s)
+/* A share of the host is as large as the user has made it, so it need not have more than that free. */
+static brim_status read_least(const brim_session *s, uint64_t *bytes)
+{
+  brim_device_info first = {0};
+  *bytes = s->settings->min_gpu_memory_mb << 20;
+  if (*bytes == 0 || s->backend_ops->device_count(s->backend) < 1) return BRIM_OK;
+  BRIM_TRY(s->backend_ops->describe(s->backend, 0, &first));
+  if (first.on_host && first.limited && first.total_bytes < *bytes) *bytes = first.total_bytes;
+  return BRIM_OK;
+}
+
+static brim_status read_demands(brim_session *s)
 {
   const brim_settings *set = s->settings;
+  uint64_t least;
+  BRIM_TRY(read_least(s, &least));
   s->asked_device = device_of_rank(s);
   s->demands = (brim_demands){.device = s->asked_device,
                               .wait = set->wait_for_gpu,
-                              .min_device_bytes = set->min_gpu_memory_mb << 20,
+                              .min_device_bytes = least,
                               .min_batch_size = set->min_batch_size,
                               .max_retries = set->max_retries};
   s->wait = set->wait_for_gpu;
   snprintf(s->wanted, sizeof s->wanted, "%s", s->asked_device);
+  return BRIM_OK;
 }
 
 /* One to plan for. If the run may wait, it need not have room yet: see brim_session_claim. */
 brim_status brim_session_find_device(brim_session *s)
 {
-  read_demands(s);
+  BRIM_TRY(read_demands(s));
   BRIM_TRY(brim_decide_device(s));
   brim_device_wish wish = wish_of(s);
   if (s->wait) wish.min_bytes = 0;

@@ -1,6 +1,6 @@
 /* Policies for tests: "mine" gives up at once, and its table can be spoiled from the build, as those of plugin.c;
  * "first" takes the first device, whatever others have of it; "mover" goes to another device when memory runs out;
- * "night" goes by the clock. */
+ * "to_host" to the host's processors; "night" goes by the clock. */
 #include "brim/brim.h"
 
 #ifndef OPS_SIZE
@@ -58,6 +58,22 @@ static const brim_plugin mover = {.size = sizeof mover,
                                   .help = "a third policy that only exists for this test",
                                   .ops = &mover_ops};
 
+static brim_status go_to_host(void *self, const brim_oom *event, brim_action *out)
+{
+  (void)self;
+  (void)event;
+  out->kind = BRIM_ACT_PLACE;
+  out->place.kind = BRIM_PLACE_HOST;
+  return BRIM_OK;
+}
+
+static const brim_policy_ops to_host_ops = {.size = sizeof to_host_ops, .on_oom = go_to_host};
+static const brim_plugin to_host = {.size = sizeof to_host,
+                                    .kind = BRIM_POLICY,
+                                    .id = "to_host",
+                                    .help = "a fifth policy that only exists for this test",
+                                    .ops = &to_host_ops};
+
 /* The largest micro-batch by night, from eight to eight, and the smallest by day. */
 static brim_status choose_by_hour(void *self, const brim_plan_query *query, brim_plan_choice *out)
 {
@@ -76,5 +92,5 @@ static const brim_plugin night = {.size = sizeof night,
                                   .help = "a fourth policy that only exists for this test",
                                   .ops = &night_ops};
 
-static const brim_plugin *const plugins[] = {&plugin, &first, &mover, &night, NULL};
+static const brim_plugin *const plugins[] = {&plugin, &first, &mover, &to_host, &night, NULL};
 BRIM_MODULE("abi-test-policy", "1.0", plugins)

@@ -430,6 +430,16 @@ class Faults(CudaCase):
                 self.assertIn("out of device memory" if "lib" in fault else "made to fail", result.err)
                 self.assert_same_checkpoint("whole", f"run{i}", 4)
 
+    def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
+        for run, words, reason in (
+                ("first", ["min_gpu_memory_mb=9000000"], "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
+                ("later", ["memory.limit=1e-6"], "are needed even so, and cuda:0 has room for ")):
+            result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
+            self.assertIn("policy.robust: the host's processors: ", result.err)
+            self.assertIn(reason, result.err)
+        self.assertRegex(self.read("first", "config.yaml"), r"(?m)^device: cpu$")
+        self.assertRegex(self.read("first", "config.yaml"), r"(?m)^  id: cpu$")
+
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
     def test_a_kill_while_the_run_goes_over_to_the_host_leaves_a_folder_to_go_on_with(self):
         run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2", "policy=robust",

@@ -94,9 +94,8 @@ class Simulate(Case):
     def test_a_smaller_micro_batch_where_every_device_is_busy(self):
         found = self.one("scenario=all_busy", "policy=robust")
         self.assertEqual([(by, choice) for by, choice, _ in self.decisions(found)],
-                         [("policy.robust", "cuda:1"), ("policy.robust", "micro-batch 32 x 2"),
-                          ("policy.robust", "micro-batch 16 x 4")])
-        self.assertEqual(found["jobs"][0]["ooms"], 2)
+                         [("policy.robust", "cuda:1"), ("policy.robust", "micro-batch 16 x 4")])
+        self.assertEqual(found["jobs"][0]["ooms"], 1)
         self.assertEqual(self.one("scenario=all_busy", "policy=fixed")["jobs"][0]["end"], "failed")
 
     def test_waiting_is_long_and_costs_nothing_else(self):

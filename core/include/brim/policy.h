@@ -33,9 +33,10 @@ typedef struct brim_demands {
   const char *device;        /* "auto", or the name of one: $GPU_DEVICE_ID's too, and one that a policy has limited */
   int32_t stays;             /* 1: a policy has given the run a limit on that one; no policy moves it elsewhere */
   int32_t wait;              /* wait_for_gpu */
-  uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too */
+  uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too; of a share of the host no more than
+                                all of it */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
-  int64_t max_retries;       /* plans tried on a device after the first one that did not get its memory */
+  int64_t max_retries;       /* plans tried on a device after ones that had room by the plan and were not placed */
   int64_t steps;             /* of the whole run; 0 where a device is chosen before that is known. Since ABI 1.6 */
 } brim_demands;
 
@@ -61,7 +62,8 @@ enum brim_place_kind {
   BRIM_PLACE_DEVICE = 1, /* this one, as soon as there is room; without demands->wait there must be room now */
   BRIM_PLACE_WAIT,       /* whichever of them has room first, in order of arrival; if none has after
                           * gpu_wait_timeout_minutes the run ends with exit status 4, and nobody is asked again */
-  BRIM_PLACE_HOST        /* the host's processors: backend=cpu, without limits */
+  BRIM_PLACE_HOST        /* the host's processors: backend=cpu, as it is configured. Refused with exit status 4 on a
+                          * device that is a share of the host, as its limit is the user's */
 };
 typedef struct brim_place {
   int32_t kind;         /* enum brim_place_kind */
@@ -129,7 +131,9 @@ typedef struct brim_oom {
   int64_t micro_batch;
   uint64_t needed_bytes,
       room_bytes;  /* what the plan needs; what there was for it, or ever can be if the run may wait */
-  int64_t retries; /* plans that were tried after the first one, so far */
+  int64_t retries; /* plans tried on this device so far after one that had room (needed_bytes <= room_bytes), and was
+                      not placed, or failed at work. A plan that the room is too small for was not tried, and is not
+                      counted */
   brim_plan_query plan;
   brim_device_query devices;
   int32_t device; /* index of the one where it happened */

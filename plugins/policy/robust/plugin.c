@@ -1,9 +1,12 @@
 /* For runs that would rather shrink or move than fail, on GPUs that others use too:
  *
  *     the device with the most free memory of those with min_gpu_memory_mb, else the host's processors
- *     out of memory: half the micro-batch, max_retries times -> another device -> the host's processors
+ *     a plan is larger than what there is: the largest micro-batch that fits
+ *     it fits, and does not get its memory: half the micro-batch, max_retries times
+ *     then: another device -> the host's processors
  *
- * The effective batch stays as it is: accumulation grows as the micro-batch shrinks. Waiting for a device is the
+ * Devices that are shares of the host have limits that the user has set: they are not left for its processors. The
+ * effective batch stays as it is: accumulation grows as the micro-batch shrinks. Waiting for a device is the
  * queue's (wait_for_gpu). */
 #include <string.h>
 
@@ -50,7 +53,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   char bytes[32];
   const brim_device_view *best = find_free(q, NULL);
   if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user, or the queue, decides */
-  if (!best && !p->allow_cpu) return BRIM_ENOTSUP;
+  if (!best && (!p->allow_cpu || q->device[0].on_host)) return BRIM_ENOTSUP;
   if (best) {
     take_device(q, best, out);
   } else {
@@ -70,31 +73,59 @@ static int64_t find_half(const brim_oom *event)
   return 0;
 }
 
+/* The largest smaller micro-batch whose plan there is room for; 0: none. */
+static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *peak)
+{
+  const brim_plan_query *q = &event->plan;
+  *out = 0;
+  for (size_t i = 0; i < q->micro_batch_count && *out == 0; i++) {
+    if (q->micro_batch[i] >= event->micro_batch) continue;
+    BRIM_TRY(q->peak(q, q->micro_batch[i], peak));
+    if (*peak <= event->room_bytes) *out = q->micro_batch[i];
+  }
+  return BRIM_OK;
+}
+
+/* Another micro-batch on the same device; ENOTSUP: none will do. */
+static brim_status shrink(const brim_oom *event, const char *device, brim_plan_choice *out)
+{
+  const brim_demands *demands = event->plan.demands;
+  char a[32], b[32], c[32];
+  uint64_t peak = 0;
+  brim_format_bytes(a, sizeof a, event->needed_bytes);
+  brim_format_bytes(b, sizeof b, event->room_bytes);
+  if (event->needed_bytes > event->room_bytes) {
+    BRIM_TRY(find_fitting(event, &out->micro_batch, &peak));
+    brim_reason(out->reason, "the largest that fits, with %s, as %s were needed and %s had room for %s",
+                brim_format_bytes(c, sizeof c, peak), a, device, b);
+  } else if (event->retries < demands->max_retries) {
+    out->micro_batch = find_half(event);
+    brim_reason(out->reason, "retry %lld of %lld, as %s were not to be had on %s", (long long)event->retries + 1,
+                (long long)demands->max_retries, a, device);
+  }
+  return out->micro_batch > 0 ? BRIM_OK : BRIM_ENOTSUP;
+}
+
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   const robust *p = self;
   const brim_device_query *devices = &event->devices;
   const brim_device_view *now = &devices->device[event->device];
-  const int64_t half = event->retries < event->plan.demands->max_retries ? find_half(event) : 0;
   char a[32], b[32];
-  brim_format_bytes(a, sizeof a, event->needed_bytes);
-  brim_format_bytes(b, sizeof b, event->room_bytes);
-  if (half > 0) {
-    out->kind = BRIM_ACT_PLAN;
-    out->plan.micro_batch = half;
-    brim_reason(out->plan.reason, "retry %lld of %lld, as %s were needed and %s had room for %s",
-                (long long)event->retries + 1, (long long)event->plan.demands->max_retries, a, now->name, b);
-    return BRIM_OK;
-  }
+  out->kind = BRIM_ACT_PLAN;
+  const brim_status status = shrink(event, now->name, &out->plan);
+  if (status != BRIM_ENOTSUP) return status;
   out->kind = BRIM_ACT_PLACE;
   const brim_device_view *other = is_free_to_choose(devices) ? find_free(devices, now) : NULL;
   if (other) {
     take_device(devices, other, &out->place);
     return BRIM_OK;
   }
-  if (!p->allow_cpu || !now->is_shared || event->plan.demands->stays) return BRIM_ENOTSUP;
+  if (!p->allow_cpu || !now->is_shared || now->on_host || event->plan.demands->stays) return BRIM_ENOTSUP;
   out->place.kind = BRIM_PLACE_HOST;
-  brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s", a, now->name, b);
+  brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s",
+              brim_format_bytes(a, sizeof a, event->needed_bytes), now->name,
+              brim_format_bytes(b, sizeof b, event->room_bytes));
   return BRIM_OK;
 }
 
