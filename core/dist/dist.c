@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "dist/hub.h"
+#include "dist/joining.h"
 #include "dist/line.h"
 #include "dist/processors.h"
 #include "dist/started.h"
@@ -157,8 +158,11 @@ static brim_status compare_configurations(brim_dist *d)
 
 static brim_status join(brim_dist *d)
 {
+  brim_joining watched;
   BRIM_TRY(choose_host(d));
+  BRIM_TRY(brim_joining_begin(&watched, d->host.ops, d->host.self, d->seconds));
   const brim_status status = d->host.ops->join(d->host.self, &d->world);
+  brim_joining_end(&watched);
   if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
   brim_log_set_rank(d->world.rank);
   brim_fault_set_rank(d->world.rank);

@@ -41,7 +41,7 @@ typedef struct launcher {
   double stop_at;
   int32_t told; /* ranks that were told to stop, when the last one was */
   int32_t lost; /* the rank whose loss ends the job; -1: none */
-  double lost_at, ending_at;
+  double begun_at, lost_at, ending_at;
   bool is_ending, has_failed; /* the job is being ended; the thread's error text says why */
   bool is_done;               /* there is no process any more */
 } launcher;
@@ -85,6 +85,7 @@ static void suspend(launcher *l)
   brim_seats_kill(&l->seats, SIGCONT, -1);
   l->seats.since += brim_now() - start;
   l->seats.left_at += brim_now() - start;
+  l->begun_at += brim_now() - start;
 }
 
 static void end_job(launcher *l, int32_t but)
@@ -171,6 +172,17 @@ static void fail(launcher *l, const char *format, ...)
   end_job(l, -1);
 }
 
+/* Of those that have not said hello. */
+static void fail_absent(launcher *l)
+{
+  brim_text names = {0};
+  for (int32_t r = 0; r < l->seats.count; r++)
+    if (!l->seats.seat[r].came) brim_text_printf(&names, "%s%d", names.length ? ", " : "", (int)r);
+  fail(l, "of %d ranks these did not begin within dist.timeout_seconds=%g, so the job was ended: %s",
+       (int)l->seats.count, l->launch->end_seconds, brim_text_str(&names));
+  brim_text_release(&names);
+}
+
 static void judge_lost(launcher *l, int32_t rank)
 {
   const bool is_known = l->launch->mpirun[0] ? l->mpirun == 0 : l->seats.seat[rank].is_over;
@@ -185,6 +197,7 @@ static void judge(launcher *l)
   const double now = brim_now();
   const int32_t lost = brim_seats_lost(s), left = brim_seats_left(s);
   char names[256];
+  const bool all_came = brim_seats_came(s) == s->count;
   if (l->is_ending) return;
   if (lost >= 0)
     judge_lost(l, lost);
@@ -192,6 +205,10 @@ static void judge(launcher *l)
     end_job(l, s->ended_by);
   else if (l->launch->mpirun[0] && l->mpirun == 0)
     end_job(l, -1);
+  else if (l->stops > 0 && !all_came)
+    end_job(l, -1); /* nothing has begun, and a rank that does not come would never hear of it */
+  else if (!all_came && now - l->begun_at > l->launch->end_seconds)
+    fail_absent(l);
   else if (left > 0 && s->waiting > 0)
     end_job(l, -1); /* who has left will not come any more, and has said why */
   else if (brim_seats_late(s, now, names, sizeof names))
@@ -327,6 +344,7 @@ static brim_status sum_up(const launcher *l, int *exit_status)
 /* As a run that is alone: by the second signal, or the first before it heeds any. */
 static bool ends_by_signal(const launcher *l)
 {
+  if (l->stops == 1 && brim_seats_came(&l->seats) < l->seats.count) return true;
   return l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);
 }
 
@@ -346,6 +364,7 @@ brim_status brim_launch_run(brim_rank_launch *launch, const char *const *word, i
   *exit_status = 0;
   brim_seats_open(&l.seats, launch->ranks);
   watch_signals(&l, &before);
+  l.begun_at = brim_now();
   brim_status status = start(&l, word, &before.before);
   if (status != BRIM_OK) end_job(&l, -1);
   l.has_failed = status != BRIM_OK;

@@ -11,7 +11,7 @@ typedef struct brim_rank_launch {
   int32_t ranks;      /* 1: nothing is to be started, this process trains */
   char mpirun[4096];  /* its file; empty: brim starts the ranks */
   char folder[4096];  /* of the run; empty: a new one, of which nothing is known until the ranks tell */
-  double end_seconds; /* that ranks may take to end when the first has ended */
+  double end_seconds; /* that ranks may take to begin, and to end when the first has ended */
 } brim_rank_launch;
 
 /* [init] What dist.ranks comes to in this process. ELOAD if ranks are to be started, and there is nothing that can. */

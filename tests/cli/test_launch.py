@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import time
 import unittest
@@ -145,10 +146,36 @@ class Ends(Launched):
             self.assert_nothing_runs(run)
 
     def test_a_rank_that_hangs_is_named(self):
-        process = self.launch_long("run", "dist.timeout_seconds=2")
+        process = self.launch_long("run", "dist.timeout_seconds=8")
         os.kill(self.ranks_of("run")[1], signal.SIGSTOP)
         result = self.finish(process, FAILED)
         self.assert_one_error(result, "rank 1")
+        self.assert_nothing_runs("run")
+
+    def with_a_rank_that_does_not_begin(self):
+        """The environment of a launcher whose mpirun stops rank 1 before it is brim; "stopped" is there then."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        rank = folder / "rank"
+        rank.write_text('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && touch stopped && kill -STOP $$\nexec "$@"\n')
+        mpirun = folder / "mpirun"  # -n RANKS PROGRAM WORDS
+        mpirun.write_text(f'#!/bin/sh\nn=$2\nshift 2\nexec {shutil.which("mpirun")} -n "$n" {rank} "$@"\n')
+        for path in (rank, mpirun):
+            path.chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def test_a_rank_that_does_not_begin_is_named(self):
+        result = self.finish(self.launch("run", *SMALL, "dist.timeout_seconds=2",
+                                         env=self.with_a_rank_that_does_not_begin()), FAILED)
+        self.assert_one_error(result, "of 3 ranks these did not begin within dist.timeout_seconds=2")
+        self.assertRegex(result.err, r": (0, )?1(, 2)?\n")  # the others too on a busy machine
+        self.assert_nothing_runs("run")
+
+    def test_a_signal_ends_ranks_that_wait_for_one_that_does_not_begin(self):
+        process = self.launch("run", *SMALL, env=self.with_a_rank_that_does_not_begin())
+        self.until((self.folder / "stopped").exists)
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, -signal.SIGTERM)
         self.assert_nothing_runs("run")
 
     def test_interrupted_and_resumed(self):

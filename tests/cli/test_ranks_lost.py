@@ -9,7 +9,7 @@ import struct
 import time
 
 from ranks import Ranks, ranks_among
-from support import FAILED, SMALL, main
+from support import BINARY, FAILED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
 RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
@@ -80,6 +80,19 @@ class Lost(Jobs):
             self.assertEqual(err.count("go on with: brim train --resume"), 1, err)
             self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
             self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
+
+
+class Beginning(Ranks):
+    """Until MPI has started, no rank can tell another that it is missing."""
+
+    def test_a_rank_that_stands_still_before_mpi_has_started(self):
+        for rank in (0, 2):
+            program = self.folder / f"stops{rank}"
+            program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = {rank} ] && kill -STOP $$\nexec {BINARY} "$@"\n')
+            program.chmod(0o755)
+            result = self.ranks(3, f"run{rank}", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program)
+            self.assertIn("the 3 ranks have not found each other within dist.timeout_seconds=2", result.err)
+            self.assertEqual(processes(self.folder), {})
 
 
 class Drift(Jobs):

@@ -78,6 +78,21 @@ class Training(TwoHosts):
                 self.assertEqual((self.folder / "cut" / path).read_bytes(), (self.folder / "whole" / path).read_bytes(),
                                  path)
 
+    def test_a_cable_that_is_cut_before_mpi_has_started_ends_the_job_on_both_hosts(self):
+        program = self.folder / "waits"
+        program.write_text('#!/bin/sh\ntouch "there$OMPI_COMM_WORLD_RANK"\n'
+                           f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && until [ -e go ]; do sleep 0.1; done\nexec {BINARY} "$@"\n')
+        program.chmod(0o755)
+        job = TwoHosts.over(self, (1, 1), program, *RUN, "run.dir=run", "dist.timeout_seconds=4")
+        while not all((self.folder / f"there{rank}").exists() for rank in (0, 1)):
+            self.assertIsNone(job.process.poll())
+            time.sleep(0.05)
+        self.hosts.cut()
+        (self.folder / "go").touch()
+        status, _, err, _ = self.wait_for_end(job)
+        self.assertNotEqual(status, 0, err)
+        self.assertIn("the 2 ranks have not found each other within dist.timeout_seconds=4", err)
+
     def test_a_rank_that_is_killed_on_either_host(self):
         for rank in (0, 3):
             with self.subTest(rank):

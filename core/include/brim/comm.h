@@ -6,7 +6,8 @@
  *   collectives   on large buffers, in the host's memory or in that of a device: connect .. disconnect
  * comm/mpi has both, for host memory; comm/nccl has the second, for GPUs, and uses whatever host's half the job has.
  *
- * All functions are called from the main thread. Every rank makes the same calls in the same order, but for end_all. */
+ * All functions are called from the main thread, but end_all also from another one while join does not return. Every
+ * rank makes the same calls in the same order, but for end_all. */
 #ifndef BRIM_COMM_H
 #define BRIM_COMM_H
 #include <stdint.h>

@@ -1,0 +1,98 @@
+/* See joining.h. */
+#include "dist/joining.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/crash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "dist/line.h"
+#include "dist/started.h"
+
+#define LOOK_SECONDS 0.1
+#define ASLEEP_SECONDS 0.5 /* without a look at the clock: this process was stopped itself */
+#define TURN_SECONDS 0.25  /* between one rank's message and the next one's: the first may end them all */
+#define TURNS 8            /* ranks that wait for their turn; there may be thousands */
+
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+
+_Noreturn static void end_job(const brim_joining *j, int exit_status)
+{
+  brim_line_end(exit_status);
+  brim_crash_allow_exit();
+  j->ops->end_all(j->self, exit_status);
+  _exit(exit_status);
+}
+
+/* As a process that is killed by it, before there is anything to lose; what started the ranks ends with them. */
+_Noreturn static void end_by(const brim_joining *j, int number)
+{
+  end_job(j, 128 + number);
+}
+
+_Noreturn static void end_late(const brim_joining *j)
+{
+  brim_log_set_rank(brim_dist_started_rank());
+  brim_fail(BRIM_ECOMM,
+            "the %d ranks have not found each other within dist.timeout_seconds=%g\n"
+            "one of them stands still, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
+            (int)brim_dist_started(), j->seconds);
+  if (brim_line_may_speak()) brim_log_error();
+  end_job(j, brim_status_exit(BRIM_ECOMM));
+}
+
+static void *watch(void *context)
+{
+  const brim_joining *j = context;
+  const int rank = (int)brim_dist_started_rank();
+  const double seconds = j->seconds + TURN_SECONDS * (rank < TURNS ? rank : TURNS);
+  struct pollfd ready[] = {{.fd = j->done, .events = POLLIN}, {.fd = j->signals, .events = POLLIN}};
+  struct signalfd_siginfo info;
+  double waited = 0, last = brim_now();
+  while (waited < seconds) {
+    (void)poll(ready, 2, (int)(1e3 * LOOK_SECONDS));
+    if (ready[0].revents) return NULL;
+    if (ready[1].revents && read(j->signals, &info, sizeof info) == (ssize_t)sizeof info)
+      end_by(j, (int)info.ssi_signo);
+    const double now = brim_now();
+    if (now - last < ASLEEP_SECONDS) waited += now - last;
+    last = now;
+  }
+  end_late(j);
+}
+
+static void close_files(const brim_joining *j)
+{
+  if (j->signals >= 0) close(j->signals);
+  if (j->done >= 0) close(j->done);
+}
+
+brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)
+{
+  sigset_t set;
+  *j = (brim_joining){.ops = ops, .self = self, .seconds = seconds};
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaddset(&set, watched[i]);
+  j->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  j->done = eventfd(0, EFD_CLOEXEC);
+  pthread_sigmask(SIG_BLOCK, &set, &j->before); /* here as on the other thread, which reads them */
+  const bool has_files = j->signals >= 0 && j->done >= 0;
+  const int code = has_files ? brim_thread_start(&j->thread, "brim-joining", watch, j) : errno;
+  j->is_watching = code == 0;
+  if (code == 0) return BRIM_OK;
+  brim_joining_end(j);
+  return brim_fail(BRIM_EIO, "the start of the ranks cannot be watched: %s", strerror(code));
+}
+
+void brim_joining_end(brim_joining *j)
+{
+  if (j->is_watching && eventfd_write(j->done, 1) == 0) pthread_join(j->thread, NULL);
+  close_files(j);
+  pthread_sigmask(SIG_SETMASK, &j->before, NULL);
+}
