@@ -59,7 +59,7 @@ static inline uint16_t cpu_f16_round(float x)
 typedef struct cpu_half {
   void (*widen)(const uint16_t *from, float *to, int64_t count);
   void (*round)(const float *from, uint16_t *to, int64_t count);
-  void (*settle)(float *a, float *b, int64_t count); /* a = the rounded sum of both, as a float; b = 0 */
+  void (*settle)(float *a, float *b, int64_t count); /* a = the rounded sum of both, as a float; b = -0 */
 } cpu_half;
 
 /* Those of an instruction set. */

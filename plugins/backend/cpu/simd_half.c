@@ -21,7 +21,7 @@ static void bf16_settle(float *a, float *b, int64_t count)
 {
   for (int64_t i = 0; i < count; i++) {
     a[i] = cpu_bf16_widen(cpu_bf16_round(a[i] + b[i]));
-    b[i] = 0;
+    b[i] = -0.0f;
   }
 }
 
@@ -54,7 +54,7 @@ static void f16_settle(float *a, float *b, int64_t count)
 {
   for (int64_t i = 0; i < count; i++) {
     a[i] = cpu_f16_widen(cpu_f16_round(a[i] + b[i]));
-    b[i] = 0;
+    b[i] = -0.0f;
   }
 }
 

@@ -7,8 +7,12 @@
  * a few samples at a time: the table below says which of their tensors are samples. By as many grains, a result is the
  * same bits as of all at once, since that is what holds for micro-batches.
  *
+ * An operation that does the work of two rounds between them too, so that fusion changes no bit: what the first leaves
+ * is rounded here, and the second works on that (see `second`).
+ *
  * Kernels register in a section of their own (CPU_KERNEL); the backend's table is made of the wrapped ones when the
  * plugin is loaded. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +22,7 @@
 #define PIECE 16384            /* values a task */
 #define SLICE_BYTES (1u << 20) /* of scratch that a slice is to have, if a grain does not need more */
 #define KERNELS_MAX 512
+#define END_VALUES 512 /* that are rounded, and rounded again behind a second half, before the next */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
@@ -108,9 +113,17 @@ typedef struct part {
   void *state; /* the kernel's */
 } part;
 
+/* What this file does itself behind a kernel that is that of a fused operation's first half. */
+typedef struct second {
+  cpu_function function; /* of the rounded result */
+  float factor;
+  bool adds; /* the rounded result to in[0] */
+} second;
+
 /* What is kept of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
+  second second;
   void *state; /* the kernel's, where nothing is small: then there is nothing else */
   operand *operand;
   size_t operands;
@@ -143,6 +156,15 @@ static void round_piece(void *arg, int64_t task, int32_t thread)
   const conversion *c = arg;
   const int64_t at = task * PIECE;
   c->half->round((const float *)c->from + at, (uint16_t *)c->to + at, cpu_min(PIECE, c->count - at));
+}
+
+/* Zeros for a kernel that adds them: of the sign that changes no other zero. */
+static void zero_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const conversion *c = arg;
+  const int64_t end = cpu_min((task + 1) * PIECE, c->count);
+  for (int64_t i = task * PIECE; i < end; i++) ((float *)c->to)[i] = -0.0f;
 }
 
 /* dtype: the small type of the two. */
@@ -215,6 +237,23 @@ static const slicing *find_slicing(const brim_node *n)
   return s;
 }
 
+/* Has a fused operation a second half for which its first half has to be rounded? relu has not, nor has a norm of a
+ * sum, see settle_sum. */
+static second second_of(const cpu_backend *b, const brim_node *n)
+{
+  const cpu_behind behind = cpu_behind_of(b, n);
+  const second s = {behind.function, behind.factor, strcmp(n->op, "dropout+add") == 0 && is_small(n->in[0])};
+  return is_small(n->out[0]) ? s : (second){0};
+}
+
+/* The kernel of what the operation begins with: "linear" of "linear+tanh". */
+static const brim_kernel *first_kernel(const char *op)
+{
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(op, "+"), op);
+  return kernel_of(name);
+}
+
 static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *s)
 {
   w->operands = (size_t)n->in_count + n->out_count;
@@ -229,6 +268,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *
     o->small = is_small(o->t);
     o->sliced = s && k < 32 && (in ? s->in : s->out) >> k & 1;
     while (w->operand[o->same].t != o->t) o->same++;
+    if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
   }
   return BRIM_OK;
 }
@@ -250,6 +290,10 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   p->pointer = brim_try_calloc(w->operands, sizeof *p->pointer);
   if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
+  if (w->second.function) {
+    p->node.op = w->kernel->op;
+    p->node.out_count = 1;
+  }
   p->node.in = p->pointer;
   p->node.out = p->pointer + n->in_count;
   for (size_t i = 0; i < w->operands; i++) {
@@ -326,6 +370,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
     if (!w->operand[i].small || w->operand[i].same != i) continue;
+    if (w->second.function && i > node->in_count) continue; /* rounded from where the result is */
     w->operand[i].offset = need->workspace_bytes;
     need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
   }
@@ -341,7 +386,7 @@ static void release_parts(cpu_backend *b, wrapped *w)
   }
   free(w->operand);
   free(w->place);
-  *w = (wrapped){.kernel = w->kernel};
+  *w = (wrapped){.kernel = w->kernel, .second = w->second};
 }
 
 static CPU_PREPARE(prepare_wide)
@@ -359,6 +404,8 @@ static CPU_PREPARE(prepare)
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
   w->kernel = kernel_of(node->op);
   *state = w;
+  if (has_small(node)) w->second = second_of(self, node);
+  if (w->second.function) w->kernel = first_kernel(node->op);
   if (has_small(node)) return prepare_wide(self, program, node, need, state);
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
@@ -412,6 +459,53 @@ static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype,
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
+/* What the first half has left in scratch becomes the result: rounded, what the second half makes of it, rounded. */
+typedef struct ending {
+  const cpu_half *half;
+  second second;
+  float *x;
+  const uint16_t *a; /* what is added; perhaps the result's own memory */
+  uint16_t *between; /* what the first half leaves, if that is a result too; NULL: it is not */
+  uint16_t *y;
+  int64_t count;
+} ending;
+
+static void end_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const ending *e = arg;
+  const int64_t at = task * PIECE, end = cpu_min(at + PIECE, e->count);
+  for (int64_t i = at; i < end; i += END_VALUES) {
+    const int64_t count = cpu_min(END_VALUES, end - i);
+    uint16_t rounded[END_VALUES];
+    float a[END_VALUES], *x = e->x + i;
+    uint16_t *between = e->between ? e->between + i : rounded;
+    e->half->round(x, between, count);
+    e->half->widen(between, x, count);
+    if (e->second.function) {
+      e->second.function(x, x, count, e->second.factor);
+    } else {
+      e->half->widen(e->a + i, a, count);
+      for (int64_t k = 0; k < count; k++) x[k] += a[k];
+    }
+    e->half->round(x, e->y + i, count);
+  }
+}
+
+static void end_part(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, int64_t row)
+{
+  const brim_node *n = launch->node;
+  const operand *y = &w->operand[n->in_count];
+  ending e = {.half = cpu_half_of(b->isa, y->t->dtype),
+              .second = w->second,
+              .x = w->place[n->in_count],
+              .y = (uint16_t *)(void *)at_row(w, y, launch->out[0], row),
+              .count = (int64_t)(p->tensor[y->same].bytes / sizeof(float))};
+  if (w->second.adds) e.a = (const uint16_t *)(void *)at_row(w, &w->operand[0], launch->in[0], row);
+  if (n->out_count > 1) e.between = (uint16_t *)(void *)at_row(w, y + 1, launch->out[1], row);
+  cpu_pool_run(b->pool, cpu_divide_up(e.count, PIECE), end_piece, &e);
+}
+
 static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const brim_launch *launch, int64_t row)
 {
   const brim_node *n = launch->node;
@@ -421,8 +515,9 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
     const bool in = i < n->in_count;
     char *own = at_row(w, o, in ? launch->in[i] : launch->out[i - n->in_count], row);
     w->place[i] = o->small ? (char *)launch->workspace + w->operand[o->same].offset : own;
-    if (in && o->small && o->same == i && (o->sliced || row == 0))
-      convert(b, widen_piece, o->t->dtype, own, w->place[i], p->tensor[i].bytes / sizeof(float));
+    const bool zeros = w->second.adds && i == 0;
+    if (in && o->small && o->same == i && ((o->sliced && !zeros) || row == 0))
+      convert(b, zeros ? zero_piece : widen_piece, o->t->dtype, own, w->place[i], p->tensor[i].bytes / sizeof(float));
   }
   if (n->in_count > 1) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
@@ -433,9 +528,10 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
                              .workspace = launch->workspace,
                              .step = &step};
   BRIM_TRY(w->kernel->run(b, &inner));
+  if (w->second.function || w->second.adds) end_part(b, w, p, launch, row);
   for (size_t i = n->in_count; i < w->operands; i++) {
     const operand *o = &w->operand[i];
-    if (o->small)
+    if (o->small && !w->second.function && !w->second.adds)
       convert(b, round_piece, o->t->dtype, w->place[i], at_row(w, o, launch->out[i - n->in_count], row),
               p->tensor[o->same].bytes / sizeof(float));
   }
