@@ -1,6 +1,11 @@
 /* Reverse-mode differentiation of a graph: walks the forward nodes backwards and lets each operation's gradient rule
  * append the nodes that compute its inputs' gradients. A tensor used several times gets the sum of what its users
- * send back; a parameter's gradient is persistent and kernels add into it, each user into one of its own. */
+ * send back; a parameter's gradient is persistent and kernels add into it, each user into one of its own.
+ *
+ * What is made of parameters alone (a slice of one, its norm, the product of two) has no samples, so it is treated as a
+ * parameter by those who use it beside samples: what they send back is added up over the step in a persistent gradient,
+ * sample by sample. Only then, once a step, does it go on to the parameters (brim_graph_fold). So neither the
+ * micro-batch nor a smaller type of activations has a part in any sum. */
 #include <assert.h>
 #include <string.h>
 
@@ -54,12 +59,24 @@ static void locate(brim_graph *g, const brim_node *like)
   g->line = like->line;
 }
 
-/* What flows back to a parameter's copy in a smaller type is the parameter's, in the type that it has. */
+/* What flows back to a copy in a smaller type, of a parameter or of what is made of parameters, is the original's, in
+ * the type that it has. */
 static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
 {
   const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;
-  const bool copy = maker && strcmp(maker->op, "cast") == 0 && maker->in[0]->role == BRIM_ROLE_PARAMETER;
+  const bool copy = maker && strcmp(maker->op, "cast") == 0 && !brim_graph_has_samples(g, maker->in[0]);
   return copy ? maker->in[0] : x;
+}
+
+/* Is what flows back to x through a node a sum over samples, which x itself does not have? */
+static bool sums_samples(const brim_graph *g, const brim_node *like, const brim_tensor *x)
+{
+  return brim_node_has_samples(g, like) && !brim_graph_has_samples(g, x);
+}
+
+bool brim_autodiff_sums(const brim_autodiff *ad, const brim_node *like, const brim_tensor *input)
+{
+  return input->role == BRIM_ROLE_PARAMETER || sums_samples(ad->g, like, input);
 }
 
 static brim_tensor *new_flow(brim_graph *g, const brim_tensor *x)
@@ -73,6 +90,9 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
   brim_graph *g = ad->g;
   locate(g, like);
   x = behind_copy(g, x);
+  if (sums_samples(g, like, x)) /* the kernel would have added it up over a micro-batch */
+    return brim_graph_fail(g, like->op, like->name, "'%s' has no samples and cannot be used beside what has some",
+                           x->name);
   brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_next_gradient(g, x) : NULL;
   if (persistent)
     return brim_graph_node_into(g, "accumulate", like->name, &flow, 1, &persistent, 1, NULL) ? BRIM_OK : g->status;
@@ -104,7 +124,7 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   for (uint32_t i = 0; i < of_count; i++) {
     brim_tensor *source = behind_copy(g, of[i]);
     const bool direct =
-        i < 32 && accumulates >> i & 1 && source->role == BRIM_ROLE_PARAMETER && brim_autodiff_needs(ad, source);
+        i < 32 && accumulates >> i & 1 && brim_autodiff_sums(ad, like, source) && brim_autodiff_needs(ad, source);
     out[i] = direct ? brim_graph_next_gradient(g, source) : new_flow(g, of[i]);
     if (!out[i]) return g->status;
   }
@@ -151,27 +171,56 @@ static void find_needed(brim_autodiff *ad)
   }
 }
 
-brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed)
+static brim_autodiff begin(brim_graph *g)
 {
-  if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
-  g->forward_count = g->node_count;
   brim_autodiff ad = {.g = g, .count = g->tensor_count};
   ad.gradient = BRIM_ARENA_NEW(&g->arena, brim_tensor *, ad.count);
   ad.needed = BRIM_ARENA_NEW(&g->arena, bool, ad.count);
   find_needed(&ad);
-  ad.gradient[loss->id] = seed;
+  return ad;
+}
+
+/* Backwards over the forward nodes that have samples, or over the others. `loss`: makes its own gradient. */
+static brim_status walk(brim_autodiff *ad, bool with_samples, const brim_tensor *loss)
+{
+  brim_graph *g = ad->g;
   for (size_t i = g->forward_count; i-- > 0;) {
     const brim_node *n = g->node[i];
-    const brim_op *op = n->descriptor;
+    if (brim_node_has_samples(g, n) != with_samples || !n->descriptor->gradient) continue;
     bool reached = false;
-    for (uint32_t k = 0; k < n->out_count; k++) reached = reached || ad.gradient[n->out[k]->id] || n->out[k] == loss;
-    bool needed = false;
-    for (uint32_t k = 0; k < n->in_count; k++) needed = needed || ad.needed[n->in[k]->id];
-    if (!reached || !needed || !op->gradient) continue;
-    if (op->gradient(&ad, n) != BRIM_OK) return g->status;
+    for (uint32_t k = 0; k < n->out_count; k++) reached = reached || ad->gradient[n->out[k]->id] || n->out[k] == loss;
+    if (reached && needs_any(ad, n->in, n->in_count)) BRIM_TRY(n->descriptor->gradient(ad, n));
   }
+  g->file = "";
+  return g->status;
+}
+
+static brim_status fold(brim_autodiff *ad)
+{
+  brim_graph *g = ad->g;
+  const size_t sums = g->further_count;
+  for (size_t i = 0; i < sums; i++) {
+    const brim_further f = g->further[i];
+    if (f.of && f.gradient) BRIM_TRY(brim_autodiff_add(ad, g->node[f.of->producer], f.of, f.gradient));
+  }
+  return walk(ad, false, NULL);
+}
+
+brim_status brim_graph_fold(brim_graph *g)
+{
+  brim_autodiff ad = begin(g);
+  return fold(&ad);
+}
+
+brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed)
+{
+  if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
+  g->forward_count = g->node_count;
+  brim_autodiff ad = begin(g);
+  ad.gradient[loss->id] = seed;
+  BRIM_TRY(walk(&ad, true, loss));
+  if (!g->folds_later) BRIM_TRY(fold(&ad));
   g->gradient = ad.gradient;
   g->gradient_count = ad.count;
-  g->file = "";
   return g->status;
 }

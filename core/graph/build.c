@@ -39,6 +39,7 @@ brim_shape brim_shape_of(const brim_tensor *x)
 void brim_output(brim_graph *g, brim_tensor *logits)
 {
   if (!brim_graph_accepts(g, "output", NULL, logits)) return;
+  if (!brim_graph_needs_samples(g, "output", NULL, logits)) return;
   brim_tensor **output = brim_wrap_output(g);
   if (*output) {
     brim_graph_fail(g, "output", NULL, "the model's output was named twice");
@@ -214,6 +215,7 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
 {
   brim_graph *g = brim_graph_create(options->real, options->batch, options->training);
   if (options->norm_group > 0) g->norm_group = options->norm_group;
+  g->folds_later = options->folds_later;
   const brim_status status = build(options, g);
   if (status != BRIM_OK) {
     brim_graph_free(g);

@@ -87,17 +87,18 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Is an operand as it is what the sum takes? Not one that is repeated, nor a parameter, whose gradient is added up. */
-static bool is_whole(const brim_tensor *operand, const brim_tensor *sum)
+/* Is an operand as it is what the sum takes? Not one that is repeated, nor one whose gradient is added up. */
+static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
-  return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape);
+  return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
+         brim_graph_has_samples(g, operand) == brim_graph_has_samples(g, sum);
 }
 
 /* a + dropout(x): inputs a, x. */
 static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
-  if (!is_whole(a, first->out[0])) return false;
+  if (!is_whole(g, a, first->out[0])) return false;
   first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
   first->in[0] = a;
   first->in[1] = x;
@@ -112,7 +113,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
 {
   const brim_tensor *sum = first->out[0];
   if (second->in[0] != sum || sum->shape.rank == 4) return false;
-  if (!is_whole(first->in[0], sum) || !is_whole(first->in[1], sum)) return false;
+  if (!is_whole(g, first->in[0], sum) || !is_whole(g, first->in[1], sum)) return false;
   const uint32_t inputs = 1 + second->in_count, outputs = 1 + second->out_count;
   brim_tensor **in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, inputs);
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, outputs);
@@ -213,6 +214,7 @@ static void renumber(const pass *p)
     brim_tensor *t = g->tensor[i];
     if (p->gone[i]) continue;
     if (i < g->want_count) g->want[kept] = g->want[i];
+    g->has_samples[kept] = g->has_samples[i];
     t->id = (uint32_t)kept;
     t->producer = -1;
     g->tensor[kept++] = t;

@@ -29,6 +29,7 @@ void brim_graph_free(brim_graph *g)
   if (!g) return;
   brim_arena_release(&g->arena);
   free(g->tensor);
+  free(g->has_samples);
   free(g->node);
   free(g->parameter);
   free(g->further);
@@ -92,7 +93,10 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   t->producer = -1;
   t->channel_block = 1;
   t->bytes = (uint64_t)brim_shape_count(shape) * brim_dtype_bytes(dtype);
-  g->tensor = grow(g->tensor, g->tensor_count, &g->tensor_room, sizeof(brim_tensor *));
+  size_t room = g->tensor_room;
+  g->has_samples = grow(g->has_samples, g->tensor_count, &room, sizeof *g->has_samples);
+  g->tensor = grow(g->tensor, g->tensor_count, &g->tensor_room, sizeof *g->tensor);
+  g->has_samples[g->tensor_count] = role == BRIM_ROLE_DATA;
   g->tensor[g->tensor_count++] = t;
   return t;
 }
@@ -144,18 +148,25 @@ brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x)
   return NULL;
 }
 
-brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x)
+static brim_tensor *add_further(brim_graph *g, brim_tensor *x, size_t parameter, const char *name)
 {
-  size_t i = 0;
-  while (i < g->parameter_count && g->parameter[i].value != x) i++;
-  if (i == g->parameter_count || !g->parameter[i].gradient) return NULL;
-  if (g->parameter[i].uses++ == 0) return g->parameter[i].gradient;
-  const char *name = brim_arena_printf(&g->arena, "%s.grad.%u", x->name, g->parameter[i].uses);
+  const bool is_parameter = parameter != BRIM_NO_PARAMETER;
   brim_tensor *gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, x->dtype, &x->shape, name);
   if (!gradient) return NULL;
   g->further = grow(g->further, g->further_count, &g->further_room, sizeof *g->further);
-  g->further[g->further_count++] = (brim_further){gradient, i};
+  g->further[g->further_count++] = (brim_further){gradient, parameter, is_parameter ? NULL : x};
   return gradient;
+}
+
+brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x)
+{
+  size_t i = 0;
+  if (x->role != BRIM_ROLE_PARAMETER)
+    return add_further(g, x, BRIM_NO_PARAMETER, brim_arena_printf(&g->arena, "%s.grad.sum", x->name));
+  while (i < g->parameter_count && g->parameter[i].value != x) i++;
+  if (i == g->parameter_count || (!g->parameter[i].gradient && !g->slice)) return NULL;
+  if (g->parameter[i].uses++ == 0) return g->parameter[i].gradient;
+  return add_further(g, x, i, brim_arena_printf(&g->arena, "%s.grad.%u", x->name, g->parameter[i].uses));
 }
 
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x)
@@ -191,9 +202,13 @@ static brim_node *append(brim_graph *g, const brim_op *op, const char *name, bri
 
 void brim_graph_append(brim_graph *g, brim_node *n)
 {
+  bool has_samples = false;
   n->index = (uint32_t)g->node_count;
-  for (uint32_t i = 0; i < n->out_count; i++)
+  for (uint32_t i = 0; i < n->in_count; i++) has_samples = has_samples || g->has_samples[n->in[i]->id];
+  for (uint32_t i = 0; i < n->out_count; i++) {
     if (n->out[i]->producer < 0) n->out[i]->producer = (int32_t)n->index;
+    if (n->out[i]->role == BRIM_ROLE_ACTIVATION) g->has_samples[n->out[i]->id] = has_samples;
+  }
   g->node = grow(g->node, g->node_count, &g->node_room, sizeof(brim_node *));
   g->node[g->node_count++] = n;
 }
@@ -244,6 +259,24 @@ bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, co
   if (x->dtype == BRIM_DTYPE_I32 || x->dtype == BRIM_DTYPE_U8)
     brim_graph_fail(g, op, name, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
   return g->status == BRIM_OK;
+}
+
+bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
+{
+  char text[96];
+  if (!brim_graph_has_samples(g, x))
+    brim_graph_fail(g, op, name, "'%s' %s is made of parameters alone: it has no samples", x->name,
+                    brim_shape_format(text, sizeof text, &x->shape));
+  return g->status == BRIM_OK;
+}
+
+bool brim_graph_accepts_together(brim_graph *g, const char *op, const char *name, brim_tensor *const *x, size_t count)
+{
+  bool any = false;
+  for (size_t i = 0; i < count; i++) any = any || brim_graph_has_samples(g, x[i]);
+  for (size_t i = 0; any && i < count; i++)
+    if (!brim_graph_needs_samples(g, op, name, x[i])) return false;
+  return true;
 }
 
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,

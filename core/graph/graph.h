@@ -32,12 +32,16 @@ static inline bool brim_parameter_is_trained(const brim_parameter *p)
   return !p->is_buffer && !p->is_frozen;
 }
 
-/* The gradient that comes from a further use of a parameter. One for each use, as each is a sum over the samples in
- * their order however the batch is cut; the update adds them up. */
+/* One more sum of gradients over the samples of a step, in their order however the batch is cut:
+ *   - of a further use of a parameter. The update adds it to the parameter's gradient.
+ *   - of a use, beside samples, of a tensor that is made of parameters alone (a slice of one). What flows from there to
+ *     the parameters is computed once a step, of the sum: see brim_graph_fold. */
 typedef struct brim_further {
-  brim_tensor *gradient; /* "<name>.grad.2" */
-  size_t parameter;      /* index */
+  brim_tensor *gradient; /* "<name>.grad.2"; NULL in a graph that does not have it */
+  size_t parameter;      /* index; BRIM_NO_PARAMETER: of a tensor that is made of parameters */
+  brim_tensor *of;       /* that tensor, else NULL */
 } brim_further;
+#define BRIM_NO_PARAMETER SIZE_MAX
 
 /* What an optimizer keeps of a parameter; its tensor is named as in checkpoints: "<parameter>.exp_avg". */
 typedef struct brim_state {
@@ -79,15 +83,17 @@ struct brim_graph {
   bool uses_norm_group;   /* some operation has statistics of groups of samples */
   uint32_t real;          /* dtype of real numbers */
   bool training;
+  bool folds_later;  /* see brim_graph_options */
   bool keeps_logits; /* brim_graph_fuse_loss has found what it looks for */
   brim_tensor **tensor;
+  bool *has_samples; /* by tensor id: see brim_graph_has_samples */
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
   size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
   brim_parameter *parameter;
   size_t parameter_count, parameter_room;
-  brim_further *further; /* in training: of parameters that several nodes use, in the order of their gradients */
+  brim_further *further; /* in training: in the order of their gradients */
   size_t further_count, further_room;
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
   brim_tensor *class_weight;                            /* [classes], persistent, written once; NULL: none */
@@ -145,6 +151,7 @@ typedef struct brim_graph_options {
   uint32_t real;
   uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
   bool training;        /* with dropout, gradients */
+  bool folds_later;     /* the backward pass ends at tensors that are made of parameters; the update does the rest */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the features of the backbone are */
   uint64_t fuse;        /* of enum brim_fusion: what may become one operation */
@@ -232,6 +239,11 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
 bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* The same, of an operation on real numbers: indices are an error too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* Has x samples? Else an error of the author's. */
+bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* Have either all of them samples, or none of them? Else one that has none would fit where N is what the author wrote
+ * down, and the graph has an error. */
+bool brim_graph_accepts_together(brim_graph *g, const char *op, const char *name, brim_tensor *const *x, size_t count);
 /* May a layer with parameters be called so? If not, the graph has the error. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name);
 /* Appends a node whose outputs are given. */
@@ -246,10 +258,22 @@ brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape
 /* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
 brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
                                double bound);
+/* Does some of the data lie behind an activation (or is it data), so that its first dimension is N? What is made of
+ * parameters alone has no samples: it is the same in every micro-batch. False for all that is no activation. */
+static inline bool brim_graph_has_samples(const brim_graph *g, const brim_tensor *t)
+{
+  return g->has_samples[t->id];
+}
+/* Of a node of the forward pass. */
+static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n)
+{
+  return brim_graph_has_samples(g, n->out[0]);
+}
 /* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
-/* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. */
-brim_tensor *brim_graph_next_gradient(brim_graph *g, const brim_tensor *x);
+/* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. Also of a
+ * tensor without samples. */
+brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
 /* The parameter that a tensor is; NULL: it is none. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);
 bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x);
@@ -274,6 +298,9 @@ brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, con
 brim_status brim_graph_fail_output(brim_graph *g, const brim_node *node, const brim_shape *shape);
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
+/* Appends what flows from the sums of g->further through tensors without samples to the parameters, for which there
+ * are further gradients then. brim_autodiff_run does so itself, but for graphs that fold later. */
+brim_status brim_graph_fold(brim_graph *g);
 /* Asks for the gradient of a tensor that is not a parameter; before brim_autodiff_run. */
 void brim_autodiff_want(brim_graph *g, brim_tensor *x);
 /* The gradient of a tensor that was asked for; NULL if none flows there. */

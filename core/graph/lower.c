@@ -1,7 +1,8 @@
 /* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
- * type, but for what an operation's descriptor keeps wide; data and parameters are cast where they are read, each once,
- * right before the first node that needs it. The backward pass then has the types of what it differentiates, and
- * gradients of parameters are added up in the parameters' own type, since autodiff looks behind the casts. */
+ * type, but for what an operation's descriptor keeps wide; data, parameters and what is made of parameters alone are
+ * cast where they are read beside samples, each once, right before the first node that needs it. The backward pass then
+ * has the types of what it differentiates, and gradients of parameters are added up in the parameters' own type, since
+ * autodiff looks behind the casts. */
 #include "graph/lower.h"
 
 #include <assert.h>
@@ -48,8 +49,8 @@ static void store_small(const pass *p, brim_tensor *t)
 
 static bool is_copied(const pass *p, const brim_tensor *t)
 {
-  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label &&
-         (t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_DATA);
+  const bool is_activation = t->role == BRIM_ROLE_ACTIVATION && brim_graph_has_samples(p->g, t);
+  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label && !is_activation;
 }
 
 /* Appends the cast if t has none yet. NULL on error. */
@@ -78,7 +79,8 @@ static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
 static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
 {
   brim_tensor *t = n->in[k];
-  const bool wide = p->dtype == p->g->real || (k < 32 && n->descriptor->wide_in >> k & 1);
+  const bool wide =
+      p->dtype == p->g->real || (k < 32 && n->descriptor->wide_in >> k & 1) || !brim_node_has_samples(p->g, n);
   if (t->id < p->count && p->small[t->id]) return read_small(p, t, wide);
   return !wide && is_copied(p, t) ? copy_of(p, t) : t;
 }
@@ -118,7 +120,8 @@ static bool lower_node(const pass *p, brim_node *n)
     n->in[k] = read;
   }
   for (uint32_t k = 0; k < n->out_count; k++)
-    if (n->out[k]->role == BRIM_ROLE_ACTIVATION && n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1))
+    if (n->out[k]->role == BRIM_ROLE_ACTIVATION && n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1) &&
+        brim_graph_has_samples(p->g, n->out[k]))
       store_small(p, n->out[k]);
   return true;
 }

@@ -74,8 +74,11 @@ brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 /* Is a gradient of this tensor needed at all (does a parameter lie behind it)? */
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
+/* Has what flows back to `input` through `like` to be added up: is it a parameter, or has it no samples where `like`
+ * has some? */
+bool brim_autodiff_sums(const brim_autodiff *ad, const brim_node *like, const brim_tensor *input);
 /* Emits `op` with the given inputs and attributes (NULL: of `like`). Output i is what flows back to of[i] through
- * `like`, has of[i]'s shape and is added to its gradient: by the kernel if of[i] is a parameter and the operation
+ * `like`, has of[i]'s shape and is added to its gradient: by the kernel if that has to be added up and the operation
  * accumulates that output, else by a node of its own. If none of them needs a gradient, nothing is emitted. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count);

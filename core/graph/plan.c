@@ -129,6 +129,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   brim_graph_options options = plan->request.graph;
   options.batch = shape->batch;
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
+  options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
   BRIM_TRY(brim_graph_build(&options, out));
@@ -232,6 +233,39 @@ static brim_status recompute(brim_plan *plan)
   return BRIM_OK;
 }
 
+static bool same_shapes(brim_tensor *const *a, brim_tensor *const *b, uint32_t count)
+{
+  for (uint32_t k = 0; k < count; k++)
+    if (!brim_shape_equal(&a[k]->shape, &b[k]->shape)) return false;
+  return true;
+}
+
+/* The next forward node without samples from i on; NULL: there is none. */
+static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
+{
+  while (*i < g->forward_count && brim_node_has_samples(g, g->node[*i])) ++*i;
+  return *i < g->forward_count ? g->node[(*i)++] : NULL;
+}
+
+/* Have two graphs of training the same sums of gradients, and the same nodes that work on parameters alone? */
+static bool uses_alike(const brim_graph *a, const brim_graph *b)
+{
+  if (a->further_count != b->further_count) return false;
+  for (size_t i = 0; i < a->further_count; i++)
+    if (a->further[i].parameter != b->further[i].parameter ||
+        !brim_shape_equal(&a->further[i].gradient->shape, &b->further[i].gradient->shape))
+      return false;
+  size_t at_a = 0, at_b = 0;
+  for (;;) {
+    const brim_node *x = next_without_samples(a, &at_a), *y = next_without_samples(b, &at_b);
+    if (!x || !y) return !x && !y;
+    if (x->descriptor != y->descriptor || x->in_count != y->in_count || x->out_count != y->out_count ||
+        memcmp(&x->attr, &y->attr, sizeof x->attr) != 0 || !same_shapes(x->in, y->in, x->in_count) ||
+        !same_shapes(x->out, y->out, x->out_count))
+      return false;
+  }
+}
+
 /* Parameters and gradients lie in the same places in every program that has them. `train`: a graph of training before
  * g, or NULL. */
 static brim_status check_alike(const brim_graph *first, const brim_graph *train, const brim_graph *g)
@@ -242,13 +276,12 @@ static brim_status check_alike(const brim_graph *first, const brim_graph *train,
                      "may depend on the first dimension",
                      (long long)g->batch, (long long)first->batch);
   if (!train || !g->training) return BRIM_OK;
-  bool same = train->further_count == g->further_count;
-  for (size_t i = 0; same && i < g->further_count; i++) same = train->further[i].parameter == g->further[i].parameter;
-  if (same) return BRIM_OK;
-  return brim_fail(BRIM_EINVAL,
-                   "the model uses its parameters otherwise for N = %lld than for N = %lld: how often each is used may "
-                   "not depend on the first dimension",
-                   (long long)g->batch, (long long)train->batch);
+  if (uses_alike(train, g)) return BRIM_OK;
+  return brim_fail(
+      BRIM_EINVAL,
+      "the model uses its parameters otherwise for N = %lld than for N = %lld: how often each is used, and "
+      "what is made of parameters alone, may not depend on the first dimension",
+      (long long)g->batch, (long long)train->batch);
 }
 
 static brim_status create(brim_plan *plan)

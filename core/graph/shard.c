@@ -47,7 +47,8 @@ static void place_replicated(brim_shards *s, const brim_graph *g)
     s->value_count += elements_of(g->parameter[i].value);
     s->gradient_count += elements_of(g->parameter[i].value);
   }
-  for (size_t i = 0; !s->gradients && i < g->further_count; i++) {
+  for (size_t i = 0; i < g->further_count; i++) {
+    if (s->gradients && !g->further[i].of) continue;
     s->further_at[i] = s->gradient_count;
     s->gradient_count += elements_of(g->further[i].gradient);
   }
@@ -103,8 +104,9 @@ void brim_shards_find_places(const brim_shards *s, const brim_graph *g, uint64_t
     at[g->parameter[i].value->id] = s->value_at[i];
     if (g->parameter[i].gradient) at[g->parameter[i].gradient->id] = s->gradient_at[i];
   }
-  for (size_t i = 0; i < g->further_count; i++) {
-    const brim_own_slice *slice = g->slice ? &g->slice[g->further[i].parameter] : NULL;
+  for (size_t i = 0; i < s->further_count; i++) { /* a graph may have more, which are brief */
+    if (!g->further || !g->further[i].gradient) continue;
+    const brim_own_slice *slice = g->slice && !g->further[i].of ? &g->slice[g->further[i].parameter] : NULL;
     at[g->further[i].gradient->id] = s->further_at[i] + (slice ? (uint64_t)slice->first : 0);
   }
   for (size_t k = 0; k < g->shard_count; k++) at[g->shard[k].own->id] = s->bucket[k].own;

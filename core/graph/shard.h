@@ -13,7 +13,7 @@
  *
  * Every rank has the moving averages of batch norm whole: they lie behind the buckets, and so do the sums for them,
  * which all ranks get. So are, with `optimizer`, gradients of further uses of a parameter (brim_further), of which a
- * rank then adds its slice to its slice. */
+ * rank then adds its slice to its slice; and always sums for tensors that are made of parameters. */
 #ifndef BRIM_GRAPH_SHARD_H
 #define BRIM_GRAPH_SHARD_H
 #include "base/arena.h"

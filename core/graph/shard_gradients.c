@@ -58,6 +58,7 @@ static void lay_out(rewriting *r)
   }
   for (size_t i = 0; i < g->further_count; i++) {
     const brim_tensor *gradient = g->further[i].gradient;
+    if (g->further[i].of) continue; /* of the whole step, and every rank has it whole */
     r->bucket[gradient->id] = r->shards->bucket_of[g->further[i].parameter];
     r->further[gradient->id] = i;
     lay_within(g, gradient, gradient, 0);

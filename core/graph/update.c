@@ -2,6 +2,7 @@
 #include "graph/update.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/shard.h"
 
@@ -117,13 +118,33 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);
 }
 
+/* A node of which only shapes are given. */
+static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t start, int64_t count)
+{
+  const brim_shape flat = {1, {count}};
+  const brim_attr attr = {.move = {.start = start}};
+  brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &flat, x->name);
+  brim_graph_node_into(g, op, x->name, &x, 1, &y, 1, &attr);
+  return y;
+}
+
+/* Of a gradient what belongs to the slice that a rank updates. */
+static brim_tensor *own_part(brim_graph *g, const brim_own_slice *slice, brim_tensor *gradient)
+{
+  const int64_t own = brim_shape_count(&slice->gradient->shape), all = brim_shape_count(&gradient->shape);
+  if (own == all) return gradient; /* or it is a slice itself */
+  return move(g, "slice", move(g, "reshape", gradient, 0, all), slice->first, own);
+}
+
 void brim_update_add_further(brim_graph *g, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
   brim_tensor *to = g->slice ? g->slice[parameter].gradient : p->gradient;
-  for (size_t i = 0; i < g->further_count; i++)
-    if (g->further[i].parameter == parameter)
-      brim_graph_node_into(g, "accumulate", p->value->name, &g->further[i].gradient, 1, &to, 1, NULL);
+  for (size_t i = 0; i < g->further_count; i++) {
+    brim_tensor *more = g->further[i].parameter == parameter ? g->further[i].gradient : NULL;
+    if (more && g->slice) more = own_part(g, &g->slice[parameter], more);
+    if (more) brim_graph_node_into(g, "accumulate", p->value->name, &more, 1, &to, 1, NULL);
+  }
 }
 
 /* Buffers are averages already: they are copied. */
@@ -150,17 +171,97 @@ static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
   g->training = true;
 }
 
-/* What comes from the further uses of parameters; of slices the same elements. */
-static void add_further_gradients(brim_graph *g, const brim_graph *like)
+/* The sums that a step leaves besides those of parameters' first uses, in their order; of slices the same elements.
+ * Where ranks share gradients out, those of further uses are added up in training already. */
+static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *shards)
 {
+  g->further_room = like->further_count;
   g->further = brim_xcalloc(like->further_count + 1, sizeof *g->further);
   for (size_t i = 0; i < like->further_count; i++) {
-    const brim_tensor *t = like->further[i].gradient;
-    const brim_tensor *slice = g->slice ? g->slice[like->further[i].parameter].gradient : NULL;
-    const brim_shape *shape = slice ? &slice->shape : &t->shape;
-    brim_tensor *same = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, shape, t->name);
-    g->further[g->further_count++] = (brim_further){same, like->further[i].parameter};
+    const brim_further *f = &like->further[i];
+    const brim_tensor *t = f->gradient, *slice = g->slice && !f->of ? g->slice[f->parameter].gradient : NULL;
+    brim_further *same = &g->further[g->further_count++];
+    *same = (brim_further){NULL, f->parameter, f->of};
+    if (f->of || !shards || !shards->gradients)
+      same->gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, slice ? &slice->shape : &t->shape, t->name);
   }
+}
+
+/* ---- what is made of parameters alone ---- */
+
+/* The same nodes as in the forward pass of `like`; the sums then are of their tensors. */
+static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, brim_arena *scratch)
+{
+  brim_tensor **same = BRIM_ARENA_NEW(scratch, brim_tensor *, like->tensor_count);
+  for (size_t i = 0; i < like->parameter_count; i++) same[like->parameter[i].value->id] = g->parameter[i].value;
+  for (size_t i = 0; i < like->forward_count; i++) {
+    const brim_node *n = like->node[i];
+    if (brim_node_has_samples(like, n)) continue;
+    brim_tensor **in = BRIM_ARENA_NEW(scratch, brim_tensor *, n->in_count + n->out_count), **out = in + n->in_count;
+    for (uint32_t k = 0; k < n->in_count; k++) in[k] = same[n->in[k]->id];
+    for (uint32_t k = 0; k < n->out_count; k++) {
+      const brim_tensor *t = n->out[k];
+      out[k] = same[t->id] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, t->dtype, &t->shape, t->name);
+    }
+    brim_graph_node_into(g, n->op, n->name, in, n->in_count, out, n->out_count, &n->attr);
+  }
+  for (size_t i = 0; i < g->further_count; i++)
+    if (g->further[i].of) g->further[i].of = same[g->further[i].of->id];
+}
+
+/* What a gradient of these nodes is added to lives only until the update has it, and begins as zeros. */
+static void begin_brief(brim_graph *g, size_t sums)
+{
+  g->within_count = g->tensor_count;
+  g->within = BRIM_ARENA_NEW(&g->arena, brim_within, g->tensor_count);
+  for (size_t i = sums; i < g->further_count; i++) {
+    brim_tensor *t = g->further[i].gradient;
+    g->within[t->id] = (brim_within){t, 0};
+    brim_graph_node_into(g, "zero", t->name, NULL, 0, &t, 1, NULL);
+  }
+}
+
+/* Appends of `count` nodes those that something behind them needs, `forward` of which are those without samples; what
+ * makes zeros has come before them. */
+static void append_needed(brim_graph *g, brim_node *const *node, size_t forward, size_t count, brim_arena *scratch)
+{
+  bool *read = BRIM_ARENA_NEW(scratch, bool, g->tensor_count), *needed = BRIM_ARENA_NEW(scratch, bool, count);
+  for (size_t i = count; i-- > 0;) {
+    needed[i] = i >= forward;
+    for (uint32_t k = 0; k < node[i]->out_count; k++) needed[i] = needed[i] || read[node[i]->out[k]->id];
+    for (uint32_t k = 0; needed[i] && k < node[i]->in_count; k++) read[node[i]->in[k]->id] = true;
+  }
+  for (size_t i = 0; i < count; i++)
+    if (needed[i]) brim_graph_append(g, node[i]);
+}
+
+/* What flows from the sums of a step through tensors without samples, once a step, whatever its micro-batches were. */
+static void add_fold(brim_graph *g, const brim_graph *like)
+{
+  brim_arena scratch = {0};
+  const size_t sums = g->further_count;
+  bool any = false;
+  for (size_t i = 0; i < sums; i++) any = any || g->further[i].of;
+  if (!any) return;
+  for (size_t i = 0; i < g->parameter_count; i++) /* there is no whole gradient where a rank has a slice */
+    g->parameter[i].uses = like->parameter[i].uses + (g->slice && like->parameter[i].uses == 0);
+  add_nodes_without_samples(g, like, &scratch);
+  g->forward_count = g->node_count;
+  brim_graph_fold(g);
+  const size_t forward = g->forward_count, count = g->node_count;
+  brim_node **node = BRIM_ARENA_NEW(&scratch, brim_node *, count);
+  memcpy(node, g->node, count * sizeof *node);
+  g->forward_count = 0;
+  brim_graph_cut_backward(g);
+  begin_brief(g, sums);
+  append_needed(g, node, forward, count, &scratch);
+  brim_arena_release(&scratch);
+}
+
+static void add_further_gradients(brim_graph *g, const brim_graph *like, const brim_shards *shards)
+{
+  add_sums(g, like, shards);
+  add_fold(g, like);
   for (size_t i = 0; i < g->parameter_count; i++)
     if (is_updated(g, i)) brim_update_add_further(g, i);
 }
@@ -210,7 +311,7 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
 static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_options *options)
 {
   const bool all = !options->in_backward;
-  if (all && !(options->shards && options->shards->gradients)) add_further_gradients(g, like);
+  if (all) add_further_gradients(g, like, options->shards);
   brim_update_add_states(g, options);
   if (all && options->scaled) brim_update_add_scale(g, options);
   g->first_update = g->node_count;
@@ -236,6 +337,11 @@ brim_status brim_graph_build_update(const brim_graph *like, const brim_update_op
     return status;
   }
   add_nodes(g, like, options);
+  if (g->status != BRIM_OK) {
+    const brim_status failed = brim_fail(g->status, "%s", g->error);
+    brim_graph_free(g);
+    return failed;
+  }
   *out = g;
   return BRIM_OK;
 }
@@ -249,12 +355,9 @@ static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, c
   for (size_t i = 0; i < g->shard_count; i++) list[(*count)++] = g->shard[i].own;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].gradient) list[(*count)++] = g->parameter[i].gradient;
-  g->further = brim_xcalloc(like->further_count + 1, sizeof *g->further);
-  for (size_t i = 0; !(shards && shards->gradients) && i < like->further_count; i++) {
-    const brim_tensor *t = like->further[i].gradient;
-    list[*count] = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, t->dtype, &t->shape, t->name);
-    g->further[g->further_count++] = (brim_further){list[(*count)++], like->further[i].parameter};
-  }
+  add_sums(g, like, shards);
+  for (size_t i = 0; i < g->further_count; i++)
+    if (g->further[i].gradient) list[(*count)++] = g->further[i].gradient;
   return list;
 }
 

@@ -63,13 +63,15 @@ static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
   return brim_tanh(g, brim_linear(g, "act6", x, 21));
 }
 
-/* A weight that three layers use: a gradient each, which are added up once a step. */
+/* A weight that three layers use, and slices of it: a gradient each, which are added up once a step. */
 static brim_tensor *tied_layers(brim_graph *g, brim_tensor *x)
 {
-  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_CONSTANT, 0});
+  brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_UNIFORM, 0.2});
   x = brim_relu(g, brim_linear_with(g, "tied1", x, weight, NULL));
   x = brim_tanh(g, brim_linear_with(g, "tied2", x, weight, NULL));
-  return brim_linear_with(g, "tied3", x, weight, NULL);
+  brim_tensor *row = brim_reshape(g, brim_slice(g, weight, 0, 2, 1), 2, (int64_t[]){1, 21});
+  x = brim_add(g, brim_linear_with(g, "tied3", x, weight, NULL), brim_layer_norm(g, "row", row, 1e-5));
+  return brim_mul(g, x, brim_scale(g, row, 2));
 }
 
 brim_status build_all_fused(const void *self, brim_graph *g)

@@ -103,6 +103,14 @@ static source source_of(const bench *b, const brim_tensor *t)
   return (source){t, is_variance(b->g, t), bound_of(b->g, t)};
 }
 
+/* Is it what the backward pass sends on from, and so must begin as zeros? */
+static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
+{
+  for (size_t i = 0; i < g->further_count; i++)
+    if (g->further[i].gradient == t) return g->further[i].of != NULL;
+  return false;
+}
+
 static double source_value(const bench *b, const source *s, uint64_t index)
 {
   const brim_tensor *t = s->tensor;
@@ -111,7 +119,8 @@ static double source_value(const bench *b, const source *s, uint64_t index)
     if (s->is_variance) return (float)(1.25 + value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
     return (float)(value_at(b, b->stream[t->id], index, VALUES_UNIFORM) * s->bound);
   case BRIM_ROLE_GRADIENT:
-    return b->o.gradients_at_zero ? 0 : value_at(b, b->stream[t->id], index, VALUES_UNIFORM);
+    if (b->o.gradients_at_zero || is_sent_on(b->g, t)) return 0;
+    return value_at(b, b->stream[t->id], index, VALUES_UNIFORM);
   case BRIM_ROLE_OPTIMIZER:
     return fabs(value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
   default:
@@ -400,7 +409,7 @@ static void number_streams(bench *b)
   b->stream = brim_xcalloc(b->g->tensor_count, sizeof *b->stream);
   for (uint32_t i = 0; i < b->g->tensor_count; i++) {
     b->stream[i] = b->o.model ? sources : i;
-    sources += b->g->tensor[i]->producer < 0;
+    sources += b->g->tensor[i]->producer < 0 && b->g->tensor[i]->role != BRIM_ROLE_GRADIENT;
   }
 }
 

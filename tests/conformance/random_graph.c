@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "brim/random.h"
-#include "graph/graph.h"
 
 enum { MADE_MAX = 64, ELEMENTS_MAX = 1000, STEPS_MIN = 10, STEPS_MAX = 25 }; /* elements: of a sample */
 #define STREAM 0xFFFFFEu
@@ -124,7 +123,8 @@ static brim_tensor *add_conv1d(maker *m, brim_tensor *x)
 static brim_tensor *add_embedding(maker *m, brim_tensor *x)
 {
   const brim_shape s = {2, {brim_shape_of(x).dim[0], pick(m, 1, 9)}};
-  brim_tensor *index = brim_graph_tensor(m->g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &s, "index");
+  brim_tensor *index = m->r->indices ? m->r->indices(m->g, &s) : NULL;
+  if (!index) return NULL;
   return brim_embedding(m->g, new_name(m), index, m->r->below + pick(m, 0, 3), pick_channels(m));
 }
 
@@ -212,14 +212,15 @@ static brim_tensor *add_activation(maker *m, brim_tensor *x)
 static brim_tensor *add_dropout(maker *m, brim_tensor *x)
 {
   brim_tensor *other = pick(m, 0, 2) ? find_like(m, x) : NULL, *y = brim_dropout(m->g, x, 0.25);
+  const brim_shape s = brim_shape_of(x);
+  if (y == x) y = brim_reshape(m->g, x, s.rank, s.dim); /* in evaluation: another tensor there too */
   if (!other) return y;
   return pick(m, 0, 1) ? brim_add(m->g, other, y) : brim_add(m->g, y, other);
 }
 
-/* Of a parameter nothing is computed by itself: see brim_parameter_new. */
 static brim_tensor *combine(maker *m, brim_tensor *a, brim_tensor *b)
 {
-  switch (pick(m, b->role == BRIM_ROLE_PARAMETER ? 1 : 0, 4)) {
+  switch (pick(m, 0, 4)) {
   case 0:
     return brim_div(m->g, a, brim_exp(m->g, brim_tanh(m->g, b)));
   case 1:
@@ -238,20 +239,79 @@ static brim_tensor *add_residual(maker *m, brim_tensor *x)
   return pick(m, 0, 1) ? combine(m, x, other) : combine(m, other, x);
 }
 
+/* What x can be combined with: some of its last dimensions, or one in their place. */
+static brim_shape operand_of(maker *m, const brim_tensor *x)
+{
+  const brim_shape whole = brim_shape_of(x);
+  const int32_t skip = (int32_t)pick(m, 1, whole.rank - 1);
+  brim_shape s = {whole.rank - skip, {0}};
+  for (int32_t d = 0; d < s.rank; d++) s.dim[d] = pick(m, 0, 2) ? whole.dim[skip + d] : 1;
+  return s;
+}
+
+static brim_tensor *new_parameter(maker *m, const brim_shape *s)
+{
+  return brim_parameter_new(m->g, new_name(m), s->rank, s->dim, (brim_init){BRIM_INIT_UNIFORM, 1});
+}
+
 /* With x's own means over some axes, or with a parameter. */
 static brim_tensor *add_broadcast(maker *m, brim_tensor *x)
 {
-  brim_shape s = brim_shape_of(x);
   if (pick(m, 0, 1)) {
-    const int32_t axis = (int32_t)pick(m, 1, s.rank - 1);
+    const int32_t axis = (int32_t)pick(m, 1, brim_shape_of(x).rank - 1);
     return combine(m, x, brim_mean(m->g, x, 1, &axis, 1));
   }
-  const int32_t skip = (int32_t)pick(m, 1, s.rank - 1);
-  for (int32_t d = skip; d < s.rank; d++)
-    if (pick(m, 0, 2) == 0) s.dim[d] = 1;
-  brim_tensor *p =
-      brim_parameter_new(m->g, new_name(m), s.rank - skip, s.dim + skip, (brim_init){BRIM_INIT_UNIFORM, 1});
+  const brim_shape s = operand_of(m, x);
+  brim_tensor *p = new_parameter(m, &s);
   return pick(m, 0, 1) ? combine(m, x, p) : combine(m, p, x);
+}
+
+/* ---- of parameters alone ---- */
+
+static brim_tensor *slice_of_larger(maker *m, const brim_shape *s)
+{
+  const int32_t axis = (int32_t)pick(m, 0, s->rank - 1);
+  const int64_t before = pick(m, 0, 2);
+  brim_shape larger = *s;
+  larger.dim[axis] += before + pick(m, 0, 2);
+  return brim_slice(m->g, new_parameter(m, &larger), axis, before, s->dim[axis]);
+}
+
+/* A step on from `p`, to the same shape; q: a parameter of that shape that may be used again. */
+static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_shape *s)
+{
+  switch (pick(m, 0, 7)) {
+  case 0:
+    return brim_scale(m->g, p, 0.5);
+  case 1:
+    return brim_tanh(m->g, p);
+  case 2:
+    return brim_mul(m->g, p, q);
+  case 3:
+    return brim_add(m->g, p, new_parameter(m, s));
+  case 4:
+    return s->rank > 1 ? brim_layer_norm(m->g, new_name(m), p, 1e-2) : brim_gelu(m->g, p, BRIM_GELU_EXACT);
+  case 5:
+    return s->rank > 1 ? brim_linear(m->g, new_name(m), p, s->dim[s->rank - 1]) : brim_sigmoid(m->g, p);
+  case 6:
+    return s->rank > 1 ? brim_softmax(m->g, p) : brim_relu(m->g, p);
+  default: {
+    if (s->rank < 3) return brim_sub(m->g, q, p);
+    brim_tensor *turned = brim_transpose(m->g, p, 1, 2);
+    return brim_reshape(m->g, turned, s->rank, s->dim);
+  }
+  }
+}
+
+/* With what is made of parameters: their slices, norms, products. It may be used twice, its parameter too. */
+static brim_tensor *add_made_of_parameters(maker *m, brim_tensor *x)
+{
+  const brim_shape s = operand_of(m, x);
+  brim_tensor *q = new_parameter(m, &s), *p = pick(m, 0, 1) ? slice_of_larger(m, &s) : q;
+  for (int64_t steps = pick(m, p == q, 3); steps > 0; steps--) p = go_on(m, p, q, &s);
+  brim_tensor *y = pick(m, 0, 1) ? combine(m, x, p) : combine(m, p, x);
+  if (pick(m, 0, 2) == 0) y = brim_mul(m->g, y, q);
+  return pick(m, 0, 2) ? y : brim_add(m->g, brim_scale(m->g, y, 0.5), p);
 }
 
 static brim_tensor *add_softmax(maker *m, brim_tensor *x)
@@ -346,9 +406,9 @@ static brim_tensor *add_gather(maker *m, brim_tensor *x)
 {
   brim_shape s = brim_shape_of(x);
   const int32_t axis = (int32_t)pick(m, 1, s.rank - 1);
-  if (s.dim[axis] < m->r->below) return NULL;
+  if (s.dim[axis] < m->r->below || !m->r->indices) return NULL;
   s.dim[axis] = pick(m, 1, s.dim[axis]);
-  return brim_gather(m->g, x, axis, brim_graph_tensor(m->g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &s, "index"));
+  return brim_gather(m->g, x, axis, m->r->indices(m->g, &s));
 }
 
 /* ---- sequences ---- */
@@ -405,6 +465,7 @@ static const struct {
                 {"residual", add_residual},
                 {"residual", add_residual},
                 {"broadcast", add_broadcast},
+                {"made of parameters", add_made_of_parameters},
                 {"softmax", add_softmax},
                 {"reduce", add_reduce},
                 {"reshape", add_reshape},
@@ -447,18 +508,23 @@ static void grow(maker *m)
   if (m->r->families) m->r->families[family]++;
 }
 
-brim_status random_graph_build(const void *self, brim_graph *g)
+brim_tensor *random_graph_grow(const random_graph *r, brim_graph *g, brim_tensor *x, int64_t results)
 {
-  maker m = {.r = self, .g = g};
-  push(&m, brim_input(g));
+  maker m = {.r = r, .g = g};
+  push(&m, x);
   const int steps = (int)pick(&m, STEPS_MIN, STEPS_MAX);
   for (int i = 0; m.count <= steps && i < 10 * STEPS_MAX; i++) grow(&m);
-  brim_tensor *logits = NULL;
+  brim_tensor *all = NULL;
   for (int i = 0; i < m.count; i++) {
     if (m.used[i]) continue;
-    brim_tensor *y = brim_linear(g, new_name(&m), brim_flatten(g, m.made[i]), brim_classes(g));
-    logits = logits ? brim_add(g, logits, y) : y;
+    brim_tensor *y = brim_linear(g, new_name(&m), brim_flatten(g, m.made[i]), results);
+    all = all ? brim_add(g, all, y) : y;
   }
-  brim_output(g, logits);
+  return all;
+}
+
+brim_status random_graph_build(const void *self, brim_graph *g)
+{
+  brim_output(g, random_graph_grow(self, g, brim_input(g), brim_classes(g)));
   return BRIM_OK;
 }

@@ -46,7 +46,7 @@ static brim_status build_cnn(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* A block of a transformer, and a weight that is used three times. */
+/* A block of a transformer, and a weight that is used three times, and in slices. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
   (void)self;
@@ -57,6 +57,8 @@ static brim_status build_tied(const void *self, brim_graph *g)
   brim_tensor *q = brim_linear_with(g, "q", h, weight, NULL), *k = brim_linear_with(g, "k", h, weight, NULL);
   x = brim_add(g, x, brim_attention(g, q, k, h, (brim_attention_options){.heads = 4}));
   x = brim_add(g, x, brim_gelu(g, brim_linear_with(g, "up", x, weight, NULL), 0));
+  brim_tensor *row = brim_slice(g, weight, 0, 3, 1), *half = brim_slice(g, weight, 0, 8, SIZE);
+  x = brim_mul(g, brim_add(g, x, brim_tanh(g, half)), brim_mul(g, row, row));
   brim_output(g, brim_linear(g, "head", brim_flatten(g, x), brim_classes(g)));
   return BRIM_OK;
 }

@@ -174,7 +174,7 @@ static double *gradients_of(const bench *b, const brim_tensor *x, const brim_ten
 {
   double *values = bench_values_of(b, gradient);
   for (size_t k = 0; k < b->g->further_count; k++) {
-    if (b->g->parameter[b->g->further[k].parameter].value != x) continue;
+    if (b->g->further[k].of || b->g->parameter[b->g->further[k].parameter].value != x) continue;
     double *more = bench_values_of(b, b->g->further[k].gradient);
     for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) values[i] += more[i];
     free(more);

@@ -46,10 +46,16 @@ typedef struct subject {
   bench_options options;
 } subject;
 
+static brim_tensor *make_indices(brim_graph *g, const brim_shape *shape)
+{
+  return brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, shape, "index");
+}
+
 static void choose(subject *s, uint64_t seed, int *families)
 {
   static const char *const losses[] = {"softmax_cross_entropy", "mse", "huber", "bce", "softmax_cross_entropy"};
-  *s = (subject){.random = {.seed = seed, .below = 2 + (int64_t)(seed % 4), .families = families}};
+  *s = (subject){
+      .random = {.seed = seed, .below = 2 + (int64_t)(seed % 4), .families = families, .indices = make_indices}};
   random_graph_choose(&s->random);
   s->graph = (brim_graph_options){.model = &model,
                                   .model_self = &s->random,
@@ -98,9 +104,13 @@ static void expect_same(const bench *a, const bench *b, const char *what)
   assert_int_equal(a->g->parameter_count, b->g->parameter_count);
   for (size_t i = 0; !a->o.evaluate && i < a->g->parameter_count; i++)
     expect_same_tensor(a, a->g->parameter[i].gradient, b, b->g->parameter[i].gradient, what);
+  assert_int_equal(a->g->further_count, b->g->further_count);
+  for (size_t i = 0; i < a->g->further_count; i++)
+    expect_same_tensor(a, a->g->further[i].gradient, b, b->g->further[i].gradient, what);
   expect_same_tensor(a, a->g->metrics, b, b->g->metrics, what);
 }
 
+/* What is made of parameters alone sends its gradients on behind the last piece only, as in a step. */
 static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
 {
   const bench_options options = s->options;
@@ -108,6 +118,7 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
   for (int64_t first = 0; first < options.batch; first += batch) {
     s->options.batch = options.batch - first < batch ? options.batch - first : batch;
     s->options.first_sample = first;
+    s->graph.folds_later = first + batch < options.batch;
     bench *piece = create(s, whole->o.backend, s->graph.fuse);
     if (before) {
       bench_hand_over(before, piece);
@@ -178,8 +189,11 @@ static void check_small(subject *s, const backend *on)
   const size_t size = offsetof(brim_backend_ops, stores) + sizeof on->ops->stores;
   if (on->ops->size < size || !(on->ops->stores & BRIM_STORES(BRIM_DTYPE_BF16)) || options.evaluate) return;
   s->options.activations = BRIM_DTYPE_BF16;
-  bench *whole = run(s, on, BRIM_FUSE_ALL);
+  bench *whole = run(s, on, BRIM_FUSE_ALL), *plain = run(s, on, 0);
+  if (on != &cuda) expect_same(whole, plain, "in bf16 with all fusions");
+  bench_free(plain);
   expect_same_recomputed(s, whole, on);
+  if (on != &cuda && GRAIN < options.batch) expect_same_in_pieces(s, whole, GRAIN);
   bench_free(whole);
   s->options = options;
 }

@@ -104,16 +104,19 @@ static void logits_and_losses_are_pytorchs(void **state)
                brim_exec_pointer(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, BATCH), g->loss));
 }
 
-/* The tied embedding has two gradients, which only the update adds up: here what the second adds. */
+/* What only the update adds: the tied embedding has two gradients; that of the places is the sum for their slice, which
+ * is the first of them. */
 static void add_further(trainer *t, size_t parameter, double *value)
 {
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *whole = p->graph->parameter[parameter].gradient;
   double *more = calloc(1, whole->bytes);
   for (size_t i = 0; i < p->graph->further_count; i++) {
-    if (p->graph->further[i].parameter != parameter) continue;
-    must(brim_exec_read(t->exec, p, p->graph->further[i].gradient, more));
-    for (int64_t k = 0; k < brim_shape_count(&whole->shape); k++) value[k] += more[k];
+    const brim_further *f = &p->graph->further[i];
+    const brim_tensor *of = f->of ? p->graph->node[f->of->producer]->in[0] : p->graph->parameter[f->parameter].value;
+    if (of != p->graph->parameter[parameter].value) continue;
+    must(brim_exec_read(t->exec, p, f->gradient, more));
+    for (int64_t k = 0; k < brim_shape_count(&f->gradient->shape); k++) value[k] += more[k];
   }
   free(more);
 }

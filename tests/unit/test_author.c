@@ -137,6 +137,51 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
   }
 }
 
+/* It would fit where N is what the author wrote down, and be another tensor for every other N. */
+static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **state)
+{
+  (void)state;
+  for (int which = 0; which < 8; which++) {
+    static const char *const told[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
+                                       "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
+                                       "attention: 'scale' [2, 6, 6]",       "dropout: 'scale' [2, 6, 6]",
+                                       "batch_norm 'bn': 'scale' [2, 6, 6]", "output: 'scale' [2, 6, 6]"};
+    brim_graph *g = graph(2);
+    const brim_shape shape = {3, {2, 6, 6}};
+    brim_tensor *x = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F32, &shape, "x");
+    brim_tensor *index = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &shape, "index");
+    brim_tensor *p = brim_parameter_new(g, "p", 3, shape.dim, (brim_init){BRIM_INIT_NORMAL, 1});
+    brim_tensor *made = brim_scale(g, p, 2), *both[] = {x, made};
+    const brim_attention_options attention = {.heads = 1}, dropped = {.heads = 1, .dropout = 0.1};
+    switch (which) {
+    case 0:
+      assert_failed(g, brim_concat(g, 2, both, 1), told[which]);
+      break;
+    case 1:
+      assert_failed(g, brim_matmul(g, x, made, 0, 0), told[which]);
+      break;
+    case 2:
+      assert_failed(g, brim_gather(g, made, 1, index), told[which]);
+      break;
+    case 3:
+      assert_failed(g, brim_attention(g, x, made, x, attention), told[which]);
+      break;
+    case 4:
+      assert_failed(g, brim_attention(g, made, made, made, dropped), told[which]);
+      break;
+    case 5:
+      assert_failed(g, brim_dropout(g, made, 0.1), told[which]);
+      break;
+    case 6:
+      assert_failed(g, brim_batch_norm(g, "bn", made, 1e-5, 0.1), told[which]);
+      break;
+    default:
+      brim_output(g, made);
+      assert_failed(g, NULL, told[which]);
+    }
+  }
+}
+
 static void test_shapes_that_cannot_be_are_told_as_they_were_given(void **state)
 {
   (void)state;
@@ -193,6 +238,7 @@ int main(void)
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
       cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),
       cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),
+      cmocka_unit_test(test_what_is_made_of_parameters_does_not_pass_for_samples),
       cmocka_unit_test(test_shapes_that_cannot_be_are_told_as_they_were_given),
       cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_told_so),
   };

@@ -584,6 +584,46 @@ static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unu
   brim_plan_free(plan);
 }
 
+/* The places of a longer table, and a row that is the product of two. */
+static brim_status build_slice(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_linear(g, "first", brim_flatten(g, brim_input(g)), 24);
+  brim_tensor *table = brim_parameter_new(g, "table", 2, (int64_t[]){9, 24}, (brim_init){BRIM_INIT_UNIFORM, 0.1});
+  brim_tensor *row = brim_slice(g, table, 0, 4, 1);
+  brim_tensor *product = brim_mul(g, row, brim_slice(g, table, 0, 5, 1));
+  brim_output(g, brim_linear(g, "last", brim_add(g, brim_add(g, x, row), product), brim_classes(g)));
+  return BRIM_OK;
+}
+
+/* Sums over a step are persistent and not in a smaller type, and go on to the parameter once a step. */
+static void a_slice_of_a_parameter_adds_up_what_its_uses_send_back(void **unused)
+{
+  (void)unused;
+  brim_plan_request request = request_of(build_slice, 4);
+  request.graph.activations = BRIM_DTYPE_BF16;
+  brim_plan *plan = NULL;
+  assert_int_equal(brim_plan_create(&request, &plan), BRIM_OK);
+  const brim_program *training = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  const brim_graph *g = training->graph, *u = update->graph;
+  assert_int_equal(g->further_count, 2);
+  for (size_t i = 0; i < 2; i++) {
+    const brim_tensor *a = g->further[i].gradient, *b = u->further[i].gradient;
+    const uint64_t at = training->tensor_offset[a->id];
+    assert_int_equal(a->dtype, BRIM_DTYPE_F32);
+    assert_int_equal(brim_shape_count(&a->shape), 24);
+    assert_int_equal(at, update->tensor_offset[b->id]);
+    assert_true(at >= plan->gradient_offset && at + a->bytes <= plan->gradient_offset + plan->gradient_bytes);
+    assert_false(brim_graph_has_samples(g, g->further[i].of));
+    assert_int_equal(g->further[i].of->dtype, BRIM_DTYPE_F32);
+  }
+  assert_int_equal(count_ops(training, "pad"), 0);
+  assert_int_equal(count_ops(update, "pad"), 2);
+  assert_int_equal(count_ops(update, "slice"), 2); /* which the product's gradient needs; not the product */
+  assert_int_equal(count_ops(update, "cast"), 0);
+  brim_plan_free(plan);
+}
+
 /* Of whose gradients there are not as many in every program. */
 static brim_status build_tied_by_batch(const void *self, brim_graph *g)
 {
@@ -595,15 +635,32 @@ static brim_status build_tied_by_batch(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)
+/* The same uses of other rows. */
+static brim_status build_slice_by_batch(const void *self, brim_graph *g)
 {
-  (void)unused;
-  brim_plan_request request = request_of(build_tied_by_batch, 8);
+  (void)self;
+  brim_tensor *x = brim_linear(g, "first", brim_flatten(g, brim_input(g)), 24);
+  brim_tensor *table = brim_parameter_new(g, "table", 2, (int64_t[]){9, 24}, (brim_init){BRIM_INIT_UNIFORM, 0.1});
+  x = brim_add(g, x, brim_slice(g, table, 0, brim_shape_of(x).dim[0], 1));
+  brim_output(g, brim_linear(g, "last", x, brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void expect_other_uses(brim_status (*build)(const void *self, brim_graph *g))
+{
+  brim_plan_request request = request_of(build, 8);
   request.shape[1] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, 4};
   request.shape_count = 2;
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_EINVAL);
   assert_non_null(strstr(brim_error_text(), "uses its parameters otherwise for N = 4 than for N = 8"));
+}
+
+static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)
+{
+  (void)unused;
+  expect_other_uses(build_tied_by_batch);
+  expect_other_uses(build_slice_by_batch);
 }
 
 /* As one of a build before fusion, or of somebody else. */
@@ -721,6 +778,7 @@ int main(void)
                                      cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
                                      cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
                                      cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
+                                     cmocka_unit_test(a_slice_of_a_parameter_adds_up_what_its_uses_send_back),
                                      cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
                                      cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
                                      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),

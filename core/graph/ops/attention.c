@@ -110,6 +110,8 @@ brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_
                                   .causal = options.causal != 0}};
   const brim_tensor *const shapes[] = {q, k, v};
   if (check_shapes(g, shapes, &attr.attention) != BRIM_OK) return NULL;
+  if (!brim_graph_accepts_together(g, "attention", NULL, in, 3)) return NULL;
+  if (options.dropout > 0 && !brim_graph_needs_samples(g, "attention", NULL, q)) return NULL;
   if (options.scale == 0) attr.attention.scale = 1 / sqrt((double)(q->shape.dim[2] / options.heads));
   attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as brim_dropout does */
   return brim_graph_apply(g, "attention", NULL, in, 3, &attr);

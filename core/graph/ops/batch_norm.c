@@ -111,6 +111,7 @@ brim_tensor *brim_batch_norm(brim_graph *g, const char *name, brim_tensor *x, do
 {
   if (!brim_graph_named(g, "batch_norm", name) || !brim_graph_accepts_real(g, "batch_norm", name, x)) return NULL;
   check(g, name, x, eps, momentum);
+  if (g->status == BRIM_OK) brim_graph_needs_samples(g, "batch_norm", name, x);
   if (g->status != BRIM_OK) return NULL;
   const brim_shape shape = {1, {x->shape.dim[1]}};
   const brim_init zero = {BRIM_INIT_CONSTANT, 0}, one = {BRIM_INIT_CONSTANT, 1};

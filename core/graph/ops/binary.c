@@ -15,27 +15,13 @@ static int64_t aligned_dim(const brim_shape *shape, int32_t rank, int32_t d)
   return at < 0 ? 1 : shape->dim[at];
 }
 
-/* Does some of the data lie behind t, so that its first dimension is that of the samples? */
-static bool has_samples(brim_graph *g, const brim_tensor *t)
-{
-  bool *has = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
-  for (size_t i = 0; i < g->tensor_count; i++) has[i] = g->tensor[i]->role == BRIM_ROLE_DATA;
-  for (size_t i = 0; i < g->node_count; i++) {
-    const brim_node *n = g->node[i];
-    bool any = false;
-    for (uint32_t k = 0; k < n->in_count; k++) any = any || has[n->in[k]->id];
-    for (uint32_t k = 0; k < n->out_count; k++) has[n->out[k]->id] = any;
-  }
-  return has[t->id];
-}
-
 /* What a tensor of samples must be to take part: real numbers, and of the result's rank, or its samples would not be
  * the result's. */
 static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_tensor *x, int32_t rank)
 {
   char text[96];
   if (!brim_graph_accepts_real(g, n->op, n->name, x)) return g->status;
-  if (x->shape.rank < rank && x->role != BRIM_ROLE_PARAMETER && has_samples(g, x))
+  if (x->shape.rank < rank && brim_graph_has_samples(g, x))
     return brim_graph_fail(g, n->op, n->name,
                            "'%s' %s has samples in its first dimension, which would not be the result's first: give it "
                            "%d dimensions by brim_reshape",
@@ -48,8 +34,8 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
 static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
 {
   const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
-  if (x->shape.rank != other->shape.rank || x->role == BRIM_ROLE_PARAMETER || other_count == 1) return BRIM_OK;
-  if ((other->role != BRIM_ROLE_PARAMETER && count == other_count) || !has_samples(g, x)) return BRIM_OK;
+  if (x->shape.rank != other->shape.rank || !brim_graph_has_samples(g, x) || other_count == 1) return BRIM_OK;
+  if (brim_graph_has_samples(g, other) && count == other_count) return BRIM_OK;
   char text[96], other_text[96];
   return brim_graph_fail(g, n->op, n->name,
                          "the first dimension of '%s' %s is N, the samples; that of '%s' %s must be 1, or left out",
@@ -80,24 +66,24 @@ static brim_status infer_binary(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Nothing was repeated, and no parameter's gradient is there to be added to. */
-static bool takes_whole(const brim_node *n, const brim_tensor *x)
+/* Nothing was repeated, and no gradient is there to be added to. */
+static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_tensor *x)
 {
-  return x->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&x->shape, &n->out[0]->shape);
+  return !brim_autodiff_sums(ad, n, x) && brim_shape_equal(&x->shape, &n->out[0]->shape);
 }
 
 /* dy itself is what flows to x: a view of it, no copy. */
 static brim_status hand_on(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, takes_whole(n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
+  return brim_autodiff_emit(ad, takes_whole(ad, n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
 }
 
 /* What `op` makes of its inputs flows to x. */
 static brim_status flow(brim_autodiff *ad, const brim_node *n, const char *op, const brim_attr *attr,
                         brim_tensor *const *in, uint32_t in_count, brim_tensor *x)
 {
-  if (takes_whole(n, x)) return brim_autodiff_emit(ad, op, n, attr, in, in_count, &x, 1);
+  if (takes_whole(ad, n, x)) return brim_autodiff_emit(ad, op, n, attr, in, in_count, &x, 1);
   brim_tensor *const whole = brim_autodiff_compute(ad, op, n, attr, in, in_count, &n->out[0]->shape);
   return whole ? brim_autodiff_emit(ad, "sum_to", n, NULL, &whole, 1, &x, 1) : BRIM_EINVAL;
 }

@@ -57,6 +57,7 @@ brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tenso
     return NULL;
   }
   brim_tensor *const in[] = {x, index};
+  if (!brim_graph_accepts_together(g, "gather", NULL, in, 2)) return NULL;
   return brim_graph_apply(g, "gather", NULL, in, 2, &(brim_attr){.move = {.axis = at}});
 }
 

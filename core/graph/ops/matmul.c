@@ -79,6 +79,7 @@ brim_tensor *brim_matmul(brim_graph *g, brim_tensor *a, brim_tensor *b, int tran
     return NULL;
   }
   brim_tensor *const in[] = {a, b};
+  if (!brim_graph_accepts_together(g, "matmul", NULL, in, 2)) return NULL;
   const brim_attr attr = {.matmul = {transpose_a != 0, transpose_b != 0}};
   return brim_graph_apply(g, "matmul", NULL, in, 2, &attr);
 }

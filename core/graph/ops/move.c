@@ -163,6 +163,7 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
                     x[i]->name, brim_dtype_name(x[i]->dtype), brim_shape_format(other, sizeof other, &x[i]->shape), at);
     return NULL;
   }
+  if (!brim_graph_accepts_together(g, "concat", NULL, x, (size_t)count)) return NULL;
   const brim_attr attr = {.move = {.axis = at}};
   return brim_graph_apply(g, "concat", NULL, x, (uint32_t)count, &attr);
 }
@@ -178,7 +179,7 @@ static brim_tensor *make(brim_graph *g, const char *op, brim_tensor *x, const br
 brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length)
 {
   if (!brim_graph_accepts(g, "slice", NULL, x)) return NULL;
-  const bool has_samples = x->role != BRIM_ROLE_PARAMETER;
+  const bool has_samples = brim_graph_has_samples(g, x);
   const int32_t at = has_samples ? inner_axis(g, "slice", x, axis) : brim_graph_axis(g, "slice", x, axis);
   if (at < 0) return NULL;
   brim_shape shape = x->shape;

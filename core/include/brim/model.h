@@ -97,10 +97,10 @@ typedef struct brim_init {
  * weights for brim_linear_with and brim_embedding_with.
  *
  * It may be used several times, as tied weights are: what the uses send back is added up once a step, and each use
- * after the first takes as much memory for that as the parameter. Results and gradients do not depend on the
- * micro-batch (see training.grain) to the last bit where parameters are used by operations on samples. Of one that goes
- * through an operation without samples (a norm of it, brim_scale), the sums of a step are rounded in an order that
- * depends on the micro-batch. */
+ * after the first takes as much memory for that as the parameter. What is made of parameters alone (a slice of one, its
+ * norm, the product of two) may be an operand of brim_add, brim_sub, brim_mul and brim_div beside samples, and each
+ * such use takes as much memory as the operand; brim_concat, brim_matmul, brim_attention and others do not mix the two.
+ * Results and gradients do not depend on the micro-batch (see training.grain), to the last bit. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
 /* Has a layer's parameter start otherwise than PyTorch's modules do; `name` is the parameter's, of a layer that is
@@ -209,7 +209,8 @@ BRIM_EXPORT brim_tensor *brim_transpose(brim_graph *g, brim_tensor *x, int32_t a
 BRIM_EXPORT brim_tensor *brim_permute(brim_graph *g, brim_tensor *x, const int32_t *order);
 /* One after the other along `axis`; all other dimensions are equal. */
 BRIM_EXPORT brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, int32_t axis);
-/* `length` values from `start` on along `axis`; of a parameter, which has no samples, along axis 0 too. */
+/* `length` values from `start` on along `axis`; of a parameter, or what is made of parameters alone, along axis 0 too.
+ */
 BRIM_EXPORT brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length);
 /* Into `count` equal parts along `axis`, which out[] gets. */
 BRIM_EXPORT void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim_tensor **out);
