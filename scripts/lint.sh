@@ -1,39 +1,59 @@
 #!/usr/bin/env bash
-# Checks formatting (clang-format) and looks for mistakes (clang-tidy).
+# Checks format, line length and banned functions, and looks for mistakes.
 #   scripts/lint.sh                    every source file
-#   scripts/lint.sh --changed [BASE]   those that differ from BASE (default HEAD), new ones included
-#   scripts/lint.sh FILE...            these
-# Nothing is changed; to format: clang-format -i FILE...
+#   scripts/lint.sh --deep             clang's static analyzer too: ten times as long
+#   scripts/lint.sh --changed [BASE]   only the files that differ from BASE (default HEAD), new files included
+#   scripts/lint.sh FILE...            only these files
+# It changes no file; `clang-format -i FILE...` formats one.
+#
+# clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
+# .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so that a banned function is an error here too.
+# pyflakes reads the Python scripts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for tool in clang-format clang-tidy cmake; do
-  command -v "$tool" >/dev/null || { echo "lint: $tool is missing: sudo apt-get install $tool" >&2; exit 2; }
+for tool in clang-format clang-tidy cmake pyflakes3; do
+  command -v "$tool" >/dev/null || { echo "lint: $tool is missing: run scripts/setup.sh lint" >&2; exit 2; }
 done
 
-pattern='\.(c|h|cpp|cu|cuh)$'
+checks=-clang-analyzer-*
+if [[ ${1:-} == --deep ]]; then
+  checks=
+  shift
+fi
+pattern='\.(c|h|cpp|cu|cuh|py|sh|cmake)$|(^|/)(CMakeLists\.txt|justfile)$'
 case "${1:-}" in
   "") mapfile -t files < <(git ls-files | grep -E "$pattern") ;;
   --changed) mapfile -t files < <({ git diff --name-only --diff-filter=d "${2:-HEAD}"
                                     git ls-files --others --exclude-standard; } | sort -u | grep -E "$pattern" || true) ;;
   *) files=("$@") ;;
 esac
-[ ${#files[@]} -gt 0 ] || { echo "lint: no source files to check"; exit 0; }
+((${#files[@]})) || { echo "lint: no source files to check"; exit 0; }
+# of EXTENSIONS: those of the files that have one of them
+of() { printf '%s\n' "${files[@]}" | grep -E "\.($1)$" || true; }
 
 failed=0
-clang-format --dry-run --Werror "${files[@]}" || failed=1
+awk 'length($0) > 120 {printf "%s:%d: %d characters, at most 120\n", FILENAME, FNR, length($0); bad = 1}
+     END {exit bad}' "${files[@]}" >&2 || failed=1
 
-# clang-tidy needs to know how each file is compiled; headers are checked where they are included.
+mapfile -t sources < <(of 'c|h|cpp|cu|cuh')
+((!${#sources[@]})) || clang-format --dry-run --Werror "${sources[@]}" || failed=1
+
+mapfile -t scripts < <(of py)
+((!${#scripts[@]})) || pyflakes3 "${scripts[@]}" || failed=1
+
+# clang-tidy reads how each file is compiled; it checks headers where a file includes them.
 build=build/dev
 cmake --preset dev >/dev/null
-mapfile -t units < <(printf '%s\n' "${files[@]}" | while read -r file; do
-  if [[ $file == *.c || $file == *.cpp ]] && grep -qF "/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
+mapfile -t units < <(of 'c|cpp' | while read -r file; do
+  if grep -qF "/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
 done)
-if [ ${#units[@]} -gt 0 ]; then
-  # Diagnostics are on standard output; standard error counts the warnings of system headers, which nobody sees.
-  printf '%s\0' "${units[@]}" | xargs -0 -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet 2>/dev/null || failed=1
+if ((${#units[@]})); then
+  # Diagnostics are on standard output; standard error only counts the warnings of system headers.
+  printf '%s\0' "${units[@]}" |
+    xargs -0 -P "$(nproc)" -n 8 clang-tidy -p "$build" --quiet ${checks:+"--checks=$checks"} 2>/dev/null || failed=1
 fi
-if [ "$failed" -ne 0 ]; then
+if ((failed)); then
   echo "lint: see above" >&2
   exit 1
 fi

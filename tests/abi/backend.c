@@ -67,18 +67,10 @@ static brim_status synchronize(void *self)
 
 static const brim_kernel relu = {"relu", NULL, NULL, KERNEL_RUN, NULL};
 static const brim_kernel *const kernels[] = {&relu};
-static const brim_backend_ops ops = {OPS_SIZE,
-                                     REAL,
-                                     kernels + KERNELS_FIRST,
-                                     kernels + 1,
-                                     ALIGNMENT,
-                                     device_count,
-                                     describe,
-                                     place,
-                                     unplace,
-                                     upload,
-                                     upload,
-                                     zero,
+static const brim_backend_ops ops = {OPS_SIZE,    REAL,      kernels + KERNELS_FIRST,
+                                     kernels + 1, ALIGNMENT, device_count,
+                                     describe,    place,     unplace,
+                                     upload,      upload,    zero,
                                      synchronize};
 static const brim_plugin backend = {
     sizeof(brim_plugin), BRIM_BACKEND, "idle", "a backend without devices", 0, NULL, NULL, NULL, &ops};

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from support import BINARY, Case, Result
+from support import BINARY, HANG_SECONDS, Case, Result
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT, MPIRUN, ranks_among  # noqa: E402  pylint: disable=wrong-import-position
@@ -26,7 +26,7 @@ class Ranks(Case):
     def ranks(self, ranks, run, *overrides, status=0, env=None, program=BINARY):
         """`brim train` into the folder `run` by so many ranks."""
         process = self.start_ranks(ranks, "train", f"run.dir={run}", *overrides, env=env, program=program)
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         result = Result(process.args[1:], process.returncode, out, err)
         self.assertEqual(result.status, status, result)
         return result

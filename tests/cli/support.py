@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BINARY = os.environ["BRIM_BINARY"]
@@ -35,6 +36,11 @@ SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "
                 "planned_peak_bytes", "device_bytes", "device_reserved_bytes", "device_peak_bytes", "predicted_rss_bytes",
                 "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds", "queue_seconds",
                 "retries"]
+
+# A run that goes on until something ends it, and writes nothing meanwhile.
+ENDLESS = ["training.steps=0", "training.epochs=1000000", "training.eval_every_steps=1000000",
+           "training.checkpoint_every_steps=1000000"]
+HANG_SECONDS = 800  # ends what hangs; no test may come near it, on however slow or busy a machine
 
 # What a clock makes of records of metrics.jsonl.
 TIMED = ["samples_per_second", "tokens_per_second", "seconds"]
@@ -81,11 +87,31 @@ class Case(unittest.TestCase):
         process.communicate()
 
     def finish(self, process, status=None):
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         result = Result(process.args[1:], process.returncode, out, err)
         if status is not None:
             self.assertEqual(result.status, status, result)
         return result
+
+    def until(self, condition, *processes, what="the event"):
+        """Waits for an event: until condition() holds. None of the processes may end before."""
+        deadline = time.monotonic() + HANG_SECONDS
+        while not condition():
+            for process in processes:
+                if process.poll() is not None and not condition():
+                    self.fail(f"{what} did not come before the end: {self.finish(process)}")
+            self.assertLess(time.monotonic(), deadline, f"{what} does not come")
+            time.sleep(0.005)
+
+    def has_begun(self, run):
+        """The run has placed its arena."""
+        return (self.folder / run / "events.jsonl").exists()
+
+    def hold(self, run, *words, env=None):
+        """A run that has placed its arena, and goes on until it is ended."""
+        process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env)
+        self.until(lambda: self.has_begun(run), process)
+        return process
 
     def brim(self, *argv, status=DONE, env=None):
         """Runs brim to its end, which must be with `status` (None: any)."""

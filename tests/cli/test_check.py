@@ -11,7 +11,7 @@ import struct
 import subprocess
 import unittest
 
-from support import BINARY, DONE, FAILED, LOAD, SANITIZED, USAGE, Case, main
+from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
@@ -233,7 +233,7 @@ class Mutated(Check):
 
     def load(self, file):
         try:
-            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder, timeout=20, check=False,
+            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder, timeout=HANG_SECONDS, check=False,
                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         except subprocess.TimeoutExpired:
             return "brim plugins: does not come back"

@@ -35,7 +35,7 @@ class Folder(Case):
     def assert_goes_on(self, run, *messages):
         result = self.brim("train", "--resume", run.name)
         for message in messages:
-            self.assertIn(message, result.err)
+            self.assertIn(message, result.out + result.err)
         self.assert_same_checkpoint("whole", run.name, 8)
         self.assert_same_records("whole", run.name)
         self.assertEqual((run / "checkpoints" / "last").readlink().name, "step-00000008")
@@ -168,31 +168,15 @@ class Held(Case):
 
     def test_while_it_waits_and_while_another_waits_for_it(self):
         big = [*LIMIT, *SMALL, "model.hidden=[300]", "wait_for_gpu=true"]
-        endless = ["training.steps=100000000", "training.eval_every_steps=100000000",
-                   "training.checkpoint_every_steps=100000000"]
-        holder = self.start("train", "run.dir=holder", *big, *endless)
-        self.until_there("holder/events.jsonl", holder)
+        holder = self.hold("holder", *big)
         waiting = [self.start("train", f"run.dir=waiting{i}", *big, "training.steps=2") for i in range(2)]
-        self.until_queue_has(2)
+        self.until(lambda: len(json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)["queue"]) >= 2, *waiting)
         waiting[0].kill()
         self.finish(waiting[0])
         holder.kill()
         self.finish(holder)
         self.finish(waiting[1], 0)
         self.assert_nothing_is_held("behind the queue")
-
-    def until_there(self, name, process):
-        deadline = time.monotonic() + 60
-        while not (self.folder / name).exists():
-            self.assertIsNone(process.poll())
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-
-    def until_queue_has(self, count):
-        deadline = time.monotonic() + 60
-        while len(json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)["queue"]) < count:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
 
 
 if __name__ == "__main__":

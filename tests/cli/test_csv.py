@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import random
-import unittest
 
 from support import LOAD, USAGE, Case, main
 

@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import signal
-import time
 import unittest
 
 from support import (BINARY, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, killed,
@@ -350,10 +349,8 @@ class Training(CudaCase):
         """Ctrl-C when the run has written so many records."""
         process = self.start("--plugin-path", EMULATED, "train", *RUN, *words, f"run.dir={run}",
                              env={"EMULATED_DEVICES": "1"})
-        file, deadline = self.folder / run / "metrics.jsonl", time.monotonic() + 60
-        while process.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") >= records):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.001)
+        file = self.folder / run / "metrics.jsonl"
+        self.until(lambda: file.exists() and file.read_bytes().count(b"\n") >= records, process)
         process.send_signal(signal.SIGINT)
         return self.finish(process, status=INTERRUPTED)
 

@@ -3,7 +3,6 @@ results change. The device is a share of the host with a limit; nothing goes by 
 
 import shutil
 import signal
-import time
 
 from support import INTERRUPTED, TIMED, Case, main
 
@@ -32,14 +31,6 @@ def amount(choice):
 
 
 class Elastic(Case):
-    def until(self, condition, *processes):
-        deadline = time.monotonic() + 120
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            for process in processes:
-                self.assertIsNone(process.poll(), process.poll() is None or self.finish(process))
-            time.sleep(0.01)
-
     def until_said(self, text, process):
         """What the process tells up to then is read, and is not in its result."""
         self.assertTrue(any(text in line for line in process.stderr), text)

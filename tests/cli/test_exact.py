@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from configurations import configurations
@@ -38,10 +37,7 @@ class Exact(Case):
     def train_and_look(self, run, *words):
         """A run that has trained and evaluated, what the ledger said of it meanwhile, and its summary."""
         process = self.start("--quiet", "train", f"run.dir={run}", *DEVICES, *words, *UNTIL_STOPPED)
-        deadline = time.monotonic() + 120
-        while not self.has_evaluated(run) and process.poll() is None:
-            self.assertLess(time.monotonic(), deadline, "it does not come to an evaluation")
-            time.sleep(0.005)
+        self.until(lambda: self.has_evaluated(run), process)
         users = self.look()
         process.send_signal(signal.SIGINT)
         self.finish(process, INTERRUPTED)

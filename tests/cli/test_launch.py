@@ -4,8 +4,6 @@ import os
 import pathlib
 import shutil
 import signal
-import time
-import unittest
 
 from support import DONE, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
@@ -46,12 +44,6 @@ class Launched(Case):
     def launch(self, run, *overrides, env=None):
         return self.start("train", f"dist.ranks={RANKS}", f"run.dir={self.folder / run}", *overrides, env=env)
 
-    def until(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), end, "it did not come to that")
-            time.sleep(0.02)
-
     def launch_long(self, run, *overrides):
         """A job that has written a checkpoint."""
         process = self.launch(run, *LONG, *overrides)
@@ -60,7 +52,7 @@ class Launched(Case):
         return process
 
     def assert_nothing_runs(self, run):
-        self.until(lambda: not self.started(run), 15)
+        self.until(lambda: not self.started(run))
 
 
 class Together(Launched):

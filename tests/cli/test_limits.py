@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 from support import NO_FIT, SMALL, USAGE, Case, main
 
@@ -14,16 +13,8 @@ class Limits(Case):
         found = json.loads(self.brim("devices", "--json", *words, env=env).out)["devices"]
         return [device for device in found if device["backend"] == "cpu"]
 
-    def hold(self, run, *words):
-        """A run that has placed its arena, and goes on."""
-        process = self.start("train", f"run.dir={run}", *SMALL, *TWO, *words, "training.epochs=1000000",
-                             "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000")
-        deadline = time.monotonic() + 60
-        while not (self.folder / run / "events.jsonl").exists():
-            self.assertLess(time.monotonic(), deadline, "the run did not begin")
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
-        return process
+    def hold(self, run, *words, env=None):
+        return super().hold(run, *SMALL, *TWO, *words, env=env)
 
     def planned(self, run):
         return self.json(run, "plan.json")["peak_bytes"]
@@ -70,11 +61,7 @@ class Limits(Case):
     def test_what_does_not_fit_beside_another_is_refused_with_what_is_left(self):
         cnn = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "backend=cpu",
                "backend.memory_mb=64", "training.batch_size=64"]  # takes 45 MiB
-        process = self.start("train", "run.dir=one", *cnn, "training.epochs=1000")
-        deadline = time.monotonic() + 60
-        while not (self.folder / "one/events.jsonl").exists():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
+        process = super().hold("one", *cnn)
         self.assert_error(self.train("two", *cnn, "training.steps=1", status=NO_FIT), "but the device has 19",
                           "training.batch_size=2 training.gradient_accumulation_steps=32 would fit")
         process.kill()

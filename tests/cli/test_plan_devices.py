@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 from support import NO_FIT, SMALL, Case, main
 
@@ -33,18 +32,8 @@ class PlanDevices(Case):
     def peak(self, batch, *words):
         return self.plan(*CNN, f"training.batch_size={batch}", *words)["peak_bytes"]
 
-    def hold(self, *words):
-        """A run that has placed its arena, and goes on."""
-        process = self.start("train", "run.dir=held", *words, "training.epochs=1000000",
-                             "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000")
-        deadline = time.monotonic() + 60
-        while not (self.folder / "held/events.jsonl").exists():
-            self.assertLess(time.monotonic(), deadline, "the run did not begin")
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
-
     def test_a_device_that_another_run_is_on_has_room_for_a_smaller_micro_batch(self):
-        self.hold(*CNN, *shares(80), "device=cpu:0", "training.batch_size=32")
+        self.hold("held", *CNN, *shares(80), "device=cpu:0", "training.batch_size=32")
         devices = self.devices(*CNN, *shares(80))
         first, second = devices["cpu:0"], devices["cpu:1"]
         self.assertEqual((first["total_bytes"], first["free_bytes"]),

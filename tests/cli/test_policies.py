@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import time
 
 from support import NO_FIT, SMALL, USAGE, Case, main
 
@@ -56,20 +55,6 @@ class Policies(Case):
 
     def peak_of(self, run):
         return self.json(run, "plan.json")["peak_bytes"]
-
-    def until(self, condition, process):
-        deadline = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
-
-    def hold(self, run, *words, env=None):
-        """A run that has placed its arena, and goes on."""
-        process = self.start("train", f"run.dir={run}", *words, "training.steps=0", "training.epochs=1000000",
-                             "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000", env=env)
-        self.until(lambda: (self.folder / run / "events.jsonl").exists(), process)
-        return process
 
     def forget_the_end(self, run):
         """As if it had been killed after its first step."""

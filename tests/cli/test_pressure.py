@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from support import SANITIZED, SMALL, USAGE, Case, main
+from support import HANG_SECONDS, SANITIZED, SMALL, USAGE, Case, main
 
 MIB = 1 << 20
 CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,16,16]", "dataset.train_count=4096",
@@ -72,8 +72,7 @@ class Thresholds(Pressure):
         words = [*CNN, "training.steps=30", OFTEN]
         self.train("alone", *words)
         process = self.start("train", "run.dir=run", *words, "memory.critical_percent=0.02")
-        while not (self.steps("run") or process.poll() is not None):
-            time.sleep(0.001)
+        self.until(lambda: self.steps("run"), process)
         process.kill()
         self.finish(process)
         self.assertTrue(self.steps("run"))
@@ -119,8 +118,7 @@ class Neighbours(Pressure):
 
     def start_and_wait(self, run, *words):
         process = self.start("train", f"run.dir={run}", *words, *self.share)
-        while not (self.folder / run / "events.jsonl").exists() and process.poll() is None:
-            time.sleep(0.001)
+        self.until(lambda: self.has_begun(run), process)
         return process
 
     def end(self, neighbour):
@@ -196,11 +194,10 @@ class ControlGroup(Pressure):
             binary = os.environ["BRIM_BINARY"]
             run = self.in_group(group, binary, "train", "run.dir=run", *words, OFTEN,
                                 "memory.warn_percent=50", "memory.critical_percent=60")
-            while not (self.folder / "run/events.jsonl").exists() and run.poll() is None:
-                time.sleep(0.001)
+            self.until(lambda: self.has_begun("run"), run)
             other = self.in_group(group, sys.executable, "-c", take)
             self.assertEqual(other.stdout.readline(), "taken\n")
-            out, err = run.communicate(timeout=200)
+            out, err = run.communicate(timeout=HANG_SECONDS)
             other.communicate()
             self.assertEqual(run.returncode, 0, err)
         critical = [detail for event, detail in self.told("run") if event == "memory_critical"]

@@ -23,76 +23,51 @@ class Queue(Case):
         found = json.loads(self.brim("devices", "--json", "backend=cpu", *words_of_devices(words)).out)
         return [device for device in found["devices"] if device["backend"] == "cpu"], found["queue"]
 
-    def until(self, condition, what):
-        deadline = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.01)
-
-    def started(self, run):
-        return (self.folder / run / "events.jsonl").exists()
-
     def job(self, run, *words):
         return self.start("train", f"run.dir={run}", *JOB, *words)
 
-    def hold(self, run, *words):
-        """A job that has its device, and keeps it."""
-        process = self.job(run, *words, "training.epochs=1000000", "training.eval_every_steps=1000000",
-                           "training.checkpoint_every_steps=1000000")
-        self.until(lambda: self.started(run), "it did not begin")
-        return process
+    def hold(self, run, *words, env=None):
+        return super().hold(run, *JOB, *words, env=env)
 
     def queue_up(self, run, place, *words):
         """A job that waits, as the place-th in line."""
         process = self.job(run, *words)
-        self.until(lambda: len(self.look(*words)[1]) >= place or process.poll() is not None,
-                   "it does not wait")
-        self.assertIsNone(process.poll())
+        self.until(lambda: len(self.look(*words)[1]) >= place, process)
         return process
 
     def test_eight_jobs_on_two_devices_that_hold_two_each_are_served_in_order_of_arrival(self):
-        two = [*devices_of(1), "training.batch_size=32", "training.epochs=40", "training.eval_every_steps=1000000",
-               "training.checkpoint_every_steps=1000000"]
+        two = [*devices_of(1), "training.batch_size=32"]
         for turn in range(ROUNDS):
             with self.subTest(turn):
                 self.eight(f"turn{turn}", two)
 
     def eight(self, prefix, two):
-        jobs = [self.job(f"{prefix}-{i}", *two, *WAIT) for i in range(4)]
-        for i in range(4):  # the devices are full, each in its turn
-            self.until(lambda i=i: self.started(f"{prefix}-{i}") or jobs[i].poll() is not None, i)
-        for i in range(4, 8):
-            before = {ticket["pid"] for ticket in self.look(*two)[1]}
-            jobs.append(self.job(f"{prefix}-{i}", *two, *WAIT))
-            pid = jobs[i].pid
-            self.until(lambda i=i, pid=pid: self.started(f"{prefix}-{i}") or
-                       pid in {t["pid"] for t in self.look(*two)[1]} - before, i)
-        killed = []
-        holding = next((i for i, job in enumerate(jobs) if job.poll() is None and self.started(f"{prefix}-{i}")), None)
-        waiting = [t["pid"] for t in self.look(*two)[1] if t["claimed"] is None]
-        self.assertIsNotNone(holding)
-        self.assertTrue(waiting, "the jobs are too quick for this machine")
-        for i, job in enumerate(jobs):
-            if i == holding or (waiting and job.pid == waiting[-1]):
-                job.send_signal(signal.SIGKILL)
-                killed.append(i)
+        """Four jobs that keep their places until they are ended, then four that wait; one of each is killed."""
+        jobs = [self.hold(f"{prefix}-{i}", *two, *WAIT) for i in range(4)]
+        jobs += [self.queue_up(f"{prefix}-{i}", i - 3, *two, *WAIT, "training.epochs=3") for i in range(4, 8)]
+        waiting = [ticket["pid"] for ticket in self.look(*two)[1] if ticket["claimed"] is None]
+        self.assertEqual(waiting, [job.pid for job in jobs[4:]])
+        for job in jobs[0], jobs[7]:
+            job.kill()
+        for job in jobs[1:4]:
+            job.send_signal(signal.SIGTERM)
         before = []
         while any(job.poll() is None for job in jobs):
             devices, queue = self.look(*two)
             for device in devices:
                 used = sum(user["bytes"] for user in device["users"])
                 self.assertLessEqual(used, device["total_bytes"])
-            # Who left the line, or has claimed a device, leaves nobody behind who came before.
+            # A job that leaves the line, or has claimed a device, leaves no earlier one behind in it.
             line = [ticket["pid"] for ticket in queue if ticket["claimed"] is None]
-            served = [place for place, pid in enumerate(before) if pid not in line
-                      and pid not in [jobs[i].pid for i in killed]]
+            served = [place for place, pid in enumerate(before) if pid not in line and pid != jobs[7].pid]
             if served:
                 self.assertFalse(set(before[:max(served)]) & set(line), (before, line))
             before = line
             time.sleep(0.01)
-        for i, job in enumerate(jobs):
-            self.finish(job, None if i in killed else 0)
-            self.assertTrue(self.started(f"{prefix}-{i}") or i in killed)
+        for job, status in zip(jobs, [None, *[INTERRUPTED] * 3, 0, 0, 0, None]):
+            self.finish(job, status)
+        for i in range(7):
+            self.assertTrue(self.has_begun(f"{prefix}-{i}"), i)
         devices, queue = self.look(*two)
         self.assertEqual(queue, [])
         self.assertEqual([device["users"] for device in devices], [[], []])
@@ -149,7 +124,7 @@ class Queue(Case):
         any_device = self.queue_up("any", 1, *two, *WAIT)
         named = self.queue_up("named", 2, *two, *WAIT, "device=cpu:0")
         first.kill()
-        self.until(lambda: self.started("any"), "it does not begin")
+        self.until(lambda: self.has_begun("any"), any_device)
         self.finish(any_device, 0)
         self.finish(named, 0)
         second.kill()

@@ -7,7 +7,7 @@ import shutil
 import struct
 
 from ranks import Ranks
-from support import SANITIZED, SMALL, main
+from support import HANG_SECONDS, SANITIZED, SMALL, main
 
 STEPS = 100 if not SANITIZED else 20
 # An epoch of 7 steps, the last of 20 samples; 5 norm groups of 16 a step are dealt to 2 and 4 ranks.
@@ -112,7 +112,7 @@ class Resumed(Ranks):
             shutil.rmtree(self.checkpoint("part", step))
         (self.folder / "part" / "summary.json").unlink()
         process = self.start_ranks(2, "train", "--resume", "part")
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assertIn("after step 6", err)
         for step in (6, 9, 12):

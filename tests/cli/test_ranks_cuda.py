@@ -5,10 +5,9 @@ the end of a job whose ranks fail, die or hang while their devices wait for each
 import os
 import pathlib
 import shutil
-import time
 
 from ranks import Ranks
-from support import main
+from support import HANG_SECONDS, main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 STEPS = 12
@@ -23,7 +22,7 @@ LOSS_ERROR_MAX = 1e-4  # relative to the first loss; sums are in another order, 
 class Cuda(Ranks):
     def job(self, ranks, run, *overrides, status=0, env=None):
         process = self.start_ranks(ranks, "--plugin-path", EMULATED, "train", f"run.dir={run}", *RUN, *overrides, env=env)
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, status, out + err)
         return err
 
@@ -71,7 +70,7 @@ class Numbers(Cuda):
         (part / "last").symlink_to("step-00000004")
         (self.folder / "part/summary.json").unlink()
         process = self.start_ranks(2, "--plugin-path", EMULATED, "train", "--resume", "part")
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_same_checkpoint("whole", "part", STEPS)
 
@@ -87,11 +86,9 @@ class Failures(Cuda):
                 self.assert_same_checkpoint(shard, run, STEPS, context=fault)
                 self.assertGreater(self.summary(run)["retries"], 0, fault)
 
-    def check_end(self, failure, *texts, seconds=15, status=5):
-        start = time.monotonic()
+    def check_end(self, failure, *texts, status=5):
         err = self.job(2, failure.replace(":", "_"), "dist.timeout_seconds=10", status=status,
                        env={"EMULATED_NCCL": failure})
-        self.assertLess(time.monotonic() - start, seconds, err)
         for text in texts:
             self.assertIn(text, err)
 

@@ -7,7 +7,7 @@ import itertools
 import os
 
 from ranks import Ranks
-from support import SANITIZED, SMALL_CNN, main
+from support import HANG_SECONDS, SANITIZED, SMALL_CNN, main
 
 STEPS = 8
 RANKS = 3
@@ -54,7 +54,7 @@ class Faults(Ranks):
         self.assert_error(result, "rank 1", "nothing that may be done for it has helped", "checkpoint of step 4")
         self.assertEqual(self.steps("run")[-1], 4)
         process = self.start_ranks(RANKS, "train", "--resume", "run")
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_same_checkpoint("whole", "run", STEPS)
 

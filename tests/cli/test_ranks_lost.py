@@ -32,11 +32,7 @@ class Jobs(Ranks):
     def begin(self, run, ranks, *overrides):
         """A job that trains, with a checkpoint: its process, and its ranks'."""
         process = self.start_ranks(ranks, "train", f"run.dir={run}", *RUN, *overrides)
-        end = time.monotonic() + 100
-        while not self.steps(run):
-            self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        self.until(lambda: self.steps(run), process)
         found = processes(self.folder)
         self.assertEqual(sorted(found), list(range(ranks)))
         return process, found

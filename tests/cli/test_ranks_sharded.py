@@ -7,7 +7,7 @@ import os
 import shutil
 
 from ranks import Ranks
-from support import SANITIZED, SMALL_CNN, main
+from support import HANG_SECONDS, SANITIZED, SMALL_CNN, main
 
 STEPS = int(os.environ.get("STEPS", "12" if SANITIZED else "40"))
 # Micro-batches of 16 in steps of 80, the last of an epoch of 20 samples: ranks have unequal shares, and none at times.
@@ -65,7 +65,7 @@ class Checkpoints(Ranks):
 
     def go_on(self, ranks, run, *argv):
         process = self.start_ranks(ranks, "train", "--resume", run, *argv)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
 
     def take_back(self, run, *steps):

@@ -144,11 +144,7 @@ class Signalled(Case):
 
     def wait_for(self, run, step, process):
         metrics = self.folder / run / "metrics.jsonl"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:
-            if metrics.exists() and f'"step":{step},' in metrics.read_text().replace(" ", ""):
-                return
-            time.sleep(0.001)
+        self.until(lambda: metrics.exists() and f'"step":{step},' in metrics.read_text().replace(" ", ""), process)
 
     def check(self, number, word):
         steps = 600
@@ -223,9 +219,7 @@ class Signalled(Case):
 class Locked(Case):
     def test_two_processes_do_not_write_one_run(self):
         process = self.start("train", "run.dir=run", *SMALL, "training.steps=1000000")
-        deadline = time.monotonic() + 60
-        while not (self.folder / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.until((self.folder / "run" / "metrics.jsonl").exists, process)
         result = self.brim("train", "--resume", "run", status=2)
         self.assert_error(result, "in use by another brim", str(process.pid))
         self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from support import DONE, FAILED, INTERRUPTED, USAGE, Case, main
+from support import DONE, FAILED, HANG_SECONDS, INTERRUPTED, USAGE, Case, main
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 SBATCH = sorted(path.name for path in (SCRIPTS / "slurm").glob("*.sbatch"))
@@ -169,7 +169,7 @@ class Slurm(Case):
                                    start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(process.stdout.readline(), "sleeping\n")
         os.killpg(process.pid, signal.SIGTERM)  # as scancel does: all processes of the job
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, INTERRUPTED, err)
         self.assertIn("job 7 was told to end", err)
         self.assertNotIn("scontrol", "".join(self.calls()))

@@ -10,7 +10,7 @@ import subprocess
 import termios
 import time
 
-from support import BINARY, DONE, INTERRUPTED, NO_FIT, SMALL, USAGE, Case, Result, main
+from support import BINARY, DONE, HANG_SECONDS, INTERRUPTED, NO_FIT, SMALL, USAGE, Case, Result, main
 
 GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend whose GPUs are made up; see tests/memory/gpus.c
 # takes 44.6 MiB; in micro-batches of 32, 31.5 MiB
@@ -28,7 +28,7 @@ class Start(Case):
         """Runs `brim start` with these lines as its standard input."""
         argv = [*words[:2], "start", *words[2:]] if words and words[0] == "--plugin-path" else ["start", *words]
         process = subprocess.run([BINARY, *argv], cwd=self.folder, env=self.environment(env), text=True, check=False,
-                                 input="".join(f"{a}\n" for a in answers), capture_output=True, timeout=200)
+                                 input="".join(f"{a}\n" for a in answers), capture_output=True, timeout=HANG_SECONDS)
         result = Result(argv, process.returncode, process.stdout, process.stderr)
         self.assertEqual(result.status, status, result)
         return result
@@ -38,7 +38,7 @@ class Start(Case):
 
     def command(self, result):
         """The words of the command that it printed, without the program's name."""
-        line, = result.out.splitlines()
+        line = result.out.splitlines()[0]  # then come the lines of the run
         words = shlex.split(line)
         self.assertEqual(words[0], "brim")
         return words[1:]
@@ -90,7 +90,7 @@ class Start(Case):
                 extra = ["run.name=it's $5", "training.gradient_accumulation_steps=2"]
                 words = [*[word for word in WORDS if not word.startswith("backend.")], *extra]
                 result = self.answer(answers, *words, f"run.dir={name}/a")
-                line = result.out.strip().replace(shlex.quote(f"run.dir={name}/a"), shlex.quote(f"run.dir={name}/b"))
+                line = result.out.splitlines()[0].replace(shlex.quote(f"run.dir={name}/a"), shlex.quote(f"run.dir={name}/b"))
                 self.assertTrue(line.startswith("brim "), line)
                 subprocess.run(["sh", "-c", f"{shlex.quote(BINARY)} {line[5:]}"], cwd=self.folder, check=True,
                                env=self.environment(), capture_output=True)
@@ -242,9 +242,9 @@ class Start(Case):
             process.kill()
         process.wait()
 
-    def until(self, other, pattern):
+    def read_until(self, other, pattern):
         """Reads until the pattern comes."""
-        text, deadline = "", time.monotonic() + 60
+        text, deadline = "", time.monotonic() + HANG_SECONDS
         while not re.search(pattern, text):
             self.assertLess(time.monotonic(), deadline, text[-1000:])
             try:
@@ -265,7 +265,7 @@ class Start(Case):
     def test_questions_on_a_terminal(self):
         process, other = self.on_terminal(*WORDS, "run.dir=run")
         for question, answer in (("device", "cpu:0"), ("precision", ""), ("batch size", "32"), ("start", "yes")):
-            text = self.until(other, re.escape(question) + r" \([^)]*\) \[[^]]*\]: \Z")
+            text = self.read_until(other, re.escape(question) + r" \([^)]*\) \[[^]]*\]: \Z")
             os.write(other, answer.encode() + b"\n")
         self.assertIn("training.batch_size=32 training.gradient_accumulation_steps=2\r\n", text)
         status, text = self.rest(process, other)
@@ -277,14 +277,14 @@ class Start(Case):
         for key, status in (b"\x04", USAGE), (b"\x03", -signal.SIGINT):
             with self.subTest(key):
                 process, other = self.on_terminal(*WORDS)
-                self.until(other, r"\]: \Z")
+                self.read_until(other, r"\]: \Z")
                 os.write(other, key)
                 self.assertEqual(self.rest(process, other)[0], status)
                 self.assert_nothing_made()
 
     def test_a_signal_in_the_run_stops_it_as_ever(self):
         process, other = self.on_terminal(*WORDS, "run.dir=run", "--yes", "training.steps=100000000")
-        self.until(other, r"test loss")
+        self.read_until(other, r"test loss")
         os.write(other, b"\x03")
         status, text = self.rest(process, other)
         self.assertEqual(status, INTERRUPTED, text[-1000:])

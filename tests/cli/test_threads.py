@@ -1,7 +1,6 @@
 """Whole runs with many threads, for ThreadSanitizer: the loader's, the backend's, and signals among them."""
 
 import signal
-import time
 
 from support import INTERRUPTED, SMALL, SMALL_CNN, Case, main
 
@@ -19,9 +18,7 @@ class Threads(Case):
 
     def test_stopped_and_resumed(self):
         process = self.start("train", "run.dir=run", *SMALL, *THREADS, "training.steps=100000")
-        deadline = time.monotonic() + 60
-        while not (self.folder / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.until((self.folder / "run" / "metrics.jsonl").exists, process)
         process.send_signal(signal.SIGINT)
         self.finish(process, INTERRUPTED)
         steps = self.summary("run")["steps"]
