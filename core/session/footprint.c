@@ -58,9 +58,17 @@ static uint64_t kernel_bytes(const brim_plan *plan)
   return bytes;
 }
 
+static const brim_dataset_info *info_of(const brim_data *data, enum brim_part part)
+{
+  if (part == BRIM_PART_TEST) return &data->test;
+  return part == BRIM_PART_VALIDATION && data->validation.count > 0 ? &data->validation : &data->train;
+}
+
 static uint64_t loader_bytes(const brim_loader_options *options)
 {
-  return brim_loader_bytes(options) + (uint64_t)options->threads * THREAD_PAGES * page_bytes();
+  const uint64_t threads = (uint64_t)options->threads, readers = threads > 0 ? threads : 1;
+  return brim_loader_bytes(options) + threads * THREAD_PAGES * page_bytes() +
+         readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
 static uint64_t evaluation_bytes(const brim_session *s)
@@ -147,6 +155,12 @@ static uint64_t running_bytes(const brim_footprint *f)
   return f->score_bytes + f->loader_bytes + passing_bytes(f);
 }
 
+static void add_up(brim_footprint *f)
+{
+  const uint64_t before = f->total_bytes;
+  f->total_bytes = larger(before, kept_bytes(f) + larger(running_bytes(f), f->frozen_bytes));
+}
+
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
 {
   const brim_loader_options train = brim_session_train_loader(s);
@@ -161,8 +175,16 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
                           .summary_bytes = summary_bytes(s),
                           .frozen_bytes = frozen_bytes(plan)};
   add_copies(out, plan);
-  out->total_bytes = kept_bytes(out) + larger(running_bytes(out), out->frozen_bytes);
-  out->total_bytes = larger(out->total_bytes, brim_rss_peak_bytes()); /* it has had so much, to time kernels */
+  out->total_bytes = brim_rss_peak_bytes(); /* it has had so much, to time kernels */
+  add_up(out);
+}
+
+void brim_footprint_follow_data(const brim_session *s, brim_footprint *f)
+{
+  const brim_loader_options train = brim_session_train_loader(s);
+  f->loader_bytes = loader_bytes(&train);
+  f->evaluation_bytes = evaluation_bytes(s);
+  add_up(f);
 }
 
 void brim_footprint_add_resume(brim_footprint *f)

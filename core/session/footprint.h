@@ -19,13 +19,14 @@
 
 /* Bytes of the host's memory. */
 typedef struct brim_footprint {
-  uint64_t process_bytes;    /* resident when it had planned */
-  uint64_t arena_bytes;      /* 0 on a device that is not the host */
-  uint64_t state_bytes;      /* the optimizer's state, where it is kept in host memory: memory.offload */
-  uint64_t kernel_bytes;     /* what kernels keep besides the arena, and the launches of the programs */
-  uint64_t data_bytes;       /* what the dataset keeps, if it was not opened yet */
-  uint64_t score_bytes;      /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
-  uint64_t loader_bytes;     /* training's micro-batches decoded ahead, and the threads that do it */
+  uint64_t process_bytes; /* resident when it had planned */
+  uint64_t arena_bytes;   /* 0 on a device that is not the host */
+  uint64_t state_bytes;   /* the optimizer's state, where it is kept in host memory: memory.offload */
+  uint64_t kernel_bytes;  /* what kernels keep besides the arena, and the launches of the programs */
+  uint64_t data_bytes;    /* what the dataset keeps, if it was not opened yet */
+  uint64_t score_bytes;   /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
+  uint64_t
+      loader_bytes; /* training's micro-batches decoded ahead, the threads that do it, and what decoders take there */
   uint64_t evaluation_bytes; /* the same of the largest evaluation */
   uint64_t summary_bytes;    /* the confusion matrix of the test data while the summary is written */
   uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */
@@ -42,6 +43,8 @@ int64_t brim_session_cells(const brim_session *session);
 
 /* [plan] Of a plan of training, after brim_session_start. */
 void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);
+/* [init] The data has been opened: what was estimated of it before is known now, as the sizes of all pictures. */
+void brim_footprint_follow_data(const brim_session *session, brim_footprint *footprint);
 /* The run will begin with a checkpoint, which is read before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
 /* "the process will take about 123.0 MiB of the host: 44.6 MiB arena, ..." */

@@ -111,7 +111,9 @@ static brim_status open_trainer(brim_trainer *t, brim_session *s)
   BRIM_TRY(place(t, &(brim_placement_wish){0}));
   brim_footprint_predict(s, t->plan, &t->footprint);
   BRIM_TRY(begin_training(t));
-  return brim_session_finish_data(s);
+  BRIM_TRY(brim_session_finish_data(s));
+  brim_footprint_follow_data(s, &t->footprint);
+  return BRIM_OK;
 }
 
 brim_status brim_trainer_open(brim_session *session, brim_trainer **out)

@@ -2,12 +2,14 @@
 
 import csv
 import io
+import json
 import pathlib
 import shutil
 import time
+import unittest
 
 import image_sets
-from support import LOAD, USAGE, Case, main
+from support import LOAD, SANITIZED, USAGE, Case, main
 
 PICTURES = pathlib.Path(__file__).parent.parent / "images/pictures"
 SMALL = ["model=mlp", "model.hidden=[16]", "model.dropout=0", "memory.timing=false", "training.batch_size=16",
@@ -93,6 +95,24 @@ class Images(Case):
         self.assertIn("augment means nothing to model=linear_probe", self.train("one", *words, "transform.size=32").err)
         self.assertIn("features: taken from", self.train("again", *words, "transform.size=32").err)
         self.assertIn("features: computing", self.train("other", *words, "transform.size=24").err)
+
+    @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    def test_the_host_has_room_for_progressive_pictures(self):
+        """Which keep coefficients of all their pixels until the last scan, in each of two threads. Those of training and
+        of an evaluation may be at work at once, but need not be."""
+        path = self.folder_set(train=2, test=2)
+        coefficients = 2 * 3 * 250 * 188 * 128
+        for split in "train", "test":
+            for name in "daisy", "rose":
+                (path / split / name / "large.jpg").write_bytes(image_sets.progressive_jpeg(1500, 2000))
+        words = folder_words(path, "training.epochs=1", "training.num_workers=2", "training.batch_size=4")
+        self.train("run", *words)
+        summary = self.summary("run")
+        taken = summary["rss_peak_bytes"]
+        planned = json.loads(self.brim("plan", "--json", *words).out)["host"]["total_bytes"]
+        for said in planned, summary["predicted_rss_bytes"]:
+            self.assertGreater(said, taken - (8 << 20))
+            self.assertLess(said, taken + coefficients + (8 << 20))
 
     # ---- the same numbers ----
 

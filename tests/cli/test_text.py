@@ -8,8 +8,9 @@ import shutil
 import signal
 import struct
 import time
+import unittest
 
-from support import LOAD, USAGE, Case, main
+from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 TEXT = "the memory of a step is known before that step begins. " * 60  # of an odd length, so that windows begin anywhere
@@ -168,6 +169,17 @@ class Gpt2(Text):
         os.utime(self.folder / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
         self.assertIn("making tokens", self.train("alike", *GPT2, "training.steps=3").err, "of the same size and time")
 
+    @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    def test_kept_tokens_are_in_memory_once(self):
+        """Though two splits are parts of them: 22 MiB."""
+        (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
+        words = [*GPT2, "dataset.stride=100000", "training.steps=1", "dataset.cache=kept"]
+        self.train("first", *words)
+        self.train("second", *words)
+        summary = self.summary("second")
+        predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
+        self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
+
     def test_without_a_cache_it_goes_too(self):
         (self.folder / "file").write_text("")
         result = self.train("run", *GPT2, "training.steps=2", "dataset.cache=file/in/a/file")
@@ -229,6 +241,19 @@ class Tokens(Text):
         self.train("header", *self.WORDS, "training.steps=3", "dataset.train=x_train*")
         self.train("raw", *self.WORDS, "training.steps=3", "dataset.train=raw_*")
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
+
+    def test_a_file_that_becomes_shorter_is_named(self):
+        for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):
+            with self.subTest(name):
+                process = self.start("train", "run.dir=run", *words, "training.steps=1000000",
+                                     "training.checkpoint_every_steps=20", "training.eval_every_steps=1000000")
+                while not (self.folder / "run/checkpoints/last").exists() and process.poll() is None:
+                    time.sleep(0.01)
+                os.truncate(self.folder / name, 0)
+                result = self.finish(process, FAILED)
+                self.assertIn(f"{name}' became shorter while it was in use: it has 0 bytes now, and byte ", result.err)
+                self.assertIn("brim train --resume run", result.err)
+                shutil.rmtree(self.folder / "run")
 
     def test_what_is_wrong_is_told(self):
         self.put("high.bin", 100, first=1)

@@ -203,6 +203,23 @@ static void what_is_no_pixels_takes_no_memory(void **state)
   }
 }
 
+/* Of 40x31 pixels: 5x4 blocks and, of each colour, 3x2, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
+static void progressive_pictures_say_what_decoding_takes(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    uint64_t bytes;
+  } cases[] = {{"progressive.jpg", (6 * 4 + 2 * 3 * 2) * 128}, {"rgb.jpg", 0}, {"rgb.png", 0}};
+  static uint8_t bytes[10000];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    pixels_source source = pixels_source_memory(bytes, read_picture(cases[i].name, bytes, sizeof bytes));
+    pixels_header header;
+    assert_int_equal(pixels_header_read(&source, cases[i].name, &plain, &header), BRIM_OK);
+    assert_int_equal(header.decoding_bytes, cases[i].bytes);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -213,6 +230,7 @@ int main(void)
       cmocka_unit_test(pictures_larger_than_their_room_are_refused),
       cmocka_unit_test(other_bytes_are_no_pictures),
       cmocka_unit_test_setup_teardown(what_is_no_pixels_takes_no_memory, scratch_setup, scratch_teardown),
+      cmocka_unit_test(progressive_pictures_say_what_decoding_takes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

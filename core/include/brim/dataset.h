@@ -29,6 +29,9 @@ typedef struct brim_dataset_info {
   /* A line for people: what was taken of the files, and what was left out and why; NULL: nothing that anybody could
    * wonder about. Since ABI 1.5. */
   const char *summary;
+  /* Bytes of the host's memory that libraries take while read() decodes a sample, on each thread that reads, and give
+   * back: of the split's sample that takes most. Of a split that is not open it may be an estimate. Since ABI 1.7. */
+  uint64_t decoding_bytes;
 } brim_dataset_info;
 
 /* A picture that is read. Since ABI 1.5. */

@@ -152,10 +152,27 @@ static void begin(decoder *d)
   if (d->orientation == 0) d->orientation = 1;
 }
 
-static void set_header(const decoder *d, pixels_header *out)
+static uint64_t rounded_up(uint64_t count, int unit)
+{
+  return (count + (uint64_t)unit - 1) / (uint64_t)unit * (uint64_t)unit;
+}
+
+/* As jdcoefct.c asks for them. */
+static uint64_t coefficient_bytes(decoder *d)
+{
+  uint64_t blocks = 0;
+  if (!jpeg_has_multiple_scans(&d->jpeg)) return 0;
+  for (int c = 0; c < d->jpeg.num_components; c++) {
+    const jpeg_component_info *i = &d->jpeg.comp_info[c];
+    blocks += rounded_up(i->width_in_blocks, i->h_samp_factor) * rounded_up(i->height_in_blocks, i->v_samp_factor);
+  }
+  return blocks * sizeof(JBLOCK);
+}
+
+static void set_header(decoder *d, pixels_header *out)
 {
   const pixels_turn t = pixels_turn_of(d->orientation, d->jpeg.image_height, d->jpeg.image_width);
-  *out = (pixels_header){t.rows, t.columns, d->orientation};
+  *out = (pixels_header){t.rows, t.columns, d->orientation, coefficient_bytes(d)};
 }
 
 /* ---- Pixels ---- */

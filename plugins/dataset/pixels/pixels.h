@@ -31,6 +31,9 @@ size_t pixels_read(pixels_source *source, void *out, size_t room);
 typedef struct pixels_header {
   int64_t rows, columns; /* as decoded: turned already */
   int orientation;       /* EXIF's, 1 to 8; 1: as it lies there */
+  /* That libjpeg keeps of the whole picture until it is decoded: the coefficients, if they come in more than one scan,
+   * as in progressive files. Rows that it works on are not counted. */
+  uint64_t decoding_bytes;
 } pixels_header;
 
 typedef struct pixels_options {

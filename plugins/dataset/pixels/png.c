@@ -94,7 +94,7 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
   png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
   png_set_crc_action(d->png, PNG_CRC_DEFAULT, PNG_CRC_QUIET_USE);
   png_read_info(d->png, d->info);
-  *header = (pixels_header){png_get_image_height(d->png, d->info), png_get_image_width(d->png, d->info), 1};
+  *header = (pixels_header){png_get_image_height(d->png, d->info), png_get_image_width(d->png, d->info), 1, 0};
   BRIM_TRY(pixels_check_size(d->input, header->rows, header->columns));
   if (!picture) return BRIM_OK;
   if ((uint64_t)header->rows * (uint64_t)header->columns * 3 > picture->room)

@@ -28,6 +28,7 @@ typedef struct split {
   int64_t count, room;
   bool opened;
   int64_t pixels_max, side_max; /* of what was opened */
+  uint64_t decoding_bytes;      /* most, likewise */
   char *title;                  /* of a file's split; NULL for the two */
   atomic_int told;              /* replacements that were told */
 } split;
@@ -195,6 +196,7 @@ static void widen(split *s, const pixels_header *h)
   if (h->rows * h->columns > s->pixels_max) s->pixels_max = h->rows * h->columns;
   if (h->rows > s->side_max) s->side_max = h->rows;
   if (h->columns > s->side_max) s->side_max = h->columns;
+  if (h->decoding_bytes > s->decoding_bytes) s->decoding_bytes = h->decoding_bytes;
 }
 
 /* Adds a line to a message of damaged files. */
@@ -273,37 +275,37 @@ static brim_status set_open(void *self, const char *title)
 }
 
 /* Sizes of a split that is not open, by some of its pictures. */
-static brim_status estimate(const pixels_set *set, const split *s, pixels_header *out)
+static brim_status estimate(const pixels_set *set, const split *s, split *out)
 {
-  split some = {0};
+  *out = (split){0};
   for (int64_t i = 0; i < ESTIMATED && i < s->count; i++) {
     pixels_header header;
     const brim_status status = header_of(set, s, s->count <= ESTIMATED ? i : i * s->count / ESTIMATED, &header);
-    if (status == BRIM_OK) widen(&some, &header);
+    if (status == BRIM_OK) widen(out, &header);
     if (status != BRIM_OK && status != BRIM_ELOAD) return status;
   }
-  *out = (pixels_header){some.pixels_max, some.side_max, 1};
-  return some.pixels_max > 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "no picture can be read");
+  return out->pixels_max > 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "no picture can be read");
 }
 
 static brim_status set_describe(const void *self, const char *title, brim_dataset_info *out)
 {
   pixels_set *set = (pixels_set *)self;
-  split *s;
-  pixels_header largest = {0};
+  split *s, some = {0};
   const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* colours are decoded where gray is made of them */
   BRIM_TRY(split_find(set, title, &s));
   if (!s->opened && s->count > 0) {
     if (set->setup.damaged == PIXELS_SKIP)
       return brim_fail(BRIM_EINVAL, "how many pictures are sound is not known yet");
-    BRIM_TRY(estimate(set, s, &largest));
+    BRIM_TRY(estimate(set, s, &some));
   }
+  const split *sizes = s->opened ? s : &some;
   *out = (brim_dataset_info){.count = s->count,
                              .dtype = BRIM_DTYPE_U8,
                              .classes = set->classes,
                              .class_names = (const char *const *)set->class_name,
-                             .pixels_max = (s->opened ? s->pixels_max : largest.rows) * decoded,
-                             .side_max = s->opened ? s->side_max : largest.columns};
+                             .pixels_max = sizes->pixels_max * decoded,
+                             .side_max = sizes->side_max,
+                             .decoding_bytes = sizes->decoding_bytes};
   out->sample = (brim_shape){.rank = 3, .dim = {PIXELS_CHANNELS / decoded, 0, 0}};
   return BRIM_OK;
 }

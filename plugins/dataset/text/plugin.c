@@ -49,8 +49,9 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 
 typedef struct text_dataset {
   const text_params *params;
-  bpe *vocabulary;       /* NULL: bytes are tokens */
-  windows split[SPLITS]; /* part_count 0: not opened */
+  bpe *vocabulary;         /* NULL: bytes are tokens */
+  token_file text[SPLITS]; /* all tokens of a split's path; of one that is the end of another, that has them */
+  windows split[SPLITS];   /* of these; part_count 0: not opened */
   char byte[BYTES_VOCABULARY];
   char kept[128];
 } text_dataset;
@@ -108,23 +109,26 @@ static brim_status check_count(const text_dataset *d, int split, const text_file
                        d->params->test_fraction);
 }
 
-static brim_status open_windows(const text_dataset *d, int split, windows *w)
+/* Over the split's part of all tokens, which stay the dataset's. */
+static brim_status add_part(const text_dataset *d, int split, const text_files *files, const token_file *all,
+                            windows *w)
+{
+  int64_t first, end;
+  cut(d->params, split, all->count, &first, &end);
+  token_file part = {.tokens = all->tokens + first * all->width, .count = end - first, .width = all->width};
+  *w = empty_windows(d);
+  BRIM_TRY(check_count(d, split, files, part.count));
+  return windows_add(w, &part, files->name[0]);
+}
+
+static brim_status open_windows(text_dataset *d, int split, windows *w)
 {
   text_files files;
-  token_file tokens;
-  int64_t first, end;
+  token_file *all = &d->text[is_end(d->params, split) ? TRAIN : split];
   BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
   const text_source source = source_of(d, &files);
-  brim_status status = text_tokens_open(&source, &tokens);
-  if (status == BRIM_OK) {
-    cut(d->params, split, tokens.count, &first, &end);
-    tokens.tokens += first * tokens.width;
-    tokens.count = end - first;
-    *w = empty_windows(d);
-    status = check_count(d, split, &files, tokens.count);
-    if (status == BRIM_OK) status = windows_add(w, &tokens, files.name[0]);
-    if (status != BRIM_OK) token_file_close(&tokens);
-  }
+  brim_status status = all->map ? BRIM_OK : text_tokens_open(&source, all);
+  if (status == BRIM_OK) status = add_part(d, split, &files, all, w);
   text_files_free(&files);
   return status;
 }
@@ -147,7 +151,10 @@ static void text_destroy(void *self)
 {
   text_dataset *d = self;
   if (!d) return;
-  for (int i = 0; i < SPLITS; i++) windows_free(&d->split[i]);
+  for (int i = 0; i < SPLITS; i++) {
+    windows_free(&d->split[i]);
+    token_file_close(&d->text[i]);
+  }
   bpe_free(d->vocabulary);
   free(d);
 }
@@ -212,7 +219,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
   return BRIM_OK;
 }
 
-/* What is mapped or made. A part of a text keeps all of it. */
+/* What is mapped or made, once for the splits that are parts of one text. */
 static brim_status text_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const text_dataset *d = self;
