@@ -15,12 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/guard.h"
+#include "base/mapping.h"
 
 #define STACK_BYTES ((size_t)64 * 1024) /* what AVX-512 and AMX save there fits several times */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
@@ -129,17 +131,22 @@ static void add(message *m, const char *text)
   for (; *text && m->length < sizeof m->text; text++) m->text[m->length++] = *text;
 }
 
-static void add_hex(message *m, uintptr_t value)
+static void add_number(message *m, uint64_t value, unsigned base)
 {
-  char digits[2 * sizeof value + 1];
+  char digits[3 * sizeof value + 1];
   size_t n = sizeof digits;
   digits[--n] = '\0';
   do {
-    digits[--n] = "0123456789abcdef"[value & 15];
-    value >>= 4;
+    digits[--n] = "0123456789abcdef"[value % base];
+    value /= base;
   } while (value);
-  add(m, "0x");
   add(m, digits + n);
+}
+
+static void add_hex(message *m, uintptr_t value)
+{
+  add(m, "0x");
+  add_number(m, value, 16);
 }
 
 static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
@@ -271,13 +278,45 @@ static void tell(int signal, const siginfo_t *info, const void *context)
   finish(&m);
 }
 
+/* Did the crash come of a mapped file, whose pages could not be had? It is nobody's mistake in the program then. */
+static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
+{
+  out->path[0] = '\0';
+  if (signal == SIGBUS && info->si_code == BUS_ADRERR) brim_mapping_find((uintptr_t)info->si_addr, out);
+  return out->path[0] != '\0';
+}
+
+static void tell_file(const brim_mapping *file)
+{
+  static message m;
+  struct stat now;
+  if (isatty(STDERR_FILENO)) add(&m, "\n");
+  add(&m, "error: '");
+  add(&m, file->path);
+  if (stat(file->path, &now) == 0 && (uint64_t)now.st_size <= file->offset) {
+    add(&m, "' became shorter while it was in use: it has ");
+    add_number(&m, (uint64_t)now.st_size, 10);
+    add(&m, " bytes now, and byte ");
+    add_number(&m, file->offset, 10);
+    add(&m, " was to be read");
+  } else {
+    add(&m, "' was in use, and cannot be read any more at byte ");
+    add_number(&m, file->offset, 10);
+  }
+  add_advice(&m);
+  finish(&m);
+}
+
 /* Another thread may be about to end the process, in the middle of the message. */
-static void tell_once(int signal, const siginfo_t *info, const void *context)
+static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
   int nobody = 0;
   if (atomic_compare_exchange_strong(&told, &nobody, 1)) {
-    tell(signal, info, context);
+    if (file)
+      tell_file(file);
+    else
+      tell(signal, info, context);
     atomic_store(&told, 2);
   }
   for (int i = 0; i < WAIT_MS && atomic_load(&told) == 1; i++) nanosleep(&ms, NULL);
@@ -289,9 +328,12 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 {
   const int error = errno;
   uintptr_t at, stack;
+  brim_mapping file;
   place_of(context, &at, &stack);
   if (brim_guard_is_own()) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
-  tell_once(signal, info, context);
+  const bool of_file = is_of_file(signal, info, &file);
+  tell_once(signal, info, context, of_file ? &file : NULL);
+  if (of_file) _exit(brim_status_exit(BRIM_EIO));
   for (size_t i = 0; i < CRASHES; i++)
     if (crashes[i].signal == signal) sigaction(signal, &before[i], NULL);
   if (info->si_code <= 0) raise(signal);

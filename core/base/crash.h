@@ -1,4 +1,6 @@
-/* What is said of a crash: which plugin it was, and where a run can go on. Then the signal takes its course.
+/* What is said of a crash: which plugin it was, and where a run can go on. Then the signal takes its course. A bus
+ * error in a file that is mapped (it became shorter, or its device failed) is no crash: the message names the file, and
+ * the process ends with exit status 5.
  *
  * The signals are SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. Only brim's own program watches for them; a program that
  * has loaded libbrim keeps its handlers. Whoever had a handler before (a sanitizer) gets the signal afterwards. */
