@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "brim/host.h"
 
 #define ECHO_MS 300 /* timeout(1) signals the process and then its group: that is one wish, not two */
 
@@ -140,6 +141,11 @@ const volatile sig_atomic_t *brim_stop_watch(bool speaks)
     sigaction(watched[i], &action, NULL);
   }
   return &first_signal;
+}
+
+bool brim_stop_wanted(void)
+{
+  return first_signal != 0;
 }
 
 void brim_stop_set_folder(const char *name)

@@ -11,6 +11,8 @@
 
 #include "../../plugins/dataset/text/bpe.h"
 #include "scratch.h"
+#include "train/stop.h"
+#include "unit/dataset_plugin.h"
 
 #define GOLDEN BRIM_TESTS_DIR "/golden/bpe"
 #define IDS_MAX 4096
@@ -286,6 +288,25 @@ static void missing_files_are_told_with_where_they_are_from(void **state)
   assert_non_null(strstr(brim_error_text(), "https://huggingface.co/"));
 }
 
+/* In a data set, of which the user sees that Ctrl-C ends it. */
+static void making_tokens_ends_when_that_is_wanted(void **state)
+{
+  (void)state;
+  scratch_put("a.txt", "the memory of a step is known before that step begins");
+  const dataset_param given[] = {{.key = "path", .text = scratch("a.txt")}, {.key = "tokens", .text = "gpt2"},
+                                 {.key = "tokenizer", .text = GOLDEN},      {.key = "cache", .text = scratch("cache")},
+                                 {.key = "context", .text = "4"},           {.key = NULL}};
+  dataset d = dataset_create("text", given);
+  (void)brim_stop_watch(false);
+  raise(SIGINT);
+  assert_int_equal(d.ops->open(d.self, "train"), BRIM_EINTERRUPTED);
+  assert_string_equal(brim_error_text(), "interrupted while tokens were made");
+  assert_false(scratch_exists(scratch("cache")));
+  (void)brim_stop_watch(false);
+  assert_int_equal(d.ops->open(d.self, "train"), BRIM_OK);
+  dataset_destroy(&d);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -300,6 +321,7 @@ int main(void)
       cmocka_unit_test(wrong_merges_are_refused_with_their_line),
       cmocka_unit_test(tokenizers_that_give_other_ids_are_refused),
       cmocka_unit_test(missing_files_are_told_with_where_they_are_from),
+      cmocka_unit_test(making_tokens_ends_when_that_is_wanted),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

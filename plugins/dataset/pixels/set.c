@@ -215,6 +215,7 @@ static brim_status check_headers(const pixels_set *set, split *s, int64_t *damag
   text[0] = '\0';
   for (int64_t i = 0; i < s->count; i++) {
     pixels_header header;
+    if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while pictures were looked at");
     const brim_status status = header_of(set, s, i, &header);
     if (status == BRIM_ELOAD) {
       note(text, room, (*damaged)++);

@@ -89,6 +89,7 @@ static brim_status sink_open(sink *s, size_t room, int32_t width)
 static brim_status take(void *context, const int32_t *tokens, size_t count)
 {
   sink *s = context;
+  if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while tokens were made");
   if (count > s->room - (size_t)s->out.count) return brim_fail(BRIM_ELOAD, "the text became longer while it was read");
   for (size_t i = 0; i < count; i++) {
     unsigned char *to = s->to + (size_t)s->out.count++ * (size_t)s->out.width;
