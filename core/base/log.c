@@ -83,7 +83,8 @@ static bool write_line(int fd, const char *text, size_t length)
   return is_written;
 }
 
-/* Further lines of a message stand indented below the first. */
+/* Further lines of a message stand indented below the first. Names in it may be anybody's, so a terminal gets no
+ * control characters of theirs. */
 static void write_message(enum brim_level level, const char *message)
 {
   if (is_mute) return;
@@ -94,9 +95,11 @@ static void write_message(enum brim_level level, const char *message)
   const int head = snprintf(out, sizeof out, "%s%s%s%s", color ? levels[level].color : "", levels[level].prefix,
                             color ? "\033[0m" : "", tag);
   length = head > 0 ? (size_t)head : 0;
-  for (const char *s = message; *s && length + 4 < sizeof out; s++) {
-    out[length++] = *s;
-    if (*s == '\n' && level != BRIM_LOG_INFO && s[1] != ' ' && !brim_starts_with(s + 1, levels[level].prefix)) {
+  const char *s = message, *end = message + strlen(message);
+  while (s < end && length + BRIM_SHOWN_BYTES + 3 < sizeof out) {
+    const bool ends_line = *s == '\n';
+    length += brim_shown_take(&s, end, "\n\t", out + length);
+    if (ends_line && level != BRIM_LOG_INFO && *s != ' ' && !brim_starts_with(s, levels[level].prefix)) {
       out[length++] = ' ';
       out[length++] = ' ';
     }
@@ -122,12 +125,14 @@ void brim_say(const char *format, ...)
 {
   static atomic_bool has_failed;
   if (shown < BRIM_LOG_INFO || rank > 0 || is_mute) return;
-  char line[4096];
+  char message[4096], line[8192];
   va_list list;
   va_start(list, format);
-  const int wanted = vsnprintf(line, sizeof line - 1, format, list);
+  vsnprintf(message, sizeof message, format, list);
   va_end(list);
-  size_t length = wanted < 0 ? 0 : (size_t)wanted < sizeof line - 1 ? (size_t)wanted : sizeof line - 2;
+  size_t length = 0;
+  for (const char *s = message, *end = s + strlen(s); s < end && length + BRIM_SHOWN_BYTES < sizeof line;)
+    length += brim_shown_take(&s, end, "\n\t", line + length);
   line[length++] = '\n';
   if (write_line(STDOUT_FILENO, line, length) || errno == EPIPE || atomic_exchange(&has_failed, true)) return;
   brim_log(BRIM_LOG_WARN, "cannot write to standard output: %s", strerror(errno));

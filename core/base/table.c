@@ -16,7 +16,10 @@ void brim_table_add(brim_table *table, const char *text)
     table->cell = grown;
     table->room = room;
   }
-  table->cell[table->count++] = brim_arena_string(table->arena, text);
+  brim_text shown = {0};
+  brim_text_add_shown(&shown, text, "");
+  table->cell[table->count++] = brim_arena_string(table->arena, brim_text_str(&shown));
+  brim_text_release(&shown);
 }
 
 void brim_table_number(brim_table *table, double value, int decimals)

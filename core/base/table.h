@@ -11,7 +11,8 @@ typedef struct brim_table {
   size_t count, room;
 } brim_table;
 
-/* Appends a cell; a row is full after `columns` of them. The text is copied. */
+/* Appends a cell; a row is full after `columns` of them. The text is copied, by brim_text_add_shown: names in it may be
+ * anybody's. */
 void brim_table_add(brim_table *table, const char *text);
 /* A number with so many decimals; "-" for one that is not finite. */
 void brim_table_number(brim_table *table, double value, int decimals);

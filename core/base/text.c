@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 
 void brim_text_release(brim_text *text)
 {
@@ -67,6 +68,44 @@ const char *brim_text_str(const brim_text *text)
   return text->s ? text->s : "";
 }
 
+static bool is_control(int32_t c)
+{
+  return (c >= 0 && c < 0x20) || (c >= 0x7f && c < 0xa0);
+}
+
+size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out)
+{
+  static const char digits[] = "0123456789abcdef";
+  const char *from = *s;
+  const int32_t c = brim_utf8_next(s, end);
+  if (c >= 0 && is_control(c) && (c == 0 || c > 0x7f || !strchr(kept, (char)c))) {
+    const char shown[BRIM_SHOWN_BYTES] = {'\\', 'x', digits[c >> 4], digits[c & 15]};
+    memcpy(out, shown, sizeof shown);
+    return sizeof shown;
+  }
+  *s = from;
+  size_t bytes;
+  const char *is = brim_utf8_take(s, end, &bytes);
+  memcpy(out, is, bytes);
+  return bytes;
+}
+
+void brim_text_add_shown(brim_text *text, const char *s, const char *kept)
+{
+  char shown[BRIM_SHOWN_BYTES];
+  for (const char *end = s + strlen(s); s < end;) brim_text_add_n(text, shown, brim_shown_take(&s, end, kept, shown));
+}
+
+bool brim_has_control(const char *s)
+{
+  for (const char *end = s + strlen(s); s < end;) {
+    const int32_t c = brim_utf8_next(&s, end);
+    if (is_control(c)) return true;
+    if (c < 0) s++;
+  }
+  return false;
+}
+
 bool brim_matches_any(const char *patterns, const char *name)
 {
   static const char parts[] = ", \t\n";
@@ -118,8 +157,23 @@ int brim_edit_distance(const char *a, const char *b)
   return row[1][m];
 }
 
+enum { FOLDED_MAX = 65 }; /* as many bytes as are compared */
+
+/* Without what people write differently: case, '-' and '_'. */
+static const char *fold(const char *s, char *out)
+{
+  size_t n = 0;
+  for (; *s && n + 1 < FOLDED_MAX; s++)
+    if (*s != '-' && *s != '_') out[n++] = (char)(*s >= 'A' && *s <= 'Z' ? *s - 'A' + 'a' : *s);
+  out[n] = '\0';
+  return out;
+}
+
 int brim_typo_distance(const char *written, const char *known)
 {
+  char a[FOLDED_MAX], b[FOLDED_MAX];
+  written = fold(written, a);
+  known = fold(known, b);
   const size_t length = strlen(written), longer = strlen(known) > length ? strlen(known) : length;
   const int distance = brim_edit_distance(written, known);
   const int allowed = length < 4 ? 1 : length < 9 ? 2 : 3;
@@ -129,8 +183,10 @@ int brim_typo_distance(const char *written, const char *known)
 
 void brim_suggest(const char *written, const char *known, int *distance, const char **best)
 {
+  char a[FOLDED_MAX], b[FOLDED_MAX];
   int d = brim_typo_distance(written, known);
-  if (d == INT_MAX && strlen(written) >= 3 && brim_starts_with(known, written)) d = (int)strlen(known);
+  if (d == INT_MAX && strlen(written) >= 3 && brim_starts_with(fold(known, b), fold(written, a)))
+    d = (int)strlen(known);
   if (d >= *distance) return;
   *distance = d;
   *best = known;

@@ -19,6 +19,14 @@ void brim_text_add(brim_text *text, const char *s);
 void brim_text_add_n(brim_text *text, const char *s, size_t bytes);
 void brim_text_printf(brim_text *text, const char *format, ...) BRIM_PRINTF(2, 3);
 const char *brim_text_str(const brim_text *text); /* "" if nothing was added */
+/* The next character of text of unknown origin, as a terminal may get it: a control character (C0, DEL, C1) as "\x1b",
+ * so that no name can move the cursor or hide a line, and a byte that is not UTF-8 as U+FFFD. `kept`: control
+ * characters that stay. Writes at most BRIM_SHOWN_BYTES to `out`, returns how many; *s < end moves on. */
+#define BRIM_SHOWN_BYTES 4
+size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out);
+void brim_text_add_shown(brim_text *text, const char *s, const char *kept);
+/* Is there such a control character in it? */
+bool brim_has_control(const char *s);
 
 bool brim_starts_with(const char *s, const char *prefix);
 bool brim_ends_with(const char *s, const char *suffix);
@@ -28,7 +36,8 @@ bool brim_matches_any(const char *patterns, const char *name);
  * compared. */
 int brim_edit_distance(const char *a, const char *b);
 /* The edit distance if `known` may have been meant by what was written, else INT_MAX: one change in up to three
- * letters, which then begin alike, two in up to eight, three in more, and always fewer than half of the letters. */
+ * letters, which then begin alike, two in up to eight, three in more, and always fewer than half of the letters. Upper
+ * and lower case are the same, and '-' and '_' count for nothing. */
 int brim_typo_distance(const char *written, const char *known);
 /* Takes `known` for the best suggestion so far if it is nearer than *distance (INT_MAX at first): a typing error, or
  * the beginning of it. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 /* Is it the beginning of a character whose end is not there yet? A second byte that the first does not allow is found
  * when the character is whole. */

@@ -16,8 +16,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/child.h"
-#include "config/utf8.h"
 
 #define CHECK_SECONDS 20 /* for one check */
 #define FILE_SECONDS 600 /* for all of them */

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "config/alias.h"
 #include "config/apply.h"
-#include "config/utf8.h"
 
 /* Where names in ${...} lead. */
 enum scope { SCOPE_TREE, SCOPE_OPTIONS, SCOPE_ENVIRONMENT };

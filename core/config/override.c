@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 static bool is_utf8(const char *s)
 {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <yaml.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 typedef struct anchor {
   struct anchor *next;

@@ -2,7 +2,7 @@
  * is safe anywhere in a document, else in double quotes with escapes. */
 #include <string.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 #include "config/yaml.h"
 
 /* Stricter than YAML, so that the text is plain in block and flow context and as a key. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "config/utf8.h"
+#include "base/utf8.h"
 #include "memory/policy_call.h"
 
 typedef struct brim_kept_decision {

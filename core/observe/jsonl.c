@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 #define REST_BYTES 512 /* of the line, that a text leaves for what follows it */
 #define ESCAPE_BYTES 6 /* "\u001f", the longest form of one character */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 /* pixels */
 #define PANEL_WIDTH 460

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/table.h"
 #include "base/text.h"
 
 static void errors_keep_text_origin_and_added_lines(void **unused)
@@ -67,6 +68,68 @@ static void short_words_are_suggested_only_if_they_begin_alike(void **unused)
   assert_int_equal(brim_typo_distance("learning", "training"), INT_MAX);
   assert_int_equal(brim_typo_distance("", ""), 0);
   assert_int_equal(brim_typo_distance("x", ""), INT_MAX);
+}
+
+static void case_dashes_and_underscores_are_no_difference(void **unused)
+{
+  (void)unused;
+  assert_int_equal(brim_typo_distance("AdamW", "adamw"), 0);
+  assert_int_equal(brim_typo_distance("batch-size", "batch_size"), 0);
+  assert_int_equal(brim_typo_distance("OneCycle", "one_cycle"), 0);
+  assert_int_equal(brim_typo_distance("Adam-W", "adam"), 1);
+  static const char *const optimizers[] = {"adam", "adamw", "adamw8bit", "lion", "sgd"};
+  assert_string_equal(brim_suggest_of("AdamW", optimizers, 5), "adamw");
+  assert_string_equal(brim_suggest_of("ADAMW_8bit", optimizers, 5), "adamw8bit");
+  assert_string_equal(brim_suggest_of("Adamw8", optimizers, 5), "adamw");
+}
+
+static void check_shown(const char *text, const char *kept, const char *want)
+{
+  brim_text out = {0};
+  brim_text_add_shown(&out, text, kept);
+  assert_string_equal(brim_text_str(&out), want);
+  brim_text_release(&out);
+}
+
+/* Escape sequences begin with ESC, or with one of C1; both must come out as text, whatever surrounds them. */
+static void control_characters_are_shown_and_not_obeyed(void **unused)
+{
+  (void)unused;
+  check_shown("red \033[31m", "", "red \\x1b[31m");
+  check_shown("title \xc2\x9d"
+              "0;x\007",
+              "", "title \\x9d0;x\\x07");
+  check_shown("a\r\tb\n\x7f", "\n\t", "a\\x0d\tb\n\\x7f");
+  check_shown("a\tb\n", "", "a\\x09b\\x0a");
+  check_shown("\xc2\xa0 \xc3\xa9 \xe3\x81\x82 \xf0\x9f\x90\x88", "", "\xc2\xa0 \xc3\xa9 \xe3\x81\x82 \xf0\x9f\x90\x88");
+  check_shown("\x9b"
+              "2J",
+              "",
+              "\xef\xbf\xbd"
+              "2J"); /* a byte that is C1 to a terminal of 8 bits */
+  check_shown("\xe3\x81", "", "\xef\xbf\xbd\xef\xbf\xbd");
+  for (int c = 1; c < 0xa0; c++) {
+    const char one[3] = {(char)(c < 0x80 ? c : 0xc2), (char)(c < 0x80 ? 0 : c), '\0'};
+    brim_text out = {0};
+    brim_text_add_shown(&out, one, "");
+    assert_int_equal(brim_has_control(one), c < 0x20 || c >= 0x7f);
+    assert_false(brim_has_control(brim_text_str(&out)));
+    brim_text_release(&out);
+  }
+}
+
+static void tables_show_control_characters(void **unused)
+{
+  (void)unused;
+  brim_arena arena = {0};
+  brim_text out = {0};
+  brim_table table = {.arena = &arena, .columns = 2};
+  static const char *const cell[] = {"name", "n", "cat\n\033[2Jdog", "1"};
+  for (size_t i = 0; i < 4; i++) brim_table_add(&table, cell[i]);
+  brim_table_print(&table, &out);
+  assert_string_equal(brim_text_str(&out), "name               n\ncat\\x0a\\x1b[2Jdog  1\n");
+  brim_text_release(&out);
+  brim_arena_release(&arena);
 }
 
 static void the_nearest_word_is_suggested(void **unused)
@@ -138,6 +201,9 @@ int main(void)
                                      cmocka_unit_test(overlong_errors_are_cut_not_overrun),
                                      cmocka_unit_test(edit_distance_counts_swaps_as_one),
                                      cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
+                                     cmocka_unit_test(case_dashes_and_underscores_are_no_difference),
+                                     cmocka_unit_test(control_characters_are_shown_and_not_obeyed),
+                                     cmocka_unit_test(tables_show_control_characters),
                                      cmocka_unit_test(the_nearest_word_is_suggested),
                                      cmocka_unit_test(bytes_and_seconds_read_well),
                                      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_its_own)};

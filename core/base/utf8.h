@@ -1,6 +1,6 @@
 /* UTF-8, one code point at a time. */
-#ifndef BRIM_CONFIG_UTF8_H
-#define BRIM_CONFIG_UTF8_H
+#ifndef BRIM_BASE_UTF8_H
+#define BRIM_BASE_UTF8_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Decoding UTF-8 strictly, as RFC 3629 defines it. */
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 int32_t brim_utf8_next(const char **s, const char *end)
 {
