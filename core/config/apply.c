@@ -130,24 +130,6 @@ static size_t plugin_length(const target *t, const char *path)
   return is_list ? length + 1 + strcspn(path + length + 1, ".") : length;
 }
 
-/* Of a key of a group: what the chosen option has, as another option may be the one that has the key. */
-static void hint_keys_of_group(const target *t, const char *path)
-{
-  const size_t length = plugin_length(t, path);
-  brim_text text = {0};
-  const char *id = NULL;
-  if (path[length] == '\0') return;
-  for (size_t i = 0; i < t->schema->count; i++) {
-    const brim_schema_row *row = &t->schema->row[i];
-    if (!row->plugin || strncmp(row->path, path, length + 1) != 0) continue;
-    id = row->plugin->id;
-    brim_text_printf(&text, " %s", row->path + length + 1);
-  }
-  if (id)
-    brim_problem_hint(&t->c->problems, "%.*s '%s' has:%s", (int)strcspn(path, "."), path, id, brim_text_str(&text));
-  brim_text_release(&text);
-}
-
 /* Of a key of a plugin that could be in a list, and is not; or that there is not. */
 static bool hint_unlisted(const target *t, const char *path)
 {
@@ -180,7 +162,6 @@ static void unknown_key(const target *t, const char *path)
   const char *meant = brim_schema_suggest(t->schema, path);
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
   if (hint_unlisted(t, path) || hint_command(t, path)) return;
-  if (!meant) hint_keys_of_group(t, path);
   const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
   const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);
   if (o->mode != BRIM_OVERRIDE_SET || o->append) {
@@ -190,12 +171,14 @@ static void unknown_key(const target *t, const char *path)
   } else {
     brim_problem_hint(&t->c->problems, "to add a new key, write +%s", add);
   }
+  brim_schema_hint_keys(t->schema, meant && strchr(meant, '.') ? meant : path, &t->c->problems);
 }
 
-/* "model.id"; of a group that is a list also an item of it, "policy.id.0". */
+/* "model.id"; of a group that is a list also an item of it, "policy.id.0"; and the name of a data set's option. */
 static bool is_group_id(const char *path)
 {
   const char *dot = strchr(path, '.');
+  if (strcmp(path, "dataset.option") == 0) return true;
   if (!dot || (strcmp(dot + 1, "id") != 0 && !brim_starts_with(dot + 1, "id."))) return false;
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (strlen(g->name) == (size_t)(dot - path) && strncmp(g->name, path, (size_t)(dot - path)) == 0) return true;

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/file.h"
+#include "base/install.h"
 #include "config/alias.h"
 #include "config/interpolate.h"
 
@@ -148,15 +150,116 @@ static void merge_root(brim_composition *c, const brim_yaml *from)
 
 /* ---- options ---- */
 
-/* Keys of an old option go; what the core reads itself, and what the user added, stays. */
+/* Does a key of a group outlast the choice of another option? Those that the core reads itself do, and the user's own;
+ * but the means and deviations of a data set are those of its samples. */
+static bool outlasts_option(const char *group, const char *key)
+{
+  if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
+  if (strcmp(group, "dataset") == 0 && (strcmp(key, "mean") == 0 || strcmp(key, "std") == 0)) return false;
+  for (const brim_section *s = brim_settings_sections; s->path; s++)
+    for (const brim_param *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->key; row++)
+      if (strcmp(row->key, key) == 0) return true;
+  return false;
+}
+
+/* Keys of an old option go. */
 static void keep_core_keys(brim_yaml *node, const char *group)
 {
-  for (size_t i = node->count; i-- > 0;) {
-    bool keep = node->key[i][0] == '+';
-    for (const brim_section *s = brim_settings_sections; s->path; s++)
-      for (const brim_param *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->key; row++)
-        keep = keep || strcmp(row->key, node->key[i]) == 0;
-    if (!keep) brim_yaml_remove(node, node->key[i]);
+  for (size_t i = node->count; i-- > 0;)
+    if (!outlasts_option(group, node->key[i])) brim_yaml_remove(node, node->key[i]);
+}
+
+/* ---- values that belong to an option ---- */
+
+static const char *without_suffix(const brim_composition *c, const char *option)
+{
+  const size_t length = strlen(option), suffix = strlen(".yaml");
+  return brim_ends_with(option, ".yaml") ? brim_arena_string_n(c->arena, option, length - suffix) : option;
+}
+
+/* Is `said`, as a file writes it, the option that is chosen? */
+static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char *said)
+{
+  const char *is = chosen->resolved ? chosen->resolved : chosen->option;
+  if (strcmp(said, chosen->option) == 0) return true;
+  if (strstr(said, "${")) {
+    const brim_problems before = c->problems; /* nobody needs the name, if it cannot be made */
+    const char *now = brim_interpolate_option(c, said, chosen->met_origin);
+    c->problems = before;
+    if (now) said = now;
+  }
+  return strcmp(without_suffix(c, said), without_suffix(c, is)) == 0;
+}
+
+/* The plugin that a group's map names itself; NULL: none. */
+static const char *own_id(const brim_yaml *map)
+{
+  const brim_yaml *id = brim_yaml_get(map, "id");
+  return id && id->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(id) ? id->scalar : NULL;
+}
+
+static bool is_installed(const char *path)
+{
+  char folder[BRIM_PATH_MAX];
+  return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CONFIGS) && brim_starts_with(path, folder);
+}
+
+/* What the configurations that come with brim say for their own defaults is no news. */
+static void note_left_out(brim_composition *c, const brim_chosen *chosen, const char *said, const char *key,
+                          const brim_yaml *value)
+{
+  if (is_installed(value->origin.file)) return;
+  brim_problem(&c->notes, BRIM_OK, "'%s.%s' of %s is left out: it belongs to %s=%s", chosen->group, key,
+               value->origin.file, chosen->group, said);
+}
+
+/* Removes what `content` says too. */
+static void remove_said(brim_yaml *map, const brim_yaml *content)
+{
+  for (size_t i = map->count; i-- > 0;) {
+    const brim_yaml *other = brim_yaml_get(content, map->key[i]);
+    if (other && other->kind == BRIM_YAML_MAP && map->item[i]->kind == BRIM_YAML_MAP)
+      remove_said(map->item[i], other);
+    else if (other)
+      brim_yaml_remove(map, map->key[i]);
+  }
+}
+
+/* Has the chosen plugin a parameter of that name? */
+static bool has_parameter(const brim_composition *c, const brim_chosen *chosen, const char *key)
+{
+  const char *id = chosen->content ? own_id(chosen->content) : NULL;
+  const uint32_t kind = brim_compose_group_kind(chosen->group);
+  const brim_registry_entry *entry = id ? brim_registry_find(c->registry, kind, id) : NULL;
+  for (const brim_param *row = entry ? entry->plugin->params : NULL; row && row->key; row++)
+    if (strcmp(row->key, key) == 0) return true;
+  return false;
+}
+
+/* Takes out of a file's `map` for a group what belongs to the option `said`, in whose place another was chosen. What
+ * is said for backend=auto is for whichever backend has the key. */
+static void leave_to_choice(brim_composition *c, const brim_chosen *chosen, const char *said, brim_yaml *map)
+{
+  const bool any = brim_compose_group_kind(chosen->group) == BRIM_BACKEND && strcmp(said, "auto") == 0;
+  for (size_t i = map->count; i-- > 0;) {
+    const char *key = map->key[i];
+    if (outlasts_option(chosen->group, key) || (any && has_parameter(c, chosen, key))) continue;
+    note_left_out(c, chosen, said, key, map->item[i]);
+    brim_yaml_remove(map, key);
+  }
+  if (chosen->content) remove_said(map, chosen->content);
+}
+
+/* What a file says about a group is for the option that the defaults lists have named last. */
+static void leave_to_choices(brim_composition *c, brim_yaml *body)
+{
+  for (size_t i = 0; i < body->count; i++) {
+    const brim_chosen *chosen = brim_compose_chosen(c, body->key[i]);
+    brim_yaml *map = body->item[i];
+    if (!chosen || !chosen->option || map->kind != BRIM_YAML_MAP || brim_compose_is_list(chosen->group)) continue;
+    const char *said = own_id(map);
+    if (!said) said = chosen->met;
+    if (said && said[0] && !is_chosen(c, chosen, said)) leave_to_choice(c, chosen, said, map);
   }
 }
 
@@ -208,7 +311,16 @@ static bool read_chosen(brim_composition *c, brim_chosen *chosen, brim_yaml *con
   return brim_compose_read_option(c, chosen->group, option, chosen->origin, false, content);
 }
 
-static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
+/* The name that a data set was chosen by, where it is not the plugin's. */
+static void set_option(const brim_composition *c, const brim_chosen *chosen, brim_yaml *content)
+{
+  const char *id = own_id(content), *option = without_suffix(c, chosen->resolved);
+  brim_yaml_remove(content, "option");
+  if (id && strcmp(id, option) != 0)
+    brim_yaml_set(c->arena, content, "option", brim_yaml_scalar(c->arena, option, chosen->origin));
+}
+
+static bool place_content(brim_composition *c, brim_chosen *chosen, bool anew)
 {
   const char *group = chosen->group;
   if (strcmp(group, "experiment") == 0) return read_chosen(c, chosen, c->root);
@@ -216,19 +328,21 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool last)
   const bool list = brim_compose_is_list(group);
   if (!(list ? brim_compose_read_list : read_chosen)(c, chosen, content)) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
-  if (node && last && !list && brim_compose_group_kind(group)) keep_core_keys(node, group);
+  if (node && node->kind == BRIM_YAML_MAP && anew && !list) keep_core_keys(node, group);
+  if (brim_compose_group_kind(group) == BRIM_DATASET) set_option(c, chosen, content);
+  chosen->content = content;
   brim_yaml *wrapped = brim_yaml_map(c->arena, content->origin);
   brim_yaml_set(c->arena, wrapped, group, content);
   merge_root(c, wrapped);
   return true;
 }
 
-/* Merges what is chosen for a group into the tree. `last`: no defaults list names the group, so the option comes
- * after everything else, and replaces what files say about the group's plugin. */
-static void place_option(brim_composition *c, brim_chosen *chosen, bool last)
+/* Merges what is chosen for a group into the tree. `anew`: what files have said so far about the group's plugin was for
+ * another option. */
+static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 {
   chosen->placed = true;
-  if (chosen->option || chosen->appended) chosen->broken = !place_content(c, chosen, last);
+  if (chosen->option || chosen->appended) chosen->broken = !place_content(c, chosen, anew);
 }
 
 /* ---- defaults lists ---- */
@@ -256,8 +370,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
   }
   chosen->met = option ? option : "";
   chosen->met_origin = origin;
-  if (option && chosen->option && strcmp(option, chosen->option) != 0) chosen->replaced = option;
-  if (!chosen->placed) place_option(c, chosen, false);
+  if (!chosen->placed) place_option(c, chosen, option && chosen->option && !is_chosen(c, chosen, option));
 }
 
 static void merge_entry_file(brim_composition *c, const brim_yaml *entry, const char *group, brim_yaml *into)
@@ -284,10 +397,12 @@ static void merge_body(brim_composition *c, const brim_yaml *node, const char *g
 {
   brim_yaml *body = brim_yaml_clone(c->arena, node);
   brim_yaml_remove(body, "defaults");
-  if (!group || strcmp(group, "experiment") == 0)
-    merge_root(c, body);
-  else
+  if (group && strcmp(group, "experiment") != 0) {
     merge_map(c, into, body, group, false);
+  } else {
+    leave_to_choices(c, body);
+    merge_root(c, body);
+  }
 }
 
 static const char *option_of_entry(const brim_composition *c, const brim_yaml *entry)
@@ -400,7 +515,8 @@ static bool walk(brim_composition *c, brim_yaml *node, const char *path)
   c->unsettled = false;
   for (size_t i = 0; i < c->chosen_count; i++) {
     c->chosen[i]->placed = c->chosen[i]->broken = false;
-    c->chosen[i]->met = c->chosen[i]->replaced = NULL;
+    c->chosen[i]->met = NULL;
+    c->chosen[i]->content = NULL;
   }
   merge_file(c, node, path, NULL, c->root);
   place_rest(c);

@@ -3,8 +3,13 @@
  * A defaults list is walked depth first; a file's own keys are merged where `_self_` stands, last unless placed. An
  * entry is `_self_`, `group: option`, or the name of another file. An option is the file GROUP/OPTION.yaml on the
  * search path, or else the id of a plugin of the group's kind. As in Hydra, a choice for a group made by the command
- * line or by a later defaults list takes the place of the first one in the order, so that what a file says itself
- * about the group still applies after it; a choice for a group that no list names comes last.
+ * line or by a later defaults list takes the place of the first one in the order; a choice for a group that no list
+ * names comes last.
+ *
+ * Otherwise than in Hydra, what a file says itself about a group belongs to the option that the defaults lists have
+ * named last up to there. If another one is chosen in the end, keys of the plugin are left out (an lr that was written
+ * for adamw is none of lion's), and of other keys those that the chosen option says too. To choose the option that a
+ * defaults list names anyway changes nothing.
  *
  * Of a group that is a list, policy, several options are chosen, and stand in a choice joined by commas. Its node has
  * the plugins' ids in `id`, and the parameters of each below its id. */
@@ -31,8 +36,8 @@ typedef struct brim_chosen {
   brim_yaml_origin appended_origin;
   const char *met; /* the option that the defaults lists named last in this walk; "": none */
   brim_yaml_origin met_origin;
-  const char *replaced; /* an option that the defaults lists name and that is not the one chosen; or NULL */
-  bool placed;          /* in the tree of this walk */
+  bool placed;                              /* in the tree of this walk */
+  const brim_yaml *content;                 /* what the option says, once it is placed; NULL: not yet */
   const char *resolved, *appended_resolved; /* the names with interpolations replaced; NULL: not yet */
   bool broken; /* its option was not found or not read: nothing more can be said about the group */
 } brim_chosen;

@@ -14,6 +14,8 @@
 #include "config/schema.h"
 #include "config/value.h"
 
+#define RUN_NAME_BYTES_MAX 200 /* a folder is called by it and the time, and a folder's name has at most 255 */
+
 typedef struct loading {
   brim_config *config;
   brim_composition c;
@@ -217,31 +219,6 @@ static void find_plugins(loading *l)
 
 /* ---- keys that are in no table ---- */
 
-/* A key that a file sets for an option in whose place another one was chosen: it goes with the option, and is said
- * to. */
-static bool went_with_old_option(loading *l, const char *path, const brim_yaml *node)
-{
-  const size_t length = strcspn(path, ".");
-  const char *group = brim_arena_string_n(l->c.arena, path, length);
-  const uint32_t kind = brim_compose_group_kind(group);
-  const brim_chosen *chosen = kind && path[length] ? brim_compose_chosen(&l->c, group) : NULL;
-  if (!chosen || !chosen->option || !chosen->replaced || node->origin.text) return false;
-  const char *own = brim_compose_option_file(&l->c, group, chosen->resolved ? chosen->resolved : chosen->option);
-  if (own && strcmp(own, node->origin.file) == 0) return false;
-  const char *file = brim_compose_option_file(&l->c, group, chosen->replaced);
-  const brim_yaml *content = file ? brim_compose_source(&l->c, file) : NULL;
-  const brim_yaml *id = content ? brim_yaml_get(content, "id") : NULL;
-  const brim_registry_entry *old =
-      brim_registry_find(l->c.registry, kind, id && id->kind == BRIM_YAML_SCALAR ? id->scalar : chosen->replaced);
-  for (const brim_param *row = old ? old->plugin->params : NULL; row && row->key; row++) {
-    if (strcmp(row->key, path + length + 1) != 0) continue;
-    brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: it belongs to %s=%s", path, node->origin.file, group,
-             chosen->replaced);
-    return true;
-  }
-  return false;
-}
-
 /* What a file says for a policy that is not in the list: it may be in another run's. */
 static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
 {
@@ -258,11 +235,12 @@ static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
 
 static void unknown_key(loading *l, const char *path, const brim_yaml *node)
 {
-  if (went_with_old_option(l, path, node) || is_of_unlisted(l, path, node)) return;
+  if (is_of_unlisted(l, path, node)) return;
   const brim_yaml_origin origin = brim_yaml_key_origin(node);
   const char *meant = brim_schema_suggest(&l->schema, path);
   brim_problem_at(&l->c.problems, &origin, "unknown key '%s'", path);
   if (meant) brim_problem_hint(&l->c.problems, "did you mean '%s'?", meant);
+  brim_schema_hint_keys(&l->schema, meant && strchr(meant, '.') ? meant : path, &l->c.problems);
 }
 
 /* A mandatory value that nobody gave; `row` NULL: of a key that the user added. What `brim config` shows may be
@@ -306,7 +284,8 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
       brim_problem_at(&l->c.problems, &origin, "'%s' exists already: write it without '+'", full);
     } else if (added) {
       find_missing(l, full, child);
-    } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path))) {
+    } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path)) ||
+               strcmp(full, "dataset.option") == 0) {
       continue; /* its value is checked when it is filled in */
     } else if (!declared) {
       unknown_key(l, full, child);
@@ -404,9 +383,24 @@ static void show_missing(const loading *l, const brim_schema_row *row, const bri
   put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
 }
 
+/* "~/x" of a path, as shells write it: they replace it only where a word begins with it. */
+static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, const brim_yaml *node)
+{
+  const char *home = getenv("HOME");
+  if (!node || !brim_schema_holds_path(row, node) || !brim_starts_with(node->scalar, "~/")) return node;
+  if (!home || !home[0]) {
+    brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' has no meaning", row->path);
+    return node;
+  }
+  brim_yaml *expanded = brim_yaml_clone(l->c.arena, node);
+  const size_t length = strlen(home);
+  expanded->scalar = brim_arena_printf(l->c.arena, "%s%s", home, node->scalar + (home[length - 1] == '/' ? 2 : 1));
+  return expanded;
+}
+
 static void fill_row(loading *l, const brim_schema_row *row)
 {
-  const brim_yaml *node = node_of(l, row);
+  const brim_yaml *node = expand_home(l, row, node_of(l, row));
   if (brim_schema_find(&l->schema, row->path) != row && !brim_yaml_get_path(l->config->root, row->path))
     return; /* an earlier row of the same path has told what is wrong */
   if (node && has_failed(node)) return;
@@ -431,11 +425,22 @@ static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
   }
 }
 
+/* The name of a data set's option in the tree; NULL: it has none but the plugin's. */
+static brim_yaml *option_of(const loading *l, const char *group)
+{
+  brim_yaml *option = brim_yaml_get_path(l->c.root, "dataset.option");
+  const bool is_name =
+      option && option->kind == BRIM_YAML_SCALAR && option->scalar[0] && !brim_has_control(option->scalar);
+  return strcmp(group, "dataset") == 0 && is_name ? option : NULL;
+}
+
 static void add_choice(loading *l, const char *name, uint32_t kind, const brim_plugin *plugin)
 {
   brim_config_choice *choice = &l->config->choice[l->config->choice_count++];
   *choice = (brim_config_choice){.group = name, .plugin = plugin};
   if (!plugin) return;
+  const brim_yaml *option = option_of(l, name);
+  choice->name = option ? option->scalar : plugin->id;
   const brim_registry_entry *entry = brim_registry_find(l->c.registry, kind, plugin->id);
   choice->file = brim_arena_string(l->c.arena, entry->file);
   choice->version = brim_arena_string(l->c.arena, brim_registry_version(entry));
@@ -454,6 +459,8 @@ static void add_choices(loading *l, int g)
   if (l->c.group_broken[g]) return;
   brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
   if (!empty) brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id"));
+  brim_yaml *option = option_of(l, group->name);
+  if (option) brim_yaml_set(l->c.arena, node, "option", option);
   brim_yaml_set(l->c.arena, l->config->root, group->name, node);
 }
 
@@ -498,6 +505,19 @@ static void tell_notes(const brim_problems *notes)
   for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
 }
 
+/* The name of a run is shown to people, and names a folder. */
+static void check_run(loading *l)
+{
+  const brim_yaml *name = brim_yaml_get_path(l->config->root, "run.name");
+  if (!name || brim_yaml_is_missing(name)) return;
+  const size_t length = strlen(l->config->settings.run.name);
+  if (brim_has_control(l->config->settings.run.name))
+    brim_problem_at(&l->c.problems, &name->origin, "'run.name' must have no control characters");
+  if (length > RUN_NAME_BYTES_MAX)
+    brim_problem_at(&l->c.problems, &name->origin, "'run.name' has %zu bytes; at most %d are allowed", length,
+                    RUN_NAME_BYTES_MAX);
+}
+
 static void load(loading *l, const brim_config_request *request)
 {
   read_overrides(l, request);
@@ -511,6 +531,7 @@ static void load(loading *l, const brim_config_request *request)
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
   fill(l);
+  if (l->c.problems.count == 0) check_run(l);
   if (l->c.problems.count == 0) brim_batch_resolve(&l->c, &l->schema, l->config);
 }
 

@@ -4,7 +4,8 @@
  * unless placed; overrides, left to right. The result is checked once against the schema (the core's
  * sections and the tables of the chosen plugins), and every error is reported, not the first.
  *
- * A group's node is a map with the key `id` naming the plugin and that plugin's parameters beside it. */
+ * A group's node is a map with the key `id` naming the plugin and that plugin's parameters beside it. A dataset's has
+ * the key `option` too, where it was chosen by another name, as fashion_mnist of the plugin idx. */
 #ifndef BRIM_CONFIG_CONFIG_H
 #define BRIM_CONFIG_CONFIG_H
 #include "config/settings.h"
@@ -22,12 +23,16 @@ typedef struct brim_config_request {
   int first_argument;  /* argument number of overrides[0], for messages; numbers the words after
                           the command, from 1 */
   const int *argument; /* or the number of each; NULL: consecutive */
+  /* Where a plugin of `file`'s run was, for the message if it is not found; NULL: not known. Of a group that is a list,
+   * `group` is its name. */
+  const char *(*plugin_file)(brim_arena *arena, const char *file, const char *group, const char *id);
 } brim_config_request;
 
 #define BRIM_CHOICES_MAX 17
 
 typedef struct brim_config_choice {
   const char *group; /* "model"; of the policies "policy.robust" */
+  const char *name;  /* what people call it: the option of a dataset, else the plugin's id */
   const brim_plugin *plugin;
   const char *file, *version; /* where the plugin comes from; file "": the core's own */
   void *params;               /* filled; params_size bytes */

@@ -70,14 +70,6 @@ static void build_schema(const brim_config *config, brim_arena *arena, brim_sche
   brim_schema_build(schema, arena, &plugins);
 }
 
-/* Is the value of this key a path? A map of weights may be one. */
-static bool holds_path(const brim_schema_row *row, const brim_yaml *node)
-{
-  if (!node || node->kind != BRIM_YAML_SCALAR) return false;
-  return row->row->type == BRIM_PATH ||
-         (strcmp(row->path, "model.weights_map") == 0 && brim_ends_with(node->scalar, ".yaml"));
-}
-
 brim_status brim_config_anchor_paths(brim_config *config)
 {
   char here[4096];
@@ -88,7 +80,7 @@ brim_status brim_config_anchor_paths(brim_config *config)
   for (size_t i = 0; i < schema.count; i++) {
     const brim_schema_row *row = &schema.row[i];
     brim_yaml *node = brim_yaml_get_path(config->root, row->path);
-    if (!holds_path(row, node)) continue;
+    if (!brim_schema_holds_path(row, node)) continue;
     if (node->scalar[0] == '\0' || node->scalar[0] == '/' || strcmp(row->path, "run.dir") == 0) continue;
     node->scalar = brim_arena_printf(&config->arena, "%s/%s", strcmp(here, "/") == 0 ? "" : here, node->scalar);
   }

@@ -175,15 +175,13 @@ void brim_compose_hint_available(brim_composition *c, const char *group, const c
   const char **name = NULL;
   const size_t count = brim_compose_options(c, group, &name);
   const char *meant = written ? brim_suggest_of(written, name, count) : NULL;
-  brim_text text = {0};
+  brim_text searched = {0};
   if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
-  brim_text_add(&text, "available:");
-  for (size_t i = 0; i < count; i++) brim_text_printf(&text, " %s", name[i]);
-  if (count == 0) brim_text_add(&text, " none");
   for (size_t i = 0; i < c->request->search_count; i++)
-    brim_text_printf(&text, "%s %s", i ? "" : "   searched:", c->request->search[i]);
-  brim_problem_hint(&c->problems, "%s", brim_text_str(&text));
-  brim_text_release(&text);
+    brim_text_printf(&searched, "%s %s", i ? "" : "searched:", c->request->search[i]);
+  brim_problem_hint_names(&c->problems, count ? "available:" : "available: none", name, count,
+                          searched.length ? searched.s : NULL);
+  brim_text_release(&searched);
 }
 
 /* Why the plugin of that name could not be loaded; false: it was not found. */
@@ -215,6 +213,19 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   brim_compose_hint_available(c, group, option);
 }
 
+/* A run knows the files of its plugins. */
+static void hint_where_it_was(brim_composition *c, const char *group, const char *id)
+{
+  const brim_config_request *r = c->request;
+  const char *file = r->file && r->plugin_file ? r->plugin_file(c->arena, r->file, group, id) : NULL;
+  if (!file) return;
+  if (access(file, R_OK) == 0)
+    brim_problem_hint(&c->problems, "the run had it from %s: add --plugin-path %s", file, file);
+  else
+    brim_problem_hint(&c->problems,
+                      "the run had it from %s, where it is no more: say where it is now, --plugin-path FILE", file);
+}
+
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   if (tell_failure(c, group, id, file_of(origin))) return;
@@ -229,6 +240,7 @@ void brim_compose_no_plugin(brim_composition *c, const char *group, const char *
   }
   brim_problem_at(&c->problems, file_of(origin), "no plugin '%s' for group '%s' was found", id, group);
   if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
+  hint_where_it_was(c, group, id);
   brim_problem_hint(&c->problems, "found:%s   (brim plugins says where)", found.length > 0 ? found.s : " none");
   brim_text_release(&found);
 }

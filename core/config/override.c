@@ -13,12 +13,24 @@ static bool is_utf8(const char *s)
   return true;
 }
 
+/* Of the names between the dots. */
+static size_t longest_name(const char *key)
+{
+  size_t longest = 0;
+  for (;; key++) {
+    const size_t length = strcspn(key, ".");
+    if (length > longest) longest = length;
+    key += length;
+    if (*key == '\0') return longest;
+  }
+}
+
 static bool is_key(const char *key)
 {
   static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/@";
   for (const char *s = key;;) {
     const size_t length = strspn(s, inside);
-    if (length == 0 || length > BRIM_YAML_KEY_BYTES_MAX || (s[length] != '.' && s[length] != '\0')) return false;
+    if (length == 0 || (s[length] != '.' && s[length] != '\0')) return false;
     if (s[length] == '\0') return true;
     s += length + 1;
   }
@@ -168,6 +180,11 @@ bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim
     length--;
   }
   out->key = brim_arena_string_n(arena, key, length);
+  if (longest_name(out->key) > BRIM_YAML_KEY_BYTES_MAX) {
+    brim_problem(problems, BRIM_ECONFIG, "the key '%.40s...' has a name of %zu bytes; at most %d are allowed", out->key,
+                 longest_name(out->key), BRIM_YAML_KEY_BYTES_MAX);
+    return false;
+  }
   if (!is_key(out->key)) {
     brim_problem_at(problems, &out->origin, "'%s' is not a key: write names joined by dots, as in optimizer.lr",
                     out->key);

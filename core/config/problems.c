@@ -68,6 +68,39 @@ void brim_problem_hint(brim_problems *problems, const char *format, ...)
   brim_text_release(&text);
 }
 
+#define COLUMNS 110 /* of a line with names */
+
+static bool is_told(const brim_problems *problems, const char *text)
+{
+  for (size_t i = 0; i < problems->count; i++)
+    if (strstr(problems->text[i], text)) return true;
+  return false;
+}
+
+void brim_problem_hint_names(brim_problems *problems, const char *head, const char *const *name, size_t count,
+                             const char *tail)
+{
+  brim_text text = {0};
+  size_t start = 0; /* of the line in `text` */
+  if (problems->count == 0) return;
+  brim_text_add(&text, head);
+  for (size_t i = 0; i < count; i++) {
+    if (text.length - start + 3 + strlen(name[i]) > COLUMNS) {
+      brim_text_add(&text, "\n   ");
+      start = text.length - 3;
+    }
+    brim_text_printf(&text, " %s", name[i]);
+  }
+  const bool fits = tail && text.length - start + 5 + strlen(tail) <= COLUMNS;
+  if (tail) brim_text_printf(&text, "%s%s", fits ? "   " : "\n  ", tail);
+  brim_text whole = {0};
+  brim_text_printf(&whole, "%s\n  %s", problems->text[problems->count - 1], brim_text_str(&text));
+  if (!is_told(problems, brim_text_str(&text)))
+    problems->text[problems->count - 1] = brim_arena_string(problems->arena, brim_text_str(&whole));
+  brim_text_release(&whole);
+  brim_text_release(&text);
+}
+
 void brim_problem_last_error(brim_problems *problems, brim_status status)
 {
   if (status == BRIM_ELOAD) problems->load = true;

@@ -37,6 +37,13 @@ const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *p
   return NULL;
 }
 
+bool brim_schema_holds_path(const brim_schema_row *row, const brim_yaml *node)
+{
+  if (!node || node->kind != BRIM_YAML_SCALAR) return false;
+  return row->row->type == BRIM_PATH ||
+         (strcmp(row->path, "model.weights_map") == 0 && brim_ends_with(node->scalar, ".yaml"));
+}
+
 /* Those that no plugin and no section has. */
 static void add_later(brim_schema *schema, brim_arena *arena)
 {
@@ -90,6 +97,49 @@ bool brim_schema_is_section(const brim_schema *schema, const char *path)
   for (size_t i = 0; i < schema->count; i++)
     if (strncmp(schema->row[i].path, path, length) == 0 && schema->row[i].path[length] == '.') return true;
   return false;
+}
+
+/* ---- what there is ---- */
+
+static bool is_listed(const char *const *name, size_t count, const char *key)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(name[i], key) == 0) return true;
+  return false;
+}
+
+/* The longest section that the path is in: "policy.robust" of "policy.robust.allow". */
+static size_t section_length(const brim_schema *schema, const char *path, brim_arena *arena)
+{
+  size_t best = 0;
+  for (size_t i = 0; path[i]; i++)
+    if (path[i] == '.' && brim_schema_is_section(schema, brim_arena_string_n(arena, path, i))) best = i;
+  return best;
+}
+
+void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_problems *problems)
+{
+  brim_arena *arena = problems->arena;
+  const size_t length = section_length(schema, path, arena);
+  const char **name = BRIM_ARENA_NEW(arena, const char *, schema->count + BRIM_GROUPS_MAX), *plugin = NULL;
+  size_t count = 0;
+  for (size_t i = 0; i < schema->count; i++) {
+    const brim_schema_row *row = &schema->row[i];
+    if (row->later || strncmp(row->path, path, length) != 0 || (length && row->path[length] != '.')) continue;
+    const char *key = row->path + length + (length > 0);
+    if (length == 0) key = brim_arena_string_n(arena, key, strcspn(key, "."));
+    if (row->plugin && length) plugin = row->plugin->id;
+    if (!is_listed(name, count, key)) name[count++] = key;
+  }
+  if (count == 0) return;
+  for (const brim_group *g = brim_config_groups; length == 0 && g->name; g++)
+    if (!is_listed(name, count, g->name)) name[count++] = g->name;
+  const int group = (int)strcspn(path, ".");
+  brim_problem_hint_names(problems,
+                          length == 0 ? "at the top there are:"
+                          : plugin    ? brim_arena_printf(arena, "%.*s '%s' has:", group, path, plugin)
+                                      : brim_arena_printf(arena, "%.*s has:", (int)length, path),
+                          name, count, NULL);
 }
 
 /* ---- did you mean ---- */

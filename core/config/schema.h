@@ -4,6 +4,7 @@
 #define BRIM_CONFIG_SCHEMA_H
 #include "config/config.h"
 #include "config/later.h"
+#include "config/problems.h"
 
 #define BRIM_GROUPS_MAX 9
 #define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */
@@ -33,8 +34,12 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema
 brim_schema_plugins brim_schema_plugins_of(const brim_config *config);
 /* The first row of this path; NULL if there is none. */
 const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path);
+/* Is the value a path? A map of weights may be one. */
+bool brim_schema_holds_path(const brim_schema_row *row, const brim_yaml *node);
 /* Is it a group, or does it hold keys? */
 bool brim_schema_is_section(const brim_schema *schema, const char *path);
+/* A line with all keys beside that of `path`, to the last problem: "training has: epochs steps ...". */
+void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_problems *problems);
 /* The key that was probably meant; NULL if none is near. */
 const char *brim_schema_suggest(const brim_schema *schema, const char *path);
 #endif

@@ -42,7 +42,7 @@ static const brim_param run_table[] = {
 static const brim_param training_table[] = {
     BRIM_PARAM(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
     BRIM_PARAM(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
-    BRIM_PARAM(I64, T, batch_size, "128", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
+    BRIM_PARAM(I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
     BRIM_PARAM(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
                "micro-batches in a step; the effective batch is batch_size times this"),
     BRIM_PARAM(I64, T, effective_batch_size, "0", "[0,1099511627776]",

@@ -4,6 +4,7 @@
 #include "config/value.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -221,6 +222,13 @@ static brim_status check_range(const brim_param *row, long double value, const b
   return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
+/* A number with so many digits, or such an exponent, that no double holds it. */
+static bool is_too_large(const char *s)
+{
+  const size_t length = number_length(s);
+  return length > 0 && s[length] == '\0' && isinf(strtod(s, NULL));
+}
+
 /* ---- one function a type ---- */
 
 static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
@@ -253,6 +261,8 @@ static brim_status parse_i64(const brim_param *row, const brim_yaml *node, void 
 static brim_status parse_f64(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
   double value;
+  if (is_plain(node) && is_too_large(node->scalar))
+    return problem_is(problem, node, "a number of at most %.17g", DBL_MAX);
   if (!is_plain(node) || !scan_number(node->scalar, &value)) return problem_is(problem, node, "a number");
   BRIM_TRY(check_range(row, value, node, problem));
   *(double *)field = value;

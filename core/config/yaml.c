@@ -24,6 +24,8 @@ typedef struct reader {
   brim_arena *arena;
   const char *file;
   const brim_yaml_origin *fixed; /* not NULL: the origin of every node */
+  const char *text;              /* what is parsed: UTF-8 */
+  size_t bytes;
   size_t nodes;
   anchor *anchors; /* the latest first: names may be used again */
 } reader;
@@ -207,11 +209,22 @@ static brim_status refuse(const reader *r, const yaml_mark_t *mark, const char *
 
 /* ---- from events to nodes ---- */
 
+/* libyaml counts characters. */
+static int32_t character_at(const reader *r, size_t index)
+{
+  const char *s = r->text, *end = s + r->bytes;
+  int32_t c = -1;
+  for (size_t i = 0; i <= index; i++) c = s < end ? brim_utf8_next(&s, end) : -1;
+  return c;
+}
+
 static brim_status read_event(reader *r, yaml_event_t *event)
 {
   if (yaml_parser_parse(&r->parser, event)) return BRIM_OK;
   const yaml_parser_t *p = &r->parser;
   if (p->error == YAML_MEMORY_ERROR) return brim_fail(BRIM_ENOMEM_HOST, "out of host memory while reading %s", r->file);
+  if (p->error == YAML_SCANNER_ERROR && character_at(r, p->problem_mark.index) == '\t')
+    return refuse(r, &p->problem_mark, "a tab: in YAML, lines are indented with spaces");
   return refuse(r, &p->problem_mark, "not valid YAML: %s%s%s", p->problem ? p->problem : "unknown error",
                 p->context ? " " : "", p->context ? p->context : "");
 }
@@ -272,7 +285,7 @@ static brim_status check_key(reader *r, const brim_yaml *map, const yaml_event_t
   if (strlen(text) != length) return refuse(r, mark, "a key holds the character NUL");
   if (length == 0) return refuse(r, mark, "a key is empty");
   if (length > BRIM_YAML_KEY_BYTES_MAX)
-    return refuse(r, mark, "a key is longer than %d bytes", BRIM_YAML_KEY_BYTES_MAX);
+    return refuse(r, mark, "a key is longer than %d bytes: it has %zu", BRIM_YAML_KEY_BYTES_MAX, length);
   if (strcmp(text, "<<") == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
     return refuse(r, mark, "merge keys '<<' are not supported: name the file in the defaults list instead");
   const brim_yaml *first = get_n(map, text, length);
@@ -430,10 +443,13 @@ static brim_status parse(brim_arena *arena, const char *text, size_t bytes, cons
                          const brim_yaml_origin *fixed, brim_yaml **out)
 {
   reader r = {.arena = arena, .file = file, .fixed = fixed};
-  if (bytes > BRIM_YAML_BYTES_MAX) return refuse(&r, &(yaml_mark_t){0}, "larger than 1 MiB");
+  if (bytes > BRIM_YAML_BYTES_MAX)
+    return refuse(&r, &(yaml_mark_t){0}, fixed ? "the value is larger than 1 MiB" : "the file is larger than 1 MiB");
   const size_t skipped = order_mark_bytes(text, bytes);
   text += skipped;
   bytes -= skipped;
+  r.text = text;
+  r.bytes = bytes;
   BRIM_TRY(check_characters(&r, text, bytes));
   if (!yaml_parser_initialize(&r.parser))
     return brim_fail(BRIM_ENOMEM_HOST, "out of host memory while reading %s", file);

@@ -34,6 +34,20 @@ static const struct {
     {"configs/model/loop.yaml", "defaults:\n  - pool\nid: cnn\n"},
     {"configs/model/pool.yaml", "defaults:\n  - loop\n"},
     {"configs/model/unread.yaml", "id: cnn\nid: cnn\n"},
+    {"configs/dataset/brings.yaml", "defaults: [/training: long, _self_]\nid: made\n"},
+    {"configs/dataset/valued.yaml", "id: made\nvalidation_fraction: 0.4\n"},
+    {"configs/widened.yaml", "defaults: [config, model: wide, _self_]\nmodel: {width: 20}\n"},
+    {"configs/back.yaml", "defaults: [widened, model: cnn]\n"},
+    {"configs/over.yaml", "defaults: [config, _self_]\nmodel: {width: 20}\n"},
+    {"configs/before.yaml",
+     "defaults: [_self_, model: cnn, dataset: small, optimizer: sgd, schedule: constant, loss: cross_entropy, "
+     "backend: cpu]\nmodel: {width: 20}\n"},
+    {"configs/by_environment.yaml", "defaults: [\"config\", model: \"${oc.env:BRIM_TEST_MODEL,cnn}\", _self_]\n"},
+    {"configs/rates.yaml", "defaults: [config, _self_]\noptimizer: {lr: 0.5}\n"},
+    {"configs/means.yaml", "defaults: [config, _self_]\ndataset: {mean: [0.9], validation_fraction: 0.3}\n"},
+    {"configs/threads.yaml", "defaults: [config, _self_]\nbackend: {threads: 2}\n"},
+    {"configs/brought.yaml", "defaults: [config, dataset: brings, _self_]\ntraining: {epochs: 7}\n"},
+    {"configs/bodied.yaml", "defaults: [config, _self_]\nmodel: {id: vit, depth: 3}\n"},
     {"configs/experiment/fast.yaml", "defaults:\n  - override /model: mlp\ntraining:\n  epochs: 1\n"
                                      "model:\n  dropout: 0.25\n"},
     {"configs/training/long.yaml", "epochs: 90\nbatch_size: 256\n"},
@@ -105,7 +119,7 @@ typedef struct config_case {
 static const config_case config_cases[] = {
     /* ---- composition ---- */
     {"a file's own keys come after its defaults list", NULL, {0}, "training.epochs=7\nmodel.id=cnn\nmodel.width=48\n"},
-    {"what no file says is the table's default", NULL, {0}, "model.dropout=0.5\nseed=1\ntraining.batch_size=128\n"},
+    {"what no file says is the table's default", NULL, {0}, "model.dropout=0.5\nseed=1\ntraining.batch_size=64\n"},
     {"an option file gives its values", NULL, {0}, SMALL_DATASET "dataset.classes=3\ndataset.mean=[0.5]\n"},
     {"a section named like a group adds core keys", NULL, {0}, "dataset.validation_fraction=0.1\ndataset.std=[]\n"},
     {"backend auto becomes cpu", NULL, {0}, "backend.id=cpu\nbackend.threads=0\n"},
@@ -121,10 +135,46 @@ static const config_case config_cases[] = {
      {"dataset=made"},
      "dataset.validation_fraction=0.1\n"},
     {"keys of an option file go to nobody else", NULL, {"dataset=made"}, "dataset.mean=[]\n"},
-    {"a plugin's own key of the file itself applies to another option that has it",
+    {"a plugin's own key of the file itself belongs to the option that its defaults list names",
      NULL,
      {"model=wide"},
-     "model.width=48\nmodel.tag=wide\nmodel.id=cnn\n"},
+     "model.width=512\nmodel.tag=wide\nmodel.id=cnn\n"},
+    {"the default option by name changes nothing", NULL, {"model=cnn"}, "model.width=48\nmodel.id=cnn\n"},
+    {"nor does it with the ending of its file",
+     "widened",
+     {"model=wide.yaml"},
+     "model.width=20\nmodel.tag=wide\nmodel.id=cnn\n"},
+    {"nor by interpolation", "by_environment", {"model=cnn"}, "model.width=48\n"},
+    {"a key of a file belongs to the option of the list that it includes", "over", {"model=wide"}, "model.width=512\n"},
+    {"and is there with that option", "over", {0}, "model.width=20\nmodel.id=cnn\n"},
+    {"a later list's choice drops what an earlier file says for its own", "widened", {0}, "model.width=20\n"},
+    {"what is said for an option in between goes", "back", {0}, "model.width=48\nmodel.id=cnn\nmodel.tag=\"\"\n"},
+    {"also what is said before the defaults list", "before", {"model=wide"}, "model.width=512\n"},
+    {"and what is said before it stays with the list's own option", "before", {0}, "model.width=20\n"},
+    {"an optimizer has its own rate", "rates", {"optimizer=lion"}, "optimizer.id=lion\noptimizer.lr=0.0001\n"},
+    {"with the default option the file's", "rates", {0}, "optimizer.id=adamw\noptimizer.lr=0.5\n"},
+    {"a value of the command line holds for any option",
+     "rates",
+     {"optimizer.lr=3", "optimizer=lion"},
+     "optimizer.lr=3\n"},
+    {"keys of the core stay, but means are the samples'",
+     "means",
+     {"dataset=made"},
+     "dataset.mean=[]\ndataset.validation_fraction=0.3\n"},
+    {"an option's own value of a core key comes after the file's",
+     "means",
+     {"dataset=valued"},
+     "dataset.validation_fraction=0.4\n"},
+    {"what is said for backend auto is for the one that it means",
+     "threads",
+     {"backend=cpu"},
+     "backend.id=cpu\nbackend.threads=2\n"},
+    {"a choice wins over what a file says for the option that a data set brings along",
+     "brought",
+     {"training=old"},
+     "training.epochs=4\n"},
+    {"which is after that option else", "brought", {0}, "training.epochs=7\ntraining.batch_size=256\n"},
+    {"also over an id in the body", "bodied", {"model=mlp"}, "model.id=mlp\nmodel.depth\n"},
     {"a plugin's own key of the file itself goes if the other option lacks it",
      NULL,
      {"model=mlp"},
@@ -161,7 +211,7 @@ static const config_case config_cases[] = {
      "listed",
      {"model=vit", "training.epochs=2", "~experiment"},
      "training.epochs=2\nmodel.id=vit\n"},
-    {"a file named group/option is a choice", "slash", {0}, "model.tag=wide\nmodel.width=48\n"},
+    {"a file named group/option is a choice", "slash", {0}, "model.tag=wide\nmodel.width=512\n"},
     {"groups may stand in the body with their id",
      "whole",
      {0},
@@ -234,7 +284,7 @@ static const config_case config_cases[] = {
     {"an old name with a neutral value", NULL, {"fp16=false"}, "precision=fp32\nfp16\n"},
     {"an old name below training", NULL, {"training.fp16=false"}, "precision=fp32\ntraining.fp16\n"},
     {"an old name in a map", NULL, {"training={fp16: false, epochs: 2}"}, "precision=fp32\ntraining.epochs=2\n"},
-    {"an old name that sets nothing", NULL, {"training.auto_batch_size=false"}, "training.batch_size=128\n"},
+    {"an old name that sets nothing", NULL, {"training.auto_batch_size=false"}, "training.batch_size=64\n"},
     {"an old name of a policy's that is the core's now",
      NULL,
      {"policy.periodic.warn_percent=70", "policy.periodic.critical_percent=80"},
@@ -448,8 +498,8 @@ static const config_case config_cases[] = {
      {"policy=first", "policy.first.colour_of_it=3"},
      "error: unknown key 'policy.first.colour_of_it'\n"
      "  command line, argument 2: policy.first.colour_of_it=3\n"
-     "  policy 'first' has: weight shares\n"
-     "  to add a new key, write +policy.first.colour_of_it=3"},
+     "  to add a new key, write +policy.first.colour_of_it=3\n"
+     "  policy 'first' has: weight shares"},
     {"an item of the ids set by itself",
      NULL,
      {"policy.id.0=first"},
@@ -492,13 +542,13 @@ static const config_case config_cases[] = {
      NULL,
      {"training.batch_size=auto"},
      "training.batch_size=auto\n"
-     "training.effective_batch_size=128\n"
+     "training.effective_batch_size=64\n"
      "training.gradient_accumulation_steps=1\n"},
     {"by its old name",
      NULL,
      {"training.auto_batch_size=true"},
      "training.batch_size=auto\n"
-     "training.effective_batch_size=128\n"},
+     "training.effective_batch_size=64\n"},
     {"that of the file", "robust", {"training.batch_size=auto"}, "training.effective_batch_size=64\n"},
     {"that of the file's product",
      "batch_product",
@@ -568,17 +618,17 @@ static const config_case config_cases[] = {
      {"training.batch_size=0"},
      "error: 'training.batch_size' must be auto or in [1,1048576], got 0\n"
      "  command line, argument 1: training.batch_size=0   (samples in a micro-batch; auto: a policy chooses; default "
-     "128)"},
+     "64)"},
     {"a micro-batch that says auto as a string",
      NULL,
      {"training.batch_size='auto'"},
      "error: 'training.batch_size' must be auto or an integer, got the string 'auto'\n"
      "  command line, argument 1: training.batch_size='auto'   (samples in a micro-batch; auto: a policy chooses; "
-     "default 128)"},
+     "default 64)"},
 
     /* ---- interpolation ---- */
     {"a value of another key", NULL, {"run.name=${model.id}"}, "run.name=cnn\n"},
-    {"a default", NULL, {"training.eval_batch_size=${training.batch_size}"}, "training.eval_batch_size=128\n"},
+    {"a default", NULL, {"training.eval_batch_size=${training.batch_size}"}, "training.eval_batch_size=64\n"},
     {"of the final values", NULL, {"seed=${training.epochs}", "training.epochs=3"}, "seed=3\n"},
     {"in text", NULL, {"run.name=${model.id}-w${model.width}-${dataset.id}"}, "run.name=cnn-w48-files\n"},
     {"text becomes the declared type", NULL, {"training.epochs=${seed}0"}, "training.epochs=10\n"},
@@ -611,7 +661,7 @@ static const config_case config_cases[] = {
     {"what is not missing is not told", NULL, {"+a=$", "+b=$x {y}"}, "+a=\"$\"\n+b=\"$x {y}\"\n"},
     {"an option from the environment", NULL, {"model=${oc.env:BRIM_TEST_MODEL}"}, "model.id=vit\n"},
     {"an option after that of another group", "after_group", {"model=mlp"}, "model.id=mlp\ntraining.epochs=77\n"},
-    {"in a file", "refers", {0}, "training.eval_batch_size=128\nrun.dir=out/cnn\nseed=7\n"},
+    {"in a file", "refers", {0}, "training.eval_batch_size=64\nrun.dir=out/cnn\nseed=7\n"},
     {"a variable that is not set",
      NULL,
      {"dataset=later"},
@@ -725,7 +775,8 @@ static const config_case config_cases[] = {
      {"seed=1", "seed=2", "optimizer.learning_rat=1e-4"},
      "error: unknown key 'optimizer.learning_rat'\n"
      "  command line, argument 3: optimizer.learning_rat=1e-4\n"
-     "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4"},
+     "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4\n"
+     "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay update"},
     {"a value out of range, as in CONFIG.md",
      NULL,
      {"model=deep"},
@@ -749,31 +800,49 @@ static const config_case config_cases[] = {
      {"frobnicate=1"},
      "error: unknown key 'frobnicate'\n"
      "  command line, argument 1: frobnicate=1\n"
-     "  to add a new key, write +frobnicate=1"},
+     "  to add a new key, write +frobnicate=1\n"
+     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
+     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
+     "    policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
      "error: unknown key 'a'\n"
      "  command line, argument 1: a=1\n"
-     "  to add a new key, write +a=1"},
+     "  to add a new key, write +a=1\n"
+     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
+     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
+     "    policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
      "error: unknown key 'epochs'\n"
      "  command line, argument 1: epochs=3\n"
-     "  did you mean 'training.epochs'? to add a new key, write +epochs=3"},
+     "  did you mean 'training.epochs'? to add a new key, write +epochs=3\n"
+     "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
+     "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
+     "    patience clear_cache_every_n_rounds keep_checkpoints"},
     {"a group mistyped",
      NULL,
      {"modle=cnn"},
      "error: unknown key 'modle'\n"
      "  command line, argument 1: modle=cnn\n"
-     "  did you mean 'model'? to add a new key, write +modle=cnn"},
+     "  did you mean 'model'? to add a new key, write +modle=cnn\n"
+     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
+     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
+     "    policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
      "error: unknown key 'training.epochz'\n"
      "  command line, argument 1: training={epochz: 3}\n"
-     "  did you mean 'training.epochs'? to add a new key, write +training.epochz=VALUE"},
+     "  did you mean 'training.epochs'? to add a new key, write +training.epochz=VALUE\n"
+     "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
+     "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
+     "    patience clear_cache_every_n_rounds keep_checkpoints"},
     {"a key of a policy that there is not",
      NULL,
      {"policy.secnd.weight=1"},
@@ -786,7 +855,10 @@ static const config_case config_cases[] = {
      {"~trainin.epochs"},
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 1: ~trainin.epochs\n"
-     "  did you mean 'training.epochs'?"},
+     "  did you mean 'training.epochs'?\n"
+     "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
+     "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
+     "    patience clear_cache_every_n_rounds keep_checkpoints"},
     {"+ on what exists",
      NULL,
      {"+seed=3"},
@@ -950,7 +1022,8 @@ static const config_case config_cases[] = {
      {"dataset=typo"},
      "error: unknown key 'dataset.clases'\n"
      "  configs/dataset/typo.yaml:3:1\n"
-     "  did you mean 'dataset.classes'?"},
+     "  did you mean 'dataset.classes'?\n"
+     "  dataset 'files' has: path classes mean validation_fraction std"},
     {"an option file that is for no plugin",
      NULL,
      {"dataset=plain"},
@@ -970,16 +1043,11 @@ static const config_case config_cases[] = {
      "nowhere",
      {0},
      "error: no configuration 'nowhere'\n"
-     "  available: after_group bad_default batch_auto batch_kept batch_product batch_wrong both_names choose config "
-     "empty "
-     "id_refers listed not_a_map nulls old_names "
-     "perhaps "
-     "policies policies_of_maps policies_perhaps policies_twice policy_id policy_id_wrong policy_ids policy_none "
-     "policy_of_group policy_of_unknown policy_scalar "
-     "refers refers_wrong robust scalar_on_map "
-     "self_first slash sparse "
-     "whole "
-     "wrong   searched: configs"},
+     "  available: after_group back bad_default batch_auto batch_kept batch_product batch_wrong before bodied\n"
+     "    both_names brought by_environment choose config empty id_refers listed means not_a_map nulls old_names\n"
+     "    over perhaps policies policies_of_maps policies_perhaps policies_twice policy_id policy_id_wrong\n"
+     "    policy_ids policy_none policy_of_group policy_of_unknown policy_scalar rates refers refers_wrong robust\n"
+     "    scalar_on_map self_first slash sparse threads whole widened wrong   searched: configs"},
     {"a configuration that is a list",
      "not_a_map",
      {0},
@@ -1032,18 +1100,25 @@ static const config_case config_cases[] = {
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 3: trainin.epochs=3\n"
      "  did you mean 'training.epochs'? to add a new key, write +trainin.epochs=3\n"
+     "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
+     "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
+     "    patience clear_cache_every_n_rounds keep_checkpoints\n"
      "error: unknown key 'training.epoch'\n"
      "  configs/wrong.yaml:13:25\n"
      "  did you mean 'training.epochs'?\n"
      "error: unknown key 'trainig'\n"
      "  configs/wrong.yaml:8:1\n"
      "  did you mean 'training'?\n"
+     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
+     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
+     "    policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
      "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
      "error: 'training.batch_size' must be auto or an integer, got x\n"
      "  command line, argument 2: training.batch_size=x   (samples in a micro-batch; auto: a policy chooses; default "
-     "128)"},
+     "64)"},
 };
 #endif

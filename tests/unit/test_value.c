@@ -267,7 +267,7 @@ static const struct {
     {&number, "nan", "must be a number, got nan"},
     {&number, ".nan", "must be a number, got .nan"},
     {&number, "inf", "must be a number, got inf"},
-    {&number, "1e999", "must be a number, got 1e999"},
+    {&number, "1e999", "must be a number of at most 1.7976931348623157e+308, got 1e999"},
     {&number, "0x1p3", "must be a number, got 0x1p3"},
     {&number, "1,5", "must be a number, got 1,5"},
     {&number_in, "0", "must be in (0,1], got 0"},
