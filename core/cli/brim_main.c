@@ -16,6 +16,7 @@
 #include "base/install.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/run_folder.h"
 
 #define LARGE_BLOCK_BYTES (128 * 1024)
 
@@ -66,7 +67,8 @@ const brim_command brim_commands[] = {
      "accuracy, of real numbers loss, mean absolute error (also in percent), root mean square error and R2. Takes\n"
      "the memory of evaluation alone, and writes nothing.\n"},
     {"predict", "class and probability, or numbers, of samples in files", brim_command_predict,
-     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--json]\n"
+     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--force]\n"
+     "                    [--json]\n"
      "\n"
      "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
      "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
@@ -105,7 +107,8 @@ const brim_command brim_commands[] = {
      "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
      "tokens, prompt and output are their numbers.\n"},
     {"plan", "show the memory of a run before it starts", brim_command_plan,
-     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--times] [--no-timing] [--json]\n"
+     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
+     "                 [--no-timing] [--json]\n"
      "\n"
      "  brim plan                                      of the default configuration\n"
      "  brim plan model=mlp training.batch_size=512    with changes\n"
@@ -122,7 +125,7 @@ const brim_command brim_commands[] = {
      "by what there is.\n"},
     {"simulate", "what policies would decide, in a made-up world", brim_command_simulate,
      "usage: brim simulate scenario=NAME|FILE [policy=ID | group=option | key=value]... [--json]\n"
-     "       brim simulate --record RUN [-o FILE.yaml] | --keys\n"
+     "       brim simulate --record RUN [-o FILE.yaml] [--force] | --keys\n"
      "\n"
      "  brim simulate scenario=all_busy policy=robust          what the policy decides, when, and what it costs\n"
      "  brim simulate scenario=all_busy policy=robust,swarm,elastic    several, as a table\n"
@@ -134,7 +137,7 @@ const brim_command brim_commands[] = {
      "What\n"
      "asks the policies is what asks them in a run. The same line gives the same output.\n"},
     {"compare", "compare runs: figures, differing keys, curves", brim_command_compare,
-     "usage: brim compare RUN... [-o FILE.svg] [--json]\n"
+     "usage: brim compare RUN... [-o FILE.svg] [--force] [--json]\n"
      "\n"
      "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
      "  brim compare multirun/20250101-120000          the runs of a sweep\n"
@@ -143,7 +146,7 @@ const brim_command brim_commands[] = {
      "these\n"},
 
     {"report", "runs as a page for a browser", brim_command_report,
-     "usage: brim report RUN... [-o FILE.html]\n"
+     "usage: brim report RUN... [-o FILE.html] [--force]\n"
      "\n"
      "  brim report runs/a                             report.html here: figures, curves, epochs, confusion matrix,\n"
      "                                                 memory, events, configuration\n"
@@ -245,8 +248,17 @@ brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *c
                                        .allow_missing = cli->allow_missing,
                                        .override_count = count,
                                        .first_argument = 1,
-                                       .argument = number};
+                                       .argument = number,
+                                       .plugin_file = brim_cli_run_plugin};
   return brim_config_load(&request, cli->registry, out);
+}
+
+void brim_cli_print(const char *text)
+{
+  brim_text shown = {0};
+  brim_text_add_shown(&shown, text, "\n\t");
+  fputs(brim_text_str(&shown), stdout);
+  brim_text_release(&shown);
 }
 
 brim_status brim_cli_print_json(json_t *root)
@@ -270,13 +282,39 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-static int unknown_command(const char *word)
+/* What other programs call commands, and overrides without one. */
+static const char *other_command(const char *word)
 {
-  const char *best = NULL;
+  static const struct {
+    const char *name, *here;
+  } others[] = {{"sweep", "brim train -m KEY=A,B"},
+                {"multirun", "brim train -m KEY=A,B"},
+                {"resume", "brim train --resume RUN"},
+                {"evaluate", "brim eval RUN"},
+                {"test", "brim eval RUN"},
+                {"infer", "brim predict RUN FILE..."},
+                {"run", "brim train"},
+                {"fit", "brim train"}};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    if (brim_typo_distance(word, others[i].name) == 0) return others[i].here;
+  return NULL;
+}
+
+static int unknown_command(const char *word, const char *next)
+{
+  const char *best = NULL, *other = other_command(word);
   int distance = INT_MAX;
+  if (word[0] == '-')
+    return brim_cli_fail(
+        brim_fail_add(brim_cli_unknown_word(word, next), "`brim --help` lists the commands and options"));
   for (const brim_command *c = brim_commands; c->name; c++) brim_suggest(word, c->name, &distance, &best);
   brim_fail(BRIM_ECONFIG, "unknown command '%s'", word);
-  if (best) brim_fail_add(BRIM_ECONFIG, "did you mean 'brim %s'?", best);
+  if (other)
+    brim_fail_add(BRIM_ECONFIG, "here that is: %s", other);
+  else if (strchr(word, '='))
+    brim_fail_add(BRIM_ECONFIG, "an override goes after a command: brim train %s", word);
+  else if (best)
+    brim_fail_add(BRIM_ECONFIG, "did you mean 'brim %s'?", best);
   return brim_cli_fail(brim_fail_add(BRIM_ECONFIG, "`brim --help` lists the commands"));
 }
 
@@ -299,7 +337,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     brim_registry_free(cli->registry);
     return result;
   }
-  return unknown_command(argv[0]);
+  return unknown_command(argv[0], argv[1]);
 }
 
 /* Closed standard streams would give their numbers to files of the run, which messages would then go into. */

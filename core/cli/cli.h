@@ -75,6 +75,8 @@ typedef struct brim_operands {
 /* What a command begins with; it ends with brim_cli_end, whatever this returns. ECONFIG with did-you-mean for an
  * unknown option. */
 brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out);
+/* ECONFIG for an option where a command should stand; `next`: the word after it, or NULL. */
+brim_status brim_cli_unknown_word(const char *word, const char *next);
 /* ECONFIG naming the first operand beyond `most`; `what` goes on: "brim version takes no words". */
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what);
 /* Releases the operands, prints the thread's error if there is one, and returns the exit status. */
@@ -119,6 +121,8 @@ void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char 
 void brim_cli_hush(const brim_cli *cli, bool quiet);
 /* Prints the thread's error and returns the exit status for the code. */
 int brim_cli_fail(brim_status status);
+/* Prints results for people on standard output. Names in them may be anybody's: see brim_shown_take. */
+void brim_cli_print(const char *text);
 /* Prints results as JSON, and releases them. NULL (jansson refused a text) is an error. Whether standard output took
  * what was printed is checked once, when the command has returned. */
 brim_status brim_cli_print_json(json_t *root);
@@ -126,8 +130,11 @@ brim_status brim_cli_print_json(json_t *root);
 /* The whole program: what main() calls. */
 BRIM_EXPORT int brim_main(int argc, char **argv);
 /* [init] May -o name this file, whose content is of that kind ("a report is HTML")? So that no data file is written
- * over by mistake. ECONFIG unless its name ends in `ending` (".html"). */
-brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind);
+ * over by mistake. ECONFIG unless its name ends in `ending` (".html"), or if it is there and `force` is not given. */
+brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force);
+/* [init] No file of the user's is replaced unless --force says so: ECONFIG if a regular file is there. */
+brim_status brim_cli_check_absent(const char *path, bool force);
+#define BRIM_CLI_FORCE_HELP "replace a file that is there"
 /* [init] Is there a folder to put what `path` names into? ECONFIG says which one is not there, or is none: before any
  * work is done for nothing. */
 brim_status brim_cli_check_folder(const char *path);

@@ -20,7 +20,7 @@ static void print_tables(brim_comparison *c)
   brim_table_print(&figures, &out);
   if (keys.count > 0) brim_text_add(&out, "\n");
   brim_table_print(&keys, &out);
-  fputs(brim_text_str(&out), stdout);
+  brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
 }
 
@@ -56,7 +56,7 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   json_object_set_new(out, "name", json_string(run->name));
   json_object_set_new(out, "status", json_string(s->status));
   json_object_set_new(out, "model", json_string(brim_compare_value(c, run, "model.id")));
-  json_object_set_new(out, "dataset", json_string(brim_compare_value(c, run, "dataset.id")));
+  json_object_set_new(out, "dataset", json_string(brim_compare_dataset(c, run)));
   json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
   set_number(out, "train_loss", s->train_loss);
   set_number(out, "train_accuracy", s->train_accuracy);
@@ -141,15 +141,16 @@ static brim_status compare(brim_comparison *c, const char *const *dir, size_t co
 int brim_command_compare(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
-  bool json = false;
+  bool json = false, force = false;
   const char *svg = NULL;
   const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg, "FILE.svg",
                                  "draw loss and accuracy, or what there is in their place, over steps"},
-                                {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
+                                {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
+                                {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK && svg) status = brim_cli_check_output(svg, ".svg", "the picture is SVG");
+  if (status == BRIM_OK && svg) status = brim_cli_check_output(svg, ".svg", "the picture is SVG", force);
   if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, svg, json);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);

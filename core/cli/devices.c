@@ -216,7 +216,8 @@ static brim_status print(const devices *d)
     brim_text_add(&out, "\n");
     brim_table_print(&d->tickets, &out);
   }
-  printf("%s%s", brim_text_str(&out), brim_text_str(&d->failures));
+  brim_text_add(&out, brim_text_str(&d->failures));
+  brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
   return BRIM_OK;
 }

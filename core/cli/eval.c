@@ -151,7 +151,7 @@ static void print_text(const eval *e)
   if (r->confusion) brim_text_printf(&out, ", macro F1 %.4f", r->f1);
   brim_text_printf(&out, " (%lld sample%s)\n", (long long)r->samples, brim_plural(r->samples));
   if (r->task == BRIM_TASK_CLASS) add_scores(e, &arena, &out);
-  fputs(brim_text_str(&out), stdout);
+  brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
   brim_arena_release(&arena);
 }
@@ -212,7 +212,7 @@ int brim_command_eval(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim eval needs the folder of a run: brim eval RUN");
   if (o.count > 0) e.run = o.word[0];
-  if (status == BRIM_OK) status = brim_cli_run_config(e.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_config(cli, e.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(e.run, e.which, e.checkpoint, sizeof e.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
   if (status == BRIM_OK) status = brim_cli_refuse_weights(e.run, config, o.word + 1, o.count - 1);

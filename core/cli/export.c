@@ -19,6 +19,7 @@
 #define PEFT_OUTPUT "adapter"
 
 typedef struct export_wishes {
+  const brim_cli *cli;
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
   bool force, merge;
   const char *const *word; /* overrides of the run's configuration, and where they stand: of a model around another */
@@ -83,7 +84,7 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
 {
   char file[4096];
   brim_yaml *run;
-  BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
+  BRIM_TRY(brim_cli_run_config(w->cli, w->run, file, sizeof file));
   BRIM_TRY(brim_yaml_parse_file(arena, file, &run));
   if (w->merge) brim_yaml_set(arena, run, "model", brim_yaml_get(run, "backbone"));
   return brim_export_write_config(map, run, p, path);
@@ -152,7 +153,7 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
   }
   brim_config *config = NULL;
   brim_session *s = NULL;
-  BRIM_TRY(brim_cli_run_config(w->run, file, sizeof file));
+  BRIM_TRY(brim_cli_run_config(cli, w->run, file, sizeof file));
   BRIM_TRY(brim_cli_config(cli, file, word, number, owns + w->words, &config));
   brim_status status = brim_session_open(
       config, &(brim_session_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
@@ -168,7 +169,7 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
   uint32_t dtype;
   brim_parameters parameters;
   BRIM_TRY(parse_dtype(w->dtype, &dtype));
-  BRIM_TRY(brim_cli_run_config(w->run, config, sizeof config));
+  BRIM_TRY(brim_cli_run_config(cli, w->run, config, sizeof config));
   BRIM_TRY(check_output(w));
   BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
   BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));
@@ -180,7 +181,7 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
 
 int brim_command_export(brim_cli *cli, int argc, char **argv)
 {
-  export_wishes w = {.format = "brim"};
+  export_wishes w = {.cli = cli, .format = "brim"};
   const brim_option option[] = {
       {"--checkpoint", BRIM_OPTION_STRING, &w.which, "best|last|PATH",
        "which of the run's checkpoints; without it the best, or else the last"},

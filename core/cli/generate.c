@@ -300,7 +300,7 @@ int brim_command_generate(brim_cli *cli, int argc, char **argv)
     status = brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run: brim generate RUN --prompt TEXT");
   if (o.count > 0) g.run = o.word[0];
   if (status == BRIM_OK) status = take_numbers(&g);
-  if (status == BRIM_OK) status = brim_cli_run_config(g.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_config(cli, g.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(g.run, g.which, g.checkpoint, sizeof g.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
   if (status == BRIM_OK) status = brim_cli_refuse_weights(g.run, config, o.word + 1, o.count - 1);

@@ -157,6 +157,15 @@ static void print_table(const brim_session *s, const row *table, size_t count)
   }
 }
 
+/* It names columns of the user's files. */
+static void print_summary(const char *dataset, const char *summary)
+{
+  brim_text text = {0};
+  brim_text_printf(&text, "%s: %s\n", dataset, summary);
+  brim_cli_print(brim_text_str(&text));
+  brim_text_release(&text);
+}
+
 static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
@@ -166,11 +175,9 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   if (trained < all)
     snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
   printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
-         brim_config_choice_of(s->config, "dataset")->plugin->id,
-         brim_config_choice_of(s->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
-         brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
-  if (s->data.train.summary)
-    printf("%s: %s\n", brim_config_choice_of(s->config, "dataset")->plugin->id, s->data.train.summary);
+         brim_config_choice_of(s->config, "dataset")->name, brim_config_choice_of(s->config, "optimizer")->plugin->id,
+         format_rank(s, rank, sizeof rank), brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
+  if (s->data.train.summary) print_summary(brim_config_choice_of(s->config, "dataset")->name, s->data.train.summary);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
@@ -190,8 +197,10 @@ static void print_weights(const brim_weights *weights)
 {
   brim_text text = {0};
   if (!weights) return;
+  brim_text_add(&text, "\nweights: ");
   brim_weights_tell(weights, &text);
-  printf("\nweights: %s; names and shapes are the model's\n", brim_text_str(&text));
+  brim_text_add(&text, "; names and shapes are the model's\n");
+  brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
 }
 
@@ -234,6 +243,7 @@ static brim_status predict_host(brim_session *s, brim_footprint *host)
 /* What `brim plan` is asked for. */
 typedef struct wishes {
   bool json, no_timing, times;
+  bool force;
   const char *picture; /* file; NULL: none */
 } wishes;
 
@@ -242,7 +252,7 @@ static brim_status write_picture(const brim_session *s, const brim_plan *plan, c
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
   char title[512], cut[BRIM_CUT_ROOM], rank[64];
   snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s", brim_config_choice_of(s->config, "model")->plugin->id,
-           brim_config_choice_of(s->config, "dataset")->plugin->id, format_rank(s, rank, sizeof rank),
+           brim_config_choice_of(s->config, "dataset")->name, format_rank(s, rank, sizeof rank),
            brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
   const uint64_t budget = plan->request.budget_bytes, room = brim_session_room(s, true);
   const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
@@ -303,11 +313,13 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
       {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing, NULL,
        "predict times by what the device profile has, and time nothing"},
       {"--times", BRIM_OPTION_FLAG, &wish.times, NULL, "where the time of a step goes, operation by operation"},
-      {"-o", BRIM_OPTION_STRING, &wish.picture, "FILE.svg", "draw every buffer by time and place"}};
+      {"-o", BRIM_OPTION_STRING, &wish.picture, "FILE.svg", "draw every buffer by time and place"},
+      {"--force", BRIM_OPTION_FLAG, &wish.force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_operands operands;
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, 4, &operands);
-  if (status == BRIM_OK && wish.picture) status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG");
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK && wish.picture)
+    status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG", wish.force);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(cli, config, &wish);
   brim_config_free(config);

@@ -54,13 +54,16 @@ static const char *file_of(const brim_registry_entry *entry)
 static void print_failures(const brim_registry *registry)
 {
   const size_t count = brim_registry_failure_count(registry);
-  if (count > 0) printf("\ncould not be used:\n");
+  brim_text out = {0};
+  if (count > 0) brim_text_add(&out, "\ncould not be used:\n");
   for (size_t i = 0; i < count; i++) {
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
-    printf("  %s\n    ", failure->file);
-    for (const char *s = failure->reason; *s; s++) fputs(*s == '\n' ? "\n    " : (char[]){*s, '\0'}, stdout);
-    putchar('\n');
+    brim_text_printf(&out, "  %s\n    ", failure->file);
+    for (const char *s = failure->reason; *s; s++) brim_text_add_n(&out, *s == '\n' ? "\n    " : s, *s == '\n' ? 5 : 1);
+    brim_text_add(&out, "\n");
   }
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
 }
 
 static void print_list(const brim_registry *registry, const selection *s)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
@@ -15,7 +16,7 @@
 
 typedef struct predict {
   const char *run, *which, *output; /* as typed; which and output may be NULL */
-  bool json;
+  bool json, force;
   char checkpoint[4096];
   brim_predicted_file *file;
   size_t file_count;
@@ -96,6 +97,10 @@ static brim_status write_out(const predict *p, const brim_text *out)
   struct stat st;
   const bool special = p->output && stat(p->output, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, /dev/null */
   if (p->output && !special) return brim_file_write_atomic(p->output, brim_text_str(out), out->length);
+  if (!p->output && !p->json && isatty(STDOUT_FILENO)) { /* programs get the names as they are */
+    brim_cli_print(brim_text_str(out));
+    return BRIM_OK;
+  }
   FILE *file = p->output ? fopen(p->output, "we") : stdout;
   bool failed = !file || fputs(brim_text_str(out), file) < 0 || fflush(file) != 0;
   if (file && file != stdout) failed = fclose(file) != 0 || failed;
@@ -151,7 +156,7 @@ static brim_status check_output(const predict *p)
   for (size_t i = 0; i < p->file_count; i++)
     if (stat(p->file[i].path, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
       return brim_fail(BRIM_ECONFIG, "-o %s is a file that is to be predicted: name another", p->output);
-  return BRIM_OK;
+  return brim_cli_check_absent(p->output, p->force);
 }
 
 static brim_status check_files(const predict *p)
@@ -171,7 +176,8 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
        "which of the run's checkpoints; without it the best, or else the last"},
       {"-o", BRIM_OPTION_STRING, &p.output, "FILE", NULL},
       {"--output", BRIM_OPTION_STRING, &p.output, "FILE", "where to; without it standard output"},
-      {"--json", BRIM_OPTION_FLAG, &p.json, NULL, "print JSON, for programs"}};
+      {"--json", BRIM_OPTION_FLAG, &p.json, NULL, "print JSON, for programs"},
+      {"--force", BRIM_OPTION_FLAG, &p.force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_operands o;
   size_t overrides = 0;
   char file[4096];
@@ -186,7 +192,7 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
     status = brim_fail(BRIM_ECONFIG, "brim predict needs the folder of a run and files: brim predict RUN FILE...");
   if (status == BRIM_OK) status = check_files(&p);
   if (status == BRIM_OK) status = check_output(&p);
-  if (status == BRIM_OK) status = brim_cli_run_config(p.run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_config(cli, p.run, file, sizeof file);
   if (status == BRIM_OK) status = brim_cli_run_checkpoint(p.run, p.which, p.checkpoint, sizeof p.checkpoint);
   if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, overrides, &config);
   if (status == BRIM_OK) status = brim_cli_refuse_weights(p.run, config, o.word + 1, overrides);

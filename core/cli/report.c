@@ -24,11 +24,13 @@ int brim_command_report(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
   const char *path = BRIM_REPORT_NAME;
-  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path, "FILE.html", "where to; without it report.html"}};
+  bool force = false;
+  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path, "FILE.html", "where to; without it report.html"},
+                                {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK) status = brim_cli_check_output(path, ".html", "a report is HTML");
+  if (status == BRIM_OK) status = brim_cli_check_output(path, ".html", "a report is HTML", force);
   if (status == BRIM_OK) status = report(&c, operands.word, operands.count, path);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);

@@ -25,8 +25,45 @@ static bool ended_before_it_began(const char *run)
   return snprintf(path, sizeof path, "%s/%s", run, BRIM_RUN_LOCK_NAME) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-brim_status brim_cli_run_config(const char *run, char *path, size_t room)
+/* The root of a new configuration counts for nothing here; folders do, for options that are chosen and name maps. */
+static brim_status check_globals(const brim_cli *cli, const char *run)
 {
+  if (cli->config_name)
+    return brim_fail(BRIM_ECONFIG,
+                     "--config-name %s has no place here: the configuration is that of the run '%s'\n"
+                     "leave it out, or start from that configuration: brim --config-name %s train",
+                     cli->config_name, run, cli->config_name);
+  static bool told; /* a command may ask twice */
+  for (size_t i = 0; i < cli->config_path_count && !told; i++)
+    brim_log(BRIM_LOG_INFO,
+             "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "
+             "and name maps of weights, are looked for there",
+             cli->config_path[i], run);
+  told = true;
+  return BRIM_OK;
+}
+
+const char *brim_cli_run_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
+{
+  const char *slash = strrchr(config, '/'), *file = NULL;
+  const int length = slash ? (int)(slash - config) : 1;
+  const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
+  json_t *all = json_load_file(path, 0, NULL); /* it is a help only */
+  json_t *one;
+  json_object_foreach(all, key, one)
+  {
+    const bool is_it = brim_starts_with(key, group) && strchr(".", key[strlen(group)]); /* "policy.mine" too */
+    const char *was = is_it ? json_string_value(json_object_get(one, "id")) : NULL;
+    if (was && strcmp(was, id) == 0) file = json_string_value(json_object_get(one, "file"));
+  }
+  if (file) file = brim_arena_string(arena, file);
+  json_decref(all);
+  return file;
+}
+
+brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path, size_t room)
+{
+  BRIM_TRY(check_globals(cli, run));
   const int length = snprintf(path, room, "%s/config.yaml", run);
   if (length < 0 || (size_t)length >= room) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
   if (access(path, R_OK) == 0) return BRIM_OK;

@@ -362,7 +362,7 @@ static brim_status print(const command *c, bool json)
   if (json) return brim_cli_print_json(brim_cli_simulations_json(c->shown, c->count));
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
-  fputs(brim_text_str(&out), stdout);
+  brim_cli_print(brim_text_str(&out));
   fflush(stdout); /* in front of what is said of it, also in a pipe */
   brim_text_release(&out);
   return BRIM_OK;
@@ -401,21 +401,21 @@ static brim_status print_keys(void)
 {
   brim_text out = {0};
   brim_scenario_print_keys(&out);
-  fputs(brim_text_str(&out), stdout);
+  brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
   return BRIM_OK;
 }
 
 /* The scenario goes into a file, or to standard output; how to simulate in it is said. */
-static brim_status record(command *c, const char *run, const char *file)
+static brim_status record(command *c, const char *run, const char *file, bool force)
 {
   const char *word[BRIM_RECORD_WORDS_MAX + 4] = {"brim", "simulate"};
   char path[BRIM_PATH_MAX];
   brim_text out = {0}, again = {0};
   if (c->operands.count > 0)
     return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
-  if (file) BRIM_TRY(brim_cli_check_output(file, ".yaml", "a scenario is YAML"));
-  BRIM_TRY(brim_cli_run_config(run, path, sizeof path));
+  if (file) BRIM_TRY(brim_cli_check_output(file, ".yaml", "a scenario is YAML", force));
+  BRIM_TRY(brim_cli_run_config(c->cli, run, path, sizeof path));
   brim_status status = brim_scene_record(&c->operands.arena, run, &out, word + 3);
   word[2] = brim_arena_printf(&c->operands.arena, SCENARIO "%s", file ? file : "FILE.yaml");
   if (status == BRIM_OK && file) status = brim_file_write_atomic(file, brim_text_str(&out), out.length);
@@ -431,18 +431,20 @@ static brim_status record(command *c, const char *run, const char *file)
 
 int brim_command_simulate(brim_cli *cli, int argc, char **argv)
 {
-  bool json = false, keys = false;
+  bool json = false, keys = false, force = false;
   const char *run_folder = NULL, *file = NULL;
   command c = {.cli = cli};
   const brim_option option[] = {
       {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
       {"--keys", BRIM_OPTION_FLAG, &keys, NULL, "every key of a scenario, and what it means"},
       {"--record", BRIM_OPTION_STRING, &run_folder, "RUN", "make a scenario of what a run met with"},
-      {"-o", BRIM_OPTION_STRING, &file, "FILE.yaml", "where the scenario goes; without it standard output"}};
+      {"-o", BRIM_OPTION_STRING, &file, "FILE.yaml", "where the scenario goes; without it standard output"},
+      {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &c.operands);
   if (status == BRIM_OK && file && !run_folder)
     status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");
-  if (status == BRIM_OK) status = keys ? print_keys() : run_folder ? record(&c, run_folder, file) : run(&c, json);
+  if (status == BRIM_OK)
+    status = keys ? print_keys() : run_folder ? record(&c, run_folder, file, force) : run(&c, json);
   release(&c);
   return brim_cli_end(status, &c.operands);
 }

@@ -410,7 +410,7 @@ static void show_plan(const start *s, uint64_t peak)
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
-          brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->plugin->id,
+          brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
           backend_of(session), session->device, brim_precision_names[session->settings->precision],
           brim_session_format_cut(session, session->batch, cut, sizeof cut), brim_format_bytes(a, sizeof a, peak),
           brim_format_bytes(b, sizeof b, session->device_info.free_bytes));

@@ -123,6 +123,7 @@ static brim_status use_given_folder(const brim_sweep_run *run)
 static brim_status make_folder(brim_sweep_run *run, const char *dir)
 {
   if (dir[0]) {
+    BRIM_TRY(brim_run_check_dir(dir));
     snprintf(run->folder, sizeof run->folder, "%s", dir);
     return use_given_folder(run);
   }

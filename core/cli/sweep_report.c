@@ -175,7 +175,7 @@ void brim_sweep_print(brim_sweep_run *run)
   for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i, kind);
   brim_table_print(&table, &out);
-  fputs(brim_text_str(&out), stdout);
+  brim_cli_print(brim_text_str(&out));
   fflush(stdout); /* before the messages that follow */
   brim_text_release(&out);
 }

@@ -112,6 +112,7 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, config);
   brim_cli_hush(cli, false);
   BRIM_TRY(status);
+  if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
   if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number can go on with it */
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
@@ -206,7 +207,7 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
   if (status == BRIM_OK && (o.resume || o.from)) {
     file = path;
-    status = brim_cli_run_config(o.resume ? o.resume : o.from, path, sizeof path);
+    status = brim_cli_run_config(cli, o.resume ? o.resume : o.from, path, sizeof path);
   }
   if (status == BRIM_OK && o.multirun) {
     const brim_sweep_words_given given = {argc,           argv, operands.word, operands.number,

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -62,7 +63,74 @@ static const char *bare(const char *word)
   return word + strspn(word, "-");
 }
 
-static brim_status unknown_option(const char *word, const brim_option *option, size_t count)
+/* Options of Hydra's, and what they are here. */
+static const struct {
+  const char *option, *here;
+} hydra_options[] = {
+    {"--config-dir", "--config-path DIR"},  {"-cd", "--config-path DIR"},    {"-cp", "--config-path DIR"},
+    {"-cn", "--config-name NAME"},          {"--cfg", "brim config"},        {"-c", "brim config"},
+    {"--info", "brim config --origins"},    {"-i", "brim config --origins"}, {"--resolve", "brim config"},
+    {"--shell-completion", "brim complete"}};
+
+/* A name without what people write differently. */
+static bool is_same_name(const char *a, const char *b)
+{
+  return brim_typo_distance(a, b) == 0;
+}
+
+/* The key that a name is or ends, "optimizer.lr" for "lr"; NULL: there is none. Only what is known without files. */
+static const char *key_of(const char *name, char *out, size_t room)
+{
+  if (strchr(name, '.')) {
+    snprintf(out, room, "%s", name);
+    return out;
+  }
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (is_same_name(name, g->name)) return g->name;
+  for (const brim_section *s = brim_settings_sections; s->path; s++)
+    for (const brim_param *row = s->table; row->key; row++) {
+      if (!is_same_name(name, row->key)) continue;
+      snprintf(out, room, "%s%s%s", s->path, s->path[0] ? "." : "", row->key);
+      return out;
+    }
+  for (size_t i = 0; brim_core_plugins[i]; i++)
+    for (const brim_param *row = brim_core_plugins[i]->params; row && row->key; row++) {
+      if (!is_same_name(name, row->key)) continue;
+      snprintf(out, room, "%s.%s", brim_kind_name(brim_core_plugins[i]->kind), row->key);
+      return out;
+    }
+  return NULL;
+}
+
+/* What was meant by an option that there is not: one of Hydra's, or a key that was written with dashes. `next`: the
+ * word after it; NULL: none. */
+static bool hint_other_option(brim_status status, const char *word, const char *next)
+{
+  char name[64], path[128];
+  const size_t length = strcspn(word, "=");
+  for (size_t i = 0; i < sizeof hydra_options / sizeof hydra_options[0]; i++)
+    if (strlen(hydra_options[i].option) == length && strncmp(hydra_options[i].option, word, length) == 0) {
+      brim_fail_add(status, "here that is: %s", hydra_options[i].here);
+      return true;
+    }
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(bare(word), "="), bare(word));
+  const char *key = strncmp(word, "--", 2) == 0 ? key_of(name, path, sizeof path) : NULL;
+  if (!key) return false;
+  const char *value = word[length] == '='                            ? word + length + 1
+                      : next && next[0] != '-' && !strchr(next, '=') ? next
+                                                                     : "VALUE";
+  brim_fail_add(status, "a key is written without dashes: %s=%s", key, value);
+  return true;
+}
+
+brim_status brim_cli_unknown_word(const char *word, const char *next)
+{
+  const brim_status status = brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
+  (void)hint_other_option(status, word, next);
+  return status;
+}
+
+static brim_status unknown_option(const char *word, const char *next, const brim_option *option, size_t count)
 {
   const char *best = NULL, *meant = NULL;
   char name[64]; /* longer than any option, and so enough to compare */
@@ -73,6 +141,7 @@ static brim_status unknown_option(const char *word, const brim_option *option, s
     if (best == bare(option[i].name)) meant = option[i].name;
   }
   const brim_status status = brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
+  if (distance > 0 && hint_other_option(status, word, next)) return status;
   return meant ? brim_fail_add(status, "did you mean '%s'?", meant) : status;
 }
 
@@ -113,7 +182,7 @@ static brim_status parse(int argc, char **argv, const brim_option *option, size_
       continue;
     }
     const brim_option *o = find_option(argv[i], option, option_count);
-    if (!o) return unknown_option(argv[i], option, option_count);
+    if (!o) return unknown_option(argv[i], argv[i + 1], option, option_count);
     BRIM_TRY(take_value(argc, argv, &i, o));
   }
   return BRIM_OK;
@@ -231,10 +300,19 @@ void brim_cli_quote(const char *const *word, brim_text *out)
   }
 }
 
-brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind)
+brim_status brim_cli_check_absent(const char *path, bool force)
 {
-  if (brim_ends_with(path, ending)) return brim_cli_check_folder(path);
-  return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
+  struct stat info;
+  if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
+  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+}
+
+brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)
+{
+  if (!brim_ends_with(path, ending))
+    return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
+  BRIM_TRY(brim_cli_check_folder(path));
+  return brim_cli_check_absent(path, force);
 }
 
 brim_status brim_cli_check_folder(const char *path)

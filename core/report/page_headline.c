@@ -115,12 +115,16 @@ static void add_scores(const brim_page_run *page, const brim_names *names, brim_
   brim_page_table(out, &table);
 }
 
-static void add_value(const brim_page_run *page, const char *key, const char *before, brim_text *out)
+static void add_named(const char *value, const char *before, brim_text *out)
 {
-  const char *value = brim_compare_value(page->all, page->run, key);
   if (strcmp(value, "-") == 0) return;
   brim_text_add(out, before);
   brim_svg_escape(out, value);
+}
+
+static void add_value(const brim_page_run *page, const char *key, const char *before, brim_text *out)
+{
+  add_named(brim_compare_value(page->all, page->run, key), before, out);
 }
 
 /* "vit on fashion_mnist, cuda:0 (NVIDIA H100), bf16, 938 steps" */
@@ -130,7 +134,7 @@ static void add_what(const brim_page_run *page, brim_text *out)
   const char *name = brim_page_string(page->summary, "device_name");
   brim_text_add(out, "<p class=\"what\">");
   add_value(page, "model.id", "", out);
-  add_value(page, "dataset.id", " on ", out);
+  add_named(brim_compare_dataset(page->all, page->run), " on ", out);
   if (device[0]) brim_text_add(out, ", ");
   brim_svg_escape(out, device);
   if (name[0]) brim_text_add(out, " (");

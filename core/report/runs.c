@@ -174,6 +174,12 @@ const char *brim_compare_value(brim_comparison *c, const brim_compared *run, con
   return out;
 }
 
+const char *brim_compare_dataset(brim_comparison *c, const brim_compared *run)
+{
+  const bool has_option = brim_yaml_get_path(run->config, "dataset.option") != NULL;
+  return brim_compare_value(c, run, has_option ? "dataset.option" : "dataset.id");
+}
+
 static bool differs(brim_comparison *c, const char *key)
 {
   const char *first = brim_compare_value(c, &c->run[0], key);

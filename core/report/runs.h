@@ -35,6 +35,8 @@ void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
 /* A key's value as text; "-" if the run has no such key. Lives in the comparison's arena. */
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key);
+/* The name of its data set: the option that was chosen, or the plugin. */
+const char *brim_compare_dataset(brim_comparison *c, const brim_compared *run);
 /* What a run is judged by: validation data if it has some, else test data. */
 enum brim_split brim_compare_judged(const brim_metrics *metrics);
 /* A name for a legend: the run's, and what is special about it if that is short. */

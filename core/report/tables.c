@@ -29,7 +29,7 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
   brim_table_add(table, run->name);
   brim_table_add(table, s->status);
   brim_table_add(table, brim_compare_value(c, run, "model.id"));
-  brim_table_add(table, brim_compare_value(c, run, "dataset.id"));
+  brim_table_add(table, brim_compare_dataset(c, run));
   brim_table_number(table, s->steps, 0);
   brim_table_number(table, s->train_loss, 4);
   brim_table_number(table, score[0], digits);

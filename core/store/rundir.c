@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,22 +55,50 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
   return brim_file_publish(aside, path, folder);
 }
 
-/* What only a run leaves in its folder. */
-static const char *const run_marks[] = {"config.yaml", "metrics.jsonl", "checkpoints", "summary.json"};
+/* What only a run leaves in its folder, and what others may have there too: run_marks[FIRST_OTHER] and later. */
+enum { FIRST_OTHER = 4 };
+static const char *const run_marks[] = {
+    "config.yaml", "metrics.jsonl", "checkpoints", "summary.json", "sources.yaml",  "overrides.yaml", "plugins.json",
+    "plan.json",   "events.jsonl",  "data.json",   "weights.json", "profile.jsonl", "report.html"};
+
+static brim_status fail_taken(const char *dir, size_t mark)
+{
+  if (mark >= FIRST_OTHER)
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' has a file %s already, which the run would write over\nname another run.dir, or none", dir,
+                     run_marks[mark]);
+  return brim_fail(BRIM_ECONFIG,
+                   "'%s' holds a run already (it has %s)\nto go on with it: brim train --resume %s\n"
+                   "for a new run: another run.dir, or none",
+                   dir, run_marks[mark], dir);
+}
 
 static brim_status create_given(const char *dir)
 {
-  char mark[BRIM_PATH_MAX];
+  char path[BRIM_PATH_MAX];
   struct stat info;
-  for (size_t i = 0; i < sizeof run_marks / sizeof run_marks[0]; i++) {
-    BRIM_TRY(brim_path_join(mark, dir, run_marks[i]));
-    if (lstat(mark, &info) == 0)
-      return brim_fail(BRIM_ECONFIG,
-                       "'%s' holds a run already (it has %s)\nto go on with it: brim train --resume %s\n"
-                       "for a new run: another run.dir, or none",
-                       dir, run_marks[i], dir);
+  BRIM_TRY(brim_path_join(path, dir, BRIM_RUN_LOCK_NAME));
+  const bool was_begun = lstat(path, &info) == 0; /* and ended before it had a configuration: its files are a run's */
+  const size_t count = was_begun ? FIRST_OTHER : sizeof run_marks / sizeof run_marks[0];
+  for (size_t i = 0; i < count; i++) {
+    BRIM_TRY(brim_path_join(path, dir, run_marks[i]));
+    if (lstat(path, &info) == 0 && (i < FIRST_OTHER || !S_ISDIR(info.st_mode))) return fail_taken(dir, i);
   }
   return brim_make_folders(dir);
+}
+
+brim_status brim_run_check_dir(const char *dir)
+{
+  char real[PATH_MAX], here[PATH_MAX];
+  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here)) return BRIM_OK; /* it will be made */
+  const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
+  if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "run.dir=%s is %s: a run needs a folder of its own\nname one that is new, as run.dir=runs/first",
+                   dir,
+                   length == 0    ? "the root of all folders"
+                   : here[length] ? "a folder above the working folder"
+                                  : "the working folder");
 }
 
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room)
@@ -104,6 +133,7 @@ static brim_status create_named(const char *name, char *path, size_t room)
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room)
 {
   if (dir && dir[0]) {
+    BRIM_TRY(brim_run_check_dir(dir));
     const int length = snprintf(path, room, "%s", dir);
     if (length < 0 || (size_t)length >= room || length >= BRIM_PATH_MAX)
       return brim_fail(BRIM_ECONFIG, "run.dir '%.100s...' is too long", dir);

@@ -20,9 +20,11 @@ brim_status brim_path_aside(const char *path, char *folder, char *aside);
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), whose parent is there, and writes its path. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
+/* ECONFIG if it is the working folder, or one above it: a run needs a folder of its own. */
+brim_status brim_run_check_dir(const char *dir);
 /* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use
- * --resume or another run.dir). `dir` empty: runs/<name>-YYYYmmdd-HHMMSS, numbered if taken ("-2"). `name` is a single
- * part of a path (else ECONFIG). */
+ * --resume or another run.dir), nor other files of the names that a run writes. `dir` empty:
+ * runs/<name>-YYYYmmdd-HHMMSS, numbered if taken ("-2"). `name` is a single part of a path (else ECONFIG). */
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room);
 #define BRIM_RUN_LOCK_NAME ".lock"
 /* One process per run folder: a lock (flock on <run>/.lock), released when the process ends or closes

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/table.h"
 #include "graph/plan_json.h"
 #include "session/figures.h"
 #include "session/footprint.h"
@@ -270,9 +271,13 @@ static json_t *describe_plugins(const brim_config *c)
   json_t *all = json_object();
   for (size_t i = 0; i < c->choice_count; i++) {
     const brim_config_choice *choice = &c->choice[i];
-    json_t *one =
-        json_pack("{s:s, s:s, s:s?, s:o, s:s}", "id", choice->plugin->id, "version", choice->version, "file",
-                  choice->file[0] ? choice->file : NULL, "hash", hash_of(c, i, all), "help", choice->plugin->help);
+    char file[PATH_MAX];
+    const bool found = choice->file[0] && realpath(choice->file, file);
+    json_t *one = json_pack("{s:s, s:s, s:s?, s:o, s:s}", "id", choice->plugin->id, "version", choice->version, "file",
+                            found             ? file
+                            : choice->file[0] ? choice->file
+                                              : NULL,
+                            "hash", hash_of(c, i, all), "help", choice->plugin->help);
     json_object_set_new(all, choice->group, one);
   }
   return all;
@@ -474,19 +479,25 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
 
 static void say_classes(const brim_evaluation *e)
 {
+  static const char *const head[] = {"class", "precision", "recall", "f1", "support"};
+  brim_arena arena = {0};
+  brim_table table = {.arena = &arena, .columns = sizeof head / sizeof head[0]};
+  brim_text text = {0};
   char number[24];
-  int width = 5;
   if (!e->confusion || e->classes > CLASSES_SAID_MAX) return;
-  for (int64_t i = 0; i < e->classes; i++) {
-    const int length = (int)strlen(name_of(e, i, number, sizeof number));
-    if (length > width) width = length < 24 ? length : 24;
-  }
-  brim_say("%-*s  precision  recall     f1  support", width, "class");
+  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (int64_t i = 0; i < e->classes; i++) {
     const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
-    brim_say("%-*.*s  %9.3f  %6.3f  %5.3f  %7lld", width, width, name_of(e, i, number, sizeof number), s.precision,
-             s.recall, s.f1, (long long)s.support);
+    brim_table_add(&table, name_of(e, i, number, sizeof number));
+    brim_table_number(&table, s.precision, 3);
+    brim_table_number(&table, s.recall, 3);
+    brim_table_number(&table, s.f1, 3);
+    brim_table_number(&table, (double)s.support, 0);
   }
+  brim_table_print(&table, &text);
+  for (const char *s = brim_text_str(&text); *s; s += strcspn(s, "\n") + 1) brim_say("%.*s", (int)strcspn(s, "\n"), s);
+  brim_text_release(&text);
+  brim_arena_release(&arena);
 }
 
 const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)

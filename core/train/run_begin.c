@@ -30,7 +30,8 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   brim_config *c = r->config;
   char name[256];
   snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
-           brim_config_choice_of(c, "dataset")->plugin->id);
+           brim_config_choice_of(c, "dataset")->name);
+  for (char *slash = name; (slash = strchr(slash, '/'));) *slash = '-'; /* an option in a folder of its group */
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
@@ -152,11 +153,11 @@ static void announce(const brim_running *r)
   brim_text batch = {0};
   brim_deal_tell(s, &batch);
   brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
-           brim_config_choice_of(r->config, "dataset")->plugin->id, (long long)s->data.count[BRIM_PART_TRAIN],
+           brim_config_choice_of(r->config, "dataset")->name, (long long)s->data.count[BRIM_PART_TRAIN],
            brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
            brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
   if (s->data.train.summary)
-    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->plugin->id, s->data.train.summary);
+    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, s->data.train.summary);
   brim_say("memory planned and placed: %s; %s; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);

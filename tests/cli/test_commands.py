@@ -206,7 +206,7 @@ class Look(Case):
 
     def test_help_lists_every_key(self):
         text = self.brim("train", "--help").out
-        self.assertRegex(text, r"(?m)^training\.batch_size +integer +128 +auto\|\[1,1048576\] +samples in a micro-batch")
+        self.assertRegex(text, r"(?m)^training\.batch_size +integer +64 +auto\|\[1,1048576\] +samples in a micro-batch")
         self.assertRegex(text, r"(?m)^model\.\w+ .*")
         self.assertRegex(text, r"(?m)^optimizer\.lr ")
 

@@ -42,7 +42,7 @@ class Predict(Case):
 
     def test_a_row_an_image_with_index_class_and_probability(self):
         rows = self.rows(self.images)
-        self.assertEqual(list(rows[0]), ["file", "index", "class", "probability"])
+        self.assertEqual(list(rows[0]), ["file", "index", "class", "probability", "name"])
         self.assertEqual([int(row["index"]) for row in rows], list(range(32)))
         self.assertEqual({row["file"] for row in rows}, {str(self.images)})
         for row in rows:

@@ -46,7 +46,7 @@ def text_of(element):
 class Reports(Case):
     def report(self, *runs, name="out.html"):
         """The page, read as XML too, which it is."""
-        self.brim("report", *runs, "-o", name)
+        self.brim("report", *runs, "-o", name, "--force")
         return self.page(name)
 
     def page(self, *parts):

@@ -21,6 +21,7 @@
 typedef struct idx_params {
   const char *path, *train_images, *train_labels, *test_images, *test_labels;
   int64_t classes;
+  brim_names class_names;
 } idx_params;
 
 static const brim_param table[] = {
@@ -32,6 +33,7 @@ static const brim_param table[] = {
                "test images; empty: there is no test split"),
     BRIM_PARAM(STR, idx_params, test_labels, "t10k-labels-idx1-ubyte", NULL, "their labels"),
     BRIM_PARAM(I64, idx_params, classes, "10", "[2,256]", "number of classes; labels are 0 to classes-1"),
+    BRIM_PARAM(NAMES, idx_params, class_names, "[]", NULL, "their names, from label 0 on; empty: they have none"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, TEST, FILES }; /* files that were opened by themselves come behind the two */
@@ -194,6 +196,10 @@ static void split_free(idx_split *s)
 
 static brim_status idx_create(const void *params, void **self)
 {
+  const idx_params *p = params;
+  if (p->class_names.count > 0 && (int64_t)p->class_names.count != p->classes)
+    return brim_fail(BRIM_ECONFIG, "dataset.class_names has %zu names, and dataset.classes is %" PRId64,
+                     p->class_names.count, p->classes);
   idx_dataset *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
@@ -250,6 +256,7 @@ static brim_status idx_describe(const void *self, const char *split, brim_datase
   BRIM_TRY(split_find(d, split, &which));
   BRIM_TRY(images_header(d, which, &header));
   *out = (brim_dataset_info){.count = header.dim[0], .dtype = BRIM_DTYPE_U8, .classes = d->params->classes};
+  if (d->params->class_names.count > 0) out->class_names = d->params->class_names.item;
   out->sample.rank = 3;
   out->sample.dim[0] = header.rank == 4 ? header.dim[1] : 1;
   out->sample.dim[1] = header.dim[header.rank - 2];
