@@ -196,8 +196,10 @@ static const brim_param dist_table[] = {
                "what the ranks share out instead of each having all of it: the optimizer's state, the gradients too"),
     BRIM_PARAM(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
                "samples of a step for each rank: even, or auto: on different devices so that they finish together"),
-    BRIM_PARAM(BYTES, T, bucket_mb, "25", NULL,
-               "gradients that are added up over the ranks at a time; at most about a quarter of all"),
+    BRIM_PARAM(
+        BYTES, T, bucket_mb, "25", NULL,
+        "most gradients that are added up over the ranks at a time; about a quarter of all if that is less, and with "
+        "shard=gradients, where two such parts are there at a time, as little as saves memory"),
     BRIM_PARAM(I64, T, check_every_steps, "100", "[0,inf)",
                "steps after which the weights of all ranks are compared; 0: never"),
     BRIM_PARAM(SECONDS, T, timeout_seconds, "600", "(0,inf)",

@@ -154,7 +154,9 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
                                    "take dist.shard=none or optimizer.update=step");
   assert(BRIM_SHARD_ELEMENTS * brim_dtype_bytes(train->real) % r->backend->alignment == 0);
   const bool gradients = r->shard == BRIM_SHARD_GRADIENTS;
-  plan->shards = brim_shards_make(&plan->arena, train, &r->world, gradients, brim_buckets_size(train, r->bucket_bytes));
+  uint64_t bucket_bytes = brim_buckets_size(train, r->bucket_bytes);
+  if (gradients) bucket_bytes = brim_shards_bucket_bytes(train, bucket_bytes);
+  plan->shards = brim_shards_make(&plan->arena, train, &r->world, gradients, bucket_bytes);
   plan->request.update.shards = plan->shards;
   return gradients ? brim_graph_shard_gradients(train, plan->shards) : BRIM_OK;
 }

@@ -20,6 +20,40 @@ static void close_bucket(brim_shards *s, uint64_t elements)
   s->gradient_count += s->gradients ? b->part : b->part * ranks;
 }
 
+/* ---- how large buckets are ---- */
+
+#define SIZE_LEAST 65536u /* bytes; messages of less cost more than what is in them */
+
+/* Bytes of two buckets that follow each other, the most of all: so many are there at a time. */
+static uint64_t most_alive(const brim_graph *g, uint64_t bucket_bytes)
+{
+  uint64_t before = 0, now = 0, most = 0;
+  for (size_t i = g->parameter_count; i-- > 0;) {
+    if (!brim_parameter_is_trained(&g->parameter[i])) continue;
+    now += elements_of(g->parameter[i].value) * brim_dtype_bytes(g->real);
+    most = before + now > most ? before + now : most;
+    if (now < bucket_bytes) continue;
+    before = now;
+    now = 0;
+  }
+  return most;
+}
+
+uint64_t brim_shards_bucket_bytes(const brim_graph *g, uint64_t most)
+{
+  uint64_t all = 0, least = UINT64_MAX, size = most;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_parameter_is_trained(&g->parameter[i])) all += g->parameter[i].value->bytes;
+  for (uint64_t s = most; s >= SIZE_LEAST; s /= 2) {
+    const uint64_t alive = most_alive(g, s);
+    if (alive < least) least = alive;
+  }
+  while (size / 2 >= SIZE_LEAST && most_alive(g, size) > least + all / 64) size /= 2;
+  return size;
+}
+
+/* ---- what lies where ---- */
+
 static void fill_buckets(brim_shards *s, const brim_graph *g, uint64_t bucket_bytes)
 {
   uint64_t elements = 0;

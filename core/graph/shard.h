@@ -43,6 +43,10 @@ typedef struct brim_shards {
   size_t parameter_count, further_count; /* that it is made for */
 } brim_shards;
 
+/* How large the buckets of gradients that are shared out should be: two of them are there at a time, so smaller ones
+ * take less memory, down to where the largest parameters decide. `most`, or as many times half of it until no more than
+ * a 64th of all gradients could be saved. By the parameters alone, so that all ranks come to the same. */
+uint64_t brim_shards_bucket_bytes(const brim_graph *g, uint64_t most);
 /* [plan] `g`: of training. `bucket_bytes`: of parameters, at least, before they are filled up. */
 brim_shards *brim_shards_make(brim_arena *arena, const brim_graph *g, const brim_world *world, bool gradients,
                               uint64_t bucket_bytes);

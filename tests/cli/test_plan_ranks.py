@@ -80,6 +80,14 @@ class PlanRanks(Case):
         self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
                           "or take optimizer.update=step")
 
+    def test_gradients_that_are_shared_out_take_less_at_the_default_size_of_buckets(self):
+        """Half of them, and two buckets, which the largest parameters decide: not half of all as quarters would."""
+        words = [*SMALL, f"model.hidden={[256] * 16}", "dist.ranks=2"]
+        none, some, least = (self.plan(*words, *more)["classes"]["gradients"] for more in (
+            [], ["dist.shard=gradients"], ["dist.shard=gradients", "dist.bucket_mb=0"]))
+        self.assertLess(some, 0.7 * none)
+        self.assertLess(some, least + 0.03 * none)
+
     def test_a_micro_batch_is_found_for_the_share(self):
         rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")
         (ranks, samples, batch, micros), = rows
