@@ -83,6 +83,21 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
   return BRIM_OK;
 }
 
+/* The run itself, and another process with the rest of what is taken. */
+static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
+{
+  const brim_made_world *w = view->host;
+  if (device < 0 || device >= (int32_t)w->devices.count)
+    return brim_fail(BRIM_ECONFIG, "device %d was asked about, which there is not", (int)device);
+  const brim_device_view *d = &w->device[device];
+  const uint64_t used = d->total_bytes - d->free_bytes, own = device == 0 ? view->planned_bytes : 0;
+  const brim_device_use all[] = {{.pid = 1000, .bytes = own, .is_own = 1, .name = "brim"},
+                                 {.pid = 1001, .bytes = used > own ? used - own : 0, .name = "other"}};
+  *count = sizeof all / sizeof all[0];
+  memcpy(out, all, (room < *count ? room : *count) * sizeof *out);
+  return BRIM_OK;
+}
+
 /* Recompute brings a plan down to half, and no further. */
 static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *out)
 {
@@ -181,7 +196,9 @@ static void set_step(brim_made_world *w)
                              .choice_count = w->plan.micro_batch_count,
                              .look = look,
                              .peak_within = peak_within,
-                             .host = w};
+                             .host = w,
+                             .step_seconds = 0.1,
+                             .users = users};
 }
 
 void brim_made_world_set(brim_made_world *w, uint64_t number)

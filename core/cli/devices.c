@@ -7,6 +7,7 @@
 #include "brim/backend.h"
 #include "cli/cli.h"
 #include "config/instance.h"
+#include "exec/profile.h"
 #include "memory/board.h"
 #include "memory/claims.h"
 
@@ -222,12 +223,27 @@ static brim_status print(const devices *d)
   return BRIM_OK;
 }
 
+static brim_status forget_times(void)
+{
+  size_t count;
+  BRIM_TRY(brim_profile_forget_all(&count));
+  brim_log(BRIM_LOG_INFO, "%zu device profile%s deleted", count, count == 1 ? "" : "s");
+  return BRIM_OK;
+}
+
 int brim_command_devices(brim_cli *cli, int argc, char **argv)
 {
   devices d = {.device = json_array(), .queue = json_array(), .failure = json_array()};
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json, NULL, "print JSON, for programs"}};
+  bool forgets = false;
+  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json, NULL, "print JSON, for programs"},
+                                {"--forget-times", BRIM_OPTION_FLAG, &forgets, NULL,
+                                 "delete the device profiles in the cache: runs time their kernels anew"}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  if (status == BRIM_OK && forgets) {
+    status = forget_times();
+    return brim_cli_end(status, &operands);
+  }
   if (status == BRIM_OK && operands.count > 0)
     status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &d.config);
   if (status == BRIM_OK) {

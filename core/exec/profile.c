@@ -1,13 +1,16 @@
 /* The device profile: reading, looking up, writing. See profile.h. */
 #include "exec/profile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -38,21 +41,53 @@ static uint64_t hash_text(const char *text)
   return brim_hash(BRIM_HASH_START, text, strlen(text));
 }
 
-bool brim_profile_default_path(const brim_profile_subject *s, char *out, size_t room)
+static bool find_folder(char *out, size_t room)
 {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  char folder[4096], name[256];
-  int length;
+  int length = -1;
   if (cache && cache[0] == '/')
-    length = snprintf(folder, sizeof folder, "%s", cache);
+    length = snprintf(out, room, "%s/brim", cache);
   else if (home && home[0] == '/')
-    length = snprintf(folder, sizeof folder, "%s/.cache", home);
-  else
-    return false;
-  if (length < 0 || (size_t)length >= sizeof folder) return false;
+    length = snprintf(out, room, "%s/.cache/brim", home);
+  return length >= 0 && (size_t)length < room;
+}
+
+bool brim_profile_default_path(const brim_profile_subject *s, char *out, size_t room)
+{
+  char folder[4096], name[256];
+  if (!find_folder(folder, sizeof folder)) return false;
   snprintf(name, sizeof name, "%s\n%d\n%" PRIx64, s->device, s->threads, s->build);
-  length = snprintf(out, room, "%s/brim/%s-%016" PRIx64 ".jsonl", folder, s->backend, hash_text(name));
+  const int length = snprintf(out, room, "%s/%s-%016" PRIx64 ".jsonl", folder, s->backend, hash_text(name));
   return length > 0 && (size_t)length < room;
+}
+
+/* "cpu-0123456789abcdef.jsonl" */
+static bool is_profile_name(const char *name)
+{
+  static const char ending[] = ".jsonl";
+  const char *dash = strrchr(name, '-');
+  return dash && dash > name && strspn(dash + 1, "0123456789abcdef") == 16 && strcmp(dash + 17, ending) == 0;
+}
+
+brim_status brim_profile_forget_all(size_t *count)
+{
+  char folder[4096], path[4400];
+  *count = 0;
+  if (!find_folder(folder, sizeof folder)) return BRIM_OK;
+  DIR *files = opendir(folder);
+  if (!files && errno == ENOENT) return BRIM_OK;
+  if (!files) return brim_fail(BRIM_EIO, "cannot read the folder '%s': %s", folder, strerror(errno));
+  brim_status status = BRIM_OK;
+  for (const struct dirent *file; status == BRIM_OK && (file = readdir(files)) != NULL;) {
+    if (!is_profile_name(file->d_name)) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, file->d_name);
+    if (unlink(path) == 0)
+      ++*count;
+    else if (errno != ENOENT)
+      status = brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(errno));
+  }
+  closedir(files);
+  return status;
 }
 
 /* ---- entries ---- */
@@ -66,7 +101,12 @@ static item *find(const brim_profile *p, const char *what, int64_t n)
   return NULL;
 }
 
-static void put(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
+bool brim_profile_agree(double a, double b)
+{
+  return fabs(a - b) <= BRIM_PROFILE_APART * fmax(a, b);
+}
+
+static item *put(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
 {
   item *at = find(p, what, n);
   if (!at) {
@@ -80,6 +120,7 @@ static void put(brim_profile *p, const char *what, int64_t n, double seconds, do
   at->entry.seconds = seconds;
   at->entry.rated = rated;
   at->is_new = is_new;
+  return at;
 }
 
 const brim_profile_entry *brim_profile_find(brim_profile *p, const char *what, int64_t n)
@@ -141,7 +182,30 @@ static double as_written(double value)
 
 void brim_profile_add(brim_profile *p, const char *what, int64_t n, double seconds, double rated)
 {
-  put(p, what, n, as_written(seconds), as_written(rated), true);
+  const item *was = find(p, what, n);
+  const bool sure = was && (was->entry.sure || was->entry.doubted) && brim_profile_agree(was->entry.seconds, seconds);
+  item *at = put(p, what, n, as_written(seconds), as_written(rated), true);
+  at->entry.at = (int64_t)time(NULL);
+  at->entry.doubted = false;
+  at->entry.sure = sure;
+}
+
+bool brim_profile_lacks(brim_profile *p, const char *what, int64_t n)
+{
+  const brim_profile_entry *e = brim_profile_find(p, what, n);
+  return !e || e->doubted;
+}
+
+size_t brim_profile_doubt(brim_profile *p)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < p->count; i++) {
+    item *at = &p->item[i];
+    if (!at->used || at->entry.sure || at->entry.doubted) continue;
+    at->entry.doubted = at->is_new = true;
+    count++;
+  }
+  return count;
 }
 
 /* ---- reading ---- */
@@ -183,7 +247,10 @@ static brim_status take_line(brim_profile *p, const json_t *line, int number)
   const double rated = json_number_value(json_object_get(line, "rated"));
   if (!what || !json_is_integer(n) || !json_is_number(seconds) || !(json_number_value(seconds) >= 0) || !(rated >= 0))
     return brim_fail(BRIM_EINVAL, "%s:%d: no time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path, number);
-  put(p, what, json_integer_value(n), json_number_value(seconds), rated, false);
+  brim_profile_entry *e = &put(p, what, json_integer_value(n), json_number_value(seconds), rated, false)->entry;
+  e->at = json_integer_value(json_object_get(line, "at"));
+  e->doubted = json_is_true(json_object_get(line, "doubted"));
+  e->sure = json_is_true(json_object_get(line, "sure"));
   return BRIM_OK;
 }
 
@@ -279,6 +346,9 @@ static void print_items(const brim_profile *p, bool all, brim_text *out)
     const brim_profile_entry *e = &sorted[i].entry;
     if (!all && !sorted[i].used) continue;
     json_t *line = json_pack("{s:s, s:I, s:f}", "what", e->what, "n", (json_int_t)e->n, "seconds", e->seconds);
+    if (e->at > 0) json_object_set_new(line, "at", json_integer((json_int_t)e->at));
+    if (all && e->doubted) json_object_set_new(line, "doubted", json_true());
+    if (all && e->sure) json_object_set_new(line, "sure", json_true());
     if (e->rated > 0) json_object_set_new(line, "rated", json_real(e->rated));
     print_object(line, out);
   }
@@ -301,7 +371,12 @@ static void merge(brim_profile *p)
   if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged, and replaced */
   for (size_t i = 0; i < there->count; i++) {
     const brim_profile_entry *e = &there->item[i].entry;
-    if (!find(p, e->what, e->n)) put(p, e->what, e->n, e->seconds, e->rated, false);
+    item *own = find(p, e->what, e->n);
+    if (own && (own->is_new || e->at <= own->entry.at)) continue;
+    own = put(p, e->what, e->n, e->seconds, e->rated, false);
+    own->entry.at = e->at;
+    own->entry.doubted = e->doubted;
+    own->entry.sure = e->sure;
   }
   brim_profile_close(there);
 }

@@ -2,12 +2,13 @@
  * lines: the first says what the times are of, each other one is a time:
  *
  *     {"brim_profile": 1, "backend": "cpu", "device": "AMD EPYC", "threads": 2, "build": "5c6f..."}
- *     {"what": "relu f32[N,128] > f32[N,128] 0 g16 t", "n": 64, "seconds": 1.9e-06, "rated": 3.1e-06}
+ *     {"what": "relu f32[N,128] > f32[N,128] 0 g16 t", "n": 64, "seconds": 1.9e-06, "at": 1790000000, "rated": 3.1e-06}
  *
  * "what" is a node's signature (graph/signature.h) or a name of the core's, and n the samples, or bytes, that it is
- * done for. "rated" is what common rates say (exec/predict.h), from which times of the same operation in other shapes
- * are guessed. Processes side by side may have the same file: each writes it anew, with what it found there, aside and
- * renamed, so at worst something is timed again. */
+ * done for. "at" is when it was timed, in seconds since 1970. "doubted": steps took another time than such times say,
+ * so it is to be timed again; "sure": it was, and came out the same. "rated" is what common rates say (exec/predict.h),
+ * from which times of the same operation in other shapes are guessed. Processes side by side may have the same file:
+ * each writes it anew, with what it found there, aside and renamed, so at worst something is timed again. */
 #ifndef BRIM_EXEC_PROFILE_H
 #define BRIM_EXEC_PROFILE_H
 #include "base/text.h"
@@ -28,6 +29,8 @@ typedef struct brim_profile_entry {
   const char *what;
   int64_t n;
   double seconds, rated;
+  int64_t at;         /* seconds since 1970; 0: not known */
+  bool doubted, sure; /* see above */
 } brim_profile_entry;
 
 /* [plan] Where a subject's profile is kept without being told: below $XDG_CACHE_HOME/brim, or ~/.cache/brim. False if
@@ -44,6 +47,14 @@ void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n,
                              const brim_profile_entry **above);
 /* [plan] Median of seconds / rated of what begins with `op` and a space; 0: nothing of it was timed. NULL: of all. */
 double brim_profile_ratio(brim_profile *profile, const char *op);
+/* [plan] Is it still to be timed: it never was, or is doubted? */
+bool brim_profile_lacks(brim_profile *profile, const char *what, int64_t n);
+/* [plan] Doubts what was used, unless it is sure: how many times. */
+size_t brim_profile_doubt(brim_profile *profile);
+#define BRIM_PROFILE_APART 0.15 /* times that differ by more of the larger are not the same */
+bool brim_profile_agree(double a, double b);
+/* [plan] Deletes all profiles that are kept without being told where: *count of them. EIO. */
+brim_status brim_profile_forget_all(size_t *count);
 /* [plan] Takes a time in, in the place of one that is there. */
 void brim_profile_add(brim_profile *profile, const char *what, int64_t n, double seconds, double rated);
 /* [plan] Writes the file if anything was added. Nothing without a path, or after a first EIO. */

@@ -188,6 +188,29 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
   return BRIM_OK;
 }
 
+typedef struct ask_users {
+  const brim_step_view *view;
+  int32_t device;
+  size_t count;
+  brim_device_use use[BRIM_DEVICE_USES_MAX];
+} ask_users;
+
+static brim_status answer_users(void *context)
+{
+  ask_users *a = context;
+  return a->view->users(a->view, a->device, a->use, BRIM_DEVICE_USES_MAX, &a->count);
+}
+static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
+{
+  const call *c = view->host;
+  ask_users a = {.view = c->step, .device = device};
+  BRIM_TRY(check_place(count && (out || room == 0) ? count : NULL, "users"));
+  BRIM_TRY(back(c, answer_users, &a));
+  memcpy(out, a.use, (a.count < room ? a.count : room) * sizeof *out);
+  *count = a.count;
+  return BRIM_OK;
+}
+
 static void take_plan_query(call *c, brim_plan_query *copy, const brim_plan_query *own)
 {
   c->plan = own;
@@ -205,6 +228,7 @@ static void take_query(call *c, const void *query)
   c->step = query;
   c->query.step.look = look;
   c->query.step.peak_within = peak_within;
+  c->query.step.users = users;
   c->query.step.host = c;
 }
 

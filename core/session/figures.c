@@ -13,9 +13,9 @@
 #include "memory/choose.h"
 #include "memory/host.h"
 
-#define TIMED_SECONDS 2.0                      /* that a session spends on timing, before it guesses */
+#define TIMED_SECONDS 3.0                      /* that a session spends on timing, before it guesses */
 #define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* of arenas that are placed on the host to be timed */
-#define ROUNDS 4                               /* that timing takes at least, when it is foreseen how long */
+#define ROUNDS 7                               /* that timing takes at least, when it is foreseen how long */
 
 /* ---- the profile ---- */
 
@@ -89,7 +89,7 @@ static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
   snprintf(what, sizeof what, "sample %s %s %s to %s%s", s->data.plugin->id, brim_dtype_name(s->data.train.dtype),
            brim_shape_format(shape, sizeof shape, &s->data.train.sample), brim_dtype_name(s->backend_ops->real),
            brim_transform_text(&s->data.transform, transform, sizeof transform));
-  if (may_time(s) && !brim_profile_find(s->profile, what, 1)) time_sample(s, what);
+  if (may_time(s) && brim_profile_lacks(s->profile, what, 1)) time_sample(s, what);
   brim_prediction loading = {0};
   brim_predict_other(s->profile, what, 1, ELEMENT_SECONDS * (double)s->data.elements, (double)samples, &loading);
   p->guessed_seconds += loading.guessed_seconds;
@@ -149,6 +149,18 @@ double brim_session_step_seconds(brim_session *s, const brim_plan *plan, int64_t
 {
   if (!s->profile || brim_profile_ratio(s->profile, NULL) <= 0) return NAN;
   return predict_step(s, plan, batch).seconds;
+}
+
+void brim_session_compare_times(brim_session *s, const brim_plan *plan, double took)
+{
+  if (!s->profile || !may_time(s) || s->world.ranks > 1) return; /* what ranks wait for each other is in no profile */
+  const brim_prediction p = predict_step(s, plan, s->batch);
+  if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, took)) return;
+  if (brim_profile_doubt(s->profile) == 0) return;
+  brim_log(BRIM_LOG_INFO,
+           "steps take %.3g ms, where the device profile says %.3g ms: the next run that asks takes these times anew",
+           1e3 * took, 1e3 * p.seconds);
+  brim_session_save_profile(s);
 }
 
 /* ---- timing ---- */

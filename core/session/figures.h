@@ -26,4 +26,9 @@ brim_status brim_session_time(brim_session *session, const brim_plan *plan);
 void brim_session_save_profile(const brim_session *session);
 
 #define BRIM_PROFILE_NAME "profile.jsonl" /* in a run's folder */
+/* What steps of the session's plan really took: if that is no time like the predicted one, what it was predicted by is
+ * doubted, and timed again when it is asked for next. Times that come out the same then are sure, and not doubted
+ * again.
+ */
+void brim_session_compare_times(brim_session *session, const brim_plan *plan, double seconds);
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "session/cuts.h"
@@ -107,6 +108,24 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would leave it to the next policy */
 }
 
+static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
+{
+  brim_session *s = question_of(view)->session;
+  const brim_backend_ops *ops = s->backend_ops;
+  brim_device_user user[BRIM_DEVICE_USES_MAX];
+  *count = 0;
+  if (device < 0 || device >= ops->device_count(s->backend))
+    return brim_fail(BRIM_ECONFIG, "device %d was asked about, which there is not", (int)device);
+  if (!BRIM_HAS(brim_backend_ops, ops, users)) return BRIM_OK;
+  BRIM_TRY(ops->users(s->backend, device, user, BRIM_DEVICE_USES_MAX, count));
+  for (size_t i = 0; i < *count && i < room && i < BRIM_DEVICE_USES_MAX; i++) {
+    out[i] = (brim_device_use){.pid = user[i].pid, .bytes = user[i].bytes, .is_own = user[i].pid == (int64_t)getpid()};
+    snprintf(out[i].name, sizeof out[i].name, "%s", user[i].name);
+  }
+  if (*count > BRIM_DEVICE_USES_MAX) *count = BRIM_DEVICE_USES_MAX;
+  return BRIM_OK;
+}
+
 /* ---- asking ---- */
 
 static brim_status count_waiting(const brim_session *s, size_t *count, uint64_t *first_bytes)
@@ -164,7 +183,9 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .choice_count = choices,
                          .look = look,
                          .peak_within = peak_within,
-                         .host = q};
+                         .host = q,
+                         .step_seconds = q->step_seconds,
+                         .users = users};
   look_at_queue(q, &view);
   show_line(q, &view);
   const brim_status status = brim_policies_on_step(s->policies, &view, out, who);

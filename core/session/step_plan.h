@@ -7,6 +7,7 @@
 typedef struct brim_step_question {
   brim_session *session;
   uint64_t own_bytes;                     /* of the device that the run has: set before each question */
+  double step_seconds;                    /* the median of the last steps, likewise; 0: none yet */
   bool is_warned;                         /* that the queue cannot be read */
   uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
   uint64_t shown_free, shown_own, shown_waiting; /* what the run's events have of the device, in bytes */

@@ -175,12 +175,14 @@ static brim_status look_around(brim_sim_job *job)
 {
   brim_step_plan answer;
   const char *who;
+  double again;
   const double now = brim_scene_now(job->all->scene);
   BRIM_TRY(check_alive(job));
   BRIM_TRY(heed_pressure(job));
   if (!brim_policies_follow(job->session->policies) || now - job->asked < BRIM_RESIZE_ASK_SECONDS) return BRIM_OK;
   job->asked = now;
   job->question.own_bytes = job->arena;
+  BRIM_TRY(brim_sim_step_seconds(job, &job->question.step_seconds, &again));
   job->all->out->questions++;
   const brim_status status = brim_step_plan_ask(&job->question, job->step, now, &answer, &who);
   if (status == BRIM_ENOTSUP) return BRIM_OK;

@@ -13,6 +13,7 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "report/page.h"
+#include "session/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -40,6 +41,23 @@ static double own_seconds(const brim_running *r)
   return brim_now() - r->options->start - (r->session ? r->session->queue_seconds : 0);
 }
 
+static int ascending(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The median of the last steps; 0: there were none under this plan. */
+static double recent_seconds(const brim_running *r)
+{
+  double sorted[BRIM_STEPS_RECENT];
+  const size_t count = r->recent_count < BRIM_STEPS_RECENT ? r->recent_count : BRIM_STEPS_RECENT;
+  if (count == 0) return 0;
+  memcpy(sorted, r->recent, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, ascending);
+  return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
 static brim_status one_step(brim_running *r)
 {
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
@@ -50,6 +68,7 @@ static brim_status one_step(brim_running *r)
   brim_recover_committed(&r->recovery);
   if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
   const double now = brim_now();
+  r->recent[r->recent_count++ % BRIM_STEPS_RECENT] = now - start;
   r->window_seconds += now - start;
   r->window_timed += r->state->samples - samples;
   r->steps_seconds += now - start;
@@ -121,11 +140,13 @@ static void collect_memory(brim_running *r)
 static brim_status resize(brim_running *r)
 {
   bool changes;
+  r->resize.question.step_seconds = recent_seconds(r);
   BRIM_TRY(brim_resize_ask(&r->resize, &changes));
   if (!changes) return BRIM_OK;
   snprintf(r->doing, sizeof r->doing, "the plan after step %lld", (long long)r->state->step);
   collect_memory(r);
   brim_relief_aim(NULL, r->pressure);
+  r->recent_count = 0;
   const brim_status status = brim_resize_do(&r->resize);
   brim_relief_aim(r->trainer, r->pressure);
   return status;
@@ -214,6 +235,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   r->recovery.is_remade = false;
   if (is_remade) brim_running_follow_session(r);
   if (!r->recovery.ladder.is_over) brim_relief_aim(r->trainer, r->pressure);
+  r->recent_count = 0;
   memset(r->resize.question.plain, 0, sizeof r->resize.question.plain); /* of what may have been another device */
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
@@ -341,6 +363,8 @@ brim_status brim_run(const brim_run_options *options)
   if (status == BRIM_OK) status = loop(r);
   brim_stop_doing(BRIM_STOP_ENDING);
   status = brim_running_end_together(r, status);
+  if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
+    brim_session_compare_times(r->session, brim_trainer_plan(r->trainer), recent_seconds(r));
   if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);
     collect_memory(r);

@@ -12,6 +12,8 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
+#define BRIM_STEPS_RECENT 20
+
 typedef struct brim_running {
   const brim_run_options *options;
   brim_config *config; /* the session's: a policy may have asked for another than the caller's */
@@ -39,6 +41,8 @@ typedef struct brim_running {
   int64_t told_step;                 /* that was skipped, and told; -1: none */
   double window_seconds;             /* spent in the steps of the window that this process has made */
   int64_t window_timed;              /* their samples */
+  double recent[BRIM_STEPS_RECENT];  /* seconds of the steps made last, without evaluations and checkpoints, */
+  size_t recent_count;               /* of all so far under this plan */
   double steps_seconds;              /* in all steps since what ranks take was told last */
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* that asks for something to be done, */

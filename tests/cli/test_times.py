@@ -3,6 +3,7 @@ pinned by them; what a machine really takes decides nothing here."""
 
 import json
 import shutil
+import time
 
 from support import USAGE, Case, main
 
@@ -84,6 +85,50 @@ class Choice(Times):
         self.assert_same_checkpoint("one", "two", 2)
         self.train("given", *NET, "training.batch_size=256")
         self.assert_same_checkpoint("one", "given", 2, ["model.safetensors", "optimizer.safetensors"])
+
+
+class Doubts(Times):
+    """Times that were taken while others used the machine, say: here they are made up, a hundredth of what is true."""
+    AUTO = [*NET, *AUTO, "training.steps=24"]
+
+    def setUp(self):
+        super().setUp()
+        self.cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
+    def kept(self):
+        path, = (self.folder / "cache" / "brim").glob("cpu-*.jsonl")
+        return path, [json.loads(line) for line in path.read_text().splitlines()]
+
+    def spoil(self, **more):
+        path, (head, *lines) = self.kept()
+        lines = [{**{key: value for key, value in line.items() if key not in ("doubted", "sure")}, **more,
+                  "seconds": line["seconds"] / 100} for line in lines]
+        path.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]))
+        return sum(line["seconds"] for line in lines)
+
+    def run_it(self, run):
+        return self.train(run, *self.AUTO, env=self.cache).err.count("where the device profile says")
+
+    def test_what_steps_do_not_bear_out_is_timed_again_and_once_sure_no_more(self):
+        before = time.time()
+        self.run_it("first")
+        _, (_, *lines) = self.kept()
+        for line in lines:
+            self.assertTrue(before - 1 <= line["at"] <= time.time(), line)
+        spoiled = self.spoil()
+        self.assertEqual(self.run_it("doubts"), 1)
+        _, (_, *lines) = self.kept()
+        self.assertTrue([line for line in lines if line.get("doubted")])
+        self.assertLess(sum(line["seconds"] for line in lines), 5 * spoiled)
+        self.run_it("again")
+        _, (_, *lines) = self.kept()
+        self.assertGreater(sum(line["seconds"] for line in lines), 5 * spoiled)
+        spoiled = self.spoil(sure=True)
+        self.assertEqual(self.run_it("sure"), 0)
+        self.assertNotIn("doubted", self.read("sure", "profile.jsonl"))
+        result = self.brim("devices", "--forget-times", env=self.cache)
+        self.assertIn("1 device profile deleted", result.err)
+        self.assertEqual(list((self.folder / "cache" / "brim").glob("cpu-*.jsonl")), [])
 
 
 class Precision(Times):

@@ -252,9 +252,39 @@ static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state
   brim_profile_close(p);
 }
 
+/* A time that steps did not bear out, and that came out the same when it was taken again, is sure. */
+static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
+{
+  (void)state;
+  char path[SCRATCH_PATH];
+  brim_profile *p = NULL;
+  snprintf(path, sizeof path, "%s", scratch("doubted.jsonl"));
+  assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
+  brim_profile_add(p, "a", 1, 1e-3, 0);
+  brim_profile_add(p, "b", 1, 1e-3, 0);
+  brim_profile_add(p, "unused", 1, 1e-3, 0);
+  assert_false(brim_profile_lacks(p, "a", 1) || brim_profile_lacks(p, "b", 1));
+  assert_true(brim_profile_lacks(p, "a", 2));
+  assert_int_equal(brim_profile_doubt(p), 2);
+  assert_int_equal(brim_profile_doubt(p), 0);
+  assert_int_equal(brim_profile_save(p), BRIM_OK);
+  brim_profile_close(p);
+  assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
+  assert_true(brim_profile_lacks(p, "a", 1) && brim_profile_lacks(p, "b", 1));
+  assert_false(brim_profile_lacks(p, "unused", 1));
+  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* it is what is known until then */
+  brim_profile_add(p, "a", 1, 1.1e-3, 0);
+  brim_profile_add(p, "b", 1, 2e-3, 0);
+  assert_true(brim_profile_find(p, "a", 1)->sure && !brim_profile_find(p, "b", 1)->sure);
+  assert_int_equal(brim_profile_doubt(p), 2); /* b, and the unused one, which was used above */
+  assert_false(brim_profile_lacks(p, "a", 1));
+  brim_profile_close(p);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_doubted_is_lacking_until_it_is_timed_again),
       cmocka_unit_test(what_is_saved_is_read_again),
       cmocka_unit_test(two_processes_do_not_lose_what_the_other_wrote),
       cmocka_unit_test(a_file_that_is_none_is_refused_with_its_line),

@@ -172,11 +172,21 @@ typedef struct brim_boundary {
   char reason[BRIM_REASON_BYTES];
 } brim_boundary;
 
+/* A process that has memory of a device. Since ABI 1.7. */
+#define BRIM_DEVICE_USES_MAX 64
+typedef struct brim_device_use {
+  int64_t pid;
+  uint64_t bytes; /* UINT64_MAX: the driver does not say */
+  int32_t is_own; /* 1: this process */
+  char name[64];  /* of the process; empty: it cannot be seen from here */
+} brim_device_use;
+
 /* Between two steps, about once a second. Since ABI 1.3. */
 typedef struct brim_step_view {
   uint32_t size;
   int64_t step;   /* that have ended */
-  double seconds; /* since some moment: for the time between two questions */
+  double seconds; /* since some moment: for the time between two questions, which counts evaluations and checkpoints
+                   * too; what steps take is step_seconds */
   const brim_demands *demands;
   int32_t waiting;         /* runs in line that would take the run's device */
   uint64_t waiting_bytes;  /* that must be free there for the first of them; 0: nobody waits */
@@ -194,6 +204,14 @@ typedef struct brim_step_view {
    * recompute is enough, it is more than `bytes`. Takes milliseconds. */
   brim_status (*peak_within)(const struct brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *peak);
   void *host; /* the core's */
+  /* Since ABI 1.7: there if `size` reaches them. */
+  double step_seconds; /* of a step alone: the median of the last 20 under this plan, or of as many as there were; 0:
+                        * none yet */
+  /* Who uses a device of the backend, by its number: writes the first `room` of *count, which is
+   * BRIM_DEVICE_USES_MAX at most, and 0 where that means nothing. Costs system calls. The backend's own status where it
+   * cannot be known. */
+  brim_status (*users)(const struct brim_step_view *view, int32_t device, brim_device_use *out, size_t room,
+                       size_t *count);
 } brim_step_view;
 
 /* Another plan for the run that goes on. */
