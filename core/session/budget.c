@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "session/cuts.h"
+#include "session/footprint.h"
 
 /* The largest micro-batch below the chosen one that fits. 0: none. */
 static int64_t find_fitting(brim_session *s, uint64_t room, uint64_t *peak_bytes)
@@ -141,10 +143,33 @@ uint64_t brim_session_room_on(const brim_session *s, const brim_device_info *dev
   return limit > 0 && left_of(limit, device) < has ? left_of(limit, device) : has;
 }
 
+/* What this process may have of the host in all: what it has, and its share among the ranks here of what is left.
+ * UINT64_MAX: not known. */
+static uint64_t host_allows(const brim_session *s, bool later, bool *is_grouped)
+{
+  const brim_host_memory host = brim_host_memory_now();
+  const uint64_t ranks = s->world.local_ranks > 1 ? (uint64_t)s->world.local_ranks : 1;
+  const uint64_t left = later ? host.total_bytes : host.available_bytes;
+  *is_grouped = host.is_grouped;
+  if (left == UINT64_MAX) return left;
+  return later ? left / ranks : left / ranks + brim_rss_bytes();
+}
+
+uint64_t brim_session_room_beside(const brim_session *s, const brim_device_info *device, uint64_t room, bool later)
+{
+  bool is_grouped;
+  if (s->besides_bytes == 0 || !device->on_host) return room;
+  const uint64_t allowed = host_allows(s, later, &is_grouped), others = s->resident_bytes + s->besides_bytes;
+  const uint64_t left = allowed > others ? allowed - others : 0;
+  return left < room ? left : room;
+}
+
 uint64_t brim_session_room(const brim_session *s, bool later)
 {
-  const uint64_t has = later && may_wait(s) ? s->device_info.total_bytes : s->device_info.free_bytes;
-  return brim_session_room_on(s, &s->device_info, s->limit_bytes, has);
+  const bool waits = later && may_wait(s);
+  const uint64_t has = waits ? s->device_info.total_bytes : s->device_info.free_bytes;
+  const uint64_t room = brim_session_room_on(s, &s->device_info, s->limit_bytes, has);
+  return brim_session_room_beside(s, &s->device_info, room, waits);
 }
 
 /* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB": what it is, EBUDGET or ENOMEM_DEVICE. */
@@ -173,9 +198,42 @@ brim_status brim_session_check_peak(const brim_session *s, uint64_t peak)
   return status;
 }
 
+/* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */
+static bool is_over_host(const brim_session *s, const brim_plan *plan, brim_text *text)
+{
+  brim_footprint f;
+  bool is_grouped;
+  char needed[32], left[32];
+  const uint64_t arena = s->device_info.on_host ? plan->peak_bytes : 0;
+  const uint64_t total = s->resident_bytes + s->besides_bytes + arena;
+  if (s->besides_bytes == 0) return false;
+  const uint64_t allowed = host_allows(s, may_wait(s), &is_grouped);
+  if (total <= allowed) return false;
+  brim_footprint_predict(s, plan, &f);
+  f.total_bytes = total; /* without what the process had before and has given back */
+  brim_text_printf(text, "the run needs %s of the host's memory, but the %s leaves it %s\n",
+                   brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
+                   brim_format_bytes(left, sizeof left, allowed));
+  brim_footprint_tell(&f, text);
+  return true;
+}
+
+static brim_status check_host(brim_session *s, const brim_plan *plan)
+{
+  brim_text text = {0};
+  brim_status status = BRIM_OK;
+  if (is_over_host(s, plan, &text)) {
+    if (s->device_info.on_host) suggest_training(s, brim_session_room(s, true), &text);
+    status = brim_fail(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
+  }
+  brim_text_release(&text);
+  return status;
+}
+
 brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char bytes[32];
+  BRIM_TRY(check_host(s, plan));
   const uint64_t room = brim_session_room(s, true);
   if (plan->peak_bytes <= room) return BRIM_OK;
   const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);

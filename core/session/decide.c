@@ -12,6 +12,7 @@
 #include "memory/choose.h"
 #include "session/cuts.h"
 #include "session/figures.h"
+#include "session/footprint.h"
 #include "session/sights.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
@@ -378,9 +379,29 @@ static brim_status decide_plan(brim_session *s)
   return status;
 }
 
+/* Before something is chosen by the room that there is: what the process takes besides the arena, by the smallest
+ * micro-batch, as loaders of larger ones take more. */
+static brim_status foresee(brim_session *s)
+{
+  const int64_t before = s->batch;
+  const bool is_chosen = set_batch(s) == 0 || s->recompute == BRIM_RECOMPUTE_AUTO;
+  const size_t count = !is_chosen || s->stand_in || s->running ? 0 : brim_session_list_micro_batches(s);
+  brim_plan *plan = NULL;
+  if (count == 0) return BRIM_OK;
+  const brim_variant v = brim_session_variant(s, s->micro_batch[count - 1]);
+  BRIM_TRY(brim_session_plan_variant(s, &v, true, &plan));
+  brim_session_cut(s, v.batch);
+  const brim_status status = brim_session_foresee(s, plan);
+  brim_session_cut(s, before);
+  brim_plan_free(plan);
+  memset(s->peak, 0, sizeof s->peak); /* of plans within another room */
+  return status;
+}
+
 brim_status brim_session_settle(brim_session **session)
 {
   for (;;) {
+    BRIM_TRY(foresee(*session));
     BRIM_TRY(decide_plan(*session));
     if ((*session)->again.count == 0) return BRIM_OK;
     BRIM_TRY(brim_session_remake(session));

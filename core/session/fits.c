@@ -61,8 +61,10 @@ static brim_status fill(brim_session *s, int index, const brim_device_limit *lim
     info.total_bytes = d->info.total_bytes;
     info.free_bytes = less(d->info.free_bytes, taken);
   }
-  BRIM_TRY(find_fit(s, brim_session_room_on(s, &info, limit->bytes, info.free_bytes), &d->now));
-  return find_fit(s, brim_session_room_on(s, &info, limit->bytes, less(info.total_bytes, taken)), &d->empty);
+  const uint64_t now = brim_session_room_on(s, &info, limit->bytes, info.free_bytes);
+  const uint64_t empty = brim_session_room_on(s, &info, limit->bytes, less(info.total_bytes, taken));
+  BRIM_TRY(find_fit(s, brim_session_room_beside(s, &info, now, false), &d->now));
+  return find_fit(s, brim_session_room_beside(s, &info, empty, true), &d->empty);
 }
 
 /* ---- the devices of a backend ---- */

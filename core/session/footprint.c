@@ -155,10 +155,14 @@ static uint64_t running_bytes(const brim_footprint *f)
   return f->score_bytes + f->loader_bytes + passing_bytes(f);
 }
 
+static uint64_t most_bytes(const brim_footprint *f)
+{
+  return kept_bytes(f) + larger(running_bytes(f), f->frozen_bytes);
+}
+
 static void add_up(brim_footprint *f)
 {
-  const uint64_t before = f->total_bytes;
-  f->total_bytes = larger(before, kept_bytes(f) + larger(running_bytes(f), f->frozen_bytes));
+  f->total_bytes = larger(f->total_bytes, most_bytes(f));
 }
 
 void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_footprint *out)
@@ -185,6 +189,16 @@ void brim_footprint_follow_data(const brim_session *s, brim_footprint *f)
   f->loader_bytes = loader_bytes(&train);
   f->evaluation_bytes = evaluation_bytes(s);
   add_up(f);
+}
+
+brim_status brim_session_foresee(brim_session *s, const brim_plan *plan)
+{
+  brim_footprint f;
+  if (s->started || s->running || s->stand_in) return BRIM_OK;
+  BRIM_TRY(brim_session_measure(s));
+  brim_footprint_predict(s, plan, &f);
+  s->besides_bytes = most_bytes(&f) - f.process_bytes - f.arena_bytes;
+  return BRIM_OK;
 }
 
 void brim_footprint_add_resume(brim_footprint *f)

@@ -41,10 +41,13 @@ brim_loader_options brim_session_part_loader(const brim_session *session, enum b
 /* Of the confusion matrix that an evaluation makes; 0: none is counted. */
 int64_t brim_session_cells(const brim_session *session);
 
-/* [plan] Of a plan of training, after brim_session_start. */
+/* [plan] Of a plan of training, after brim_session_measure. */
 void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);
 /* [init] The data has been opened: what was estimated of it before is known now, as the sizes of all pictures. */
 void brim_footprint_follow_data(const brim_session *session, brim_footprint *footprint);
+/* [plan] Looks at what the process will take with a plan of training, so that from here on brim_session_room leaves
+ * room for it. Nothing once brim_session_start was called, or in a run that has begun. */
+brim_status brim_session_foresee(brim_session *session, const brim_plan *plan);
 /* The run will begin with a checkpoint, which is read before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
 /* "the process will take about 123.0 MiB of the host: 44.6 MiB arena, ..." */

@@ -1,6 +1,7 @@
 #include "session/placement.h"
 
 #include "session/decide.h"
+#include "session/footprint.h"
 
 typedef struct placement {
   brim_session *session;
@@ -65,12 +66,21 @@ static brim_status claim_and_open(placement *p)
   }
 }
 
+/* Would the process fit the host? That is said before data are read and devices are waited for. */
+static brim_status foresee(placement *p)
+{
+  if (p->wish->count > 0) return BRIM_OK; /* evaluations keep little besides the arena */
+  BRIM_TRY(brim_session_foresee(p->session, p->plan));
+  return brim_session_check_budget(p->session, p->plan);
+}
+
 static brim_status place(placement *p)
 {
   for (;;) {
     BRIM_TRY(make_plan(p));
-    BRIM_TRY(brim_session_start(p->session));
-    const brim_status status = claim_and_open(p);
+    brim_status status = foresee(p);
+    if (status == BRIM_OK) BRIM_TRY(brim_session_start(p->session));
+    if (status == BRIM_OK) status = claim_and_open(p);
     if (status == BRIM_OK || p->wish->count > 0 || !brim_decide_is_want(p->session, status) || !p->plan) return status;
     const uint64_t needed = p->plan->peak_bytes;
     brim_plan_free(p->plan); /* plans are of the device that they were made for */
@@ -88,6 +98,7 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
     brim_plan_free(p.plan);
     return status;
   }
+  session->besides_bytes = 0;
   brim_exec_join(p.exec, session->options.dist);
   *plan = p.plan;
   *exec = p.exec;
@@ -100,7 +111,8 @@ static brim_status check(brim_session *s, uint64_t *needed)
   brim_plan *plan = NULL;
   BRIM_TRY(brim_session_plan(s, s->batch, &plan));
   *needed = plan->peak_bytes;
-  const brim_status status = brim_session_check_budget(s, plan);
+  brim_status status = brim_session_foresee(s, plan);
+  if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
   brim_plan_free(plan);
   return status;
 }

@@ -210,14 +210,18 @@ brim_status brim_session_open(const brim_config *config, const brim_session_opti
   return BRIM_OK;
 }
 
+brim_status brim_session_measure(brim_session *s)
+{
+  s->resident_bytes = brim_rss_bytes();
+  return s->data.opened ? BRIM_OK : brim_data_host_bytes(&s->data, &s->data_bytes);
+}
+
 brim_status brim_session_start(brim_session *s)
 {
   if (s->started) return BRIM_OK;
   s->started = true;
-  s->resident_bytes = brim_rss_bytes();
-  if (s->data.opened) return BRIM_OK;
-  BRIM_TRY(brim_data_host_bytes(&s->data, &s->data_bytes));
-  if (!s->options.read_data) return BRIM_OK;
+  BRIM_TRY(brim_session_measure(s));
+  if (s->data.opened || !s->options.read_data) return BRIM_OK;
   BRIM_TRY(brim_data_open_start(&s->data));
   s->opening = true;
   return BRIM_OK;

@@ -93,7 +93,9 @@ struct brim_session {
   brim_data data;
   json_t *kept;                        /* of the data, as data/keep.h has it; made when it is described */
   json_t *was;                         /* the same, as the run of the options keeps it; NULL: it has none */
-  uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_start */
+  uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_measure */
+  uint64_t besides_bytes;              /* what the process will take of the host besides resident_bytes and an arena, as
+                                          brim_session_foresee has found; 0: not known, or the plan is placed */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
   brim_order order;
   int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
@@ -135,8 +137,10 @@ brim_status brim_session_open(const brim_config *config, const brim_session_opti
 brim_status brim_session_settle(brim_session **session);
 /* Opens *session anew with what session->again asks for; its plans must be freed. */
 brim_status brim_session_remake(brim_session **session);
-/* Right after the first plan, before anything is placed: looks at what the process has, for session/footprint.h; then a
- * thread begins to read the data, if it is to be read. Again: nothing. */
+/* Before brim_session_start: looks at what the process has and what the data will take, for session/footprint.h. */
+brim_status brim_session_measure(brim_session *session);
+/* Right after the first plan, before anything is placed: brim_session_measure, and then a thread begins to read the
+ * data, if it is to be read. Again: nothing. */
 brim_status brim_session_start(brim_session *session);
 /* Waits until the data is read; afterwards samples can be had. */
 brim_status brim_session_finish_data(brim_session *session);
@@ -216,6 +220,10 @@ uint64_t brim_session_room(const brim_session *session, bool later);
  * `cap_bytes`; 0: all. */
 uint64_t brim_session_room_on(const brim_session *session, const brim_device_info *device, uint64_t cap_bytes,
                               uint64_t has_bytes);
+/* `room`, or less if it is of the host and the process needs what is left there for something else; `later`: what the
+ * host has in all counts, not what it has free. */
+uint64_t brim_session_room_beside(const brim_session *session, const brim_device_info *device, uint64_t room,
+                                  bool later);
 /* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
 /* The same, and memory.recompute=auto from now on. */
@@ -233,8 +241,8 @@ bool brim_session_may_recompute(const brim_session *session);
 /* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */
 uint32_t brim_session_precisions(const brim_session *session);
 /* EBUDGET if the plan is over memory.limit_mb, ENOMEM_DEVICE if it is over what the device has free, or if the run may
- * wait has in all: with the peak by class, and the largest micro-batch, or for a plan of evaluation the largest batch,
- * that would fit. */
+ * wait has in all, or if the process would be over what the host or its control group leaves: with the peak by class,
+ * and the largest micro-batch, or for a plan of evaluation the largest batch, that would fit. */
 brim_status brim_session_check_budget(brim_session *session, const brim_plan *plan);
 /* The same of a peak of training: says only what is missing. */
 brim_status brim_session_check_peak(const brim_session *session, uint64_t peak_bytes);

@@ -47,7 +47,7 @@ class ManyClasses(Case):
 
     def test_a_matrix_of_more_than_256_classes_is_counted_and_not_written(self):
         left_out = "left out for 257 classes: the confusion matrix, which is written for up to 256"
-        said = self.train("run", *MANY, "dataset.classes=257").err
+        said = self.train("run", *MANY, "dataset.classes=257").out
         summary, result = self.summary("run"), self.evaluate("run")
         self.assertEqual(said.count(left_out), 1)
         self.assertEqual((summary["left_out"], result["left_out"]), (left_out, left_out))

@@ -1,6 +1,7 @@
 """Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same results."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -9,7 +10,7 @@ import sys
 import time
 import unittest
 
-from support import HANG_SECONDS, SANITIZED, SMALL, USAGE, Case, main
+from support import FASHION, HANG_SECONDS, NO_FIT, SANITIZED, SMALL, USAGE, Case, Result, main
 
 MIB = 1 << 20
 CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,16,16]", "dataset.train_count=4096",
@@ -178,6 +179,14 @@ def control_group(test, limit):
     test.skipTest("no control group can be made here")
 
 
+def most_used(group):
+    """Bytes; 0: this kernel does not say it."""
+    for file in ("memory.max_usage_in_bytes", "memory.peak"):
+        if (group / file).exists():
+            return int((group / file).read_text())
+    return 0
+
+
 @unittest.skipIf(SANITIZED, "a sanitizer's own memory is more than the group's limit")
 class ControlGroup(Pressure):
     def in_group(self, group, *argv):
@@ -204,6 +213,45 @@ class ControlGroup(Pressure):
         self.assertRegex(critical[0], r"of 200\.0 MiB that the control group has are used")
         self.assertLess(self.summary("run")["device_bytes"], self.summary("alone")["device_bytes"])
         self.assert_same_results("run", 250)
+
+
+    def finish_in_group(self, group, *argv):
+        process = self.in_group(group, os.environ["BRIM_BINARY"], *argv)
+        out, err = process.communicate(timeout=HANG_SECONDS)
+        return Result(argv, process.returncode, out, err)
+
+    def assert_too_large(self, result, limit):
+        self.assertEqual(result.status, NO_FIT, result)
+        needs, leaves = re.search(r"the run needs ([\d.]+) MiB of the host's memory, but the control group leaves it "
+                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ", result.err).groups()
+        self.assertLess(float(leaves), float(needs))
+        self.assertLess(float(leaves), limit / MIB + 32)  # pages of libraries are others', and the process has them too
+        self.assertNotIn("results in", result.out + result.err)
+
+    def test_a_process_that_does_not_fit_says_so_before_it_reads_data(self):
+        words = ["model=cnn", f"dataset.path={FASHION}", "backend=cpu", "memory.timing=false"]
+        host = json.loads(self.brim("plan", "--json", *words).out)["host"]
+        for share in (0.2, 0.5, 0.8):
+            limit = int(share * host["total_bytes"])
+            with self.subTest(share), control_group(self, limit) as group:
+                self.assert_too_large(self.finish_in_group(group, "train", "run.dir=run", *words), limit)
+                self.assertFalse((self.folder / "run").exists())
+                plan = self.finish_in_group(group, "plan", "--json", *words)
+                self.assert_too_large(plan, limit)
+                chosen, = [device for device in json.loads(plan.out)["devices"] if device["chosen"]]
+                self.assertLess((chosen["fits_now"] or {"batch_size": 0})["batch_size"], 64)
+                self.assertLess(most_used(group), host["data_bytes"])
+
+    def test_policies_choose_what_the_process_fits_with(self):
+        width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2", "backend=cpu"]
+        host = json.loads(self.brim("plan", "--json", *CNN, *width).out)["host"]
+        limit = host["total_bytes"] - host["process_bytes"] - host["arena_bytes"] // 2
+        for words in (["policy=robust"], ["training.batch_size=auto", "training.effective_batch_size=256"]):
+            with self.subTest(words), control_group(self, limit) as group:
+                run = words[0].split("=")[1]
+                result = self.finish_in_group(group, "train", f"run.dir={run}", *CNN, *width, *words)
+                self.assertEqual(result.status, 0, result)
+                self.assertLess(self.summary(run)["planned_peak_bytes"], host["arena_bytes"])
 
 
 class Summary(Pressure):
