@@ -1,22 +1,32 @@
 #include "memory/board.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/text.h"
+
 #define DEFAULT_FOLDER "/dev/shm/brim"
+#define LOOK_SECONDS_MIN 0.0002 /* between two tries to lock the table */
+#define LOOK_SECONDS_MAX 0.01
+#define OPENS_MAX 100 /* of a file that others remove meanwhile */
 
 /* At the start of the file; then the slots, each with a byte in front that is 1 if it is in use. */
 typedef struct header {
   uint64_t magic, slot_bytes, slots;
 } header;
 
-/* What is locked are bytes far behind the file's end, as locks know no end: the table's, then each slot's. */
+/* What is locked are bytes far behind the file's end, as locks know no end: one that all who have the file open share,
+ * the table's, then each slot's. */
+#define LOCK_USERS (LOCK_TABLE - 1)
 #define LOCK_TABLE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_TABLE + 1)
 
@@ -43,6 +53,26 @@ void brim_process_name(char *out, size_t room)
   fclose(file);
 }
 
+/* Files that others may replace say whatever they like. The folder of one's own is made sticky. */
+static brim_status check_folder(const char *folder)
+{
+  struct stat link, info;
+  if (lstat(folder, &link) != 0 || stat(folder, &info) != 0)
+    return brim_fail(BRIM_EIO, "cannot look at '%s': %s", folder, strerror(errno));
+  const bool links_away = S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0;
+  const bool is_open = S_ISDIR(info.st_mode) && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX);
+  const char *why = !S_ISDIR(info.st_mode) ? "it is no folder"
+                    : links_away           ? "it is another user's link"
+                    : is_open && chmod(folder, (info.st_mode & 07777) | S_ISVTX) != 0
+                        ? "everybody may replace its files, as it is not sticky"
+                        : NULL;
+  if (!why) return BRIM_OK;
+  return brim_fail(BRIM_EIO,
+                   "'%s' cannot be where processes share what they have claimed: %s\nclaims.dir, or BRIM_CLAIMS_DIR, "
+                   "names another folder",
+                   folder, why);
+}
+
 /* Like /tmp: everybody's, and nobody removes what is another's. */
 static brim_status make_folder(const char *folder)
 {
@@ -50,7 +80,7 @@ static brim_status make_folder(const char *folder)
     if (chmod(folder, 01777) != 0) return brim_fail(BRIM_EIO, "cannot open up '%s': %s", folder, strerror(errno));
     return BRIM_OK;
   }
-  if (errno == EEXIST) return BRIM_OK;
+  if (errno == EEXIST) return check_folder(folder);
   return brim_fail(BRIM_EIO,
                    "cannot make '%s', where processes share what they have claimed: %s\nclaims.dir, or "
                    "BRIM_CLAIMS_DIR, names another folder",
@@ -62,27 +92,28 @@ static off_t place_of(const brim_board *b, size_t slot)
   return (off_t)(sizeof(header) + slot * (b->slot_bytes + 1));
 }
 
-static bool lock_bytes(int fd, short type, off_t at, bool wait)
+static bool lock_bytes(int fd, short type, off_t at)
 {
   struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
   int result;
   do {
-    result = fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+    result = fcntl(fd, F_OFD_SETLK, &lock);
   } while (result != 0 && errno == EINTR);
   return result == 0;
 }
 
-static bool is_locked_by_others(int fd, off_t at)
+/* `bytes` 0: to the end. */
+static bool is_locked_by_others(int fd, off_t at, off_t bytes)
 {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
-  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = bytes};
+  return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 static brim_status read_at(const brim_board *b, off_t at, void *data, size_t bytes)
 {
   const ssize_t n = pread(b->fd, data, bytes, at);
   if (n == (ssize_t)bytes) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot read what processes have claimed in '%s': %s", brim_shared_folder(),
+  return brim_fail(BRIM_EIO, "cannot read what processes have claimed in '%s': %s", b->path,
                    n < 0 ? strerror(errno) : "the file is too short");
 }
 
@@ -90,40 +121,135 @@ static brim_status write_at(const brim_board *b, off_t at, const void *data, siz
 {
   const ssize_t n = pwrite(b->fd, data, bytes, at);
   if (n == (ssize_t)bytes) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot write to '%s' what is claimed: %s", brim_shared_folder(),
+  return brim_fail(BRIM_EIO, "cannot write to '%s' what is claimed: %s", b->path,
                    n < 0 ? strerror(errno) : "there is no room");
 }
 
-static brim_status make_table(brim_board *b, const char *path, const header *own)
+static brim_status write_slot(const brim_board *b, size_t slot, const void *data)
 {
-  if (ftruncate(b->fd, 0) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
-    return brim_fail(BRIM_EIO, "cannot make '%s': %s", path, strerror(errno));
-  return write_at(b, 0, own, sizeof *own);
+  const char used = 1;
+  BRIM_TRY(write_at(b, place_of(b, slot) + 1, data, b->slot_bytes));
+  return write_at(b, place_of(b, slot), &used, 1);
 }
 
-/* Does anybody own a slot, of whichever layout? */
-static bool is_used(const brim_board *b)
+/* ---- the table ---- */
+
+/* One's own slots again, as far as they are not there any more. */
+static brim_status write_own(const brim_board *b)
 {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_SLOTS, .l_len = 0};
-  return fcntl(b->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    char used = 0;
+    if (!b->own[i]) continue;
+    BRIM_TRY(read_at(b, place_of(b, i), &used, 1));
+    if (!used) BRIM_TRY(write_slot(b, i, b->own[i]));
+  }
+  return BRIM_OK;
+}
+
+/* Of the first `keep` bytes of what is there; the rest are free slots, but for one's own. */
+static brim_status make_table(const brim_board *b, const header *own, off_t keep)
+{
+  if (ftruncate(b->fd, keep) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
+    return brim_fail(BRIM_EIO, "cannot make '%s': %s", b->path, strerror(errno));
+  BRIM_TRY(write_at(b, 0, own, sizeof *own));
+  return write_own(b);
 }
 
 /* Of an empty file the first process makes a table of free slots; so it does of one that another version of brim has
- * left, when nobody uses it any more. */
-static brim_status check_header(brim_board *b, const char *path, uint64_t magic)
+ * left, when nobody uses it any more. A table that was good and is not any more was damaged. */
+static brim_status check_table(brim_board *b)
 {
-  const header own = {magic, b->slot_bytes, BRIM_BOARD_SLOTS};
+  const header own = {b->magic, b->slot_bytes, BRIM_BOARD_SLOTS};
   struct stat info;
-  header found;
-  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", path, strerror(errno));
-  if (info.st_size < (off_t)sizeof found) return make_table(b, path, &own);
-  BRIM_TRY(read_at(b, 0, &found, sizeof found));
-  if (memcmp(&found, &own, sizeof own) == 0) return BRIM_OK;
-  if (!is_used(b)) return make_table(b, path, &own);
-  return brim_fail(
-      BRIM_ELOAD,
-      "'%s' is in use by another version of brim\nwait until its runs have ended, or choose another claims.dir", path);
+  header found = {0};
+  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
+  if (info.st_size >= (off_t)sizeof found) BRIM_TRY(read_at(b, 0, &found, sizeof found));
+  const bool is_good = memcmp(&found, &own, sizeof own) == 0;
+  if (is_good && info.st_size >= place_of(b, BRIM_BOARD_SLOTS)) {
+    b->is_known = true;
+    return write_own(b); /* somebody else may have mended it */
+  }
+  if (!is_good && !b->is_known && info.st_size >= (off_t)sizeof found && is_locked_by_others(b->fd, LOCK_SLOTS, 0))
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' is in use by another version of brim, or damaged\nwait until its runs have ended, or choose "
+                     "another claims.dir",
+                     b->path);
+  const off_t keep = is_good || b->is_known ? info.st_size : 0;
+  b->is_known = true;
+  return make_table(b, &own, keep);
 }
+
+/* ---- who has the lock ---- */
+
+/* Does a file of /proc/PID/fdinfo say so? Lines such as "lock:	1: OFDLCK ADVISORY WRITE -1 00:1a:42 1099511627776
+ * 1099511627776". */
+static bool has_lock(const char *path, ino_t file)
+{
+  char line[256], inode[32], at[32];
+  bool has = false;
+  FILE *info = fopen(path, "re");
+  if (!info) return false;
+  snprintf(inode, sizeof inode, ":%llu ", (unsigned long long)file);
+  snprintf(at, sizeof at, " %lld ", (long long)LOCK_TABLE);
+  while (!has && fgets(line, sizeof line, info))
+    has = brim_starts_with(line, "lock:") && strstr(line, " WRITE ") && strstr(line, inode) && strstr(line, at);
+  fclose(info);
+  return has;
+}
+
+static bool is_holder(const char *pid, ino_t file)
+{
+  char path[320];
+  bool has = false;
+  snprintf(path, sizeof path, "/proc/%s/fdinfo", pid);
+  DIR *folder = opendir(path);
+  for (struct dirent *entry; folder && !has && (entry = readdir(folder));) {
+    if (entry->d_name[0] == '.') continue;
+    char name[600];
+    snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+    has = has_lock(name, file);
+  }
+  if (folder) closedir(folder);
+  return has;
+}
+
+/* Its number; 0: it is another user's, or another container's. */
+static int64_t find_holder(int fd)
+{
+  struct stat info;
+  int64_t pid = 0;
+  DIR *folder = fstat(fd, &info) == 0 ? opendir("/proc") : NULL;
+  for (struct dirent *entry; folder && pid == 0 && (entry = readdir(folder));)
+    if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_holder(entry->d_name, info.st_ino))
+      pid = strtoll(entry->d_name, NULL, 10);
+  if (folder) closedir(folder);
+  return pid;
+}
+
+static bool is_stopped(int64_t pid)
+{
+  char path[64], line[512] = "";
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+  FILE *file = fopen(path, "re");
+  if (!file) return false;
+  if (!fgets(line, sizeof line, file)) line[0] = '\0';
+  fclose(file);
+  const char *state = strrchr(line, ')');
+  return state && state[1] && state[2] == 'T';
+}
+
+static brim_status fail_locked(const brim_board *b)
+{
+  const int64_t pid = find_holder(b->fd);
+  if (pid == 0)
+    return brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by a process of another user or container", b->path,
+                     b->seconds);
+  brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by process %" PRId64 "%s", b->path, b->seconds, pid,
+            is_stopped(pid) ? ", which is stopped" : "");
+  return is_stopped(pid) ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` has it go on", pid) : BRIM_EIO;
+}
+
+/* ---- opening ---- */
 
 /* Made only where it is not there: systems forbid to open another user's file in such a folder as if to make it. */
 static int open_file(const char *path)
@@ -134,62 +260,185 @@ static int open_file(const char *path)
   return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
 }
 
-brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, size_t slot_bytes)
+static brim_status check_file(const brim_board *b)
 {
-  char path[PATH_MAX];
-  *b = (brim_board){.fd = -1, .slot_bytes = slot_bytes};
+  struct stat info;
+  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
+  if (S_ISREG(info.st_mode) && info.st_nlink <= 1) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
+                   S_ISREG(info.st_mode) ? "has other names too" : "is no plain file");
+}
+
+static bool is_removed(const brim_board *b)
+{
+  struct stat info;
+  return fstat(b->fd, &info) == 0 && info.st_nlink == 0;
+}
+
+/* *removed: another process has taken the file away meanwhile. */
+static brim_status open_once(brim_board *b, bool *removed)
+{
+  *removed = false;
+  b->fd = open_file(b->path);
+  if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", b->path, strerror(errno));
+  BRIM_TRY(check_file(b));
+  (void)fchmod(b->fd, 0666); /* whatever the mask of whoever made it; another's file is as it should be already */
+  BRIM_TRY(brim_board_lock(b));
+  *removed = is_removed(b);
+  lock_bytes(b->fd, F_RDLCK, LOCK_USERS);
+  brim_board_unlock(b);
+  return BRIM_OK;
+}
+
+brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, size_t slot_bytes, double seconds)
+{
+  bool removed = true;
+  *b = (brim_board){.fd = -1, .magic = magic, .slot_bytes = slot_bytes, .seconds = seconds};
   pthread_mutex_init(&b->threads, NULL);
   BRIM_TRY(make_folder(brim_shared_folder()));
-  if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), name) >= (int)sizeof path)
+  if (snprintf(b->path, sizeof b->path, "%s/%s", brim_shared_folder(), name) >= (int)sizeof b->path)
     return brim_fail(BRIM_EIO, "the path of '%s' is too long", brim_shared_folder());
-  b->fd = open_file(path);
-  if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
-  (void)fchmod(b->fd, 0666); /* whatever the mask of whoever made it; another's file is as it should be already */
-  brim_status status = brim_board_lock(b);
-  if (status == BRIM_OK) {
-    status = check_header(b, path, magic);
-    brim_board_unlock(b);
+  brim_status status = BRIM_OK;
+  for (int i = 0; i < OPENS_MAX && removed && status == BRIM_OK; i++) {
+    if (b->fd >= 0) close(b->fd);
+    status = open_once(b, &removed);
   }
-  if (status != BRIM_OK) brim_board_close(b);
+  if (status != BRIM_OK && b->fd >= 0) {
+    close(b->fd);
+    b->fd = -1;
+  }
   return status;
 }
 
+/* Under the table's lock: nobody has it open but this board. */
+static bool is_abandoned(int fd)
+{
+  return !is_locked_by_others(fd, LOCK_USERS, 1) && !is_locked_by_others(fd, LOCK_SLOTS, 0);
+}
+
+static void tidy_file(const char *path, uint64_t magic)
+{
+  header found;
+  struct stat info;
+  const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return;
+  const bool is_board = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                        pread(fd, &found, sizeof found, 0) == (ssize_t)sizeof found && found.magic == magic;
+  if (is_board && lock_bytes(fd, F_WRLCK, LOCK_TABLE) && is_abandoned(fd)) unlink(path);
+  close(fd);
+}
+
+static void tidy(const char *ending, uint64_t magic)
+{
+  DIR *folder = opendir(brim_shared_folder());
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    const size_t length = strlen(entry->d_name), tail = strlen(ending);
+    char path[PATH_MAX];
+    if (length < tail || strcmp(entry->d_name + length - tail, ending) != 0) continue;
+    if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), entry->d_name) < (int)sizeof path)
+      tidy_file(path, magic);
+  }
+  if (folder) closedir(folder);
+}
+
+/* Locks end with the descriptor; so does a slot, if the table cannot be had. */
 void brim_board_close(brim_board *b)
 {
   if (b->fd < 0) return;
-  if (brim_board_lock(b) == BRIM_OK) {
-    for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
-      if (b->own[i]) (void)brim_board_clear(b, i);
-    brim_board_unlock(b);
+  const bool is_locked = brim_board_lock(b) == BRIM_OK;
+  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
+    if (b->own[i] && is_locked) (void)brim_board_clear(b, i);
+    free(b->own[i]);
+    b->own[i] = NULL;
   }
+  if (is_locked) brim_board_unlock(b);
   close(b->fd);
   b->fd = -1;
   pthread_mutex_destroy(&b->threads);
 }
 
+void brim_board_close_and_tidy(brim_board *b, const char *ending)
+{
+  const uint64_t magic = b->magic;
+  if (b->fd < 0) return;
+  brim_board_close(b);
+  tidy(ending, magic);
+}
+
+/* ---- the lock ---- */
+
+static bool wait_for_table(brim_board *b)
+{
+  const double patience = b->is_lost && b->seconds > BRIM_BOARD_GLANCE ? BRIM_BOARD_GLANCE : b->seconds;
+  const double end = brim_now() + patience;
+  for (double pause = LOOK_SECONDS_MIN; !lock_bytes(b->fd, F_WRLCK, LOCK_TABLE); pause *= 2) {
+    if (errno != EAGAIN && errno != EACCES) return false;
+    if (brim_now() >= end) {
+      errno = ETIMEDOUT;
+      return false;
+    }
+    if (pause > LOOK_SECONDS_MAX) pause = LOOK_SECONDS_MAX;
+    nanosleep(&(struct timespec){0, (long)(1e9 * pause)}, NULL);
+  }
+  return true;
+}
+
+/* A process that is suspended from its terminal is to have no lock that others wait for. */
+static void hold_off_stops(sigset_t *before)
+{
+  sigset_t stops;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGTSTP);
+  sigaddset(&stops, SIGTTIN);
+  sigaddset(&stops, SIGTTOU);
+  pthread_sigmask(SIG_BLOCK, &stops, before);
+}
+
 brim_status brim_board_lock(brim_board *b)
 {
+  sigset_t before;
   pthread_mutex_lock(&b->threads);
-  if (lock_bytes(b->fd, F_WRLCK, LOCK_TABLE, true)) return BRIM_OK;
+  hold_off_stops(&before);
+  b->is_lost = !wait_for_table(b);
   const int reason = errno;
+  if (!b->is_lost) {
+    b->signals = before;
+    const brim_status status = check_table(b);
+    if (status != BRIM_OK) brim_board_unlock(b);
+    return status;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_mutex_unlock(&b->threads);
-  return brim_fail(BRIM_EIO, "cannot lock what processes have claimed in '%s': %s", brim_shared_folder(),
-                   strerror(reason));
+  if (reason == ETIMEDOUT) return fail_locked(b);
+  return brim_fail(BRIM_EIO, "cannot lock '%s': %s", b->path, strerror(reason));
 }
 
 void brim_board_unlock(brim_board *b)
 {
-  lock_bytes(b->fd, F_UNLCK, LOCK_TABLE, false);
+  const sigset_t before = b->signals;
+  lock_bytes(b->fd, F_UNLCK, LOCK_TABLE);
   pthread_mutex_unlock(&b->threads);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- slots ---- */
+
+bool brim_board_is_free(const brim_board *b, size_t slot)
+{
+  return !b->own[slot] && !is_locked_by_others(b->fd, LOCK_SLOTS + (off_t)slot, 1);
 }
 
 brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)
 {
   char used = 0;
-  *alive = false;
+  *alive = b->own[slot] != NULL;
+  if (*alive) { /* whatever others have written there */
+    memcpy(data, b->own[slot], b->slot_bytes);
+    return BRIM_OK;
+  }
   BRIM_TRY(read_at(b, place_of(b, slot), &used, 1));
   if (!used) return BRIM_OK;
-  if (!b->own[slot] && !is_locked_by_others(b->fd, LOCK_SLOTS + (off_t)slot)) {
+  if (brim_board_is_free(b, slot)) {
     used = 0;
     return write_at(b, place_of(b, slot), &used, 1);
   }
@@ -199,19 +448,25 @@ brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)
 
 brim_status brim_board_write(brim_board *b, size_t slot, const void *data)
 {
-  const char used = 1;
-  if (!b->own[slot] && !lock_bytes(b->fd, F_WRLCK, LOCK_SLOTS + (off_t)slot, false))
-    return brim_fail(BRIM_EINTERNAL, "a slot of '%s' that is not free was written", brim_shared_folder());
-  b->own[slot] = true;
-  BRIM_TRY(write_at(b, place_of(b, slot) + 1, data, b->slot_bytes));
-  return write_at(b, place_of(b, slot), &used, 1);
+  if (!b->own[slot]) {
+    void *copy = brim_try_malloc(b->slot_bytes);
+    if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a slot of '%s'", b->path);
+    if (!lock_bytes(b->fd, F_WRLCK, LOCK_SLOTS + (off_t)slot)) {
+      free(copy);
+      return brim_fail(BRIM_EINTERNAL, "a slot of '%s' that is not free was written", b->path);
+    }
+    b->own[slot] = copy;
+  }
+  memcpy(b->own[slot], data, b->slot_bytes);
+  return write_slot(b, slot, data);
 }
 
 brim_status brim_board_clear(brim_board *b, size_t slot)
 {
   const char used = 0;
   const brim_status status = write_at(b, place_of(b, slot), &used, 1);
-  b->own[slot] = false;
-  lock_bytes(b->fd, F_UNLCK, LOCK_SLOTS + (off_t)slot, false);
+  free(b->own[slot]);
+  b->own[slot] = NULL;
+  lock_bytes(b->fd, F_UNLCK, LOCK_SLOTS + (off_t)slot);
   return status;
 }

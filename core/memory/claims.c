@@ -12,6 +12,8 @@
 #include "memory/board.h"
 
 #define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
+#define NUMBER_MAX (INT64_MAX / 2)
+#define SINCE_MAX 1e11 /* seconds since 1970 */
 #define LOOK_SECONDS_MIN 0.05
 #define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
 #define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
@@ -84,12 +86,32 @@ static bool meet(const ticket *a, const ticket *b)
 
 /* ---- the queue, under its lock ---- */
 
+static bool is_device(int32_t number)
+{
+  return number >= -1 && number < BRIM_CLAIM_DEVICES_MAX;
+}
+
+/* Everybody may write there: what no brim has written is not there. */
+static bool is_sane(const ticket *t)
+{
+  return t->number >= 1 && t->number <= NUMBER_MAX && t->pid > 0 && t->need_bytes <= INT64_MAX && t->since >= 0 &&
+         t->since < SINCE_MAX && t->keys <= BRIM_CLAIM_DEVICES_MAX && is_device(t->device) && is_device(t->named) &&
+         memchr(t->backend, 0, sizeof t->backend) && memchr(t->process, 0, sizeof t->process);
+}
+
+static brim_status read_ticket(brim_board *board, size_t slot, ticket *out, bool *alive)
+{
+  BRIM_TRY(brim_board_read(board, slot, out, alive));
+  *alive = *alive && is_sane(out);
+  return BRIM_OK;
+}
+
 static brim_status read_tickets(brim_board *board, ticket *out, size_t *count)
 {
   *count = 0;
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     bool alive;
-    BRIM_TRY(brim_board_read(board, i, &out[*count], &alive));
+    BRIM_TRY(read_ticket(board, i, &out[*count], &alive));
     *count += alive;
   }
   return BRIM_OK;
@@ -102,9 +124,9 @@ static brim_status enter(brim_claim *claim)
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     ticket t;
     bool alive;
-    BRIM_TRY(brim_board_read(&claim->board, i, &t, &alive));
-    if (!alive && free_slot == BRIM_BOARD_SLOTS) free_slot = i;
-    if (alive && t.number >= claim->own.number) claim->own.number = t.number + 1;
+    BRIM_TRY(read_ticket(&claim->board, i, &t, &alive));
+    if (!alive && free_slot == BRIM_BOARD_SLOTS && brim_board_is_free(&claim->board, i)) free_slot = i;
+    if (alive && t.number >= claim->own.number) claim->own.number = t.number < NUMBER_MAX ? t.number + 1 : NUMBER_MAX;
   }
   if (free_slot == BRIM_BOARD_SLOTS)
     return brim_fail(BRIM_ENODEVICE, "%d processes wait for devices already, and no more can", BRIM_BOARD_SLOTS);
@@ -282,7 +304,7 @@ static brim_status take(brim_claim *claim, const brim_claim_request *r, int *dev
   int named;
   BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
   BRIM_TRY(fill_ticket(claim, r, named));
-  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
   BRIM_TRY(brim_board_lock(&claim->board));
   const brim_status status = enter(claim);
   brim_board_unlock(&claim->board);
@@ -309,7 +331,7 @@ static brim_status check_alone(brim_claim *claim, uint64_t key)
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     ticket t;
     bool alive;
-    BRIM_TRY(brim_board_read(&claim->board, i, &t, &alive));
+    BRIM_TRY(read_ticket(&claim->board, i, &t, &alive));
     if (alive && (t.claimed == key || (t.claimed == 0 && accepts(&t, key))))
       return brim_fail(BRIM_ENODEVICE, "process %" PRId64 " %s the device", t.pid,
                        t.claimed ? "places on" : "waits for");
@@ -322,7 +344,7 @@ static brim_status hold(brim_claim *claim, const brim_claim_request *r, int devi
   BRIM_TRY(fill_ticket(claim, r, device));
   claim->own.device = device;
   claim->own.claimed = claim->key[device];
-  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
   BRIM_TRY(brim_board_lock(&claim->board));
   brim_status status = alone ? check_alone(claim, claim->own.claimed) : BRIM_OK;
   if (status == BRIM_OK) status = enter(claim);
@@ -384,7 +406,7 @@ static brim_status find_first(brim_board *board, uint64_t key, size_t *count, ui
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     ticket t;
     bool alive;
-    BRIM_TRY(brim_board_read(board, i, &t, &alive));
+    BRIM_TRY(read_ticket(board, i, &t, &alive));
     if (!alive || t.claimed != 0 || !accepts(&t, key)) continue;
     ++*count;
     if (t.number > first) continue;
@@ -399,7 +421,7 @@ brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_byt
   brim_board board;
   *count = 0;
   *first_bytes = 0;
-  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_GLANCE));
   brim_status status = brim_board_lock(&board);
   if (status == BRIM_OK) {
     status = find_first(&board, key, count, first_bytes);
@@ -414,7 +436,7 @@ brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count
   brim_board board;
   ticket *all = BRIM_ARENA_NEW(arena, ticket, BRIM_BOARD_SLOTS);
   *out = BRIM_ARENA_NEW(arena, brim_ticket, BRIM_BOARD_SLOTS);
-  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket)));
+  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
   brim_status status = brim_board_lock(&board);
   if (status == BRIM_OK) {
     status = read_tickets(&board, all, count);

@@ -12,6 +12,7 @@
 #include "memory/board.h"
 
 #define MAGIC UINT64_C(0x3152474C4D495242) /* "BRIMLGR1" */
+#define ENDING ".ledger"
 
 typedef struct entry {
   int64_t pid;
@@ -23,18 +24,19 @@ typedef struct entry {
 struct brim_ledger {
   brim_board board;
   int devices;
-  uint64_t bytes; /* of each device */
+  uint64_t bytes;  /* of each device */
+  uint64_t last[]; /* what the last look found taken of each, and one more; 0: none was looked at */
 };
 
 brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim_ledger **out)
 {
   char file[256];
-  brim_ledger *ledger = brim_try_calloc(1, sizeof *ledger);
+  brim_ledger *ledger = brim_try_calloc(1, sizeof *ledger + (size_t)devices * sizeof ledger->last[0]);
   if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a ledger");
   ledger->devices = devices;
   ledger->bytes = bytes;
-  snprintf(file, sizeof file, "%s-%dx%" PRIu64 ".ledger", name, devices, bytes);
-  const brim_status status = brim_board_open(&ledger->board, file, MAGIC, sizeof(entry));
+  snprintf(file, sizeof file, "%s-%dx%" PRIu64 ENDING, name, devices, bytes);
+  const brim_status status = brim_board_open(&ledger->board, file, MAGIC, sizeof(entry), BRIM_BOARD_SECONDS);
   if (status != BRIM_OK) {
     free(ledger);
     return status;
@@ -46,7 +48,7 @@ brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim
 void brim_ledger_close(brim_ledger *ledger)
 {
   if (!ledger) return;
-  brim_board_close(&ledger->board);
+  brim_board_close_and_tidy(&ledger->board, ENDING); /* of shares of every size: processes that were killed left them */
   free(ledger);
 }
 
@@ -58,23 +60,44 @@ typedef struct found {
   size_t room, count;
 } found;
 
+static bool is_sane(const brim_ledger *ledger, const entry *e)
+{
+  return e->pid > 0 && e->bytes <= ledger->bytes && e->device >= 0 && e->device < ledger->devices;
+}
+
+static void add_user(found *f, const entry *e)
+{
+  if (f->count < f->room) {
+    brim_device_user *u = &f->user[f->count];
+    *u = (brim_device_user){.pid = e->pid, .bytes = e->bytes};
+    snprintf(u->name, sizeof u->name, "%.*s", (int)sizeof e->name, e->name);
+  }
+  f->count++;
+}
+
+/* brim's own entries are never over the limit, so one that does not fit in what this process and the slots before leave
+ * is somebody else's work, and does not count. */
+static void add_up(const brim_ledger *ledger, const uint64_t *bytes, found *f)
+{
+  for (int own = 1; own >= 0; own--)
+    for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
+      if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];
+}
+
 static brim_status look(brim_ledger *ledger, int device, found *f)
 {
+  uint64_t bytes[BRIM_BOARD_SLOTS] = {0};
   f->free_slot = -1;
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     entry e;
     bool alive;
     BRIM_TRY(brim_board_read(&ledger->board, i, &e, &alive));
-    if (!alive && f->free_slot < 0) f->free_slot = (int32_t)i;
-    if (!alive || e.device != device) continue;
-    f->used += e.bytes;
-    if (f->count < f->room) {
-      brim_device_user *u = &f->user[f->count];
-      *u = (brim_device_user){.pid = e.pid, .bytes = e.bytes};
-      snprintf(u->name, sizeof u->name, "%.*s", (int)sizeof e.name, e.name);
-    }
-    f->count++;
+    if (!alive && f->free_slot < 0 && brim_board_is_free(&ledger->board, i)) f->free_slot = (int32_t)i;
+    if (!alive || !is_sane(ledger, &e) || e.device != device) continue;
+    bytes[i] = e.bytes;
+    add_user(f, &e);
   }
+  add_up(ledger, bytes, f);
   return BRIM_OK;
 }
 
@@ -134,11 +157,14 @@ void brim_ledger_give(brim_ledger *ledger, int32_t slot)
   brim_board_unlock(&ledger->board);
 }
 
+/* A run that has its share goes on by what it knew last, if the ledger cannot be had. */
 brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes)
 {
   found f = {0};
-  BRIM_TRY(look_alone(ledger, device, &f));
-  *bytes = f.used;
+  const brim_status status = look_alone(ledger, device, &f);
+  if (status == BRIM_OK) ledger->last[device] = f.used + 1;
+  if (ledger->last[device] == 0) return status;
+  *bytes = ledger->last[device] - 1;
   return BRIM_OK;
 }
 

@@ -1,8 +1,11 @@
 """brim devices: what there is to compute on."""
 
+import fcntl
 import json
+import os
+import struct
 
-from support import USAGE, Case, main
+from support import FAILED, SMALL, USAGE, Case, main
 
 
 class Devices(Case):
@@ -60,6 +63,70 @@ class Devices(Case):
     def test_words_are_those_of_a_run(self):
         self.assert_error(self.brim("devices", "cpu", status=USAGE), "'cpu'")
         self.assert_error(self.brim("devices", "backend.nothing=1", status=USAGE), "backend.nothing")
+
+
+class Forged(Case):
+    """The files that processes share are everybody's: what is in them may be anything."""
+
+    WORDS = [*SMALL, "backend=cpu", "backend.devices=2", "backend.memory_mb=64", "training.steps=2"]
+    TICKET = "<qqQdQ64QIii32s32s4x"
+
+    def ticket(self, number=1, need=1, since=0.0, claimed=0, keys=1, device=-1, named=-1, backend=b"cpu", process=b"x"):
+        return struct.pack(self.TICKET, number, 7, need, since, claimed, *[1] * 64, keys, device, named, backend, process)
+
+    def forge(self, *tickets):
+        """Puts them into the queue, as a process that lives. The file, which keeps them there while it is open."""
+        self.brim("devices", "--json")
+        file = (self.folder / "claims" / "queue").open("r+b", buffering=0)
+        self.addCleanup(file.close)
+        _, slot_bytes, _ = struct.unpack("<3Q", file.read(24))
+        self.assertEqual(slot_bytes, struct.calcsize(self.TICKET))
+        for slot, ticket in enumerate(tickets):
+            lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, (1 << 40) + 1 + slot, 1, 0)
+            fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
+            os.pwrite(file.fileno(), b"\1" + ticket, 24 + slot * (slot_bytes + 1))
+        return file
+
+    def test_tickets_that_cannot_be_are_not_there(self):
+        self.forge(self.ticket(keys=0xFFFFFFFF), self.ticket(keys=65), self.ticket(number=-5), self.ticket(number=2**63 - 1),
+                   self.ticket(need=2**64 - 1), self.ticket(since=float("nan")), self.ticket(since=1e300),
+                   self.ticket(device=2**31 - 1), self.ticket(named=-2**31), self.ticket(backend=b"b" * 32),
+                   self.ticket(process=b"p" * 32), b"\xff" * struct.calcsize(self.TICKET))
+        self.assertEqual(json.loads(self.brim("devices", "--json").out)["queue"], [])
+        self.brim("devices")
+        self.brim("plan", *self.WORDS, "--no-timing")
+        self.train("run", *self.WORDS)
+
+    def test_the_largest_number_is_no_end_of_the_queue(self):
+        self.forge(self.ticket(number=2**62 - 1), self.ticket(number=2**62 - 2))
+        self.train("run", *self.WORDS)
+        queue = json.loads(self.brim("devices", "--json").out)["queue"]
+        self.assertEqual([row["name"] for row in queue], ["x", "x"])
+
+    def test_a_queue_that_was_cut_or_damaged_is_mended(self):
+        queue = self.folder / "claims" / "queue"
+        self.brim("devices")
+        whole = queue.stat().st_size
+        for damaged in (b"", b"short", queue.read_bytes()[:1000], b"\xff" * 5000):
+            queue.write_bytes(damaged)
+            self.brim("plan", *self.WORDS, "--no-timing")
+            self.train(f"run{len(damaged)}", *self.WORDS)
+            self.assertEqual(queue.stat().st_size, whole)
+
+    def test_what_is_no_file_or_folder_is_named(self):
+        claims = self.folder / "claims"
+        claims.mkdir()
+        os.mkfifo(claims / "queue")
+        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue", "is no plain file", "claims.dir")
+        self.assertIn("is no plain file", self.brim("devices").out)
+        (claims / "queue").unlink()
+        claims.rmdir()
+        claims.write_text("a file", encoding="utf-8")
+        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims, "it is no folder", "claims.dir")
+
+    def test_ledgers_go_with_their_last_user(self):
+        self.train("run", *self.WORDS)
+        self.assertEqual(sorted(path.name for path in (self.folder / "claims").iterdir()), ["queue"])
 
 
 if __name__ == "__main__":

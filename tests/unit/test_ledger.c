@@ -147,6 +147,10 @@ static void many_processes_together_are_never_over_the_limit(void **state)
   (void)state;
   pid_t child[PROCESSES];
   int refused = 0;
+  int32_t mine[2];
+  brim_ledger *ledger = open_ledger("many");
+  for (int device = 0; device < 2; device++) /* so that some are refused however they take turns */
+    assert_int_equal(brim_ledger_take(ledger, device, LIMIT / 2, &mine[device]), BRIM_OK);
   for (unsigned i = 0; i < PROCESSES; i++)
     if ((child[i] = fork()) == 0) _exit(take_turns(i + 1) & 0xFF);
   for (int i = 0; i < PROCESSES; i++) {
@@ -157,8 +161,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
     refused += WEXITSTATUS(status);
   }
   assert_true(refused > 0); /* or it was no test */
-  brim_ledger *ledger = open_ledger("many");
-  assert_int_equal(used(ledger, 0) + used(ledger, 1), 0);
+  assert_int_equal(used(ledger, 0) + used(ledger, 1), LIMIT);
   brim_ledger_close(ledger);
 }
 
@@ -179,13 +182,9 @@ static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
 {
   (void)state;
   char path[512];
-  brim_ledger *ledger = open_ledger("other");
+  brim_ledger *ledger = NULL;
   snprintf(path, sizeof path, "%s/other-2x%d.ledger", folder, LIMIT);
-  assert_int_equal(truncate(path, 40), 0);
-  uint64_t bytes;
-  assert_int_equal(brim_ledger_used(ledger, 0, &bytes), BRIM_EIO);
-  brim_ledger_close(ledger);
-  const int fd = open(path, O_WRONLY | O_TRUNC);
+  const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   assert_int_equal(write(fd, "something else, longer than a header is", 39), 39);
   close(fd);
   const int other = open(path, O_RDWR);
@@ -198,6 +197,221 @@ static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
   int32_t entry;
   assert_int_equal(brim_ledger_take(ledger, 1, LIMIT, &entry), BRIM_OK);
   brim_ledger_close(ledger);
+}
+
+/* ---- nothing in the file is believed ---- */
+
+/* As memory/board.c and memory/ledger.c lay them out. */
+typedef struct forged {
+  int64_t pid;
+  uint64_t bytes;
+  int32_t device;
+  char name[60];
+} forged;
+
+#define TABLE_BYTES (24 + (off_t)BRIM_BOARD_SLOTS * (1 + (off_t)sizeof(forged)))
+#define TABLE_LOCK ((off_t)1 << 40)
+
+static const char *path_of(const char *name)
+{
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s-2x%d.ledger", folder, name, LIMIT);
+  return path;
+}
+
+static int open_path(const char *name)
+{
+  const int fd = open(path_of(name), O_RDWR);
+  assert_true(fd >= 0);
+  return fd;
+}
+
+static void lock_byte(int fd, off_t at)
+{
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+  assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+}
+
+static void forge(int fd, int slot, forged entry)
+{
+  const char in_use = 1;
+  const off_t at = 24 + slot * (1 + (off_t)sizeof entry);
+  lock_byte(fd, TABLE_LOCK + 1 + slot);
+  assert_int_equal(pwrite(fd, &in_use, 1, at), 1);
+  assert_int_equal(pwrite(fd, &entry, sizeof entry, at + 1), sizeof entry);
+}
+
+static void entries_that_cannot_be_do_not_count(void **state)
+{
+  (void)state;
+  int32_t entry;
+  brim_device_user user[8];
+  size_t count;
+  brim_ledger *ledger = open_ledger("forged");
+  const int fd = open_path("forged");
+  forge(fd, 0, (forged){.pid = 7, .bytes = UINT64_MAX, .device = 0});
+  forge(fd, 1, (forged){.pid = 7, .bytes = LIMIT + 1, .device = 0});
+  forge(fd, 2, (forged){.pid = -7, .bytes = LIMIT, .device = 0});
+  forge(fd, 3, (forged){.pid = 7, .bytes = 1, .device = INT32_MIN});
+  assert_int_equal(used(ledger, 0), 0);
+  assert_int_equal(brim_ledger_take(ledger, 0, 600, &entry), BRIM_OK);
+  forge(fd, 10, (forged){.pid = 7, .bytes = 300, .device = 0});
+  forge(fd, 11, (forged){.pid = 7, .bytes = LIMIT, .device = 0}); /* more than is left */
+  assert_int_equal(used(ledger, 0), 900);
+  assert_int_equal(brim_ledger_users(ledger, 0, user, 8, &count), BRIM_OK);
+  assert_int_equal(count, 3);
+  assert_int_equal(brim_ledger_take(ledger, 0, 101, &entry), BRIM_ENOMEM_DEVICE);
+  assert_int_equal(brim_ledger_take(ledger, 0, 100, &entry), BRIM_OK);
+  close(fd);
+  brim_ledger_close(ledger);
+}
+
+static void ones_own_entry_is_what_one_wrote(void **state)
+{
+  (void)state;
+  int32_t entry;
+  const forged other = {.pid = 7, .bytes = 1, .device = 1};
+  brim_ledger *ledger = open_ledger("changed");
+  assert_int_equal(brim_ledger_take(ledger, 0, 600, &entry), BRIM_OK);
+  const int fd = open_path("changed");
+  assert_int_equal(pwrite(fd, &other, sizeof other, 24 + entry * (1 + (off_t)sizeof other) + 1), sizeof other);
+  assert_int_equal(used(ledger, 0), 600);
+  assert_int_equal(used(ledger, 1), 0);
+  close(fd);
+  brim_ledger_close(ledger);
+}
+
+static void a_damaged_table_is_mended_with_the_entries_of_whoever_looks(void **state)
+{
+  (void)state;
+  struct stat info;
+  int32_t entry;
+  for (off_t length = 0; length < TABLE_BYTES; length += 511) {
+    brim_ledger *ledger = open_ledger("cut");
+    assert_int_equal(brim_ledger_take(ledger, 0, 600, &entry), BRIM_OK);
+    const int fd = open_path("cut");
+    assert_int_equal(ftruncate(fd, length), 0);
+    brim_ledger *second = open_ledger("cut");
+    assert_int_equal(used(ledger, 0), 600);
+    assert_int_equal(used(second, 0), 600);
+    assert_int_equal(pwrite(fd, "nothing of the kind", 19, 0), 19);
+    assert_int_equal(brim_ledger_take(second, 1, 300, &entry), BRIM_OK);
+    assert_int_equal(used(ledger, 0), 600);
+    assert_int_equal(used(ledger, 1), 300);
+    assert_int_equal(fstat(fd, &info), 0);
+    assert_int_equal(info.st_size, TABLE_BYTES);
+    close(fd);
+    brim_ledger_close(second);
+    brim_ledger_close(ledger);
+  }
+}
+
+static void what_is_no_plain_file_is_refused_with_its_name(void **state)
+{
+  (void)state;
+  char other[600];
+  brim_ledger *ledger = NULL;
+  assert_int_equal(mkfifo(path_of("fifo"), 0666), 0);
+  assert_int_equal(brim_ledger_open("fifo", 2, LIMIT, &ledger), BRIM_EIO);
+  assert_non_null(strstr(brim_error_text(), path_of("fifo")));
+  assert_non_null(strstr(brim_error_text(), "is no plain file"));
+  const int fd = open(path_of("linked"), O_WRONLY | O_CREAT, 0600);
+  assert_int_equal(write(fd, "somebody's", 10), 10);
+  close(fd);
+  snprintf(other, sizeof other, "%s.too", path_of("linked"));
+  assert_int_equal(link(path_of("linked"), other), 0);
+  assert_int_equal(brim_ledger_open("linked", 2, LIMIT, &ledger), BRIM_EIO);
+  assert_non_null(strstr(brim_error_text(), "has other names too"));
+  struct stat info;
+  assert_int_equal(stat(other, &info), 0);
+  assert_int_equal(info.st_size, 10);
+}
+
+static void others_cannot_replace_the_folders_files(void **state)
+{
+  (void)state;
+  char path[600];
+  struct stat info;
+  brim_ledger *ledger = open_ledger("sticky");
+  brim_ledger_close(ledger);
+  assert_int_equal(chmod(folder, 0777), 0);
+  brim_ledger_close(open_ledger("sticky"));
+  assert_int_equal(stat(folder, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 01777);
+  snprintf(path, sizeof path, "%s/file", folder);
+  close(open(path, O_WRONLY | O_CREAT, 0600));
+  brim_shared_folder_set(path);
+  assert_int_equal(brim_ledger_open("x", 1, 1, &ledger), BRIM_EIO);
+  assert_non_null(strstr(brim_error_text(), "it is no folder"));
+  brim_shared_folder_set(folder);
+}
+
+/* A child that has the table's lock, and is stopped. */
+static pid_t hold_lock(const char *path)
+{
+  int status;
+  const pid_t child = fork();
+  if (child == 0) {
+    const int fd = open(path, O_RDWR);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = TABLE_LOCK, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLK, &lock) == 0) raise(SIGSTOP);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+  assert_true(WIFSTOPPED(status));
+  return child;
+}
+
+static void who_has_the_lock_too_long_is_named(void **state)
+{
+  (void)state;
+  char pid[64], path[600];
+  brim_board board;
+  assert_int_equal(brim_board_open(&board, "held", 1, 8, 0.3), BRIM_OK);
+  snprintf(path, sizeof path, "%s/held", folder);
+  const pid_t child = hold_lock(path);
+  assert_int_equal(brim_board_lock(&board), BRIM_EIO);
+  snprintf(pid, sizeof pid, "by process %d, which is stopped\n`kill -CONT %d`", (int)child, (int)child);
+  assert_non_null(strstr(brim_error_text(), path));
+  assert_non_null(strstr(brim_error_text(), pid));
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  assert_int_equal(brim_board_lock(&board), BRIM_OK);
+  brim_board_unlock(&board);
+  brim_board_close(&board);
+}
+
+static void nobody_is_stopped_from_a_terminal_with_the_lock(void **state)
+{
+  (void)state;
+  brim_board board;
+  sigset_t now;
+  assert_int_equal(brim_board_open(&board, "stops", 1, 8, BRIM_BOARD_SECONDS), BRIM_OK);
+  assert_int_equal(brim_board_lock(&board), BRIM_OK);
+  pthread_sigmask(SIG_BLOCK, NULL, &now);
+  assert_int_equal(sigismember(&now, SIGTSTP), 1);
+  brim_board_unlock(&board);
+  pthread_sigmask(SIG_BLOCK, NULL, &now);
+  assert_int_equal(sigismember(&now, SIGTSTP), 0);
+  brim_board_close(&board);
+}
+
+static void a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones(void **state)
+{
+  (void)state;
+  brim_ledger *one = open_ledger("last"), *other = open_ledger("last");
+  brim_ledger_close(one);
+  assert_int_equal(access(path_of("last"), F_OK), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)open_ledger("left");
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+  assert_int_equal(access(path_of("left"), F_OK), 0);
+  brim_ledger_close(other);
+  assert_int_not_equal(access(path_of("last"), F_OK), 0);
+  assert_int_not_equal(access(path_of("left"), F_OK), 0);
 }
 
 static void a_folder_that_cannot_be_made_is_an_error_that_names_the_setting(void **state)
@@ -219,6 +433,14 @@ int main(void)
       cmocka_unit_test(many_processes_together_are_never_over_the_limit),
       cmocka_unit_test(there_are_so_many_entries_and_no_more),
       cmocka_unit_test(a_file_of_another_version_is_refused_while_it_is_used),
+      cmocka_unit_test(entries_that_cannot_be_do_not_count),
+      cmocka_unit_test(ones_own_entry_is_what_one_wrote),
+      cmocka_unit_test(a_damaged_table_is_mended_with_the_entries_of_whoever_looks),
+      cmocka_unit_test(what_is_no_plain_file_is_refused_with_its_name),
+      cmocka_unit_test(others_cannot_replace_the_folders_files),
+      cmocka_unit_test(who_has_the_lock_too_long_is_named),
+      cmocka_unit_test(nobody_is_stopped_from_a_terminal_with_the_lock),
+      cmocka_unit_test(a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones),
       cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_that_names_the_setting),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
