@@ -220,14 +220,17 @@ class UpdatesInBackward(CudaCase):
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         words = [*RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4", "schedule=constant",
-                 "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1"]
-        errors = []
-        for run, more in (("step", []), ("fused", [self.FUSED])):
-            result = self.cuda("train", f"run.dir={run}", *words, *more, status=FAILED)
-            errors.append(result.err[result.err.index("error: "):])
-        self.assertEqual(*errors)
-        self.assertEqual(self.steps("fused"), self.steps("step"))
-        self.assert_same_checkpoint("step", "fused", self.steps("step")[-1])
+                 "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1", "training.eval_every_steps=4"]
+        for classes in (10, 4100):  # of many the loss is computed together with its gradient
+            errors = []
+            for run, more in (("step", []), ("fused", [self.FUSED])):
+                result = self.cuda("train", f"run.dir={run}{classes}", *words, f"dataset.classes={classes}", *more,
+                                   status=FAILED)
+                errors.append(result.err[result.err.index("error: "):])
+            self.assertEqual(*errors)
+            step, fused = f"step{classes}", f"fused{classes}"
+            self.assertEqual(self.steps(fused), self.steps(step))
+            self.assert_same_checkpoint(step, fused, self.steps(step)[-1])
 
 
 class Offload(CudaCase):
