@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/thread.h"
@@ -289,5 +290,76 @@ static enum brim_finding check_threads(brim_check *c)
   return finding;
 }
 
-const brim_check_kind brim_dataset_checks[] = {
-    {"open", check_open}, {"read", check_read}, {"threads", check_threads}, {NULL, NULL}};
+/* ---- what it says of memory, and files of new samples ---- */
+
+#define HOST_BYTES_MAX (UINT64_C(1) << 50)
+
+static enum brim_finding check_host_bytes(brim_check *c)
+{
+  opened o;
+  uint64_t all = 0;
+  char text[32];
+  enum brim_finding finding = BRIM_FOUND_OK;
+  if (!reopen(c, &o, &finding)) return finding;
+  const bool has = BRIM_HAS(brim_dataset_ops, o.data.ops, host_bytes);
+  for (size_t i = 0; i < 3 && has && finding == BRIM_FOUND_OK; i++) {
+    uint64_t bytes = 0, again = 0;
+    if (info_of(&o, i)->count == 0) continue;
+    if (o.data.ops->host_bytes(o.self, splits[i], &bytes) != BRIM_OK ||
+        o.data.ops->host_bytes(o.self, splits[i], &again) != BRIM_OK)
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "split %s is open, and what it keeps is not known: %s", splits[i],
+                               brim_error_text());
+    else if (bytes != again || bytes > HOST_BYTES_MAX)
+      finding = brim_check_say(c, BRIM_FOUND_FAILED,
+                               "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when it is asked again", bytes,
+                               splits[i], again);
+    all += bytes;
+  }
+  if (finding == BRIM_FOUND_OK && has)
+    brim_check_say(c, BRIM_FOUND_OK, "keeps %s", brim_format_bytes(text, sizeof text, all));
+  else if (finding == BRIM_FOUND_OK)
+    brim_check_say(c, BRIM_FOUND_OK, "keeps nothing worth telling");
+  close_data(&o);
+  return finding;
+}
+
+/* Of a file that is not there and of one without samples: what it opens it must be able to describe. */
+static enum brim_finding try_file(brim_check *c, const opened *o, const char *path, bool exists)
+{
+  static const char split[] = "new";
+  brim_dataset_info info = {0};
+  if (o->data.ops->open_file(o->self, path, split) != BRIM_OK) return BRIM_FOUND_OK;
+  if (!exists)
+    return brim_check_say(c, BRIM_FOUND_FAILED, "opens the file '%s', which is not there: it must say BRIM_ELOAD",
+                          path);
+  if (o->data.ops->describe(o->self, split, &info) == BRIM_OK && info.count >= 0) return BRIM_FOUND_OK;
+  return brim_check_say(c, BRIM_FOUND_FAILED, "opens an empty file as a split, and does not describe it: %s",
+                        brim_error_text());
+}
+
+static enum brim_finding check_open_file(brim_check *c)
+{
+  opened o;
+  char path[] = "/tmp/brim-check-XXXXXX", missing[sizeof path + 8];
+  enum brim_finding finding = BRIM_FOUND_OK;
+  if (!reopen(c, &o, &finding)) return finding;
+  if (!BRIM_HAS(brim_dataset_ops, o.data.ops, open_file)) {
+    close_data(&o);
+    return brim_check_say(c, BRIM_FOUND_OK, "has no files of new samples");
+  }
+  const int fd = mkstemp(path);
+  snprintf(missing, sizeof missing, "%s.missing", path);
+  brim_check_say(c, BRIM_FOUND_OK, "refuses a file that is not there, and knows what it has opened");
+  finding = try_file(c, &o, missing, false);
+  if (finding == BRIM_FOUND_OK && fd >= 0) finding = try_file(c, &o, path, true);
+  if (fd >= 0) {
+    close(fd);
+    unlink(path);
+  }
+  close_data(&o);
+  return finding;
+}
+
+const brim_check_kind brim_dataset_checks[] = {{"open", check_open},           {"read", check_read},
+                                               {"threads", check_threads},     {"host_bytes", check_host_bytes},
+                                               {"open_file", check_open_file}, {NULL, NULL}};

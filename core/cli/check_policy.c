@@ -183,6 +183,64 @@ static enum brim_finding check_step(brim_check *c)
   return check_hook(c, BRIM_HOOK_STEP, WORLDS / 10, STEPS);
 }
 
+/* ---- while nothing changes ---- */
+
+#define STEADY_WORLDS 8
+#define STEADY_SECONDS 240
+#define RETURNS_MAX 2 /* to the plan before the last one, that are no oscillation yet */
+
+typedef struct taken_plan {
+  int64_t micro_batch;
+  uint64_t bytes;
+} taken_plan;
+
+static bool is_same_plan(taken_plan a, taken_plan b)
+{
+  return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
+}
+
+/* How often it goes back to the plan that it had left in its last change. */
+static bool watch_world(brim_asked *a, int *returns)
+{
+  const char *who;
+  brim_made_world *w = &a->world;
+  taken_plan before = {0}, now = {w->step.micro_batch, w->step.planned_bytes};
+  *returns = 0;
+  for (int i = 0; i < STEADY_SECONDS; i++) {
+    brim_step_plan out = {0};
+    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &who);
+    if (status != BRIM_OK && status != BRIM_ENOTSUP && !is_refusal(status)) return false;
+    if (status == BRIM_OK) brim_made_follow(w, &out);
+    const taken_plan next = {w->step.micro_batch, w->step.planned_bytes};
+    if (is_same_plan(next, now)) continue;
+    *returns += is_same_plan(next, before);
+    before = now;
+    now = next;
+  }
+  return true;
+}
+
+static enum brim_finding check_settles(brim_check *c)
+{
+  enum brim_finding finding;
+  brim_asked *a = brim_asked_new();
+  if (begin(c, BRIM_HOOK_STEP, a, &finding) == BRIM_OK) {
+    finding = brim_check_say(c, BRIM_FOUND_OK, "its plan stays where nothing changes");
+    for (uint64_t i = 0; i < STEADY_WORLDS && finding == BRIM_FOUND_OK; i++) {
+      int returns = 0;
+      brim_made_world_set(&a->world, i);
+      if (!watch_world(a, &returns)) finding = fail_in_world(c, &a->world);
+      if (finding == BRIM_FOUND_OK && returns > RETURNS_MAX)
+        finding = brim_check_say(c, BRIM_FOUND_WARNING,
+                                 "goes back and forth where nothing changes: %d times in %d s back to the plan that it "
+                                 "had just left, and each change costs a pause",
+                                 returns, STEADY_SECONDS);
+    }
+  }
+  brim_asked_free(a);
+  return finding;
+}
+
 /* ---- out of memory, again and again ---- */
 
 typedef struct ordeal {
@@ -272,6 +330,7 @@ const brim_check_kind brim_policy_checks[] = {{"create", brim_check_create},
                                               {"on_oom", check_oom},
                                               {"on_boundary", check_boundary},
                                               {"on_step", check_step},
+                                              {"settles", check_settles},
                                               {"repeats", brim_check_repeats, true},
                                               {"memory", brim_check_leaks, true},
                                               {"parameters", brim_check_parameters, true},

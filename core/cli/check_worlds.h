@@ -32,6 +32,8 @@ brim_oom brim_made_oom(brim_made_world *world, int32_t device, int64_t micro_bat
 brim_memory_view brim_made_memory(brim_made_world *world, int64_t round);
 /* The next step, from tenths of seconds to hours later; who waits comes and goes. */
 const brim_step_view *brim_made_step(brim_made_world *world);
+/* The next second, in which nothing has changed. */
+const brim_step_view *brim_made_same_step(brim_made_world *world);
 /* The run goes on under another plan. */
 void brim_made_follow(brim_made_world *world, const brim_step_plan *plan);
 /* "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1" */

@@ -45,7 +45,31 @@ static brim_status read_sample(const void *self, const char *split, int64_t inde
   return bad_in("read", index);
 }
 
-static const brim_dataset_ops ops = {.size = sizeof ops, .open = open_split, .describe = describe, .read = read_sample};
+/* "more": more each time. */
+static brim_status host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  static uint64_t calls;
+  (void)self;
+  (void)split;
+  *out = bad_is("host_bytes", "more") ? ++calls : 4096;
+  return bad_in("host_bytes", 0);
+}
+
+/* "takes": whatever it is given. */
+static brim_status open_file(void *self, const char *path, const char *split)
+{
+  (void)self;
+  (void)split;
+  BRIM_TRY(bad_in("open_file", 0));
+  return bad_is("open_file", "takes") ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' is no file of samples", path);
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops,
+                                     .open = open_split,
+                                     .describe = describe,
+                                     .read = read_sample,
+                                     .open_file = open_file,
+                                     .host_bytes = host_bytes};
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_DATASET,
                                    .id = "bad",

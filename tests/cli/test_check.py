@@ -51,6 +51,7 @@ class Good(Check):
         found = self.findings(SHIPPED / "dataset" / "synthetic.so", "dataset.train_count=300")
         self.assertIn("300 of train", found["open"][1])
         self.assertEqual([found[check][0] for check in ("table", "open", "read", "threads")], ["ok"] * 4)
+        self.assertEqual([found[check][0] for check in ("host_bytes", "open_file")], ["ok"] * 2)
 
     def test_of_backends_the_table(self):
         self.assertEqual(list(self.findings(SHIPPED / "backend" / "cpu.so")), ["table"])
@@ -71,6 +72,12 @@ class Good(Check):
         decided, asked = re.match(r"decided (\d+) of (\d+) times", text).groups()
         self.assertEqual(finding, "ok")
         self.assertGreater(int(decided), int(asked) // 3)
+
+    def test_a_policy_that_goes_back_and_forth_is_noticed(self):
+        finding, text = self.findings(BAD / "policy" / "bad.so", bad="on_step:rarely")["settles"]
+        self.assertEqual(finding, "warning")
+        self.assertRegex(text, r"^goes back and forth where nothing changes: [5-9] times in 240 s")
+        self.assertEqual(self.findings(SHIPPED / "policy" / "elastic.so")["settles"][0], "ok")
 
 
 class Bad(Check):
@@ -97,6 +104,10 @@ class Bad(Check):
                                        ("dataset", "read:past", "read", "writes behind its values"),
                                        ("dataset", "read:label", "read", "label 9"),
                                        ("dataset", "read:moves", "threads", "several threads"),
+                                       ("dataset", "host_bytes:segv", "host_bytes", "crashed: segmentation fault"),
+                                       ("dataset", "host_bytes:more", "host_bytes", "1 bytes kept by split train, and 2"),
+                                       ("dataset", "open_file:segv", "open_file", "crashed: segmentation fault"),
+                                       ("dataset", "open_file:takes", "open_file", "which is not there"),
                                        ("model", "build:stack", "build", "crashed: segmentation fault"),
                                        ("model", "build:mute", "build", "named no output"),
                                        ("model", "build:odd", "build", "cannot be built for any of the samples"),

@@ -131,7 +131,7 @@ static brim_status shrink(run *r, const brim_step_view *v, const brim_device_vie
   BRIM_TRY(find(r, v, within, &batch, &peak));
   const uint64_t given = peak >= floor && peak > 0 ? missing(own, peak) : 0;
   if (given == 0 || given < least_gain || (v->waiting_bytes > 0 && given < wanted))
-    return refuse(r, v, d, wanted, within == floor || peak < floor ? floor : peak, out);
+    return refuse(r, v, d, wanted, peak < floor || (within == floor && floor > 0) ? floor : peak, out);
   if (v->waiting_bytes > 0)
     brim_reason(out->reason, "as a run waits for %s", d->name);
   else
