@@ -11,6 +11,14 @@ static brim_tensor *make_linear(bench *b)
 }
 BENCH_ROW(linear) = {"linear", make_linear, .by_sample = true};
 
+/* Over the last dimension of what has 4: the order that convolutions give such tensors is not its own. */
+static brim_tensor *make_linear_image(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  return brim_linear(b->g, "fc", bench_input4(b, c, h, w), bench_pick_channels(b));
+}
+BENCH_ROW(linear_image) = {"linear, 4 dimensions", make_linear_image, .by_sample = true};
+
 /* [N, C, H, W] or [N, F], for operations that take both. */
 static brim_tensor *any_input(bench *b)
 {

@@ -85,8 +85,8 @@ static brim_tensor *make_layer(brim_graph *g, const char *name, brim_tensor *x, 
 {
   if (!brim_graph_named(g, "linear", name) || !brim_graph_accepts(g, "linear", name, x)) return NULL;
   char text[96];
-  if (x->shape.rank < 2 || x->shape.rank == 4) {
-    brim_graph_fail(g, "linear", name, "input must be [N, F] or [N, T, F], got %s (brim_flatten makes it so)",
+  if (x->shape.rank < 2) {
+    brim_graph_fail(g, "linear", name, "input must be [N, ..., F], got %s",
                     brim_shape_format(text, sizeof text, &x->shape));
     return NULL;
   }

@@ -14,9 +14,10 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
   char text[160], wanted_text[160];
   brim_shape wanted = g->label->shape;
   if (g->label->dtype == BRIM_DTYPE_I32) wanted.dim[wanted.rank++] = g->classes;
-  return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s", forms[g->task],
+  return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s%s", forms[g->task],
                          brim_shape_format(wanted_text, sizeof wanted_text, &wanted),
-                         brim_shape_format(text, sizeof text, shape));
+                         brim_shape_format(text, sizeof text, shape),
+                         wanted.rank == 2 && shape->rank > 2 ? " (brim_flatten before the last layer?)" : "");
 }
 
 /* Is `label` one for each row of x, [..., anything]? */
