@@ -84,8 +84,14 @@ static brim_status print_json(const listing *l, const char *only)
 /* What models call that is no operation of its own. */
 static const struct {
   const char *name, *made_of;
-} composed[] = {{"conv1d", "conv2d"},        {"max_pool1d", "max_pool2d"}, {"global_avg_pool", "adaptive_avg_pool2d"},
-                {"flatten", "reshape"},      {"transpose", "permute"},     {"split", "slice"},
+} composed[] = {{"conv1d", "conv2d"},
+                {"conv_transpose1d", "conv_transpose2d"},
+                {"max_pool1d", "max_pool2d"},
+                {"upsample1d", "upsample2d"},
+                {"global_avg_pool", "adaptive_avg_pool2d"},
+                {"flatten", "reshape"},
+                {"transpose", "permute"},
+                {"split", "slice"},
                 {"linear_no_bias", "linear"}};
 
 static brim_status unknown_operation(const char *name)

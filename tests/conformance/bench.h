@@ -44,11 +44,13 @@ typedef struct bench_row {
   /* Builds the operation under test on bench_input()s, by numbers drawn with bench_pick(); returns the result whose
    * gradient is known (or NULL if nothing is differentiated). */
   brim_tensor *(*make)(bench *b);
-  bool is_loss;      /* makes its own gradient */
-  bool composite;    /* several operations: errors add up */
-  bool by_sample;    /* works on samples, so the batch can be cut */
-  bool skips;        /* element 0 of its result need not depend on element 0 of its first input */
-  bool spreads_nan;  /* over the gradients of weights: by transforms of both factors, not term by term */
+  bool is_loss;   /* makes its own gradient */
+  bool composite; /* several operations: errors add up */
+  bool by_sample; /* works on samples, so the batch can be cut */
+  bool skips;     /* element 0 of its result need not depend on element 0 of its first input */
+  /* Over the gradients of weights: by transforms of both factors, not term by term; or by products of the padding with
+   * what is NaN. */
+  bool spreads_nan;
   bool keeps_logits; /* the loss is one node with its gradient (brim_graph_fuse_loss): no forward pass by itself */
   bool large;        /* as large as in earnest, one fixed size: few cases, none by finite differences */
   /* Typical size of the terms that a result's elements are sums of: where they cancel out, as a softmax's gradient

@@ -122,7 +122,8 @@ static trainer *trainer_of(const subject *s, const char *backend, const char *op
     free(t);
     return NULL;
   }
-  assert_true(load_plugin(&t->model, "model", s->model, s->settings));
+  if (!load_plugin(&t->model, "model", s->model, s->settings))
+    assert_true(load_plugin_from(&t->model, "tests/conformance/examples", "model", s->model, s->settings));
   start(t, s, optimizer, real);
   return t;
 }

@@ -68,7 +68,6 @@ static brim_tensor *find_like(maker *m, const brim_tensor *x)
 static brim_tensor *add_linear(maker *m, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);
-  if (s.rank > 3) return NULL;
   int64_t out = pick_channels(m);
   if (elements(&s) / s.dim[s.rank - 1] * out > ELEMENTS_MAX) out = 1;
   return pick(m, 0, 3) ? brim_linear(m->g, new_name(m), x, out) : brim_linear_no_bias(m->g, new_name(m), x, out);
@@ -118,6 +117,24 @@ static brim_tensor *add_conv1d(maker *m, brim_tensor *x)
   int64_t out = pick_channels(m);
   if (out * (s.dim[2] + 2) > ELEMENTS_MAX) out = 1;
   return brim_conv1d(m->g, new_name(m), x, out, o);
+}
+
+static brim_tensor *add_conv_transpose2d(maker *m, brim_tensor *x)
+{
+  const brim_shape s = brim_shape_of(x);
+  if (s.rank != 4) return NULL;
+  brim_conv_transpose2d_options o = {.no_bias = pick(m, 0, 3) == 0};
+  for (int d = 0; d < 2; d++) {
+    o.kernel[d] = pick(m, 1, 3);
+    o.stride[d] = pick(m, 1, 2);
+    o.padding[d] = s.dim[2 + d] > 1 ? pick(m, 0, o.kernel[d] / 2) : 0;
+    o.output_padding[d] = pick(m, 0, o.stride[d] - 1);
+  }
+  o.groups = s.dim[1] % 2 == 0 && pick(m, 0, 2) == 0 ? 2 : 1;
+  int64_t out = (pick_channels(m) + o.groups - 1) / o.groups * o.groups;
+  if (out * (2 * s.dim[2] + 3) * (2 * s.dim[3] + 3) > ELEMENTS_MAX) out = o.groups;
+  if (out * (2 * s.dim[2] + 3) * (2 * s.dim[3] + 3) > ELEMENTS_MAX) return NULL;
+  return brim_conv_transpose2d(m->g, new_name(m), x, out, o);
 }
 
 static brim_tensor *add_embedding(maker *m, brim_tensor *x)
@@ -441,6 +458,18 @@ static brim_tensor *add_lstm(maker *m, brim_tensor *x)
   return brim_lstm(m->g, new_name(m), x, pick(m, 1, 10), o);
 }
 
+static brim_tensor *add_upsample(maker *m, brim_tensor *x)
+{
+  const brim_shape s = brim_shape_of(x);
+  const int32_t mode = pick(m, 0, 1) ? BRIM_UPSAMPLE_LINEAR : BRIM_UPSAMPLE_NEAREST;
+  const int32_t align = mode == BRIM_UPSAMPLE_LINEAR && pick(m, 0, 1);
+  if ((s.rank != 3 && s.rank != 4) || elements(&s) * (s.rank == 4 ? 4 : 2) > ELEMENTS_MAX) return NULL;
+  if (s.rank == 3) return brim_upsample1d(m->g, x, (brim_upsample1d_options){pick(m, 1, 2 * s.dim[2]), 0, mode, align});
+  const brim_upsample2d_options o = {
+      .size = {pick(m, 1, 2 * s.dim[2])}, .factor = {0, 2}, .mode = mode, .align_corners = align};
+  return brim_upsample2d(m->g, x, o);
+}
+
 /* ---- the whole ---- */
 
 static const struct {
@@ -451,9 +480,11 @@ static const struct {
                 {"conv2d", add_conv2d},
                 {"conv2d", add_conv2d},
                 {"conv1d", add_conv1d},
+                {"conv_transpose2d", add_conv_transpose2d},
                 {"embedding", add_embedding},
                 {"pool2d", add_pool2d},
                 {"other pooling", add_other_pool},
+                {"upsample", add_upsample},
                 {"batch norm", add_batch_norm},
                 {"group norm", add_group_norm},
                 {"layer norm", add_layer_norm},

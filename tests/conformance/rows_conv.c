@@ -133,6 +133,94 @@ static brim_tensor *make_conv1d(bench *b)
 }
 BENCH_ROW(conv1d) = {"conv1d", make_conv1d, .by_sample = true, .skips = true};
 
+/* ---- transposed ---- */
+
+/* Any kernel, stride, dilation and output padding, and padding that leaves something of the result. `extent`: of x. */
+static brim_conv_transpose2d_options pick_transposed(bench *b, const int64_t extent[2])
+{
+  brim_conv_transpose2d_options o = {.no_bias = bench_pick(b, 0, 2) == 0};
+  const bool dilated = bench_pick(b, 0, 1) == 1;
+  for (int d = 0; d < 2; d++) {
+    o.kernel[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, b->o.size == SIZE_SMALL ? 3 : 5);
+    o.stride[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
+    o.dilation[d] = dilated && b->o.size != SIZE_ONE ? bench_pick(b, 1, 3) : 1;
+    const int64_t most = o.stride[d] > o.dilation[d] ? o.stride[d] : o.dilation[d];
+    o.output_padding[d] = bench_pick(b, 0, 1) ? bench_pick(b, 0, most - 1) : 0;
+    const int64_t y = (extent[d] - 1) * o.stride[d] + o.dilation[d] * (o.kernel[d] - 1) + 1 + o.output_padding[d];
+    o.padding[d] = bench_pick(b, 0, y - 1 < 2 * o.kernel[d] ? (y - 1) / 2 : o.kernel[d]);
+  }
+  return o;
+}
+
+/* Channels on either side by groups, as many multiply-adds at most as other convolutions have. */
+static brim_tensor *make_transposed(bench *b, int64_t groups, int64_t depth, int64_t filters)
+{
+  const int64_t extent[2] = {bench_pick_extent(b, 1), bench_pick_extent(b, 1)};
+  brim_conv_transpose2d_options o = pick_transposed(b, extent);
+  o.groups = groups;
+  const int64_t k = limit_filters(groups * filters, groups, depth, extent, o.kernel);
+  return brim_conv_transpose2d(b->g, "conv", bench_input4(b, groups * depth, extent[0], extent[1]), k, o);
+}
+static brim_tensor *make_conv_transpose2d(bench *b)
+{
+  const int64_t c = bench_pick_channels(b);
+  return make_transposed(b, 1, c, bench_pick_channels(b));
+}
+BENCH_ROW(conv_transpose2d) = {"conv_transpose2d", make_conv_transpose2d, .by_sample = true, .skips = true,
+                               .spreads_nan = true};
+
+static brim_tensor *make_conv_transpose2d_grouped(bench *b)
+{
+  static const int64_t depths[] = {1, 2, 3, 5, 8, 16};
+  const bool small = b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE;
+  const int64_t groups = bench_pick(b, 1, small ? 3 : 6), depth = depths[bench_pick(b, 0, small ? 1 : 5)];
+  return make_transposed(b, groups, depth, depths[bench_pick(b, 0, small ? 1 : 5)]);
+}
+BENCH_ROW(conv_transpose2d_grouped) = {"conv_transpose2d, grouped", make_conv_transpose2d_grouped, .by_sample = true,
+                                       .skips = true, .spreads_nan = true};
+
+/* As decoders double an image: windows that touch, or overlap. */
+static brim_tensor *make_conv_transpose2d_double(bench *b)
+{
+  const int64_t wide = bench_pick(b, 0, 1), c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
+  const brim_conv_transpose2d_options o = {
+      .kernel = {2 + 2 * wide, 2 + 2 * wide}, .stride = {2, 2}, .padding = {wide, wide}};
+  const int64_t k = limit_filters(bench_pick_channels(b), 1, c, (int64_t[]){2 * h, 2 * h}, o.kernel);
+  return brim_conv_transpose2d(b->g, "conv", bench_input4(b, c, h, h), k, o);
+}
+BENCH_ROW(conv_transpose2d_double) = {"conv_transpose2d, doubling", make_conv_transpose2d_double, .by_sample = true,
+                                      .spreads_nan = true};
+
+/* By Winograd's transforms on cpu, with a bias and without; see conv2d, 3x3. */
+static brim_tensor *make_conv_transpose2d_3x3(bench *b)
+{
+  brim_tensor *x = bench_input4(b, 4, bench_pick(b, 3, 9), bench_pick(b, 3, 9));
+  x = brim_conv2d(b->g, "before", x, 64 + 16 * bench_pick(b, 0, 1), (brim_conv2d_options){.kernel = {1, 1}});
+  const int64_t padding[2] = {bench_pick(b, 0, 1), bench_pick(b, 0, 1)};
+  const brim_conv_transpose2d_options o = {
+      .kernel = {3, 3}, .padding = {padding[0], padding[1]}, .no_bias = (int32_t)bench_pick(b, 0, 1)};
+  return brim_silu(b->g, brim_conv_transpose2d(b->g, "y", x, 80, o));
+}
+BENCH_ROW(conv_transpose2d_3x3) = {"conv_transpose2d, 3x3", make_conv_transpose2d_3x3,
+                                   .composite = true,       .by_sample = true,
+                                   .large = true,           .spreads_nan = true};
+
+static brim_tensor *make_conv_transpose1d(bench *b)
+{
+  const int64_t groups = bench_pick(b, 1, 3), depth = bench_pick_channels(b) / groups + 1;
+  const int64_t extent[2] = {1, bench_pick_extent(b, 1)};
+  const brim_conv_transpose2d_options flat = pick_transposed(b, extent);
+  const brim_conv_transpose1d_options o = {flat.kernel[1],   flat.stride[1], flat.padding[1], flat.output_padding[1],
+                                           flat.dilation[1], groups,         flat.no_bias};
+  const int64_t k = limit_filters(groups * bench_pick(b, 1, 16), groups, depth, extent, (int64_t[]){1, o.kernel});
+  const brim_shape shape = {3, {b->o.batch, groups * depth, extent[1]}};
+  return brim_conv_transpose1d(b->g, "conv", bench_input(b, &shape, "x"), k, o);
+}
+BENCH_ROW(conv_transpose1d) = {"conv_transpose1d", make_conv_transpose1d, .by_sample = true, .skips = true,
+                               .spreads_nan = true};
+
+/* ---- pooling ---- */
+
 /* Any window, stride and padding that pooling takes, different in height and width. A stride smaller than the window
  * makes windows overlap; a larger one leaves some of x in no window. */
 static brim_pool2d_options pick_windows(bench *b)
@@ -195,6 +283,37 @@ static brim_tensor *make_global_avg_pool(bench *b)
   return brim_global_avg_pool(b->g, x);
 }
 BENCH_ROW(global_avg_pool) = {"global_avg_pool", make_global_avg_pool, .by_sample = true};
+
+/* Larger or smaller, whole numbers of times or not, down to a single value and from one. */
+static brim_upsample2d_options pick_size(bench *b)
+{
+  const int32_t linear = (int32_t)bench_pick(b, 0, 2) > 0;
+  brim_upsample2d_options o = {.mode = linear ? BRIM_UPSAMPLE_LINEAR : BRIM_UPSAMPLE_NEAREST,
+                               .align_corners = linear && bench_pick(b, 0, 1)};
+  for (int d = 0; d < 2; d++)
+    if (bench_pick(b, 0, 1))
+      o.factor[d] = bench_pick(b, 1, 3);
+    else
+      o.size[d] = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 13);
+  return o;
+}
+
+static brim_tensor *make_upsample2d(bench *b)
+{
+  const brim_upsample2d_options o = pick_size(b);
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
+  return brim_upsample2d(b->g, bench_input4(b, c, h, bench_pick_extent(b, 1)), o);
+}
+BENCH_ROW(upsample2d) = {"upsample2d", make_upsample2d, .by_sample = true};
+
+static brim_tensor *make_upsample1d(bench *b)
+{
+  const brim_upsample2d_options flat = pick_size(b);
+  const brim_upsample1d_options o = {flat.size[1], flat.factor[1], flat.mode, flat.align_corners};
+  const brim_shape shape = {3, {b->o.batch, bench_pick_channels(b), bench_pick_extent(b, 1)}};
+  return brim_upsample1d(b->g, bench_input(b, &shape, "x"), o);
+}
+BENCH_ROW(upsample1d) = {"upsample1d", make_upsample1d, .by_sample = true};
 
 /* Larger than a cache, as a residual network begins and ends. */
 static brim_tensor *make_pools_large(bench *b)

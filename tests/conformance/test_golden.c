@@ -1,6 +1,6 @@
-/* The models mlp, cnn and vit against PyTorch in double precision, through the real plan and execution on the reference
- * backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with momentum. The fixtures and
- * what is in them: tests/golden/make_models.py. */
+/* The models mlp, cnn, vit and the example unet against PyTorch in double precision, through the real plan and
+ * execution on the reference backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with
+ * momentum. The fixtures and what is in them: tests/golden/make_models.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,6 +29,14 @@ static void test_vit_is_what_pytorch_computes(void **state)
   (void)state;
   golden_model_check("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
   golden_model_check_cpu("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
+}
+
+/* With transposed convolutions and upsampling. */
+static void test_unet_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);
+  golden_model_check_cpu("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
 /* Scalars of all parameters of a model as it comes, on 1x28x28 and 10 classes. */
@@ -73,6 +81,7 @@ int main(void)
       cmocka_unit_test(test_mlp_is_what_pytorch_computes),
       cmocka_unit_test(test_cnn_is_what_pytorch_computes),
       cmocka_unit_test(test_vit_is_what_pytorch_computes),
+      cmocka_unit_test(test_unet_is_what_pytorch_computes),
       cmocka_unit_test(test_cnn_has_the_parameters_of_pytorchs_example),
       cmocka_unit_test(test_mlp_has_the_layers_asked_for),
   };

@@ -1,6 +1,6 @@
-/* Convolutions with groups, dilation and without bias, and pooling, on the reference backend against PyTorch in double
- * precision, forward and backward; and the names and shapes of a convolution's parameters, which are PyTorch's. The
- * fixture and what is in it: tests/golden/make_conv.py. */
+/* Convolutions with groups, dilation and without bias, transposed ones, pooling and upsampling, on the reference
+ * backend against PyTorch in double precision, forward and backward; and the names and shapes of a convolution's
+ * parameters, which are PyTorch's. The fixture and what is in it: tests/golden/make_conv.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,6 +52,60 @@ static brim_tensor *make_conv1d(bench *b)
 static brim_tensor *make_conv1d_grouped(bench *b)
 {
   return brim_conv1d(b->g, "conv", input(b), 4, (brim_conv1d_options){.kernel = 4, .groups = 2, .no_bias = 1});
+}
+static brim_tensor *make_up(bench *b)
+{
+  return brim_conv_transpose2d(
+      b->g, "conv", input(b), 2,
+      (brim_conv_transpose2d_options){
+          .kernel = {3, 4}, .stride = {2, 3}, .padding = {1, 2}, .output_padding = {1, 2}, .dilation = {2, 1}});
+}
+static brim_tensor *make_up_grouped(bench *b)
+{
+  return brim_conv_transpose2d(
+      b->g, "conv", input(b), 6,
+      (brim_conv_transpose2d_options){.kernel = {2, 3}, .stride = {1, 2}, .groups = 2, .no_bias = 1});
+}
+/* An output padding of more than a stride. */
+static brim_tensor *make_up_dilated(bench *b)
+{
+  return brim_conv_transpose2d(
+      b->g, "conv", input(b), 2,
+      (brim_conv_transpose2d_options){
+          .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}, .output_padding = {2, 2}, .dilation = {3, 3}});
+}
+static brim_tensor *make_up1d(bench *b)
+{
+  return brim_conv_transpose1d(
+      b->g, "conv", input(b), 6,
+      (brim_conv_transpose1d_options){
+          .kernel = 3, .stride = 3, .padding = 1, .output_padding = 1, .dilation = 2, .groups = 2});
+}
+static brim_tensor *make_nearest(bench *b)
+{
+  return brim_upsample2d(b->g, input(b), (brim_upsample2d_options){.size = {7, 6}});
+}
+static brim_tensor *make_bilinear(bench *b)
+{
+  return brim_upsample2d(b->g, input(b), (brim_upsample2d_options){.factor = {3, 2}, .mode = BRIM_UPSAMPLE_LINEAR});
+}
+static brim_tensor *make_bilinear_down(bench *b)
+{
+  return brim_upsample2d(b->g, input(b), (brim_upsample2d_options){.size = {3, 7}, .mode = BRIM_UPSAMPLE_LINEAR});
+}
+static brim_tensor *make_bilinear_aligned(bench *b)
+{
+  return brim_upsample2d(
+      b->g, input(b),
+      (brim_upsample2d_options){.size = {7}, .factor = {0, 3}, .mode = BRIM_UPSAMPLE_LINEAR, .align_corners = 1});
+}
+static brim_tensor *make_nearest1d(bench *b)
+{
+  return brim_upsample1d(b->g, input(b), (brim_upsample1d_options){.factor = 2});
+}
+static brim_tensor *make_linear1d(bench *b)
+{
+  return brim_upsample1d(b->g, input(b), (brim_upsample1d_options){.size = 8, .mode = BRIM_UPSAMPLE_LINEAR});
 }
 static brim_tensor *make_max(bench *b)
 {
@@ -144,6 +198,26 @@ static void test_convolutions_are_what_pytorch_computes(void **state)
   check_case("conv1d_grouped.", make_conv1d_grouped);
 }
 
+static void test_transposed_convolutions_are_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_case("up.", make_up);
+  check_case("up_grouped.", make_up_grouped);
+  check_case("up_dilated.", make_up_dilated);
+  check_case("up1d.", make_up1d);
+}
+
+static void test_upsampling_is_what_pytorch_computes(void **state)
+{
+  (void)state;
+  check_case("nearest.", make_nearest);
+  check_case("bilinear.", make_bilinear);
+  check_case("bilinear_down.", make_bilinear_down);
+  check_case("bilinear_aligned.", make_bilinear_aligned);
+  check_case("nearest1d.", make_nearest1d);
+  check_case("linear1d.", make_linear1d);
+}
+
 static void test_pooling_is_what_pytorch_computes(void **state)
 {
   (void)state;
@@ -189,6 +263,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_convolutions_are_what_pytorch_computes),
+      cmocka_unit_test(test_transposed_convolutions_are_what_pytorch_computes),
+      cmocka_unit_test(test_upsampling_is_what_pytorch_computes),
       cmocka_unit_test(test_pooling_is_what_pytorch_computes),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes conv.txt: what PyTorch computes, in double precision, for convolutions with groups, dilation and without bias,
-and for pooling, each with its gradients.
+for transposed ones, for pooling and for upsampling, each with its gradients.
 
     python3 tests/golden/make_conv.py        # needs torch; writes beside itself
 
@@ -21,6 +21,17 @@ def conv(out, name, function, x, filters, kernel, bias=True, groups=1, **options
     if bias:
         inputs["bias"] = torch.randn(filters)
     case(out, name, lambda **tensors: function(tensors.pop("x"), groups=groups, **tensors, **options), **inputs)
+
+
+def transposed(out, name, function, x, filters, kernel, bias=True, groups=1, **options):
+    inputs = {"x": torch.randn(x), "weight": torch.randn(x[1], filters // groups, *kernel)}
+    if bias:
+        inputs["bias"] = torch.randn(filters)
+    case(out, name, lambda **tensors: function(tensors.pop("x"), groups=groups, **tensors, **options), **inputs)
+
+
+def resized(out, name, shape, **options):
+    case(out, name, lambda x: F.interpolate(x, **options), x=torch.randn(shape))
 
 
 def pool(out, name, function, *shape):
@@ -46,6 +57,18 @@ def main():
         pool(out, "adaptive_up", lambda x: F.adaptive_avg_pool2d(x, (5, 2)), 2, 2, 3, 4)
         pool(out, "global", lambda x: x.mean((2, 3)), 2, 4, 5, 3)
         pool(out, "global1d", lambda x: x.mean(2), 2, 4, 7)
+        up2d, up1d = F.conv_transpose2d, F.conv_transpose1d
+        options = {"stride": (2, 3), "padding": (1, 2), "output_padding": (1, 2), "dilation": (2, 1)}
+        transposed(out, "up", up2d, (2, 3, 3, 2), 2, (3, 4), **options)
+        transposed(out, "up_grouped", up2d, (3, 4, 3, 4), 6, (2, 3), bias=False, groups=2, stride=(1, 2))
+        transposed(out, "up_dilated", up2d, (2, 2, 3, 3), 2, (2, 3), stride=(1, 2), padding=1, output_padding=2, dilation=3)
+        transposed(out, "up1d", up1d, (2, 4, 5), 6, (3,), groups=2, stride=3, padding=1, output_padding=1, dilation=2)
+        resized(out, "nearest", (2, 2, 3, 4), size=(7, 6), mode="nearest")
+        resized(out, "bilinear", (2, 2, 3, 4), scale_factor=(3, 2), mode="bilinear")
+        resized(out, "bilinear_down", (2, 2, 7, 4), size=(3, 7), mode="bilinear")
+        resized(out, "bilinear_aligned", (2, 2, 3, 1), size=(7, 3), mode="bilinear", align_corners=True)
+        resized(out, "nearest1d", (2, 3, 5), scale_factor=2, mode="nearest")
+        resized(out, "linear1d", (2, 3, 5), size=8, mode="linear")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,9 @@ static void test_whatever_has_parameters_needs_a_name(void **state)
     g = graph(2);
     assert_failed(g, brim_conv1d(g, n, input(g, 3), 3, (brim_conv1d_options){.kernel = 1}), "conv1d: it needs a name");
     g = graph(2);
+    assert_failed(g, brim_conv_transpose2d(g, n, input(g, 4), 3, (brim_conv_transpose2d_options){.kernel = {1, 1}}),
+                  "conv_transpose2d: it needs a name");
+    g = graph(2);
     assert_failed(g, brim_batch_norm(g, n, input(g, 2), 1e-5, 0.1), "batch_norm: it needs a name");
     g = graph(2);
     assert_failed(g, brim_group_norm(g, n, input(g, 3), 2, 1e-5), "group_norm: it needs a name");

@@ -44,6 +44,18 @@ static void results_have_the_shapes_of_pytorch(void **state)
                "[2, 4, 3, 3]");
   assert_shape(brim_conv1d(graph, "c", line, 9, (brim_conv1d_options){.kernel = 5, .padding = 2, .groups = 3}),
                "[2, 9, 10]");
+  assert_shape(brim_conv_transpose2d(
+                   graph, "d", image, 4,
+                   (brim_conv_transpose2d_options){
+                       .kernel = {3, 4}, .stride = {2, 3}, .padding = {1, 2}, .output_padding = {1, 2}, .groups = 2}),
+               "[2, 4, 16, 29]");
+  assert_shape(brim_conv_transpose1d(graph, "e", line, 9,
+                                     (brim_conv_transpose1d_options){.kernel = 3, .dilation = 4, .output_padding = 3}),
+               "[2, 9, 21]");
+  assert_shape(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {3, 0}, .size = {0, 4}}),
+               "[2, 6, 24, 4]");
+  assert_shape(brim_upsample1d(graph, line, (brim_upsample1d_options){.size = 13, .mode = BRIM_UPSAMPLE_LINEAR}),
+               "[2, 6, 13]");
   assert_shape(brim_max_pool2d(graph, image, (brim_pool2d_options){.kernel = {3, 3}, .padding = {1, 1}}),
                "[2, 6, 3, 4]");
   assert_shape(brim_avg_pool2d(graph, image, (brim_pool2d_options){.kernel = {2, 3}, .stride = {1, 0}}),
@@ -77,6 +89,49 @@ static void a_convolution_that_cannot_be_is_explained(void **state)
                  "conv2d 'c': out_channels 4, kernel 3x0");
   assert_refused(brim_conv2d(graph, "c", image, 4, (brim_conv2d_options){.kernel = {1, 1}, .padding = {INT64_MAX, 0}}),
                  "padding 9223372036854775807x0");
+}
+
+static void a_transposed_convolution_that_cannot_be_is_explained(void **state)
+{
+  (void)state;
+  assert_refused(brim_conv_transpose2d(graph, "c", line, 4, (brim_conv_transpose2d_options){.kernel = {3, 3}}),
+                 "conv_transpose2d 'c': input must be [N, C, H, W], got [2, 6, 10]");
+  assert_refused(
+      brim_conv_transpose2d(
+          graph, "c", image, 4,
+          (brim_conv_transpose2d_options){.kernel = {3, 3}, .stride = {2, 2}, .output_padding = {1, 2}}),
+      "conv_transpose2d 'c': output_padding 1x2 must be at least 0, and less than stride 2x2 or dilation 1x1");
+  assert_refused(brim_conv_transpose2d(
+                     graph, "c", image, 4,
+                     (brim_conv_transpose2d_options){.kernel = {3, 3}, .output_padding = {INT64_MAX, INT64_MIN}}),
+                 "output_padding 9223372036854775807x-9223372036854775808 must be at least 0");
+  assert_refused(
+      brim_conv_transpose2d(graph, "c", image, 4, (brim_conv_transpose2d_options){.kernel = {3, 3}, .padding = {1, 6}}),
+      "conv_transpose2d 'c': padding 1x6 leaves nothing of the result of input [2, 6, 8, 10]: it would be 8x0");
+  assert_refused(
+      brim_conv_transpose2d(graph, "c", image, 4, (brim_conv_transpose2d_options){.kernel = {1, 1}, .groups = 4}),
+      "conv_transpose2d 'c': groups 4 must divide out_channels 4 and the channels of the input [2, 6, 8, 10]");
+  assert_refused(
+      brim_conv_transpose1d(graph, "c", line, 4, (brim_conv_transpose1d_options){.kernel = 1, .output_padding = 1}),
+      "conv_transpose1d 'c': output_padding 1 must be at least 0, and less than stride 1 or dilation 1");
+}
+
+static void upsampling_that_cannot_be_is_explained(void **state)
+{
+  (void)state;
+  assert_refused(brim_upsample2d(graph, line, (brim_upsample2d_options){.factor = {2, 2}}),
+                 "upsample2d: input must be [N, C, H, W], got [2, 6, 10]");
+  assert_refused(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {2}}),
+                 "upsample2d: width: either a size or a factor must be in [1,65536], and the other 0; got size 0, "
+                 "factor 0");
+  assert_refused(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {2, 2}, .size = {4}}),
+                 "upsample2d: height: either a size or a factor must be in [1,65536], and the other 0; got size 4, "
+                 "factor 2");
+  assert_refused(brim_upsample1d(graph, line, (brim_upsample1d_options){.size = -1}), "upsample1d: length: either");
+  assert_refused(brim_upsample1d(graph, line, (brim_upsample1d_options){.size = 4, .mode = 2}),
+                 "upsample1d: mode must be BRIM_UPSAMPLE_NEAREST or BRIM_UPSAMPLE_LINEAR, got 2");
+  assert_refused(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {2, 2}, .align_corners = 1}),
+                 "upsample2d: align_corners is for BRIM_UPSAMPLE_LINEAR");
 }
 
 /* Of one dimension, as it was asked for. */
@@ -115,6 +170,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(results_have_the_shapes_of_pytorch, make_graph, free_graph),
       cmocka_unit_test_setup_teardown(a_convolution_that_cannot_be_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(a_transposed_convolution_that_cannot_be_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(upsampling_that_cannot_be_is_explained, make_graph, free_graph),
       cmocka_unit_test_setup_teardown(a_convolution_of_one_dimension_is_explained_as_one, make_graph, free_graph),
       cmocka_unit_test_setup_teardown(pooling_that_cannot_be_is_explained, make_graph, free_graph),
   };

@@ -5,12 +5,12 @@
  * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
 #include <math.h>
 
-#include "graph/ops/window.h"
+#include "graph/ops/conv.h"
 
 #undef brim_conv1d
 #undef brim_conv2d
 
-static brim_window window_of(const brim_conv2d_attr *a)
+brim_window brim_conv_window(const brim_conv2d_attr *a)
 {
   return (brim_window){{a->kernel[0], a->kernel[1]},
                        {a->stride[0], a->stride[1]},
@@ -21,7 +21,7 @@ static brim_window window_of(const brim_conv2d_attr *a)
 static brim_status infer_conv2d(brim_graph *g, brim_node *n)
 {
   brim_shape y = {4, {n->in[0]->shape.dim[0], n->in[1]->shape.dim[0]}};
-  const brim_window window = window_of(&n->attr.conv2d);
+  const brim_window window = brim_conv_window(&n->attr.conv2d);
   BRIM_TRY(brim_window_places(g, n->op, n->name, &window, &n->in[0]->shape, &y.dim[2]));
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y, n->name);
   return BRIM_OK;
@@ -37,23 +37,22 @@ static brim_status gradient_conv2d(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "conv2d_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* 2 * outputs * (C/g*R*S), for each of the three directions. `y` [N,K,P,Q], `weight` [K,C/g,R,S]. */
-static void cost_products(const brim_tensor *y, const brim_tensor *weight, brim_cost *out)
+void brim_conv_cost(const brim_tensor *y, const brim_tensor *weight, brim_cost *out)
 {
   out->flops =
       2 * (uint64_t)brim_shape_count(&y->shape) * (uint64_t)(brim_shape_count(&weight->shape) / weight->shape.dim[0]);
 }
 static void cost_conv2d(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->out[0], n->in[1], out);
+  brim_conv_cost(n->out[0], n->in[1], out);
 }
 static void cost_grad_input(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->in[0], n->in[1], out);
+  brim_conv_cost(n->in[0], n->in[1], out);
 }
 static void cost_grad_weight(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->in[1], n->out[0], out);
+  brim_conv_cost(n->in[1], n->out[0], out);
 }
 
 BRIM_OP(conv2d) = {.name = "conv2d",
@@ -76,25 +75,23 @@ BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight",
                                .accumulates = BRIM_OP_FROM(0),
                                .cost = cost_grad_weight};
 
-/* Zero stands for one where nothing else makes sense. */
-static void fill_attr(const brim_conv2d_options *o, brim_conv2d_attr *attr)
+brim_conv2d_attr brim_conv_attr(const brim_conv2d_options *o)
 {
-  attr->groups = o->groups ? o->groups : 1;
+  brim_conv2d_attr attr = {.groups = o->groups ? o->groups : 1};
   for (int d = 0; d < 2; d++) {
-    attr->kernel[d] = o->kernel[d];
-    attr->stride[d] = o->stride[d] ? o->stride[d] : 1;
-    attr->dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
-    attr->padding[d] = o->padding[d];
+    attr.kernel[d] = o->kernel[d];
+    attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
+    attr.dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
+    attr.padding[d] = o->padding[d];
   }
+  return attr;
 }
 
-/* Is a layer possible? If not, the graph has the error. x: [N,C,H,W], or [N,C,L] of one dimension. */
-static bool check_layer(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
-                        const brim_conv2d_attr *a)
+bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
+                     const brim_conv2d_attr *a)
 {
-  const brim_window w = window_of(a);
+  const brim_window w = brim_conv_window(a);
   char text[96], kernel[48], stride[48], dilation[48], padding[48];
-  int64_t places[2];
   if (!brim_window_valid(&w) || out_channels < 1 || a->groups < 1)
     brim_graph_fail(
         g, op, name,
@@ -107,8 +104,6 @@ static bool check_layer(brim_graph *g, const char *op, const char *name, const b
   else if (x->dim[1] % a->groups != 0 || out_channels % a->groups != 0)
     brim_graph_fail(g, op, name, "groups %lld must divide out_channels %lld and the channels of the input %s",
                     (long long)a->groups, (long long)out_channels, brim_shape_format(text, sizeof text, x));
-  else
-    brim_window_places(g, op, name, &w, x, places);
   return g->status == BRIM_OK;
 }
 
@@ -117,10 +112,12 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
                                const brim_conv2d_options *o)
 {
   const brim_shape shape = x->shape;
-  brim_attr attr = {0};
+  const brim_attr attr = {.conv2d = brim_conv_attr(o)};
+  const brim_window window = brim_conv_window(&attr.conv2d);
+  int64_t places[2];
   if (!brim_graph_named(g, op, name)) return NULL;
-  fill_attr(o, &attr.conv2d);
-  if (!check_layer(g, op, name, &shape, out_channels, &attr.conv2d)) return NULL;
+  if (!brim_conv_check(g, op, name, &shape, out_channels, &attr.conv2d)) return NULL;
+  if (brim_window_places(g, op, name, &window, &shape, places) != BRIM_OK) return NULL;
   const int64_t channels = shape.dim[1] / attr.conv2d.groups, taps = o->kernel[0] * o->kernel[1];
   brim_shape weight = {shape.rank, {out_channels, channels, o->kernel[0], o->kernel[1]}};
   const brim_shape bias = {1, {out_channels}};

@@ -110,7 +110,8 @@ BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
 
 /* ---- products ---- */
 
-/* x [N, F], [N, T, F] or of more dimensions, but no image [N, C, H, W] -> the same with out_features for F. */
+/* x [N, ..., F], of any rank from 2 on -> the same with out_features for F, the last dimension. So for images
+ * brim_flatten comes first, or brim_permute where channels are to be mixed at each pixel. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 /* With parameters that exist, as tied weights: weight [O, F], bias [O] or NULL. x [..., F] of any rank from 2 on. */
@@ -135,13 +136,32 @@ typedef struct brim_conv1d_options {
 /* x [N,C,L] -> [N, out_channels, M], as torch.nn.Conv1d. */
 BRIM_EXPORT brim_tensor *brim_conv1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
                                      brim_conv1d_options options);
+typedef struct brim_conv_transpose2d_options {
+  int64_t kernel[2];                                             /* height, width: always both */
+  int64_t stride[2], padding[2], output_padding[2], dilation[2]; /* stride and dilation: 0 means 1 */
+  int64_t groups;                                                /* 0 means 1 */
+  int32_t no_bias;
+} brim_conv_transpose2d_options;
+/* x [N,C,H,W] -> [N, out_channels, P, Q] with P = (H-1)*stride - 2*padding + dilation*(kernel-1) + 1 + output_padding,
+ * as torch.nn.ConvTranspose2d; output_padding is less than the stride or the dilation. Twice as high and wide:
+ *     brim_conv_transpose2d(g, "up1", x, 32, (brim_conv_transpose2d_options){.kernel = {2, 2}, .stride = {2, 2}})
+ * Since ABI 1.7. */
+BRIM_EXPORT brim_tensor *brim_conv_transpose2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
+                                               brim_conv_transpose2d_options options);
+typedef struct brim_conv_transpose1d_options {
+  int64_t kernel, stride, padding, output_padding, dilation, groups; /* stride, dilation, groups: 0 means 1 */
+  int32_t no_bias;
+} brim_conv_transpose1d_options;
+/* x [N,C,L] -> [N, out_channels, M], as torch.nn.ConvTranspose1d. Since ABI 1.7. */
+BRIM_EXPORT brim_tensor *brim_conv_transpose1d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
+                                               brim_conv_transpose1d_options options);
 /* index [N, ...] (i32) -> [N, ..., dim]: rows of a parameter [count, dim], or of one that exists. An index outside of
  * [0, count) stops the run with an error. Of a dataset of tokens brim_input is such an index. */
 BRIM_EXPORT brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index, int64_t count,
                                         int64_t dim);
 BRIM_EXPORT brim_tensor *brim_embedding_with(brim_graph *g, brim_tensor *index, brim_tensor *weight);
 
-/* ---- pooling ---- */
+/* ---- pooling, and its opposite ---- */
 
 typedef struct brim_pool2d_options {
   int64_t kernel[2], stride[2], padding[2]; /* stride 0: the kernel's */
@@ -158,6 +178,23 @@ BRIM_EXPORT brim_tensor *brim_max_pool1d(brim_graph *g, brim_tensor *x, int64_t 
 BRIM_EXPORT brim_tensor *brim_adaptive_avg_pool2d(brim_graph *g, brim_tensor *x, int64_t height, int64_t width);
 /* x [N,C,...] -> [N,C], the mean over all places. */
 BRIM_EXPORT brim_tensor *brim_global_avg_pool(brim_graph *g, brim_tensor *x);
+
+typedef struct brim_upsample2d_options {
+  int64_t size[2];       /* of the result: height, width. For each of the two, either this */
+  int64_t factor[2];     /* or how many times as long it is as x's; the other is 0 */
+  int32_t mode;          /* enum brim_upsample_mode (brim/ops.h); LINEAR: bilinear */
+  int32_t align_corners; /* of LINEAR: the outermost values lie over each other */
+} brim_upsample2d_options;
+/* x [N,C,H,W] -> [N, C, P, Q], as torch.nn.functional.interpolate:
+ *     brim_upsample2d(g, x, (brim_upsample2d_options){.factor = {2, 2}, .mode = BRIM_UPSAMPLE_LINEAR})
+ * It makes images smaller too, by the same formula. Since ABI 1.7. */
+BRIM_EXPORT brim_tensor *brim_upsample2d(brim_graph *g, brim_tensor *x, brim_upsample2d_options options);
+typedef struct brim_upsample1d_options {
+  int64_t size, factor; /* as of two dimensions */
+  int32_t mode, align_corners;
+} brim_upsample1d_options;
+/* x [N,C,L] -> [N,C,M]. Since ABI 1.7. */
+BRIM_EXPORT brim_tensor *brim_upsample1d(brim_graph *g, brim_tensor *x, brim_upsample1d_options options);
 
 /* ---- normalisation; PyTorch's eps is 1e-5, its momentum 0.1 ---- */
 
@@ -259,6 +296,8 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_matmul(g, ...) brim_matmul(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_conv2d(g, ...) brim_conv2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_conv1d(g, ...) brim_conv1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_conv_transpose2d(g, ...) brim_conv_transpose2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_conv_transpose1d(g, ...) brim_conv_transpose1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_embedding(g, ...) brim_embedding(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_embedding_with(g, ...) brim_embedding_with(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_max_pool2d(g, ...) brim_max_pool2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
@@ -266,6 +305,8 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_max_pool1d(g, ...) brim_max_pool1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_adaptive_avg_pool2d(g, ...) brim_adaptive_avg_pool2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_global_avg_pool(g, ...) brim_global_avg_pool(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_upsample2d(g, ...) brim_upsample2d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_upsample1d(g, ...) brim_upsample1d(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_batch_norm(g, ...) brim_batch_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_group_norm(g, ...) brim_group_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_layer_norm(g, ...) brim_layer_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)

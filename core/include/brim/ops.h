@@ -35,6 +35,12 @@ typedef struct brim_conv2d_attr {
   int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width; all but padding at least 1 */
   int64_t groups;                                        /* divides C and K; at least 1 */
 } brim_conv2d_attr;
+/* conv_transpose2d     in: x [N,C,P,Q], weight [C,K/g,R,S], [bias [K]]  out: y [N,K,H,W]   Since ABI 1.7
+ *                      conv2d_grad_input of x as a layer, with a bias: as torch.nn.ConvTranspose2d. attr.conv2d is
+ *                      that of the convolution that leads back, from y [N,K,H,W] to x [N,C,P,Q]: its formula for P
+ *                      holds, and y's shape says which of the H it is that lead to this P. A weight may be of rank 3.
+ * conv_transpose2d_grad_bias  in: dy                                    out: dbias +=
+ *                      Its other gradients are conv2d of dy, without a bias, and conv2d_grad_weight of dy and x. */
 /* max_pool2d           in: x [N,C,H,W]        out: y [N,C,P,Q], index u8 [N,C,P,Q]: row*S+column of the
  *                      first greatest value in its window (window at most 256 values; what is outside of x is not
  *                      in the window)
@@ -49,6 +55,20 @@ typedef struct brim_pool2d_attr {
   int64_t kernel[2], stride[2], padding[2];
   int32_t exclude_padding; /* avg: torch's count_include_pad=False */
 } brim_pool2d_attr;
+/* upsample2d           in: x [N,C,H,W]        out: y [N,C,P,Q]        Since ABI 1.7
+ * upsample2d_grad      in: dy                 out: dx
+ *                      As torch.nn.functional.interpolate, in each of the two dimensions. Place p of y lies at s in x:
+ *                          nearest               s = p * H / P;               y = x[floor(s)]
+ *                          linear                s = (p + 1/2) * H / P - 1/2, but within [0, H - 1]
+ *                          with align_corners    s = p * (H - 1) / (P - 1), 0 if P is 1
+ *                      linear: between x[floor(s)] and the next value, by what s is above floor(s). Quotients are
+ *                      exact: where s is a whole number, the next value has no influence, not even as NaN. (PyTorch
+ *                      rounds those of nearest to single precision, and takes the value before in 2 places of 10,000.)
+ */
+enum brim_upsample_mode { BRIM_UPSAMPLE_NEAREST, BRIM_UPSAMPLE_LINEAR /* of images: bilinear */ };
+typedef struct brim_upsample2d_attr {
+  int32_t mode, align_corners; /* mode: enum brim_upsample_mode; align_corners: 0 or 1, of linear */
+} brim_upsample2d_attr;
 /* clang-format off */
 /* batch_norm           in: x [N,C,...], weight [C], bias [C]
  *                      out: y, mean [G,C], rstd [G,C], mean_sum [C] +=, var_sum [C] +=
@@ -265,6 +285,7 @@ typedef struct brim_loss_attr {
 typedef union brim_attr {
   brim_conv2d_attr conv2d;
   brim_pool2d_attr pool2d;
+  brim_upsample2d_attr upsample2d;
   brim_norm_attr norm;
   brim_moving_average_attr moving_average;
   brim_matmul_attr matmul;

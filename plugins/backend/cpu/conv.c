@@ -13,6 +13,8 @@
  * An activation behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache.
  * oneDNN could do it within the primitive, but its relu would turn a NaN into 0, and its functions have other bits.
  *
+ * conv_transpose2d is the gradient of the input as a layer, and runs as that; its bias is added in the same way.
+ *
  * Workspace: weights in the primitive's order | a wave's parts of dw and dbias | for each thread: scratch,
  * copies of a unit of x and y where the primitive wants another order. */
 #include <stdlib.h>
@@ -67,7 +69,8 @@ typedef struct conv_run {
 static int64_t conv_kind(const brim_node *node)
 {
   if (strcmp(node->op, "conv2d_grad_weight") == 0) return CONV_GRAD_WEIGHT;
-  return strcmp(node->op, "conv2d_grad_input") == 0 ? CONV_GRAD_INPUT : CONV_FORWARD;
+  const bool back = strcmp(node->op, "conv2d_grad_input") == 0 || strcmp(node->op, "conv_transpose2d") == 0;
+  return back ? CONV_GRAD_INPUT : CONV_FORWARD;
 }
 
 static int64_t unit_of(const cpu_conv_key *k, int64_t grain)
@@ -395,6 +398,17 @@ static void sum_bias(const unit_run *u, const float *dy, float *sum)
       simd->sum_pixels(dy, pixels, block, sum + c);
 }
 
+/* A transposed convolution's bias, to what a unit has computed. */
+static void add_bias(const unit_run *u, float *x, const float *bias)
+{
+  const cpu_conv_key *k = &u->conv->key;
+  const int64_t block = u->conv->x_block, pixels = k->height * k->width;
+  const cpu_pooling *simd = cpu_pooling_of_isa[u->run->backend->isa];
+  for (int64_t n = 0; n < k->samples; n++)
+    for (int64_t c = 0; c < k->channels; c += block, x += pixels * block)
+      simd->add_to_pixels(x, pixels, block, bias + c);
+}
+
 static void run_unit(void *arg, int64_t task, int32_t thread)
 {
   conv_run *r = arg;
@@ -408,12 +422,15 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
                       .scratch = r->workspace + s->threads_at + (uint64_t)thread * s->thread_bytes};
   const cpu_conv_key *k = &u.conv->key;
   const int64_t sample = number * s->unit_samples;
-  const float *x = r->x + sample * k->channels * k->height * k->width;
+  float *x = r->x + sample * k->channels * k->height * k->width;
   float *y = r->y + sample * k->out_channels * k->out_height * k->out_width;
   char *part = r->workspace + s->parts_at + (uint64_t)task * s->part_bytes;
   const bool own = s->kind == CONV_GRAD_WEIGHT;
   if (own && r->bias) sum_bias(&u, y, (float *)(void *)(part + s->part_bias_at));
-  const dnnl_status_t status = execute(&u, x, y, own ? (const float *)(const void *)part : r->w, own ? NULL : r->bias);
+  const bool forward = s->kind == CONV_FORWARD;
+  const dnnl_status_t status =
+      execute(&u, x, y, own ? (const float *)(const void *)part : r->w, forward ? r->bias : NULL);
+  if (s->kind == CONV_GRAD_INPUT && r->bias) add_bias(&u, x, r->bias);
   const int64_t count = k->samples * k->out_channels * k->out_height * k->out_width;
   if (s->behind.relu) r->backend->simd->relu(y, y, count);
   if (s->behind.function) s->behind.function(y, y, count, s->behind.factor);
@@ -455,7 +472,7 @@ static CPU_RUN(conv2d_run)
   conv_run r = {.backend = self, .state = s, .workspace = launch->workspace};
   r.x = forward ? launch->in[0] : launch->out[0];
   r.y = forward ? launch->out[0] : launch->in[0];
-  r.bias = s->unit->key.has_bias ? launch->in[2] : NULL;
+  r.bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
   r.w = launch->in[1];
   cpu_pool_single_openmp();
   if (s->unit->w.copied) {
@@ -529,8 +546,22 @@ KERNEL(conv2d_leaky_relu, "conv2d+leaky_relu", conv2d_run);
 KERNEL(conv2d_sigmoid, "conv2d+sigmoid", conv2d_run);
 KERNEL(conv2d_tanh, "conv2d+tanh", conv2d_run);
 KERNEL(conv2d_grad_input, "conv2d_grad_input", conv2d_run);
+KERNEL(conv_transpose2d, "conv_transpose2d", conv2d_run);
 CPU_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
                                   .prepare = conv2d_prepare,
                                   .realize = conv2d_realize,
                                   .run = conv2d_grad_weight_run,
                                   .release = conv2d_release};
+
+/* By planes, sample after sample, so the same bits for any micro-batch. */
+static CPU_RUN(conv_transpose2d_grad_bias_run)
+{
+  const brim_tensor *dy = launch->node->in[0];
+  const cpu_conv_key k = {.out_channels = dy->shape.dim[1],
+                          .out_height = dy->shape.dim[2],
+                          .out_width = dy->shape.dim[3],
+                          .y_block = dy->channel_block};
+  cpu_conv_add_bias(self, &k, launch->in[0], dy->shape.dim[0], launch->out[0]);
+  return BRIM_OK;
+}
+CPU_KERNEL(conv_transpose2d_grad_bias) = {.op = "conv_transpose2d_grad_bias", .run = conv_transpose2d_grad_bias_run};

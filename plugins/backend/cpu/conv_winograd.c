@@ -148,7 +148,7 @@ void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *k, const brim_lau
   v.behind = cpu_behind_of(b, launch->node);
   v.from = launch->in[0];
   v.weights = launch->in[1];
-  v.bias = k->has_bias ? launch->in[2] : NULL;
+  v.bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
   v.to = launch->out[0];
   v.kernel = launch->workspace;
   v.rooms = (char *)launch->workspace + cpu_winograd_places_bytes(v.in.channels * v.out);

@@ -124,8 +124,18 @@ static void sum_pixels(const float *x, int64_t pixels, int64_t lanes, float *sum
   }
 }
 
+static void add_to_pixels(float *x, int64_t pixels, int64_t lanes, const float *value)
+{
+  if (lanes == 1)
+    for (int64_t i = 0; i < pixels; i++) x[i] += value[0];
+  else
+    for (int64_t i = 0; i < pixels; i++, x += lanes)
+      for (int64_t c = 0; c < lanes; c++) x[c] += value[c];
+}
+
 const cpu_pooling CPU_NAME(cpu_pooling) = {.max_pool = CPU_NAME(simd_max_pool),
                                            .max_pool_grad = CPU_NAME(simd_max_pool_grad),
                                            .avg_pool = avg_pool,
                                            .avg_pool_grad = avg_pool_grad,
-                                           .sum_pixels = sum_pixels};
+                                           .sum_pixels = sum_pixels,
+                                           .add_to_pixels = add_to_pixels};

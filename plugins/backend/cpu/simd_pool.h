@@ -20,6 +20,8 @@ typedef struct cpu_pooling {
   void (*avg_pool_grad)(const cpu_pool_plane *plane, const float *dy, float *dx);
   /* sum[c] += the sum of x[i*lanes + c] over `pixels` i. */
   void (*sum_pixels)(const float *x, int64_t pixels, int64_t lanes, float *sum);
+  /* x[i*lanes + c] += value[c], for `pixels` i. */
+  void (*add_to_pixels)(float *x, int64_t pixels, int64_t lanes, const float *value);
 } cpu_pooling;
 
 extern const cpu_pooling cpu_pooling_v2, cpu_pooling_v3, cpu_pooling_v4;

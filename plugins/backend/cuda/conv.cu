@@ -134,18 +134,20 @@ static CUDA_PREPARE(conv2d_prepare)
   return finish(prepare_forward((cuda_backend *)self, node, p, need), node, p, state);
 }
 
-static brim_status run_behind(cuda_backend *b, const brim_launch *launch, const cuda_conv *v)
+/* To the result, of rank 4, that the convolution has left. */
+static brim_status run_behind(cuda_backend *b, const brim_launch *launch)
 {
   const brim_node *node = launch->node;
+  const brim_tensor *y = node->out[0];
   const bool bias = node->in_count > 2;
   cuda_behind behind = {};
   behind.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
   if (!bias && behind.activation.kind == CUDA_IDENTITY) return BRIM_OK;
-  behind.dtype = v->dtype;
-  behind.bias_dtype = bias ? node->in[2]->dtype : v->dtype;
-  behind.count = v->N * v->K * v->P * v->Q;
-  behind.channels = v->K;
-  behind.inner = v->y_last ? 1 : v->P * v->Q;
+  behind.dtype = y->dtype;
+  behind.bias_dtype = bias ? node->in[2]->dtype : y->dtype;
+  behind.count = brim_shape_count(&y->shape);
+  behind.channels = y->shape.dim[1];
+  behind.inner = cuda_channels_last(y) ? 1 : y->shape.dim[2] * y->shape.dim[3];
   behind.bias = bias ? launch->in[2] : NULL;
   behind.from = behind.to = launch->out[0];
   return cuda_behind_run(b, &behind);
@@ -163,7 +165,7 @@ static CUDA_RUN(conv2d_run)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, (void *)weight, y, scratch));
   else
     BRIM_TRY(cuda_conv_direct(b, &p->conv, x, weight, y));
-  return run_behind(b, launch, &p->conv);
+  return run_behind(b, launch);
 }
 
 #define CONV2D(id, its_op)                                                                                             \
@@ -174,7 +176,7 @@ CONV2D(conv2d_leaky_relu, "conv2d+leaky_relu");
 CONV2D(conv2d_sigmoid, "conv2d+sigmoid");
 CONV2D(conv2d_tanh, "conv2d+tanh");
 
-/* ---- dx ---- */
+/* ---- dx, and conv_transpose2d, which is the same with a bias ---- */
 
 static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
@@ -206,11 +208,16 @@ static CUDA_RUN(grad_input_run)
   const void *dy = cuda_ordered(b, launch->node->in[0], launch->in[0], p->conv.y_last, &scratch);
   const void *weight = weight_for(b, p, launch->in[1], &scratch);
   if (!dy || !weight) return BRIM_EDEVICE;
-  if (p->dnn) return cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch);
-  return cuda_conv_direct_grad_input(b, &p->conv, dy, weight, dx);
+  if (p->dnn)
+    BRIM_TRY(cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch));
+  else
+    BRIM_TRY(cuda_conv_direct_grad_input(b, &p->conv, dy, weight, dx));
+  return run_behind(b, launch);
 }
 BRIM_KERNEL(conv2d_grad_input) = {
     .op = "conv2d_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
+BRIM_KERNEL(conv_transpose2d) = {
+    .op = "conv_transpose2d", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
 
 /* ---- dweight, dbias ---- */
 
@@ -288,3 +295,34 @@ static CUDA_RUN(grad_weight_run)
 }
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
+
+/* What of a convolution the sum of dy's channels needs. */
+static cuda_conv channels_of(const brim_tensor *dy)
+{
+  cuda_conv v = {};
+  v.N = dy->shape.dim[0];
+  v.K = dy->shape.dim[1];
+  v.P = dy->shape.dim[2];
+  v.Q = dy->shape.dim[3];
+  v.dtype = dy->dtype;
+  v.y_last = cuda_channels_last(dy);
+  return v;
+}
+
+static CUDA_PREPARE(grad_bias_prepare)
+{
+  const cuda_conv v = channels_of(node->in[0]);
+  (void)self;
+  (void)program;
+  (void)state;
+  need->workspace_bytes = cuda_conv_bias_bytes(&v);
+  return BRIM_OK;
+}
+
+static CUDA_RUN(grad_bias_run)
+{
+  const cuda_conv v = channels_of(launch->node->in[0]);
+  return cuda_conv_grad_bias((cuda_backend *)self, &v, launch->in[0], (float *)launch->out[0], launch->workspace);
+}
+BRIM_KERNEL(conv_transpose2d_grad_bias) = {
+    .op = "conv_transpose2d_grad_bias", .prepare = grad_bias_prepare, .run = grad_bias_run};

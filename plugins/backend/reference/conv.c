@@ -6,9 +6,9 @@
  *
  * Channels come in groups: filter k sees the C/groups channels of its own group, of which `first` is the first.
  * Every product x * weight adds to one y. The gradients walk over the same products: that with respect
- * to x sends dy * weight back to x, that with respect to weight collects dy * x. */
-#include <string.h>
-
+ * to x sends dy * weight back to x, that with respect to weight collects dy * x.
+ *
+ * A transposed convolution is that gradient of x as a layer: it sends its input * weight, and starts from a bias. */
 #include "reference.h"
 
 /* The sizes, named as in the formula. */
@@ -118,9 +118,10 @@ static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
   (void)self;
   const conv v = conv_of(launch, launch->node->out[0], launch->node->in[0]);
   const double *dy = launch->in[0], *weight = launch->in[1];
+  const double *bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
   double *dx = launch->out[0];
 
-  memset(dx, 0, (size_t)(v.N * v.C * v.H * v.W) * sizeof *dx);
+  for (int64_t i = 0; i < v.N * v.C * v.H * v.W; i++) dx[i] = bias ? bias[i / (v.H * v.W) % v.C] : 0;
   for (int64_t n = 0; n < v.N; n++)
     for (int64_t k = 0; k < v.K; k++)
       for (int64_t p = 0; p < v.P; p++)
@@ -128,6 +129,7 @@ static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input", .run = conv2d_grad_input};
+BRIM_KERNEL(conv_transpose2d) = {.op = "conv_transpose2d", .run = conv2d_grad_input};
 
 /* What sample n contributes to one weight's gradient: every output at which that weight was used. */
 static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
@@ -168,3 +170,16 @@ static brim_status conv2d_grad_weight(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 BRIM_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight", .run = conv2d_grad_weight};
+
+static brim_status conv_transpose2d_grad_bias(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_shape *y = &launch->node->in[0]->shape;
+  const int64_t pixels = y->dim[2] * y->dim[3];
+  const double *dy = launch->in[0];
+  double *dbias = launch->out[0];
+  for (int64_t i = 0; i < y->dim[0] * y->dim[1]; i++)
+    for (int64_t k = 0; k < pixels; k++) dbias[i % y->dim[1]] += dy[i * pixels + k];
+  return BRIM_OK;
+}
+BRIM_KERNEL(conv_transpose2d_grad_bias) = {.op = "conv_transpose2d_grad_bias", .run = conv_transpose2d_grad_bias};

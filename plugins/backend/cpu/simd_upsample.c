@@ -1,0 +1,57 @@
+/* Rows first, then columns: a row of y lies between two rows of x, each of its places between two columns of what that
+ * gives. The gradient goes the same way back: first to columns, then to rows. So a value is the same bits whether
+ * channels lie in blocks or not. */
+#include "simd_upsample.h"
+
+/* to = here * x + next * behind */
+static inline void blend(const cpu_tap *t, const float *restrict x, const float *restrict behind, int64_t count,
+                         float *restrict to)
+{
+  for (int64_t i = 0; i < count; i++) to[i] = t->here * x[i] + t->next * behind[i];
+}
+
+static inline void add(const float *restrict x, float factor, int64_t count, float *restrict to)
+{
+  for (int64_t i = 0; i < count; i++) to[i] += factor * x[i];
+}
+
+static void upsample(const cpu_upsample_plane *v, const float *x, float *y, float *scratch)
+{
+  const int64_t lanes = v->lanes, pitch = v->extent[1] * lanes;
+  for (int64_t p = 0; p < v->places[0]; p++) {
+    const cpu_tap *row = &v->row[p];
+    const float *from = x + row->at * pitch;
+    if (row->next > 0) {
+      blend(row, from, from + pitch, pitch, scratch);
+      from = scratch;
+    }
+    for (int64_t q = 0; q < v->places[1]; q++, y += lanes) {
+      const cpu_tap *column = &v->column[q];
+      const float *value = from + column->at * lanes;
+      if (column->next > 0)
+        blend(column, value, value + lanes, lanes, y);
+      else
+        for (int64_t i = 0; i < lanes; i++) y[i] = value[i];
+    }
+  }
+}
+
+static void upsample_grad(const cpu_upsample_plane *v, const float *dy, float *dx, float *scratch)
+{
+  const int64_t lanes = v->lanes, pitch = v->extent[1] * lanes;
+  for (int64_t i = 0; i < v->extent[0] * pitch; i++) dx[i] = 0;
+  for (int64_t p = 0; p < v->places[0]; p++) {
+    const cpu_tap *row = &v->row[p];
+    float *to = dx + row->at * pitch;
+    for (int64_t i = 0; i < pitch; i++) scratch[i] = 0;
+    for (int64_t q = 0; q < v->places[1]; q++, dy += lanes) {
+      const cpu_tap *column = &v->column[q];
+      add(dy, column->here, lanes, scratch + column->at * lanes);
+      if (column->next > 0) add(dy, column->next, lanes, scratch + (column->at + 1) * lanes);
+    }
+    add(scratch, row->here, pitch, to);
+    if (row->next > 0) add(scratch, row->next, pitch, to + pitch);
+  }
+}
+
+const cpu_upsampling CPU_NAME(cpu_upsampling) = {upsample, upsample_grad};

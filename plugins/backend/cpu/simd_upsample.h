@@ -1,0 +1,27 @@
+/* Images in another size: one plane of channels that lie side by side, for each instruction set. */
+#ifndef CPU_SIMD_UPSAMPLE_H
+#define CPU_SIMD_UPSAMPLE_H
+#include "simd.h"
+
+/* A row or column of y: here * x[at] + next * x[at + 1]. */
+typedef struct cpu_tap {
+  int64_t at;
+  float here, next; /* next: 0 where x[at] is taken as it is */
+} cpu_tap;
+
+/* `lanes` channels of one sample, side by side: the tensor's channel block. */
+typedef struct cpu_upsample_plane {
+  int64_t extent[2]; /* height and width of x */
+  int64_t places[2]; /* of y */
+  int64_t lanes;
+  const cpu_tap *row, *column; /* [places[0]], [places[1]] */
+} cpu_upsample_plane;
+
+/* scratch: as many floats as a row of x. */
+typedef struct cpu_upsampling {
+  void (*upsample)(const cpu_upsample_plane *plane, const float *x, float *y, float *scratch);
+  void (*upsample_grad)(const cpu_upsample_plane *plane, const float *dy, float *dx, float *scratch);
+} cpu_upsampling;
+
+extern const cpu_upsampling cpu_upsampling_v2, cpu_upsampling_v3, cpu_upsampling_v4;
+#endif
