@@ -254,6 +254,24 @@ static void finish(message *m)
   (void)!write(STDERR_FILENO, m->text, m->length);
 }
 
+/* By kill(1), and by no instruction or raise() of this process: then nobody in it is to blame. */
+static bool is_sent(const siginfo_t *info)
+{
+  return info->si_code <= 0 && info->si_pid != getpid();
+}
+
+static void tell_sent(int signal, const siginfo_t *info)
+{
+  static message m;
+  if (isatty(STDERR_FILENO)) add(&m, "\n");
+  add(&m, "error: process ");
+  add_number(&m, (uint64_t)info->si_pid, 10);
+  add(&m, " has sent this one a signal: ");
+  add(&m, brim_crash_name(signal));
+  add_advice(&m);
+  finish(&m);
+}
+
 static void tell(int signal, const siginfo_t *info, const void *context)
 {
   static message m;
@@ -315,6 +333,8 @@ static void tell_once(int signal, const siginfo_t *info, const void *context, co
   if (atomic_compare_exchange_strong(&told, &nobody, 1)) {
     if (file)
       tell_file(file);
+    else if (is_sent(info))
+      tell_sent(signal, info);
     else
       tell(signal, info, context);
     atomic_store(&told, 2);
@@ -330,7 +350,7 @@ static void on_crash(int signal, siginfo_t *info, void *context)
   uintptr_t at, stack;
   brim_mapping file;
   place_of(context, &at, &stack);
-  if (brim_guard_is_own()) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
+  if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
   const bool of_file = is_of_file(signal, info, &file);
   tell_once(signal, info, context, of_file ? &file : NULL);
   if (of_file) _exit(brim_status_exit(BRIM_EIO));

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/long_call.h"
 #include "base/thread.h"
 #include "data/data.h"
 
@@ -32,6 +33,7 @@ typedef struct worker {
   pthread_t thread;
   brim_loader *loader;
   void *scratch; /* one raw sample */
+  brim_frequent_call reading;
 } worker;
 
 struct brim_loader {
@@ -114,7 +116,7 @@ static brim_status check_span(const brim_loader *loader, const brim_span *span)
                    span->first, span->first + span->count, data->count[span->part], loader->options.batch_max);
 }
 
-static void decode(brim_loader *loader, void *scratch, slot *s)
+static void decode(brim_loader *loader, worker *w, slot *s)
 {
   const brim_data *data = loader->options.data;
   const uint32_t real = loader->options.real;
@@ -124,9 +126,11 @@ static void decode(brim_loader *loader, void *scratch, slot *s)
   s->status = check_span(loader, &b->span);
   for (int64_t i = 0; i < b->span.count && s->status == BRIM_OK; i++) {
     if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return; /* nobody waits for it any more */
+    brim_frequent_call_turn(&w->reading);
     s->status =
-        brim_data_sample(data, b->span.part, b->span.epoch, b->span.first + i, real, scratch,
+        brim_data_sample(data, b->span.part, b->span.epoch, b->span.first + i, real, w->scratch,
                          (char *)b->values + (size_t)i * values_bytes, (char *)b->labels + (size_t)i * label_bytes);
+    brim_frequent_call_turn(&w->reading);
   }
   if (s->status != BRIM_OK) snprintf(s->error, sizeof s->error, "%s", brim_error_text());
 }
@@ -160,7 +164,7 @@ static void *work(void *context)
     slot *s = claim(loader);
     if (s) {
       pthread_mutex_unlock(&loader->lock);
-      decode(loader, w->scratch, s);
+      decode(loader, w, s);
       pthread_mutex_lock(&loader->lock);
       s->ready = true;
     } else {
@@ -204,6 +208,13 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
   return loader;
 }
 
+static void watch_reading(brim_loader *loader)
+{
+  const void *read = (const void *)(uintptr_t)loader->options.data->ops->read;
+  for (int32_t i = 0; i < workers_of(&loader->options); i++)
+    brim_frequent_call_watch(&loader->workers[i].reading, "the dataset's read", read);
+}
+
 static int start_threads(brim_loader *loader)
 {
   int failed = 0;
@@ -232,6 +243,7 @@ brim_status brim_loader_open(const brim_loader_options *options, brim_loader **o
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->decoded, NULL);
   pthread_cond_init(&loader->freed, NULL);
+  watch_reading(loader);
   const int failed = start_threads(loader);
   if (failed) {
     const int32_t started = loader->started;
@@ -251,6 +263,7 @@ void brim_loader_close(brim_loader *loader)
   pthread_cond_broadcast(&loader->freed);
   pthread_mutex_unlock(&loader->lock);
   for (int32_t i = 0; i < loader->started; i++) pthread_join(loader->workers[i].thread, NULL);
+  for (int32_t i = 0; i < workers_of(&loader->options); i++) brim_frequent_call_unwatch(&loader->workers[i].reading);
   pthread_cond_destroy(&loader->freed);
   pthread_cond_destroy(&loader->decoded);
   pthread_mutex_destroy(&loader->lock);
@@ -265,7 +278,7 @@ static slot *wait_for(brim_loader *loader)
   slot *s = &loader->slots[loader->taken % loader->slot_count];
   if (loader->options.threads == 0) {
     s = claim(loader);
-    if (s) decode(loader, loader->workers[0].scratch, s);
+    if (s) decode(loader, &loader->workers[0], s);
     return s;
   }
   while (!s->ready && loader->taken != loader->end) pthread_cond_wait(&loader->decoded, &loader->lock);

@@ -77,6 +77,7 @@ static inline brim_status bad_in(const char *function, long long step)
   while (bad_is(function, "loop")) continue;
   for (; naps < 110 && bad_is(function, "naps"); naps++)
     (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+  while (bad_is(function, "sleeps")) (void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
   if (bad_is(function, "silent")) return BRIM_EDEVICE;
   if (bad_is(function, "unknown")) return 77;
   if (bad_is(function, "interrupted")) return BRIM_EINTERRUPTED;

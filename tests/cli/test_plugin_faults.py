@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
@@ -200,6 +201,20 @@ class Elsewhere(Case):
                                   "segmentation fault", "constructor")
         self.assertNotIn("brim has crashed", result.err)
 
+    @plain
+    def test_a_signal_that_another_process_sent_is_nobodys_crash(self):
+        for number, name in ((signal.SIGSEGV, "segmentation fault (SIGSEGV)"), (signal.SIGABRT, "abort (SIGABRT)")):
+            with self.subTest(name):
+                run = f"run{number}"
+                process = self.start("train", f"run.dir={run}", *self.DATA, "training.steps=1000000", "policy+=bad",
+                                     "training.num_workers=1")
+                self.until((self.folder / run / "metrics.jsonl").exists, process)
+                process.send_signal(number)
+                result = self.finish(process, -number)
+                self.assert_error(result, f"error: process {os.getpid()} has sent this one a signal: {name}",
+                                  f"brim train --resume {run}")
+                self.assertNotIn("crashed", result.err)
+
     def assert_exit(self, words, kind, *overrides, status=FAILED):
         result = self.train("run", *overrides, env={"BRIM_BAD": words}, status=status)
         file = BAD / kind / "bad.so"
@@ -231,10 +246,31 @@ class Elsewhere(Case):
         words = [word for word in RUN if not word.startswith("model")]
         slow = [(self.start("plan", "model=bad", *words, env={"BRIM_BAD": "build:naps"}), "model", "build"),
                 (self.start("train", "run.dir=slow", *self.DATA, env={"BRIM_BAD": "open:naps"}), "dataset", "open")]
+        stuck = [self.start("train", f"run.dir=stuck{threads}", *self.DATA, f"training.num_workers={threads}",
+                            env={"BRIM_BAD": "read:sleeps:200"}) for threads in (0, 2)]
         for process, kind, function in slow:
             told = self.finish(process, DONE).err
             self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin {BAD / kind / 'bad.so'}\n"),
                              1, told)
+        for process in stuck:
+            self.assert_reads(process, "the dataset's read has not come back yet: plugin ")
+            process.terminate()
+            self.assert_reads(process, "finishing the step, then a checkpoint; SIGTERM again ends now")
+            while process.poll() is None:
+                process.terminate()
+                time.sleep(0.05)
+            result = self.finish(process, -signal.SIGTERM)
+            self.assertIn("ended at once", result.err)
+            self.assertNotIn("has not come back yet", result.err)
+
+    def assert_reads(self, process, text):
+        """It writes a line with the text, sooner or later."""
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if text in line:
+                return
+        self.fail(f"{text} is not in {lines}")
 
 
 if __name__ == "__main__":
