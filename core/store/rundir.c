@@ -147,19 +147,22 @@ brim_status brim_run_create(const char *dir, const char *name, char *path, size_
   return create_named(name, path, room);
 }
 
-/* Who holds the lock, for the message; the number is a help only, and may be missing. */
-static long lock_holder(int fd)
+/* " (process 7)", who holds the lock; "" if it has not signed it. */
+static const char *lock_holder(int fd, char *out, size_t room)
 {
   char text[32] = "";
   const ssize_t n = pread(fd, text, sizeof text - 1, 0);
-  return n > 0 ? strtol(text, NULL, 10) : 0;
+  const long pid = n > 0 ? strtol(text, NULL, 10) : 0;
+  out[0] = '\0';
+  if (pid > 0) snprintf(out, room, " (process %ld)", pid);
+  return out;
 }
 
 static void sign_lock(int fd)
 {
   char text[32];
   const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
+  if (pwrite(fd, text, (size_t)length, 0) != length || ftruncate(fd, length) != 0)
     brim_log(BRIM_LOG_DEBUG, "the run's lock does not name this process: %s", strerror(errno));
 }
 
@@ -177,9 +180,10 @@ brim_status brim_run_lock(const char *path, int *fd)
     return BRIM_OK;
   }
   brim_status status;
+  char holder[48];
   if (errno == EWOULDBLOCK)
-    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim (process %ld): wait for it, or stop it", path,
-                       lock_holder(lock));
+    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim%s: wait for it, or stop it", path,
+                       lock_holder(lock, holder, sizeof holder));
   else
     status = brim_fail(BRIM_EIO, "cannot lock '%s': %s", name, strerror(errno));
   close(lock);

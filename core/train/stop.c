@@ -14,7 +14,7 @@
 
 #define ECHO_MS 300 /* timeout(1) signals the process and then its group: that is one wish, not two */
 
-static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 #define WATCHED (sizeof watched / sizeof watched[0])
 
 static volatile sig_atomic_t first_signal;
@@ -71,10 +71,14 @@ static void answer(int number)
 {
   words w;
   begin(&w);
+  if (number == SIGXCPU) put(&w, "the limit of processor time is reached: ");
   put(&w, atomic_load(&doing));
-  put(&w, "; ");
-  put(&w, name_of(number));
-  put(&w, " again ends now\n");
+  if (number != SIGXCPU) {
+    put(&w, "; ");
+    put(&w, name_of(number));
+    put(&w, " again ends now");
+  }
+  put(&w, "\n");
   write_words(&w);
 }
 
@@ -116,7 +120,7 @@ static void on_signal(int number)
   if (atomic_compare_exchange_strong(&first_ms, &none, now)) {
     first_signal = number;
     if (atomic_load(&is_speaking)) answer(number);
-  } else if (now - none >= ECHO_MS) {
+  } else if (now - none >= ECHO_MS && number != SIGXCPU) { /* which the kernel sends every second */
     if (atomic_load(&is_speaking)) tell_lost();
     signal(number, SIG_DFL);
     raise(number); /* comes when this handler returns */

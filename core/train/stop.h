@@ -12,7 +12,7 @@
 #define BRIM_STOP_EVALUATION "leaving the evaluation, then a checkpoint"
 #define BRIM_STOP_ENDING "the steps are done, the results are being written"
 
-/* [init] Catches SIGINT, SIGTERM and, unless it is ignored, SIGHUP. `speaks`: this process answers them, and no other
+/* [init] Catches SIGINT, SIGTERM, SIGXCPU, which never ends the process, and, unless it is ignored, SIGHUP. `speaks`: this process answers them, and no other
  * rank does. Returns where the first signal's number will be; 0: none yet. */
 const volatile sig_atomic_t *brim_stop_watch(bool speaks);
 /* [init] The run's folder, for the command that resumes it. */

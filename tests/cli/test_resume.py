@@ -1,5 +1,6 @@
 """A run that is stopped, by a signal or a kill, at any moment, goes on to the same end."""
 
+import fcntl
 import os
 import random
 import shutil
@@ -216,6 +217,19 @@ class Signalled(Case):
             self.assertEqual(self.summary("run")["steps"], 30)
 
 
+class ProcessorTime(Case):
+    def test_its_limit_ends_a_run_with_a_checkpoint(self):
+        """The kernel sends the signal every second from the soft limit on."""
+        words = [*SMALL, "training.checkpoint_every_steps=100000000", "training.eval_every_steps=100000000"]
+        process = self.start("train", "run.dir=run", *words, "training.steps=100000000")
+        self.until((self.folder / "run" / "metrics.jsonl").exists, process)
+        for _ in range(3):
+            process.send_signal(signal.SIGXCPU)
+        result = self.finish(process, INTERRUPTED)
+        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a checkpoint\n"), 1)
+        self.assertTrue(self.steps("run"))
+
+
 class Locked(Case):
     def test_two_processes_do_not_write_one_run(self):
         process = self.start("train", "run.dir=run", *SMALL, "training.steps=1000000")
@@ -225,6 +239,15 @@ class Locked(Case):
         self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")
         process.send_signal(signal.SIGTERM)
         self.finish(process, INTERRUPTED)
+
+    def test_who_holds_an_unsigned_lock_is_not_called_process_0(self):
+        self.train("run", *SMALL, "training.steps=1")
+        (self.folder / "run" / "summary.json").unlink()
+        with (self.folder / "run" / ".lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            result = self.brim("train", "--resume", "run", status=2)
+        self.assert_error(result, "in use by another brim: wait for it")
+        self.assertNotIn("process 0", result.err)
 
     def test_a_run_that_lacks_only_its_summary_is_as_if_it_had_not_stopped(self):
         for run, more in (("test", []), ("validation", ["dataset.validation_fraction=0.25"])):
