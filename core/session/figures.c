@@ -12,6 +12,7 @@
 #include "exec/timing.h"
 #include "memory/choose.h"
 #include "memory/host.h"
+#include "session/communication.h"
 
 #define TIMED_SECONDS 3.0                      /* that a session spends on timing, before it guesses */
 #define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* of arenas that are placed on the host to be timed */
@@ -61,7 +62,7 @@ void brim_session_save_profile(const brim_session *s)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
 }
 
-static bool may_time(const brim_session *s)
+bool brim_session_may_time(const brim_session *s)
 {
   return s->settings->memory.timing && !s->options.no_timing && !s->options.resume;
 }
@@ -89,7 +90,7 @@ static void add_loading(brim_session *s, int64_t samples, brim_prediction *p)
   snprintf(what, sizeof what, "sample %s %s %s to %s%s", s->data.plugin->id, brim_dtype_name(s->data.train.dtype),
            brim_shape_format(shape, sizeof shape, &s->data.train.sample), brim_dtype_name(s->backend_ops->real),
            brim_transform_text(&s->data.transform, transform, sizeof transform));
-  if (may_time(s) && brim_profile_lacks(s->profile, what, 1)) time_sample(s, what);
+  if (brim_session_may_time(s) && brim_profile_lacks(s->profile, what, 1)) time_sample(s, what);
   brim_prediction loading = {0};
   brim_predict_other(s->profile, what, 1, ELEMENT_SECONDS * (double)s->data.elements, (double)samples, &loading);
   p->guessed_seconds += loading.guessed_seconds;
@@ -132,17 +133,18 @@ static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int6
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
   add_loading(s, brim_session_step_samples(s), &p);
+  p.seconds += brim_communication_predict(s, plan, micros);
   return p;
 }
 
-/* What of it comes behind the last sample, when all ranks have added up: the update. */
-static double predict_update(brim_session *s, const brim_plan *plan)
+/* What of it is no rank's own: what they take to add up, and the update behind it. */
+static double predict_update(brim_session *s, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);
   brim_prediction p = {0};
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(s->profile, &rates, &plan->program[i], 1, &p);
-  return p.seconds;
+  return p.seconds + brim_communication_predict(s, plan, (double)brim_session_step_micros(s, batch));
 }
 
 double brim_session_step_seconds(brim_session *s, const brim_plan *plan, int64_t batch)
@@ -153,7 +155,8 @@ double brim_session_step_seconds(brim_session *s, const brim_plan *plan, int64_t
 
 void brim_session_compare_times(brim_session *s, const brim_plan *plan, double took)
 {
-  if (!s->profile || !may_time(s) || s->world.ranks > 1) return; /* what ranks wait for each other is in no profile */
+  if (!s->profile || !brim_session_may_time(s) || s->world.ranks > 1)
+    return; /* what ranks wait for each other is in no profile */
   const brim_prediction p = predict_step(s, plan, s->batch);
   if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, took)) return;
   if (brim_profile_doubt(s->profile) == 0) return;
@@ -209,7 +212,7 @@ static brim_status go_without(brim_session *s, brim_status status)
 static brim_status time_variant(brim_session *s, const brim_variant *v)
 {
   brim_plan *plan = NULL;
-  if (!may_time(s)) return BRIM_OK;
+  if (!brim_session_may_time(s)) return BRIM_OK;
   BRIM_TRY(brim_session_plan_variant(s, v, true, &plan));
   brim_status status = BRIM_OK;
   if (is_worth_timing(s, plan)) {
@@ -237,7 +240,7 @@ static brim_status time_ceiling(brim_session *s, const brim_plan *like, enum bri
 brim_status brim_session_time(brim_session *s, const brim_plan *plan)
 {
   BRIM_TRY(open_profile(s));
-  if (!may_time(s))
+  if (!brim_session_may_time(s))
     return brim_fail(BRIM_ECONFIG, "nothing is to be timed here: leave out --no-timing and memory.timing=false");
   for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(s, plan, (enum brim_ceiling_kind)kind));
   BRIM_TRY(time_plan(s, plan, BRIM_CEILINGS));
@@ -262,7 +265,7 @@ brim_status brim_session_figures(brim_session *s, const brim_variant *v, brim_fi
                         .recomputed = train ? train->graph->recomputed_count : 0,
                         .recompute_share = train ? brim_recompute_share(train) : 0,
                         .step_seconds = p.seconds,
-                        .update_seconds = predict_update(s, plan),
+                        .update_seconds = predict_update(s, plan, v->batch),
                         .basis = p.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
                                  : p.derived_seconds > 0 ? BRIM_BASIS_DERIVED
                                                          : BRIM_BASIS_TIMED};

@@ -10,10 +10,12 @@ typedef struct brim_figures {
   size_t recomputed;                                        /* operations */
   double recompute_share;                                   /* see brim_recompute_share */
   double step_seconds;                                      /* predicted, of this rank's share with its update */
-  double update_seconds;                                    /* of it: the update */
+  double update_seconds;                                    /* of it: the update, and what the ranks take to add up */
   enum brim_basis basis;
 } brim_figures;
 
+/* May anything be timed for the session, as far as its settings and options go? */
+bool brim_session_may_time(const brim_session *session);
 /* [plan] Figures of a variant. What the profile lacks is timed before (unless memory.timing or the session's options
  * say no, or it would take long, or there is no room): then no plan of the session may be placed. */
 brim_status brim_session_figures(brim_session *session, const brim_variant *variant, brim_figures *out);

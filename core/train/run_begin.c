@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "dist/line.h"
+#include "session/communication.h"
 #include "session/deal.h"
 #include "session/figures.h"
 #include "store/rundir.h"
@@ -242,6 +243,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_reserve_take();
   BRIM_TRY(open_session(r));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
+  BRIM_TRY(brim_running_begin_together(r, brim_communication_time(r->session)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->session));
   if (r->session->own_config) r->config = r->session->own_config;

@@ -88,6 +88,30 @@ class PlanRanks(Case):
         self.assertLess(some, 0.7 * none)
         self.assertLess(some, least + 0.03 * none)
 
+    def test_what_ranks_take_to_add_up_is_timed_once_and_predicted(self):
+        cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+        words = [*[word for word in SMALL if word != "memory.timing=false"], "dist.ranks=2", "dist.shard=gradients",
+                 "training.batch_size=auto", "training.effective_batch_size=128", "training.steps=2", "backend=cpu"]
+        self.train("run", *words, env=cache)
+        path, = (self.folder / "cache" / "brim").glob("cpu-*.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        timed = {(line["what"], line["n"]): line for line in lines[1:] if "ranks" in line["what"]}
+        for kind in ("all_reduce", "reduce_scatter", "all_gather"):
+            self.assertIn((f"{kind} mpi 2 ranks 1 hosts", 1024), timed)
+        self.train("again", *words, env=cache)
+        after = [json.loads(line) for line in path.read_text().splitlines()]
+        self.assertEqual([line for line in after if "ranks" in line.get("what", "")], list(timed.values()))
+
+        def predicted():
+            plan = json.loads(self.brim("plan", "--json", "--no-timing", *words, env=cache).out)
+            return [choice["step_seconds"] for choice in plan["frontier"]["choices"] if choice["chosen"]][0]
+        before = predicted()
+        for line in timed.values():
+            line["seconds"] += 1
+        path.write_text("".join(json.dumps(line) + "\n" for line in [lines[0], *[
+            timed.get((line["what"], line["n"]), line) for line in lines[1:]]]))
+        self.assertGreater(predicted(), before + 2)  # a bucket's sum, and the new parameters
+
     def test_a_micro_batch_is_found_for_the_share(self):
         rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")
         (ranks, samples, batch, micros), = rows
