@@ -263,7 +263,8 @@ void brim_cli_print(const char *text)
 
 brim_status brim_cli_print_json(json_t *root)
 {
-  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+  const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* the same, without control characters */
+  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | escaped) : NULL;
   json_decref(root);
   if (!text) return brim_fail(BRIM_EINVAL, "the results cannot be written as JSON: is a name not UTF-8?");
   puts(text);

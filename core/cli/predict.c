@@ -83,7 +83,8 @@ static brim_status format_json(const predict *p, brim_text *out)
   for (size_t f = 0; f < p->file_count; f++)
     for (int64_t i = 0; i < p->file[f].count; i++) json_array_append_new(rows, json_of(p, &p->file[f], i));
   json_t *root = json_pack("{s:s, s:s, s:o}", "run", p->run, "checkpoint", p->checkpoint, "predictions", rows);
-  char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  const size_t escaped = !p->output && isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
+  char *text = root ? json_dumps(root, JSON_INDENT(2) | escaped) : NULL;
   json_decref(root);
   if (!text) return brim_fail(BRIM_EINVAL, "the predictions cannot be written as JSON: is a file's name not UTF-8?");
   brim_text_add(out, text);

@@ -368,6 +368,8 @@ static brim_status parse_list(const brim_param *row, const brim_yaml *node, void
   for (size_t i = 0; i < count; i++) {
     const brim_yaml *child = one ? node : node->item[i];
     if (is_plain(child) && scan_number(child->scalar, &item[i]) && in_range(row, item[i])) continue;
+    if (is_plain(child) && is_too_large(child->scalar))
+      return problem_is(problem, child, "a list of numbers of at most %.17g", DBL_MAX);
     if (one) return problem_is(problem, node, row->range ? "a list of numbers in %s" : "a list of numbers", row->range);
     brim_text_printf(problem, "must be a list of numbers%s%s, but item %zu is ", row->range ? " in " : "",
                      row->range ? row->range : "", i);
