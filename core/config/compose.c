@@ -209,8 +209,23 @@ static void note_left_out(brim_composition *c, const brim_chosen *chosen, const 
                           const brim_yaml *value)
 {
   if (is_installed(value->origin.file)) return;
-  brim_problem(&c->notes, BRIM_OK, "'%s.%s' of %s is left out: it belongs to %s=%s", chosen->group, key,
-               value->origin.file, chosen->group, said);
+  if (c->left_out_count == c->left_out_room) {
+    c->left_out_room = c->left_out_room ? 2 * c->left_out_room : 16;
+    brim_left_out *larger = BRIM_ARENA_NEW(c->arena, brim_left_out, c->left_out_room);
+    if (c->left_out_count) memcpy(larger, c->left_out, c->left_out_count * sizeof *larger);
+    c->left_out = larger;
+  }
+  c->left_out[c->left_out_count++] =
+      (brim_left_out){brim_arena_printf(c->arena, "%s.%s", chosen->group, key),
+                      brim_arena_printf(c->arena, "'%s.%s' of %s is left out: it belongs to %s=%s", chosen->group, key,
+                                        value->origin.file, chosen->group, said)};
+}
+
+/* What another file says in its place needs no word. */
+static void tell_left_out(brim_composition *c)
+{
+  for (size_t i = 0; i < c->left_out_count; i++)
+    if (!brim_yaml_get_path(c->root, c->left_out[i].path)) brim_problem(&c->notes, BRIM_OK, "%s", c->left_out[i].note);
 }
 
 /* Removes what `content` says too. */
@@ -513,6 +528,7 @@ static bool walk(brim_composition *c, brim_yaml *node, const char *path)
 {
   c->root = brim_yaml_map(c->arena, node->origin);
   c->unsettled = false;
+  c->left_out_count = 0;
   for (size_t i = 0; i < c->chosen_count; i++) {
     c->chosen[i]->placed = c->chosen[i]->broken = false;
     c->chosen[i]->met = NULL;
@@ -550,6 +566,7 @@ void brim_compose(brim_composition *c)
     c->notes = notes;
     changed = walk(c, node, path);
   }
+  tell_left_out(c);
   if (changed)
     brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
                  path);

@@ -42,6 +42,11 @@ typedef struct brim_chosen {
   bool broken; /* its option was not found or not read: nothing more can be said about the group */
 } brim_chosen;
 
+/* A value of a file that belongs to an option in whose place another was chosen. */
+typedef struct brim_left_out {
+  const char *path, *note; /* "optimizer.lr"; what the user is told if nothing else sets it */
+} brim_left_out;
+
 typedef struct brim_composition {
   brim_arena *arena;
   const brim_config_request *request;
@@ -56,6 +61,8 @@ typedef struct brim_composition {
   size_t chosen_count, chosen_room;
   brim_source **source;
   size_t source_count, source_room;
+  brim_left_out *left_out; /* in this walk */
+  size_t left_out_count, left_out_room;
   const char *open[32]; /* files that are being merged, for cycles */
   size_t open_count;
   const char *auto_backend; /* what `auto` means; NULL: not asked yet */

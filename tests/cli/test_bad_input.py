@@ -207,7 +207,7 @@ class Checkpoint(Case):
         self.assertEqual(result.err.count("warning: a checkpoint is passed over"), 3, result)
         for name, _ in damages:
             self.assertIn(name, result.err)
-        self.assertIn("after step 5 of 20", result.err)
+        self.assertIn("after step 5 of 20", result.out)
         self.assert_same_checkpoint("whole", "run", 20)
 
     def test_a_missing_file_is_damage(self):

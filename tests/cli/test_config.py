@@ -195,6 +195,11 @@ class Choices(Case):
         result = self.brim("config", *mine, "optimizer=lion")
         self.assertEqual(result.err, "'optimizer.lr' of my/mine.yaml is left out: it belongs to optimizer=adamw\n")
         self.assertIn("  lr: 0.0001\n", result.out)
+        (self.folder / "my/experiment").mkdir()
+        (self.folder / "my/experiment/own.yaml").write_text("defaults: [optimizer: sgd, _self_]\noptimizer: {lr: 0.25}\n")
+        result = self.brim("config", *mine, "experiment=own")
+        self.assertEqual(result.err, "", "another value is there, so none is missed")
+        self.assertIn("  id: sgd\n  lr: 0.25\n", result.out)
 
     def test_runs_made_from_a_run_and_sweeps(self):
         self.train("run", *SMALL, "training.steps=1", "optimizer.weight_decay=0.125")
