@@ -24,10 +24,36 @@ brim_status brim_path_join(char *out, const char *folder, const char *name)
   return BRIM_OK;
 }
 
+int brim_open_to_read(const char *path)
+{
+  struct stat info;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which changes nothing for regular files */
+  if (fd < 0 || (fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return fd;
+  close(fd);
+  errno = ESPIPE;
+  return -1;
+}
+
+FILE *brim_fopen_to_read(const char *path)
+{
+  const int fd = brim_open_to_read(path);
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
+  if (fd >= 0 && !file) close(fd);
+  return file;
+}
+
+const char *brim_open_reason(int error)
+{
+  if (error == ESPIPE || error == ENXIO) return "it is not a file"; /* ENXIO: a pipe without a reader */
+  return error == ELOOP ? "it is a symbolic link" : strerror(error);
+}
+
 brim_status brim_file_create(const char *path, int *fd)
 {
-  *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
+  struct stat info;
+  if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);
+  *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, brim_open_reason(errno));
   return BRIM_OK;
 }
 
@@ -125,8 +151,8 @@ static brim_status hash_fd(int fd, const char *path, uint64_t *bytes, uint64_t *
 
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
 {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  const int fd = brim_open_to_read(path);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   const brim_status status = hash_fd(fd, path, bytes, hash);
   close(fd);
   return status;
@@ -159,8 +185,8 @@ static brim_status copy_from(int from, const char *from_path, const char *to_pat
 
 brim_status brim_file_copy(const char *from_path, const char *to_path)
 {
-  const int from = open(from_path, O_RDONLY | O_CLOEXEC);
-  if (from < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", from_path, strerror(errno));
+  const int from = brim_open_to_read(from_path);
+  if (from < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", from_path, brim_open_reason(errno));
   const brim_status status = copy_from(from, from_path, to_path);
   close(from);
   return status;
@@ -174,7 +200,7 @@ void brim_file_discard(const char *path)
 
 void brim_file_drop_cached(const char *path)
 {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = brim_open_to_read(path);
   if (fd < 0) return;
   (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   close(fd);

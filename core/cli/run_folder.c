@@ -112,5 +112,6 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
 
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room)
 {
-  return brim_checkpoint_choose(run, which, path, room);
+  int hold; /* until the process ends, which has this one checkpoint to read */
+  return brim_checkpoint_choose(run, which, path, room, &hold);
 }

@@ -269,9 +269,9 @@ static brim_status read_line(brim_profile *p, const char *text, int number)
 
 static brim_status read_file(brim_profile *p)
 {
-  FILE *file = fopen(p->path, "re");
+  FILE *file = brim_fopen_to_read(p->path);
   if (!file && errno == ENOENT) return BRIM_OK;
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot open the device profile '%s': %s", p->path, strerror(errno));
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot open the device profile '%s': %s", p->path, brim_open_reason(errno));
   brim_status status = BRIM_OK;
   char *text = NULL;
   size_t room = 0;

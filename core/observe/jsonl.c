@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/utf8.h"
 
 #define REST_BYTES 512 /* of the line, that a text leaves for what follows it */
@@ -32,11 +33,23 @@ static brim_status measure(brim_jsonl *log, int64_t keep)
         log->bytes = at + i + 1;
       }
   }
-  if (keep != BRIM_JSONL_ALL && log->records < keep)
-    return brim_fail(BRIM_ELOAD,
-                     "'%s' has %" PRId64 " records, but the checkpoint was made when it had %" PRId64
-                     "; put the missing lines back, or start a new run",
-                     log->path, log->records, keep);
+  return BRIM_OK;
+}
+
+/* A file that was deleted or cut is no reason not to go on with a run, whose state counts its records: others come in
+ * their places. */
+static brim_status fill_up(brim_jsonl *log, int64_t keep)
+{
+  if (keep == BRIM_JSONL_ALL || log->records >= keep) return BRIM_OK;
+  brim_log(BRIM_LOG_WARN,
+           "'%s' has %" PRId64 " records, but the checkpoint was made when it had %" PRId64
+           ": the others are lost, and the run goes on without them",
+           log->path, log->records, keep);
+  while (log->records < keep) {
+    brim_jsonl_begin(log);
+    brim_jsonl_int(log, "lost", 1);
+    BRIM_TRY(brim_jsonl_end(log));
+  }
   return BRIM_OK;
 }
 
@@ -45,7 +58,7 @@ static brim_status cut(brim_jsonl *log, int64_t keep)
   BRIM_TRY(measure(log, keep));
   if (ftruncate(log->fd, log->bytes) != 0)
     return brim_fail(BRIM_EIO, "cannot cut '%s' to %" PRId64 " bytes: %s", log->path, log->bytes, strerror(errno));
-  return BRIM_OK;
+  return fill_up(log, keep);
 }
 
 brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_records)
@@ -54,9 +67,12 @@ brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_reco
   const int length = snprintf(log->path, sizeof log->path, "%s", path);
   if (length < 0 || (size_t)length >= sizeof log->path)
     return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %zu bytes", path, sizeof log->path - 1);
-  log->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (log->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
-  const brim_status status = cut(log, keep_records);
+  struct stat info;
+  log->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (log->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, brim_open_reason(errno));
+  const bool is_file = fstat(log->fd, &info) == 0 && S_ISREG(info.st_mode);
+  const brim_status status =
+      is_file ? cut(log, keep_records) : brim_fail(BRIM_EIO, "cannot open '%s': %s", path, brim_open_reason(ESPIPE));
   if (status != BRIM_OK) brim_jsonl_close(log);
   return status;
 }

@@ -20,8 +20,8 @@ typedef struct brim_jsonl {
 
 /* [init] Opens for appending, one writer per file; keeps the first `keep_records` lines and cuts off the rest (0 for
  * a new run), or with BRIM_JSONL_ALL all whole lines. Counted in records, not bytes: a checkpoint keeps the number, and
- * lengths differ with the timings that records hold. ELOAD for a file with fewer lines; EIO with the path and the
- * system's reason. */
+ * lengths differ with the timings that records hold. A file with fewer lines is filled up, with a warning. EIO with the
+ * path and the system's reason. */
 #define BRIM_JSONL_ALL (-1)
 brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_records);
 /* [step] A record: begin, its fields in order, end. Keys are the caller's literals. */

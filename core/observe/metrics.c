@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 const char *const brim_split_names[BRIM_SPLIT_COUNT] = {"train", "validation", "test"};
 
 static double *grown(brim_arena *arena, const double *old, size_t count, size_t room)
@@ -73,8 +75,8 @@ static void take_line(brim_arena *arena, const char *line, size_t length, brim_m
 brim_status brim_metrics_read(brim_arena *arena, const char *path, brim_metrics *out)
 {
   *out = (brim_metrics){0};
-  FILE *file = fopen(path, "re");
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
+  FILE *file = brim_fopen_to_read(path);
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, brim_open_reason(errno));
   char *line = NULL;
   size_t room = 0;
   for (ssize_t length; (length = getline(&line, &room, file)) >= 0;) take_line(arena, line, (size_t)length, out);

@@ -17,8 +17,9 @@ static FILE *open_part(brim_page_run *page, const char *name)
 {
   char path[BRIM_PATH_MAX];
   if (brim_path_join(path, page->run->dir, name) != BRIM_OK) return NULL;
-  FILE *file = fopen(path, "re");
-  if (!file && errno != ENOENT) brim_text_printf(&page->notes, "%s cannot be read: %s\n", name, strerror(errno));
+  FILE *file = brim_fopen_to_read(path);
+  if (!file && errno != ENOENT)
+    brim_text_printf(&page->notes, "%s cannot be read: %s\n", name, brim_open_reason(errno));
   return file;
 }
 

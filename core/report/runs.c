@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "report/epochs.h"
+#include "store/record.h"
 
 #define KEY_DEPTH_MAX 16 /* of a configuration: deeper maps are compared as a whole */
 
@@ -77,7 +78,7 @@ static brim_status read_sweep(brim_comparison *c, const char *dir)
   char path[BRIM_PATH_MAX];
   json_error_t error;
   BRIM_TRY(brim_path_join(path, dir, "sweep.json"));
-  json_t *root = json_load_file(path, 0, &error);
+  json_t *root = brim_json_load(path, 0, &error);
   if (!root) return brim_fail(BRIM_ELOAD, "'%s' is not JSON: %s", path, error.text);
   const size_t jobs = json_array_size(json_object_get(root, "jobs"));
   json_decref(root);

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "session/figures.h"
+#include "store/record.h"
 
 #define PARTS_A_RANK 64 /* that a step is cut into, to be dealt */
 #define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
@@ -91,7 +92,7 @@ static void read_kept(const brim_session *s, char *out, size_t room)
   char path[4200];
   if (!s->options.resume) return;
   snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
-  json_t *plan = json_load_file(path, 0, NULL), *kept = json_object();
+  json_t *plan = brim_json_load(path, 0, NULL), *kept = json_object();
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     json_object_set(kept, keys[i], json_object_get(plan, keys[i]));
   const bool fits = json_integer_value(json_object_get(plan, "ranks")) == s->world.ranks;

@@ -14,6 +14,7 @@
 #include "session/figures.h"
 #include "session/footprint.h"
 #include "session/sights.h"
+#include "store/record.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
 #define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
@@ -325,7 +326,7 @@ static int64_t read_kept_batch(const brim_session *s)
   char path[4200];
   if (s->world.ranks > 1) return s->deal.batch ? s->deal.batch[s->world.rank] : 0;
   snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
-  json_t *plan = json_load_file(path, 0, NULL);
+  json_t *plan = brim_json_load(path, 0, NULL);
   const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
   const bool is_alone = !json_object_get(plan, "ranks");
   json_decref(plan);

@@ -1,5 +1,6 @@
 /* A run's folder as a scenario. What policies were shown is in its events ("seen"): devices as they were looked at, who
  * waited, and the peaks of the plans that were asked about. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +43,8 @@ static brim_status read_events(brim_recording *r)
   char path[BRIM_PATH_MAX], *line = NULL;
   size_t room = 0;
   BRIM_TRY(brim_path_join(path, r->run, "events.jsonl"));
-  FILE *file = fopen(path, "re");
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot read '%s': it is not there, or not for you", path);
+  FILE *file = brim_fopen_to_read(path);
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, brim_open_reason(errno));
   for (ssize_t length; (length = getline(&line, &room, file)) >= 0;) {
     json_t *event = json_loadb(line, (size_t)length, 0, NULL);
     if (json_is_object(event))

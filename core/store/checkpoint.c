@@ -27,6 +27,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "store/checkpoint_attempt.h"
+#include "store/checkpoint_choose.h"
 #include "store/checkpoint_state.h"
 
 #define FOLDER_NAME "checkpoints"
@@ -168,16 +169,20 @@ static void links_abandon(const char *folder, const brim_link_change *change)
       unlink(path);
 }
 
+/* All that can be; the last one's error if one cannot, as where a folder of that name is in the way. */
 static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  brim_status status = BRIM_OK;
   for (int i = 0; i < BRIM_LINKS; i++) {
     if (change[i].step < 0) continue;
     BRIM_TRY(brim_path_join(path, folder, change[i].name));
     BRIM_TRY(brim_path_join(aside, folder, change[i].aside));
-    if (rename(aside, path) != 0) return brim_fail(BRIM_EIO, "cannot replace link '%s': %s", path, strerror(errno));
+    if (rename(aside, path) == 0) continue;
+    status = brim_fail(BRIM_EIO, "cannot replace link '%s': %s", path, strerror(errno));
+    unlink(aside);
   }
-  return BRIM_OK;
+  return status;
 }
 
 /* ---- writing ---- */
@@ -228,14 +233,18 @@ void brim_checkpoint_abandon(brim_checkpoint_attempt *a)
   if (!done) brim_log(BRIM_LOG_DEBUG, "left-overs in '%s': %s", a->folder, strerror(errno));
 }
 
+/* One that another process reads stays until a later checkpoint. */
 static brim_status delete_step(const char *folder, int64_t step)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
   BRIM_TRY(step_path(path, folder, "", step, ""));
   BRIM_TRY(step_path(aside, folder, ".", step, ".del"));
-  if (rename(path, aside) != 0 || !brim_folder_remove(aside))
-    return brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(errno));
-  return BRIM_OK;
+  const int lock = brim_checkpoint_lock_to_delete(path);
+  if (lock == BRIM_CHECKPOINT_HELD) return BRIM_OK;
+  const bool done = rename(path, aside) == 0 && brim_folder_remove(aside);
+  const int reason = errno;
+  if (lock >= 0) close(lock);
+  return done ? BRIM_OK : brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(reason));
 }
 
 /* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer ones are of a run that got further
@@ -255,14 +264,19 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
   return status;
 }
 
-void brim_checkpoint_conclude(brim_checkpoint_attempt *a, const brim_train_state *state, int64_t keep)
+/* What comes after a checkpoint that is there is never a reason to fail. */
+static void tell_but(const brim_train_state *state, brim_status status)
 {
-  brim_status status = links_commit(a->folder, a->change);
-  if (status == BRIM_OK) status = thin_out(a->folder, state->step, state->best_step, keep);
-  if (a->moved_old && !brim_folder_remove(a->old) && status == BRIM_OK)
-    status = brim_fail(BRIM_EIO, "cannot delete '%s': %s", a->old, strerror(errno));
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "the checkpoint of step %" PRId64 " is written, but: %s", state->step, brim_error_text());
+}
+
+void brim_checkpoint_conclude(brim_checkpoint_attempt *a, const brim_train_state *state, int64_t keep)
+{
+  tell_but(state, links_commit(a->folder, a->change));
+  tell_but(state, thin_out(a->folder, state->step, state->best_step, keep));
+  if (a->moved_old && !brim_folder_remove(a->old))
+    tell_but(state, brim_fail(BRIM_EIO, "cannot delete '%s': %s", a->old, strerror(errno)));
 }
 
 static void drop_cached(const char *folder, int64_t step)

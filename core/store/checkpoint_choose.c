@@ -1,12 +1,20 @@
 /* See checkpoint_choose.h. */
 #include "store/checkpoint_choose.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/file.h"
+
+#define WAIT_NANOSECONDS 1000000 /* for a checkpoint that is being deleted, */
+#define WAITS_MAX 2000           /* and how often: who deletes it may have been stopped */
 
 /* Resolves <folder>/<name> if a checkpoint lies there. A name that is too long is not there. */
 static bool resolve(const char *folder, const char *name, char *path, size_t room)
@@ -20,18 +28,55 @@ static bool resolve(const char *folder, const char *name, char *path, size_t roo
   return true;
 }
 
-brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room)
+/* A lock that brim_checkpoint_lock_to_delete sees. False: the run that trains is deleting the checkpoint. Where files
+ * cannot be locked nothing is held. */
+static bool take_hold(const char *path, int *hold)
+{
+  char state[PATH_MAX + 16];
+  snprintf(state, sizeof state, "%s/state.json", path);
+  *hold = brim_open_to_read(state);
+  if (*hold < 0) return errno != ENOENT;
+  const bool refused = flock(*hold, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!refused && access(state, F_OK) == 0) return true;
+  close(*hold);
+  *hold = -1;
+  return false;
+}
+
+static bool choose(const char *folder, const char *name, char *path, size_t room, int *hold)
+{
+  for (int i = 0; resolve(folder, name, path, room); i++) {
+    if (take_hold(path, hold) || i == WAITS_MAX) return true;
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL); /* until the link leads to another one */
+  }
+  return false;
+}
+
+int brim_checkpoint_lock_to_delete(const char *path)
+{
+  char state[PATH_MAX + 16];
+  snprintf(state, sizeof state, "%s/state.json", path);
+  const int lock = brim_open_to_read(state);
+  if (lock < 0) return BRIM_CHECKPOINT_FREE;
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  const bool held = errno == EWOULDBLOCK;
+  close(lock);
+  return held ? BRIM_CHECKPOINT_HELD : BRIM_CHECKPOINT_FREE;
+}
+
+brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room, int *hold)
 {
   char folder[PATH_MAX];
+  *hold = -1;
   const int length = snprintf(folder, sizeof folder, "%s/checkpoints", run);
   if (length < 0 || (size_t)length >= sizeof folder) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
-  if (!which && (resolve(folder, "best", path, room) || resolve(folder, "last", path, room))) return BRIM_OK;
+  if (!which && (choose(folder, "best", path, room, hold) || choose(folder, "last", path, room, hold))) return BRIM_OK;
   if (!which) return brim_fail(BRIM_ELOAD, "'%s' has no checkpoint yet", run);
-  if (resolve(folder, which, path, room)) return BRIM_OK;
+  if (choose(folder, which, path, room, hold)) return BRIM_OK;
   if (strcmp(which, "best") == 0)
     return brim_fail(BRIM_ELOAD, "'%s' has no best checkpoint\nthere is one if the run keeps validation data: %s", run,
                      "dataset.validation_fraction");
   if (strcmp(which, "last") == 0) return brim_fail(BRIM_ELOAD, "'%s' has no checkpoint yet", run);
-  if (resolve("", which, path, room)) return BRIM_OK;
+  if (choose("", which, path, room, hold)) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "no checkpoint '%s'\nlooked for %s/%s and %s", which, folder, which, which);
 }

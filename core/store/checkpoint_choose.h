@@ -7,6 +7,12 @@
 
 /* The folder of a checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a path;
  * NULL: the best if the run has one, else the last. Links are resolved. ELOAD if there is no such checkpoint. Nothing
- * is written: a run may be going on meanwhile. */
-brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room);
+ * is written: a run may be going on meanwhile, and does not delete the checkpoint until *hold, a descriptor, is closed
+ * (-1: nothing is held). */
+brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room, int *hold);
+
+#define BRIM_CHECKPOINT_FREE (-1) /* there is nothing to lock */
+#define BRIM_CHECKPOINT_HELD (-2)
+/* For who is about to delete a checkpoint: a descriptor, to be closed afterwards, or one of these two. */
+int brim_checkpoint_lock_to_delete(const char *path);
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "store/record.h"
 
 #define STATE_NAME "state.json"
 #define STATE_VERSION 2
@@ -219,7 +220,7 @@ static brim_status load(const char *path, json_t **root)
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
   if (!S_ISREG(info.st_mode) || info.st_size > STATE_BYTES_MAX)
     return brim_fail(BRIM_ELOAD, "'%s' is damaged: not a file of at most 1 MiB", path);
-  *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+  *root = brim_json_load(path, JSON_REJECT_DUPLICATES, &problem);
   if (*root) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' is damaged: line %d, column %d: %s", path, problem.line, problem.column,
                    problem.text);

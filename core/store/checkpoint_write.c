@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_state.h"
@@ -16,9 +17,9 @@ static brim_status sync_logs(const char *run_dir)
   char path[BRIM_PATH_MAX];
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     BRIM_TRY(brim_path_join(path, run_dir, names[i]));
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = brim_open_to_read(path);
     if (fd < 0 && errno == ENOENT) continue;
-    if (fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, strerror(errno));
+    if (fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", path, brim_open_reason(errno));
     BRIM_TRY(brim_file_finish(fd, path));
   }
   return BRIM_OK;

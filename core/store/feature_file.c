@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "brim/host.h"
 
@@ -73,7 +74,7 @@ static bool is_whole(int fd, const header *expected)
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out)
 {
   const header expected = header_of(shape);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = brim_open_to_read(path);
   if (fd < 0) return false;
   void *map = MAP_FAILED;
   if (is_whole(fd, &expected))

@@ -1,9 +1,12 @@
 /* See record.h. */
 #include "store/record.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "store/rundir.h"
 
@@ -21,6 +24,16 @@ brim_status brim_record_write(const char *run, const char *name, const json_t *r
   return status;
 }
 
+json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem)
+{
+  FILE *file = brim_fopen_to_read(path);
+  if (!file && problem) *problem = (json_error_t){.line = -1, .column = -1};
+  if (!file && problem) snprintf(problem->text, sizeof problem->text, "%s", brim_open_reason(errno));
+  json_t *root = file ? json_loadf(file, flags, problem) : NULL;
+  if (file) fclose(file);
+  return root;
+}
+
 brim_status brim_record_read(const char *run, const char *name, json_t **out)
 {
   char path[BRIM_PATH_MAX];
@@ -28,6 +41,6 @@ brim_status brim_record_read(const char *run, const char *name, json_t **out)
   *out = NULL;
   BRIM_TRY(brim_path_join(path, run, name));
   if (access(path, F_OK) != 0) return BRIM_OK;
-  *out = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+  *out = brim_json_load(path, JSON_REJECT_DUPLICATES, &problem);
   return *out ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, problem.text);
 }

@@ -9,4 +9,6 @@
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
 /* *out: the caller's; NULL if there is no such file. ELOAD if it cannot be read. */
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
+/* json_load_file() of a regular file: does not wait for the other end of a pipe. `problem` may be NULL. */
+json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
 #endif

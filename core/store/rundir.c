@@ -147,6 +147,15 @@ brim_status brim_run_create(const char *dir, const char *name, char *path, size_
   return create_named(name, path, room);
 }
 
+/* What a killed process was writing when it ended. Only brim's own names: the folder may have been there before. */
+static void remove_asides(const char *path)
+{
+  char file[BRIM_PATH_MAX], folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
+  for (size_t i = 0; i < sizeof run_marks / sizeof run_marks[0]; i++)
+    if (brim_path_join(file, path, run_marks[i]) == BRIM_OK && brim_path_aside(file, folder, aside) == BRIM_OK)
+      unlink(aside);
+}
+
 /* " (process 7)", who holds the lock; "" if it has not signed it. */
 static const char *lock_holder(int fd, char *out, size_t room)
 {
@@ -170,12 +179,13 @@ brim_status brim_run_lock(const char *path, int *fd)
 {
   char name[BRIM_PATH_MAX];
   BRIM_TRY(brim_path_join(name, path, BRIM_RUN_LOCK_NAME));
-  const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lock < 0 && (errno == ENOENT || errno == ENOTDIR))
     return brim_fail(BRIM_EINVAL, "there is no run folder '%s'", path);
-  if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, strerror(errno));
+  if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, brim_open_reason(errno));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
     sign_lock(lock);
+    remove_asides(path);
     *fd = lock;
     return BRIM_OK;
   }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "store/safetensors_format.h"
 
@@ -275,8 +276,8 @@ brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *p
 static brim_status map_file(const char *path, void **map, size_t *bytes)
 {
   struct stat info;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  const int fd = brim_open_to_read(path);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   brim_status status = BRIM_OK;
   if (fstat(fd, &info) != 0)
     status = brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "store/record.h"
 
 static const struct {
   const char *key;
@@ -66,7 +67,7 @@ static json_t *load(const char *dir)
   struct stat info;
   if (brim_path_join(path, dir, "summary.json") != BRIM_OK) return NULL;
   if (stat(path, &info) != 0 || info.st_size > BRIM_SUMMARY_BYTES_MAX) return NULL;
-  return json_load_file(path, 0, NULL);
+  return brim_json_load(path, 0, NULL);
 }
 
 bool brim_summary_read(const char *dir, brim_summary *out)

@@ -23,6 +23,7 @@ struct brim_weights_files {
   brim_safetensors **file;
   const char **path;
   size_t file_count, count;
+  int hold; /* of a run's checkpoint; -1: none */
   bool are_brims;
 };
 
@@ -89,8 +90,8 @@ static brim_status open_checkpoint(brim_weights_files *f, const char *folder)
 static brim_status read_text(const char *path, char **out, size_t *bytes)
 {
   struct stat info;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  const int fd = brim_open_to_read(path);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   brim_status status = BRIM_OK;
   *out = NULL;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
@@ -166,7 +167,7 @@ static brim_status open_folder(brim_weights_files *f, const char *folder)
   char path[BRIM_PATH_MAX];
   if (lies_in(path, folder, "state.json")) return open_checkpoint(f, folder);
   if (lies_in(path, folder, "checkpoints")) {
-    BRIM_TRY(brim_checkpoint_choose(folder, NULL, path, sizeof path));
+    BRIM_TRY(brim_checkpoint_choose(folder, NULL, path, sizeof path, &f->hold));
     return open_checkpoint(f, path);
   }
   if (lies_in(path, folder, INDEX_NAME)) return open_index(f, path);
@@ -183,6 +184,7 @@ brim_status brim_weights_files_open(const char *path, brim_weights_files **out)
 {
   brim_weights_files *f = brim_xcalloc(1, sizeof *f);
   brim_status status;
+  f->hold = -1;
   if (access(path, F_OK) != 0)
     status = brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
   else if (brim_is_folder(path))
@@ -200,6 +202,7 @@ void brim_weights_files_close(brim_weights_files *f)
 {
   if (!f) return;
   for (size_t i = 0; i < f->file_count; i++) brim_safetensors_close(f->file[i]);
+  if (f->hold >= 0) close(f->hold);
   brim_arena_release(&f->arena);
   free(f);
 }

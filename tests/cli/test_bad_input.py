@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import struct
 import unittest
 
@@ -258,6 +259,59 @@ class Checkpoint(Case):
         path.write_text(path.read_text().replace("batch_size: 128", "batch_size: [128"))
         result = self.brim("train", "--resume", "run", status=USAGE)
         self.assert_error(result, "config.yaml:")
+
+
+class NotFiles(Case):
+    """Pipes and links where files should be: nothing waits for a pipe's other end, or writes through a link."""
+
+    def put_pipe(self, *parts):
+        path = self.folder.joinpath(*parts)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+
+    def test_pipes_in_a_run(self):
+        self.train("whole", *SMALL, "training.steps=2")
+        said = "it is not a file"
+        for name, status, *words in (
+                ("metrics.jsonl", FAILED, "train", "--resume", "run"), ("metrics.jsonl", LOAD, "compare", "run"),
+                ("events.jsonl", FAILED, "train", "--resume", "run"), ("plan.json", DONE, "train", "--resume", "run"),
+                ("summary.json", DONE, "compare", "run"), ("data.json", LOAD, "eval", "run"),
+                ("plugins.json", DONE, "report", "run"), ("config.yaml", LOAD, "eval", "run"),
+                ("checkpoints/last/model.safetensors", LOAD, "eval", "run"),
+                ("checkpoints/last/optimizer.safetensors", LOAD, "train", "--resume", "run")):
+            with self.subTest(name, words=words):
+                shutil.copytree(self.folder / "whole", self.folder / "run", symlinks=True)
+                if "--resume" in words:
+                    (self.folder / "run/summary.json").unlink()
+                self.put_pipe("run", name)
+                result = self.brim(*words, status=status)
+                if status != DONE:
+                    self.assertIn("it is not a file", result.err)
+                shutil.rmtree(self.folder / "run")
+
+    def test_pipes_elsewhere(self):
+        self.put_pipe("weights")
+        self.assert_error(self.brim("plan", *SMALL, "model.weights=weights", status=LOAD),
+                          "'weights': it is not a file")
+        words = [*SMALL, "memory.timing=true"]
+        self.brim("plan", *words)
+        profile, = (self.folder / "cache/brim").glob("cpu-*.jsonl")
+        self.put_pipe(profile)
+        self.assertIn("it is not a file", self.brim("plan", *words, status=None).err)
+
+    def test_links_in_a_folder_that_somebody_prepared(self):
+        (self.folder / "mine").write_text("mine")
+        for name, status in ((".lock", FAILED), ("events.jsonl", FAILED), (".config.yaml.tmp", DONE)):
+            with self.subTest(name):
+                (self.folder / "run").mkdir()
+                if name != ".lock":
+                    (self.folder / "run/.lock").write_text("")  # as of a run that ended before it began
+                (self.folder / "run" / name).symlink_to("../mine")
+                result = self.train("run", *SMALL, "training.steps=1", status=status)
+                if status != DONE:
+                    self.assert_error(result, f"{name}': it is a symbolic link")
+                self.assertEqual(self.read("mine"), "mine")
+                shutil.rmtree(self.folder / "run")
 
 
 class NotFinite(Case):

@@ -72,8 +72,15 @@ class Folder(Case):
 
     def test_records_that_are_gone_are_told(self):
         run = self.stopped("run")
-        (run / "metrics.jsonl").write_text("")
-        self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "has 0 records", "put the missing lines back")
+        (run / "metrics.jsonl").unlink()
+        result = self.brim("train", "--resume", "run")
+        self.assertIn("'run/metrics.jsonl' has 0 records, but the checkpoint was made when it had ", result.err)
+        self.assert_same_checkpoint("whole", "run", 8)
+        whole, records = self.records("whole"), self.records("run")
+        self.assertEqual(len(whole), len(records))
+        lost = records.count({"lost": 1})
+        self.assertEqual([r["step"] for r in whole[lost:]], [r["step"] for r in records[lost:]])
+        self.assertEqual({r["step"] > 4 for r in whole[lost:]}, {True})
 
     def test_what_is_only_told_may_be_broken(self):
         run = self.stopped("run")
@@ -86,8 +93,10 @@ class Folder(Case):
         run = self.stopped("run")
         (run / "checkpoints" / ".step-00000008.tmp").mkdir()
         (run / "checkpoints" / ".step-00000008.tmp" / "model.safetensors").write_bytes(b"half")
-        (run / ".config.yaml.tmp").write_text("half")
+        for name in "config.yaml", "sources.yaml", "plan.json":
+            (run / f".{name}.tmp").write_text("half")
         self.assert_goes_on(run)
+        self.assertEqual([p.name for p in run.iterdir() if p.name.endswith(".tmp")], [])
         self.assertEqual([p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".")], [])
 
     def test_before_the_configuration_there_is_nothing_to_go_on_with(self):

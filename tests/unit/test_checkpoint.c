@@ -1,6 +1,7 @@
 /* Checkpoints: what is written reads back, every damaged byte is noticed, and what does not fit a model is told. */
 #include "base/log.h"
 #include "checkpoint_runs.h"
+#include "store/checkpoint_choose.h"
 
 /* ---- what is written ---- */
 
@@ -69,6 +70,37 @@ static void the_last_ones_and_the_best_are_kept(void **unused)
   assert_int_equal(save(run, 70, 0, true), BRIM_OK); /* the one just written always stays */
   assert_int_equal(found_step(run), 70);
   assert_false(scratch_exists(scratch("keep/checkpoints/step-00000020")));
+}
+
+static void a_folder_in_the_place_of_a_link_stops_nothing_else(void **unused)
+{
+  (void)unused;
+  const char *run = new_run("blocked");
+  assert_int_equal(mkdir(scratch("blocked/checkpoints"), 0777), 0);
+  assert_int_equal(mkdir(scratch("blocked/checkpoints/last"), 0777), 0);
+  for (int64_t step = 10; step <= 30; step += 10) assert_int_equal(save(run, step, 1, true), BRIM_OK);
+  assert_false(scratch_exists(scratch("blocked/checkpoints/step-00000010")));
+  assert_true(scratch_exists(scratch("blocked/checkpoints/step-00000030")));
+  assert_string_equal(target_of(run, "best"), "step-00000030");
+  assert_false(scratch_exists(scratch("blocked/checkpoints/.last.tmp")));
+}
+
+/* By another process, as `brim eval` of a run that trains. */
+static void a_checkpoint_that_is_read_stays_until_then(void **unused)
+{
+  (void)unused;
+  const char *run = new_run("read");
+  char path[4096];
+  int hold;
+  assert_int_equal(save(run, 10, 1, false), BRIM_OK);
+  assert_int_equal(brim_checkpoint_choose(run, "last", path, sizeof path, &hold), BRIM_OK);
+  assert_true(hold >= 0);
+  assert_int_equal(save(run, 20, 1, false), BRIM_OK);
+  assert_true(scratch_exists(scratch("read/checkpoints/step-00000010/model.safetensors")));
+  close(hold);
+  assert_int_equal(save(run, 30, 1, false), BRIM_OK);
+  assert_false(scratch_exists(scratch("read/checkpoints/step-00000010")));
+  assert_false(scratch_exists(scratch("read/checkpoints/step-00000020")));
 }
 
 /* ---- finding and damage ---- */
@@ -328,6 +360,8 @@ int main(void)
       cmocka_unit_test(tensors_read_back_and_the_folder_holds_nothing_else),
       cmocka_unit_test(equal_runs_leave_equal_bytes),
       cmocka_unit_test(the_last_ones_and_the_best_are_kept),
+      cmocka_unit_test(a_folder_in_the_place_of_a_link_stops_nothing_else),
+      cmocka_unit_test(a_checkpoint_that_is_read_stays_until_then),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
       cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),

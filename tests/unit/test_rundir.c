@@ -171,6 +171,21 @@ static void a_run_that_is_not_there_cannot_be_locked(void **state)
   assert_int_equal(brim_run_lock(scratch("plain"), &fd), BRIM_EINVAL);
 }
 
+static void links_that_lie_in_a_folder_are_not_followed(void **state)
+{
+  (void)state;
+  int lock;
+  scratch_put("victim", "mine");
+  assert_int_equal(mkdir(scratch("prepared"), 0777), 0);
+  assert_int_equal(symlink(scratch("victim"), scratch("prepared/.lock")), 0);
+  assert_int_equal(symlink(scratch("victim"), scratch("prepared/.plan.json.tmp")), 0);
+  assert_int_equal(brim_run_lock(scratch("prepared"), &lock), BRIM_EIO);
+  assert_non_null(strstr(brim_error_text(), "/.lock': it is a symbolic link"));
+  assert_int_equal(brim_file_write_atomic(scratch("prepared/plan.json"), "{}", 2), BRIM_OK);
+  expect_file(scratch("prepared/plan.json"), "{}");
+  expect_file(scratch("victim"), "mine");
+}
+
 /* ---- files of a cache ---- */
 
 /* In a child that is killed meanwhile. */
@@ -242,6 +257,7 @@ int main(void)
       cmocka_unit_test(a_name_that_would_leave_the_folder_is_refused),
       cmocka_unit_test(a_run_is_locked_until_its_process_ends_even_by_a_kill),
       cmocka_unit_test(a_run_that_is_not_there_cannot_be_locked),
+      cmocka_unit_test(links_that_lie_in_a_folder_are_not_followed),
       cmocka_unit_test(what_killed_makers_left_in_a_cache_is_removed),
       cmocka_unit_test(a_file_of_a_cache_has_one_maker),
       cmocka_unit_test(a_cache_that_cannot_be_written_is_told),

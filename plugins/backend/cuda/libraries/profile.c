@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../dnn.h"
 #include "../product.h"
@@ -78,7 +79,10 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
 {
   *profile = (cuda_profile){.path = strdup(path)};
   if (!profile->path) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
-  FILE *file = fopen(path, "r");
+  struct stat info;
+  const bool is_other = stat(path, &info) == 0 && !S_ISREG(info.st_mode); /* opening a pipe would wait for its writer */
+  if (is_other) errno = EINVAL;
+  FILE *file = is_other ? NULL : fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
   brim_status status = file ? read_lines(profile, file)
                             : brim_fail(BRIM_ELOAD, "opening the device profile %s: %s\nbackend.tune=true makes one",
