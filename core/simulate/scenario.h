@@ -67,6 +67,7 @@ typedef struct brim_scene_program {
   int64_t device; /* -1: the host */
   uint64_t memory, grows;
   double from, lasts, every;
+  double slows; /* times that steps on its device take as long while it is there */
 } brim_scene_program;
 /* A run of somebody else, which waits in line, trains, and goes. */
 typedef struct brim_scene_run {
@@ -74,6 +75,7 @@ typedef struct brim_scene_run {
   int64_t device; /* -1: any */
   uint64_t memory;
   double from, lasts, every;
+  double slows; /* likewise, while it is placed */
 } brim_scene_run;
 /* Memory that runs out though there is room: of a step, or of placing a plan. */
 typedef struct brim_scene_failure {

@@ -220,6 +220,16 @@ double brim_scene_next(const brim_scene *s)
   return next;
 }
 
+double brim_scene_slowness(const brim_scene *s, int device)
+{
+  double slowness = 1;
+  for (size_t i = 0; i < s->scenario->program_count; i++)
+    if (s->program[i].is_there && s->scenario->program[i].device == device) slowness *= s->scenario->program[i].slows;
+  for (size_t i = 0; i < s->scenario->run_count; i++)
+    if (s->run[i].state == BRIM_RUN_PLACED && s->run[i].device == device) slowness *= s->scenario->run[i].slows;
+  return slowness;
+}
+
 static void pass(brim_scene *s, double to)
 {
   const double seconds = to - s->now;

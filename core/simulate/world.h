@@ -28,6 +28,8 @@ double brim_scene_now(const brim_scene *scene);
 double brim_scene_next(const brim_scene *scene); /* when something happens by itself next; infinite: never */
 brim_scene_others brim_scene_others_of(const brim_scene *scene);
 
+/* How many times as long steps on a device take for its neighbours there; BRIM_SCENE_HOST: the host's processors. */
+double brim_scene_slowness(const brim_scene *scene, int device);
 void brim_scene_describe(const brim_scene *scene, int device, brim_device_info *out);
 brim_host_memory brim_scene_host_memory(const brim_scene *scene);
 uint64_t brim_scene_host_over(const brim_scene *scene); /* bytes that are wanted of the host and not there */

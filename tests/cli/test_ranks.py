@@ -114,7 +114,7 @@ class Resumed(Ranks):
         process = self.start_ranks(2, "train", "--resume", "part")
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
-        self.assertIn("after step 6", err)
+        self.assertIn("after step 6", out)
         for step in (6, 9, 12):
             self.assert_same_checkpoint("whole", "part", step)
         self.assert_same_records("whole", "part")

@@ -177,6 +177,18 @@ class Simulate(Case):
         found = self.one(self.scenario("until: 100s\ndevices: [{memory: 24GB}]\nsettings: {training.steps: 100000}\n"))
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
+    def test_neighbours_make_steps_slow_while_they_are_there(self):
+        """100 s of steps, of which those in 40 s of the clock take twice as long, so that 20 s more are needed."""
+        slow = "{memory: 1GB, from: 30s, lasts: 40s, slows: 2}"
+        for kind, device in (("programs", 0), ("programs", 1), ("runs", 0), ("runs", 1)):
+            item = slow[:-1] + f", device: {device}}}"
+            world = self.scenario(f"devices: [{{memory: 24GB}}, {{memory: 24GB}}]\n{kind}: [{item}]\n"
+                                  "model: {sample_time: 1ms}\nsettings: {training.steps: 1000, training.batch_size: 100, "
+                                  "device: 'cuda:0', training.eval_every_steps: 1000000}\n")
+            with self.subTest(kind=kind, device=device):
+                job, = self.one(world, "policy=fixed")["jobs"]
+                self.assertAlmostEqual(job["training_seconds"], 120 if device == 0 else 100, delta=0.3)
+
     def test_time_passes_however_often_a_run_looks(self):
         world = self.scenario("until: 10s\ndevices: [{memory: 24GB, used: 23GB}]\n")
         job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
