@@ -24,10 +24,14 @@ typedef struct train_options {
   bool multirun, fail_fast, job, debug_launches;
 } train_options;
 
-/* Files may have been moved since a run began; what they hold is checked by hashes. */
-static bool says_where(const char *word)
+/* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
+ * by hashes; any number of ranks resumes. */
+static bool may_be_said_again(const char *word)
 {
-  return brim_starts_with(word, "model.weights=") || brim_starts_with(word, "dataset.path=");
+  static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks="};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (brim_starts_with(word, keys[i])) return true;
+  return false;
 }
 
 static brim_status check_options(const train_options *o, const brim_operands *operands)
@@ -42,12 +46,13 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   if (o->fail_fast && !o->multirun)
     return brim_fail(BRIM_ECONFIG, "--fail-fast ends a sweep at its first failure: add -m");
   for (size_t i = 0; o->resume && i < operands->count; i++)
-    if (!says_where(operands->word[i]))
-      return brim_fail(BRIM_ECONFIG,
-                       "--resume goes on with the run's own configuration, so '%s' has no place\n"
-                       "to train with another one, start a new run: brim train --from %s %s\n"
-                       "where files are now may be said: model.weights=PATH, dataset.path=PATH",
-                       operands->word[i], o->resume, operands->word[i]);
+    if (!may_be_said_again(operands->word[i]))
+      return brim_fail(
+          BRIM_ECONFIG,
+          "--resume goes on with the run's own configuration, so '%s' has no place\n"
+          "to train with another one, start a new run: brim train --from %s %s\n"
+          "these may be said: where files are now, model.weights=PATH and dataset.path=PATH, and dist.ranks=N",
+          operands->word[i], o->resume, operands->word[i]);
   return BRIM_OK;
 }
 
@@ -135,7 +140,7 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
   if (status != BRIM_OK && options.dist) ending->told = brim_cli_fail(status);
-  brim_dist_close(options.dist, false);
+  brim_dist_close(options.dist, false, ending->told);
   return ending->told ? BRIM_OK : status;
 }
 

@@ -182,18 +182,27 @@ brim_status brim_dist_open(const brim_config *config, brim_dist **out)
   const brim_status status = join(d);
   if (status != BRIM_OK) {
     if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all have found the same */
-    brim_dist_close(d, status == BRIM_ECOMM);
+    brim_dist_close(d, status == BRIM_ECOMM, brim_status_exit(status));
     return status;
   }
   *out = d;
   return BRIM_OK;
 }
 
-void brim_dist_close(brim_dist *d, bool failed)
+static void leave(brim_dist *d, int exit_status)
+{
+  brim_joining watched;
+  const brim_status status = brim_joining_leave(&watched, exit_status);
+  if (status != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  d->host.ops->leave(d->host.self);
+  if (status == BRIM_OK) brim_joining_end(&watched);
+}
+
+void brim_dist_close(brim_dist *d, bool failed, int exit_status)
 {
   if (!d) return;
   brim_dist_disconnect(d);
-  if (d->host.ops && d->world.ranks > 0 && !failed) d->host.ops->leave(d->host.self);
+  if (d->host.ops && d->world.ranks > 0 && !failed) leave(d, exit_status);
   drop_party(&d->host);
   free(d->all);
   free(d);

@@ -1,8 +1,9 @@
-/* See joining.h. */
+/* See joining.h. A signal while a rank leaves changes nothing any more. */
 #include "dist/joining.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 
 #define LOOK_SECONDS 0.1
 #define ASLEEP_SECONDS 0.5 /* without a look at the clock: this process was stopped itself */
+#define LEAVE_SECONDS 15   /* to end what is done already */
 #define TURN_SECONDS 0.25  /* between one rank's message and the next one's: the first may end them all */
 #define TURNS 8            /* ranks that wait for their turn; there may be thousands */
 
@@ -30,9 +32,17 @@ _Noreturn static void end_job(const brim_joining *j, int exit_status)
   _exit(exit_status);
 }
 
-/* As a process that is killed by it, before there is anything to lose; what started the ranks ends with them. */
+/* There is nothing to lose yet. A launcher sees how the process ended; else what started the ranks ends with them. */
 _Noreturn static void end_by(const brim_joining *j, int number)
 {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  if (brim_line_is_open()) {
+    signal(number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    raise(number);
+  }
   end_job(j, 128 + number);
 }
 
@@ -47,23 +57,33 @@ _Noreturn static void end_late(const brim_joining *j)
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
 
+/* What there is to say was said, and the results are written. */
+_Noreturn static void leave_late(const brim_joining *j)
+{
+  brim_log(BRIM_LOG_WARN, "the communicator did not end within %g seconds; the job is done", j->seconds);
+  brim_line_bye(j->exit_status);
+  fflush(stdout);
+  _exit(j->exit_status);
+}
+
 static void *watch(void *context)
 {
   const brim_joining *j = context;
   const int rank = (int)brim_dist_started_rank();
-  const double seconds = j->seconds + TURN_SECONDS * (rank < TURNS ? rank : TURNS);
+  const double seconds = j->seconds + (j->exit_status >= 0 ? 0 : TURN_SECONDS * (rank < TURNS ? rank : TURNS));
   struct pollfd ready[] = {{.fd = j->done, .events = POLLIN}, {.fd = j->signals, .events = POLLIN}};
   struct signalfd_siginfo info;
   double waited = 0, last = brim_now();
   while (waited < seconds) {
     (void)poll(ready, 2, (int)(1e3 * LOOK_SECONDS));
     if (ready[0].revents) return NULL;
-    if (ready[1].revents && read(j->signals, &info, sizeof info) == (ssize_t)sizeof info)
-      end_by(j, (int)info.ssi_signo);
+    const bool has_signal = ready[1].revents && read(j->signals, &info, sizeof info) == (ssize_t)sizeof info;
+    if (has_signal && j->exit_status < 0) end_by(j, (int)info.ssi_signo);
     const double now = brim_now();
     if (now - last < ASLEEP_SECONDS) waited += now - last;
     last = now;
   }
+  if (j->exit_status >= 0) leave_late(j);
   end_late(j);
 }
 
@@ -73,10 +93,9 @@ static void close_files(const brim_joining *j)
   if (j->done >= 0) close(j->done);
 }
 
-brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)
+static brim_status begin(brim_joining *j)
 {
   sigset_t set;
-  *j = (brim_joining){.ops = ops, .self = self, .seconds = seconds};
   sigemptyset(&set);
   for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaddset(&set, watched[i]);
   j->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -87,7 +106,19 @@ brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *
   j->is_watching = code == 0;
   if (code == 0) return BRIM_OK;
   brim_joining_end(j);
-  return brim_fail(BRIM_EIO, "the start of the ranks cannot be watched: %s", strerror(code));
+  return brim_fail(BRIM_EIO, "the communicator cannot be watched: %s", strerror(code));
+}
+
+brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)
+{
+  *j = (brim_joining){.ops = ops, .self = self, .seconds = seconds, .exit_status = -1};
+  return begin(j);
+}
+
+brim_status brim_joining_leave(brim_joining *j, int exit_status)
+{
+  *j = (brim_joining){.seconds = LEAVE_SECONDS, .exit_status = exit_status};
+  return begin(j);
 }
 
 void brim_joining_end(brim_joining *j)

@@ -25,6 +25,7 @@
 #define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
 #define END_SECONDS 2    /* to end by itself when the job is over; mpirun as many more */
+#define MPIRUN_SECONDS 5 /* for mpirun to end when all ranks have said goodbye */
 #define SAID_BYTES 3000  /* of what mpirun says, the end */
 #define CALM_MS 1000     /* between two looks at the clock */
 #define BUSY_MS 50
@@ -43,6 +44,7 @@ typedef struct launcher {
   int32_t lost; /* the rank whose loss ends the job; -1: none */
   double begun_at, lost_at, ending_at;
   bool is_ending, has_failed; /* the job is being ended; the thread's error text says why */
+  bool is_stopped;            /* by a signal, before all ranks had begun */
   bool is_done;               /* there is no process any more */
 } launcher;
 
@@ -199,16 +201,19 @@ static void judge(launcher *l)
   char names[256];
   const bool all_came = brim_seats_came(s) == s->count;
   if (l->is_ending) return;
+  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not come would never hear of it */
   if (lost >= 0)
     judge_lost(l, lost);
   else if (s->ended_by >= 0)
     end_job(l, s->ended_by);
   else if (l->launch->mpirun[0] && l->mpirun == 0)
     end_job(l, -1);
-  else if (l->stops > 0 && !all_came)
-    end_job(l, -1); /* nothing has begun, and a rank that does not come would never hear of it */
+  else if (l->is_stopped)
+    end_job(l, -1);
   else if (!all_came && now - l->begun_at > l->launch->end_seconds)
     fail_absent(l);
+  else if (left == s->count && now - s->left_at > MPIRUN_SECONDS && l->mpirun > 0)
+    end_job(l, -1); /* the job is done */
   else if (left > 0 && s->waiting > 0)
     end_job(l, -1); /* who has left will not come any more, and has said why */
   else if (brim_seats_late(s, now, names, sizeof names))
@@ -329,7 +334,9 @@ static brim_status sum_up(const launcher *l, int *exit_status)
   if (*exit_status != 0) return BRIM_OK;
   for (int32_t r = 0; r < s->count; r++) /* after its goodbye */
     if (s->seat[r].is_over && s->seat[r].wait_status != 0) return tell_lost(l, r);
-  if (brim_seats_left(s) == s->count && l->mpirun_status == 0) return BRIM_OK;
+  if (brim_seats_left(s) == s->count && l->mpirun_status != 0)
+    brim_log(BRIM_LOG_WARN, "mpirun did not end by itself after the job was done");
+  if (brim_seats_left(s) == s->count) return BRIM_OK;
   if (WIFSIGNALED(l->mpirun_status))
     brim_fail(BRIM_ECOMM, "mpirun was killed by signal %d (%s), so the job was ended", WTERMSIG(l->mpirun_status),
               strsignal(WTERMSIG(l->mpirun_status)));
@@ -344,8 +351,7 @@ static brim_status sum_up(const launcher *l, int *exit_status)
 /* As a run that is alone: by the second signal, or the first before it heeds any. */
 static bool ends_by_signal(const launcher *l)
 {
-  if (l->stops == 1 && brim_seats_came(&l->seats) < l->seats.count) return true;
-  return l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);
+  return l->is_stopped || l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);
 }
 
 static void release(launcher *l)

@@ -52,6 +52,8 @@ static void set_environment(const brim_rank_launch *launch)
       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
       {"PRTE_MCA_hwloc_default_binding_policy", "none"},
       {"OMPI_MCA_plm", "isolated"},
+      {"OMPI_MCA_oob_tcp_if_include", "lo"},
+      {"PRTE_MCA_prte_if_include", "lo"},
       {"OMPI_MCA_ras", "^slurm,tm,lsf,gridengine,loadleveler,alps"},
       {"PRTE_MCA_plm", "^slurm,tm,lsf"},
       {"PRTE_MCA_ras", "^slurm,tm,lsf,gridengine"},

@@ -4,6 +4,8 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
+import struct
 
 from support import DONE, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
@@ -100,6 +102,45 @@ class Together(Launched):
                              {0, 1})
 
 
+def listening(process):
+    """(address, port) at which a process waits for connections."""
+    sockets = set()
+    for fd in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        try:
+            sockets.add(os.readlink(fd))
+        except OSError:
+            continue
+    found = []
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in pathlib.Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
+            words = line.split()
+            if words[3] != "0A" or f"socket:[{words[9]}]" not in sockets:
+                continue
+            address, port = words[1].split(":")
+            parts = [int(address[i:i + 8], 16) for i in range(0, len(address), 8)]
+            found.append((socket.inet_ntop(family, struct.pack(f"={len(parts)}I", *parts)), int(port, 16)))
+    return found
+
+
+class Network(Launched):
+    def test_ranks_of_one_machine_listen_nowhere_and_who_connects_to_mpirun_keeps_no_job_from_ending(self):
+        process = self.launch_long("run")
+        ranks = self.ranks_of("run")
+        self.assertEqual({rank: listening(pid) for rank, pid in ranks.items()}, {rank: [] for rank in range(RANKS)})
+        mpirun, = (pid for pid in self.started("run") if pid not in ranks.values() and pid != process.pid)
+        idle = []
+        for address, port in listening(mpirun):
+            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+            idle.append(socket.create_connection((host, port)))
+            self.addCleanup(idle[-1].close)
+        self.assertTrue(idle)
+        process.send_signal(signal.SIGTERM)
+        result = self.finish(process, INTERRUPTED)
+        self.assertNotIn("error: ", result.err)
+        self.assertEqual(self.summary("run")["status"], "interrupted")
+        self.assert_nothing_runs("run")
+
+
 class Mistakes(Launched):
     def test_what_all_would_find_is_said_once(self):
         for wrong, part in (("los=1", "unknown key 'los'"), ("loss.class_weights=[1,2]", "loss.class_weights has 2")):
@@ -179,10 +220,11 @@ class Ends(Launched):
             self.assertEqual(result.err.count("go on with: brim train --resume"), 1, result)
             self.assert_nothing_runs(run)
             step = self.steps(run)[-1]
-            process = self.start("train", "--resume", run)
+            ranks, words = (2, ["dist.ranks=2"]) if number == signal.SIGTERM else (RANKS, [])  # any number resumes
+            process = self.start("train", "--resume", run, *words)
             self.until(lambda: process.poll() is not None or self.steps(run)[-1] > step)
             process.send_signal(number)
-            self.assertIn(f"{RANKS} ranks", self.finish(process, INTERRUPTED).out)
+            self.assertIn(f"{ranks} ranks", self.finish(process, INTERRUPTED).out)
 
     def test_nothing_is_left_by_a_launcher_that_is_killed(self):
         process = self.launch_long("run")

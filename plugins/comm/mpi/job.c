@@ -33,6 +33,27 @@ static void block_signals(sigset_t *before)
   pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
+/* -1: there is none. */
+static long number_of(const char *name)
+{
+  const char *text = getenv(name);
+  char *end = NULL;
+  const long number = text ? strtol(text, &end, 10) : -1;
+  return text && end != text ? number : -1;
+}
+
+/* Open MPI's ranks would listen on every interface. On one host shared memory is enough; on several those interfaces
+ * are taken that mpirun uses itself, if it was told which. What the user has set stays. */
+static void choose_interfaces(void)
+{
+  const long ranks = number_of("OMPI_COMM_WORLD_SIZE");
+  const char *interfaces = getenv("OMPI_MCA_oob_tcp_if_include");
+  if (ranks > 0 && number_of("OMPI_COMM_WORLD_LOCAL_SIZE") == ranks)
+    setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
+  else if (interfaces && !getenv("OMPI_MCA_btl_tcp_if_exclude"))
+    setenv("OMPI_MCA_btl_tcp_if_include", interfaces, 0);
+}
+
 static brim_status start_mpi(void)
 {
   int is_started = 0, is_ended = 0, threads = MPI_THREAD_SINGLE;
@@ -41,6 +62,7 @@ static brim_status start_mpi(void)
   MPI_Finalized(&is_ended);
   if (is_ended) return brim_fail(BRIM_ECOMM, "MPI has ended in this process, and starts only once");
   if (is_started) return BRIM_OK;
+  choose_interfaces();
   block_signals(&before);
   const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &threads);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
