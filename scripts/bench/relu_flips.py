@@ -3,10 +3,10 @@
 
     BRIM_BINARY=build/release/bin/brim scripts/bench/relu_flips.py [--side 16] [--width 64] SEED ...    # needs torch
 
-For each seed, one step of 16 made-up images on the cpu backend and in PyTorch in fp32, beside PyTorch in double precision
-with the same weights: the greatest relative error of a parameter's gradient. Where it is large the relus whose inputs are
-nearest to 0 are tried on the other side in double precision, one after the other; those that bring the gradients to the
-run's are printed, with the error that is left. If rounding is the cause, a few are enough.
+For each seed, one step of 16 made-up images on the cpu backend and in PyTorch in fp32, beside PyTorch in double
+precision with the same weights: the greatest relative error of a parameter's gradient. Where it is large, the relus
+whose inputs are nearest to 0 are tried on the other side in double precision, one after the other; those that bring the
+gradients to the run's are printed, with the error that is left. If rounding is the cause, a few are enough.
 """
 import argparse
 import json
@@ -63,7 +63,7 @@ def images(side):
 
 
 class Network:
-    """torchvision's resnet18 with a stem for small images. `masks`: which inputs pass each relu; without, those above 0."""
+    """torchvision's resnet18 with a stem for small images. `masks`: which inputs pass a relu; None: those above 0."""
 
     def __init__(self, weights, dtype, masks=None):
         self.weights = {name: value.to(dtype).clone() for name, value in weights.items()}
@@ -137,8 +137,8 @@ def main():
         exact, inputs = gradients(weights, x, label, torch.float64)
         single, others = gradients(weights, x, label, torch.float32)
         flips = sum(((a > 0) != (b > 0)).sum().item() for a, b in zip(inputs, others))
-        print(f"seed {seed}: PyTorch {error(single, exact):.1e} with {flips} of {sum(a.numel() for a in inputs)} relus on "
-              f"the other side, brim {error(brim, exact):.1e}", flush=True)
+        print(f"seed {seed}: PyTorch {error(single, exact):.1e} with {flips} of {sum(a.numel() for a in inputs)} relus "
+              f"on the other side, brim {error(brim, exact):.1e}", flush=True)
         if error(brim, exact) > LARGE:
             find_flips(brim, weights, x, label, inputs)
 
