@@ -43,13 +43,28 @@ static bool take_hold(const char *path, int *hold)
   return false;
 }
 
+/* Where a link leads; empty: it is none. */
+static void read_link(const char *folder, const char *name, char target[PATH_MAX])
+{
+  char joined[PATH_MAX];
+  const int length = snprintf(joined, sizeof joined, "%s/%s", folder, name);
+  const ssize_t n = length < PATH_MAX ? readlink(joined, target, PATH_MAX - 1) : -1;
+  target[n > 0 ? n : 0] = '\0';
+}
+
+/* The link is changed before the checkpoint that it led to is deleted: it leads nowhere only if it stays the same. */
 static bool choose(const char *folder, const char *name, char *path, size_t room, int *hold)
 {
-  for (int i = 0; resolve(folder, name, path, room); i++) {
-    if (take_hold(path, hold) || i == WAITS_MAX) return true;
-    nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL); /* until the link leads to another one */
+  char before[PATH_MAX], after[PATH_MAX];
+  for (int i = 0; i < WAITS_MAX; i++) {
+    read_link(folder, name, before);
+    const bool found = resolve(folder, name, path, room);
+    if (found && take_hold(path, hold)) return true;
+    read_link(folder, name, after);
+    if (!found && strcmp(before, after) == 0) return false;
+    if (found) nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL);
   }
-  return false;
+  return resolve(folder, name, path, room);
 }
 
 int brim_checkpoint_lock_to_delete(const char *path)

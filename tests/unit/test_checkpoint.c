@@ -3,6 +3,8 @@
 #include "checkpoint_runs.h"
 #include "store/checkpoint_choose.h"
 
+#include <sys/wait.h>
+
 /* ---- what is written ---- */
 
 static void a_state_reads_back_to_the_same_bits(void **unused)
@@ -101,6 +103,30 @@ static void a_checkpoint_that_is_read_stays_until_then(void **unused)
   assert_int_equal(save(run, 30, 1, false), BRIM_OK);
   assert_false(scratch_exists(scratch("read/checkpoints/step-00000010")));
   assert_false(scratch_exists(scratch("read/checkpoints/step-00000020")));
+}
+
+/* Whatever the run is doing: links, checkpoints and what is deleted change all the time. */
+static void the_last_one_is_there_while_a_run_goes_on(void **unused)
+{
+  (void)unused;
+  const char *run = new_run("going");
+  char path[4096];
+  int hold, status;
+  assert_int_equal(save(run, 1, 1, false), BRIM_OK);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    bool saved = true;
+    for (int64_t step = 2; step <= 300; step++) saved = saved && save(run, step, 1, false) == BRIM_OK;
+    _exit(!saved);
+  }
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    brim_train_state state;
+    assert_int_equal(brim_checkpoint_choose(run, "last", path, sizeof path, &hold), BRIM_OK);
+    assert_int_equal(brim_checkpoint_read_state(path, &state), BRIM_OK);
+    close(hold);
+  }
+  assert_int_equal(status, 0);
 }
 
 /* ---- finding and damage ---- */
@@ -362,6 +388,7 @@ int main(void)
       cmocka_unit_test(the_last_ones_and_the_best_are_kept),
       cmocka_unit_test(a_folder_in_the_place_of_a_link_stops_nothing_else),
       cmocka_unit_test(a_checkpoint_that_is_read_stays_until_then),
+      cmocka_unit_test(the_last_one_is_there_while_a_run_goes_on),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
       cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),
