@@ -186,7 +186,7 @@ class Configuration:
         self.task = "tokens"
         length = self.draw.randint(3, 12)
         path = self.folder / "a.txt"
-        path.write_text("".join(self.draw.choice("abcdefg hij") for _ in range(length * self.train + 40)))
+        path.write_text("".join(self.draw.choice("abcdefg hij") for _ in range(length * self.train + 200)))
         return ["dataset=text", f"dataset.path={path}", f"dataset.context={length}", "dataset.test_fraction=0.1"]
 
     def synthetic(self):

@@ -297,7 +297,7 @@ static brim_tensor *slice_of_larger(maker *m, const brim_shape *s)
 /* A step on from `p`, to the same shape; q: a parameter of that shape that may be used again. */
 static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_shape *s)
 {
-  switch (pick(m, 0, 7)) {
+  switch (pick(m, 0, 8)) {
   case 0:
     return brim_scale(m->g, p, 0.5);
   case 1:
@@ -312,6 +312,10 @@ static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_s
     return s->rank > 1 ? brim_linear(m->g, new_name(m), p, s->dim[s->rank - 1]) : brim_sigmoid(m->g, p);
   case 6:
     return s->rank > 1 ? brim_softmax(m->g, p) : brim_relu(m->g, p);
+  case 7: {
+    const brim_conv1d_options one = {.kernel = 1};
+    return s->rank == 3 ? brim_conv1d(m->g, new_name(m), p, s->dim[1], one) : brim_leaky_relu(m->g, p, 0.125);
+  }
   default: {
     if (s->rank < 3) return brim_sub(m->g, q, p);
     brim_tensor *turned = brim_transpose(m->g, p, 1, 2);

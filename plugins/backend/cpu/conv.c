@@ -148,6 +148,12 @@ static uint64_t lay_out(conv_state *s)
   return at + (uint64_t)s->threads * s->thread_bytes;
 }
 
+/* Of the node, not of the program: what is made of parameters alone may have others. */
+static int64_t samples_of(const brim_node *node)
+{
+  return node->in[0]->shape.dim[0];
+}
+
 static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key *key, conv_state *s)
 {
   s->unit_samples = cpu_min(s->unit_samples, samples);
@@ -164,12 +170,12 @@ static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key
   return cpu_conv_get(b, key, &s->tail);
 }
 
-static brim_status plan_primitives(cpu_backend *b, const brim_program_info *program, const brim_node *node,
-                                   cpu_conv_key *key, conv_state *s, brim_kernel_need *need)
+static brim_status plan_primitives(cpu_backend *b, const brim_node *node, cpu_conv_key *key, conv_state *s,
+                                   brim_kernel_need *need)
 {
   s->behind = cpu_behind_of(b, node);
   s->threads = b->threads;
-  BRIM_TRY(find_primitives(b, program->batch, key, s));
+  BRIM_TRY(find_primitives(b, samples_of(node), key, s));
   if (s->kind == CONV_FORWARD) cpu_layout_set(node->out[0], s->unit->y_block);
   if (s->kind == CONV_GRAD_INPUT) cpu_layout_set(node->out[0], s->unit->x_block);
   need->workspace_bytes = lay_out(s);
@@ -202,18 +208,17 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
     s->way = BY_PRODUCT;
   else if (cpu_conv_is_winograd(b, &key))
     s->way = BY_WINOGRAD;
-  if (s->way == BY_PRIMITIVE) return plan_primitives(b, program, node, &key, s, need);
+  if (s->way == BY_PRIMITIVE) return plan_primitives(b, node, &key, s, need);
   if (s->way == BY_PRODUCT)
-    need->workspace_bytes = cpu_conv_product_bytes(b, &key, program->batch);
+    need->workspace_bytes = cpu_conv_product_bytes(b, &key, samples_of(node));
   else
-    plan_winograd(b, program->batch, node, &key, s, need);
+    plan_winograd(b, samples_of(node), node, &key, s, need);
   return BRIM_OK;
 }
 
 static CPU_PREPARE(conv2d_prepare)
 {
   cpu_pool_single_openmp();
-  if (program->batch < 1) return brim_fail(BRIM_EINVAL, "%s: a micro-batch of no samples", node->name);
   conv_state *s = brim_try_calloc(1, sizeof *s);
   if (!s) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the convolution %s", node->name);
   const brim_status status = plan(self, program, node, s, need);

@@ -362,7 +362,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     brim_kernel_need inner = {0};
     brim_program_info info = *program;
     const int64_t rows = p == 0 ? w->slice : rest;
-    if (s) info.batch = info.batch / w->rows * rows;
+    if (s) info.batch = rows;
     w->parts++;
     BRIM_TRY(make_part(w, &w->part[p], node, rows));
     if (w->kernel->prepare) BRIM_TRY(w->kernel->prepare(self, &info, &w->part[p].node, &inner, &w->part[p].state));
