@@ -198,10 +198,20 @@ brim_status brim_session_check_peak(const brim_session *s, uint64_t peak)
   return status;
 }
 
-/* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */
-static bool is_over_host(const brim_session *s, const brim_plan *plan, brim_text *text)
+/* Where it goes, as far as that is predicted. */
+static void tell_causes(const brim_session *s, const brim_plan *plan, uint64_t total, brim_text *text)
 {
   brim_footprint f;
+  if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
+  brim_footprint_predict(s, plan, &f);
+  f.total_bytes = total; /* without what the process had before and has given back */
+  brim_text_add(text, "\n");
+  brim_footprint_tell(&f, text);
+}
+
+/* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */
+static bool is_over_host(const brim_session *s, const brim_plan *plan, const char *who, brim_text *text)
+{
   bool is_grouped;
   char needed[32], left[32];
   const uint64_t arena = s->device_info.on_host ? plan->peak_bytes : 0;
@@ -209,21 +219,20 @@ static bool is_over_host(const brim_session *s, const brim_plan *plan, brim_text
   if (s->besides_bytes == 0) return false;
   const uint64_t allowed = host_allows(s, may_wait(s), &is_grouped);
   if (total <= allowed) return false;
-  brim_footprint_predict(s, plan, &f);
-  f.total_bytes = total; /* without what the process had before and has given back */
-  brim_text_printf(text, "the run needs %s of the host's memory, but the %s leaves it %s\n",
+  brim_text_printf(text, "the %s needs %s of the host's memory, but the %s leaves it %s", who,
                    brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
                    brim_format_bytes(left, sizeof left, allowed));
-  brim_footprint_tell(&f, text);
+  tell_causes(s, plan, total, text);
   return true;
 }
 
-static brim_status check_host(brim_session *s, const brim_plan *plan)
+static brim_status check_host(brim_session *s, const brim_plan *plan, bool evaluating)
 {
   brim_text text = {0};
   brim_status status = BRIM_OK;
-  if (is_over_host(s, plan, &text)) {
-    if (s->device_info.on_host) suggest_training(s, brim_session_room(s, true), &text);
+  if (is_over_host(s, plan, evaluating ? "evaluation" : "run", &text)) {
+    const uint64_t room = brim_session_room(s, true);
+    if (s->device_info.on_host) evaluating ? suggest_evaluation(s, room, &text) : suggest_training(s, room, &text);
     status = brim_fail(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
   }
   brim_text_release(&text);
@@ -233,10 +242,10 @@ static brim_status check_host(brim_session *s, const brim_plan *plan)
 brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
 {
   char bytes[32];
-  BRIM_TRY(check_host(s, plan));
+  const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  BRIM_TRY(check_host(s, plan, evaluating));
   const uint64_t room = brim_session_room(s, true);
   if (plan->peak_bytes <= room) return BRIM_OK;
-  const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
   brim_text text = {0};
   const brim_status status = tell_want(s, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);

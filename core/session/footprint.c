@@ -191,13 +191,21 @@ void brim_footprint_follow_data(const brim_session *s, brim_footprint *f)
   add_up(f);
 }
 
-brim_status brim_session_foresee(brim_session *s, const brim_plan *plan)
+/* Of a plan of training. */
+static uint64_t training_bytes(const brim_session *s, const brim_plan *plan)
 {
   brim_footprint f;
+  brim_footprint_predict(s, plan, &f);
+  return most_bytes(&f) - f.process_bytes - f.arena_bytes;
+}
+
+brim_status brim_session_foresee(brim_session *s, const brim_plan *plan)
+{
   if (s->started || s->running || s->stand_in) return BRIM_OK;
   BRIM_TRY(brim_session_measure(s));
-  brim_footprint_predict(s, plan, &f);
-  s->besides_bytes = most_bytes(&f) - f.process_bytes - f.arena_bytes;
+  s->besides_bytes = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)
+                         ? training_bytes(s, plan)
+                         : kernel_bytes(plan) + s->data_bytes + evaluation_bytes(s) + frozen_bytes(plan);
   return BRIM_OK;
 }
 

@@ -69,7 +69,6 @@ static brim_status claim_and_open(placement *p)
 /* Would the process fit the host? That is said before data are read and devices are waited for. */
 static brim_status foresee(placement *p)
 {
-  if (p->wish->count > 0) return BRIM_OK; /* evaluations keep little besides the arena */
   BRIM_TRY(brim_session_foresee(p->session, p->plan));
   return brim_session_check_budget(p->session, p->plan);
 }

@@ -242,6 +242,15 @@ class ControlGroup(Pressure):
                 self.assertLess((chosen["fits_now"] or {"batch_size": 0})["batch_size"], 64)
                 self.assertLess(most_used(group), host["data_bytes"])
 
+    def test_an_evaluation_that_does_not_fit_says_so_too(self):
+        self.train("run", "model=mlp", "model.hidden=[8]", f"dataset.path={FASHION}", "backend=cpu", "training.steps=1",
+                   "training.num_train_samples=64", "training.eval_every_steps=2", "memory.timing=false")
+        with control_group(self, 24 * MIB) as group:
+            result = self.finish_in_group(group, "eval", "run")
+        self.assertEqual(result.status, NO_FIT, result)
+        self.assertRegex(result.err, r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
+                                     r"[\d.]+ MiB\n")
+
     def test_policies_choose_what_the_process_fits_with(self):
         width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2", "backend=cpu"]
         host = json.loads(self.brim("plan", "--json", *CNN, *width).out)["host"]
