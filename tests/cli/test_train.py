@@ -270,7 +270,7 @@ class Arithmetic(Case):
         self.assertIn("effective batch 10 = 10 x 1 (64 asked for; the data have 10 training samples)", result.out)
         result = self.train("cut", *SMALL, "dataset.train_count=10", "training.batch_size=4", "training.epochs=1",
                             "training.gradient_accumulation_steps=16")
-        self.assertIn("effective batch 10 = 4 x 2 + 2 (64 asked for; the data have 10 training samples)", result.err)
+        self.assertIn("effective batch 10 = 4 x 2 + 2 (64 asked for; the data have 10 training samples)", result.out)
 
     def test_host_memory_follows_the_samples_not_the_batch_size(self):
         self.train("fit", *SMALL, "training.batch_size=256", "training.steps=1")
