@@ -13,9 +13,10 @@ static const brim_param top_table[] = {
                "where to train: auto, a backend, or one of its devices: cpu:1"),
     BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
                "device=auto takes the device with the most free memory; false: the first"),
-    BRIM_PARAM(
-        BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-        "free memory that a GPU must have for device=auto to take it; a device with a limit as much, or all of it"),
+    BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
+               "free memory that a GPU, or a device with a limit, must have for device=auto to take it; where a file "
+               "says it, of "
+               "a device with a limit no more than all of it"),
     BRIM_PARAM(BOOL, brim_settings, wait_for_gpu, "false", NULL,
                "wait in line for a GPU, or a device with a limit, until there is room for the run"),
     BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),

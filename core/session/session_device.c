@@ -30,12 +30,15 @@ static const char *device_of_rank(brim_session *s)
   return brim_arena_printf(&s->arena, "%s:%d", brim_session_backend_id(s), (int)s->world.local_rank % count);
 }
 
-/* A share of the host is as large as the user has made it, so it need not have more than that free. */
+/* A share of the host is as large as the user has made it, so it need not have more than that free, unless the command
+ * line says so: a preset's min_gpu_memory_mb is about GPUs. */
 static brim_status read_least(const brim_session *s, uint64_t *bytes)
 {
   brim_device_info first = {0};
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, "min_gpu_memory_mb");
+  const bool is_typed = node && node->origin.text;
   *bytes = s->settings->min_gpu_memory_mb << 20;
-  if (*bytes == 0 || s->backend_ops->device_count(s->backend) < 1) return BRIM_OK;
+  if (*bytes == 0 || is_typed || s->backend_ops->device_count(s->backend) < 1) return BRIM_OK;
   BRIM_TRY(s->backend_ops->describe(s->backend, 0, &first));
   if (first.on_host && first.limited && first.total_bytes < *bytes) *bytes = first.total_bytes;
   return BRIM_OK;

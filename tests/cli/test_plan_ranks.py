@@ -110,7 +110,7 @@ class PlanRanks(Case):
             line["seconds"] += 1
         path.write_text("".join(json.dumps(line) + "\n" for line in [lines[0], *[
             timed.get((line["what"], line["n"]), line) for line in lines[1:]]]))
-        self.assertGreater(predicted(), before + 2)  # a bucket's sum, and the new parameters
+        self.assertGreater(predicted(), before + 1.9)  # a bucket's sum, and the new parameters
 
     def test_a_micro_batch_is_found_for_the_share(self):
         rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")

@@ -5,7 +5,7 @@ line names a GPU, a device with a limit stands for it; models and data sets that
 import pathlib
 import re
 
-from support import Case, main
+from support import NO_FIT, Case, main
 
 DATA = ["dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=512", "dataset.test_count=64",
         "training.steps=2", "backend.threads=1"]
@@ -41,9 +41,11 @@ class Systems(Case):
         self.assertNotIn("waiting", result.err)
 
     def test_a_robust_run_stays_on_devices_smaller_than_the_preset_asks_for(self):
-        result = self.line("r", "--config-name", "robust", "model=cnn", "wait_for_gpu=false", "min_gpu_memory_mb=16000",
-                           effective=128)
-        self.assertIn("policy.robust: cpu:0: 7.8 GiB of 7.8 GiB are free, the most of 2 devices", result.err)
+        words = ["--config-name", "robust", "model=cnn", "wait_for_gpu=false"]
+        result = self.line("r", *words, "backend.memory_mb=2000", effective=128)
+        self.assertIn("policy.robust: cpu:0: 2.0 GiB of 2.0 GiB are free, the most of 2 devices", result.err)
+        result = self.train("typed", *DATA, *GPUS, *words, "min_gpu_memory_mb=16000", status=NO_FIT)
+        self.assert_error(result, "no device of backend 'cpu' has the 15.6 GiB free that min_gpu_memory_mb asks for")
 
     # ---- S: swarm ----
 

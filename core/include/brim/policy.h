@@ -34,7 +34,7 @@ typedef struct brim_demands {
   int32_t stays;             /* 1: a policy has given the run a limit on that one; no policy moves it elsewhere */
   int32_t wait;              /* wait_for_gpu */
   uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too; of a share of the host no more than
-                                all of it */
+                                all of it, unless the command line says so */
   int64_t min_batch_size;    /* micro-batches are not made smaller */
   int64_t max_retries;       /* plans tried on a device after ones that had room by the plan and were not placed */
   int64_t steps;             /* of the whole run; 0 where a device is chosen before that is known. Since ABI 1.6 */
