@@ -193,7 +193,7 @@ class Moved(Case):
         self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
                           "other weights", "model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
-                          "model.weights=PATH, dataset.path=PATH")
+                          "model.weights=PATH and dataset.path=PATH")
         self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
         self.assert_same_checkpoint("run", "cut", 8)
 
