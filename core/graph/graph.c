@@ -32,6 +32,7 @@ void brim_graph_free(brim_graph *g)
   free(g->has_samples);
   free(g->node);
   free(g->parameter);
+  free(g->slot);
   free(g->further);
   free(g);
 }
@@ -101,14 +102,44 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   return t;
 }
 
+/* Where a name's parameter is in the table of names, open addressing, or would be. */
+static size_t slot_of(const brim_graph *g, uint64_t hash, const char *name)
+{
+  size_t i = (size_t)hash & (g->slot_room - 1);
+  for (; g->slot[i]; i = (i + 1) & (g->slot_room - 1)) {
+    const brim_parameter *p = &g->parameter[g->slot[i] - 1];
+    if (p->name_hash == hash && strcmp(p->value->name, name) == 0) break;
+  }
+  return i;
+}
+
+/* The table has twice the slots that are in use, at least. */
+static void add_to_slots(brim_graph *g)
+{
+  const bool full = 2 * g->parameter_count > g->slot_room;
+  if (full) {
+    free(g->slot);
+    g->slot_room = g->slot_room ? 2 * g->slot_room : 64;
+    g->slot = brim_xcalloc(g->slot_room, sizeof *g->slot);
+  }
+  for (size_t i = full ? 0 : g->parameter_count - 1; i < g->parameter_count; i++)
+    g->slot[slot_of(g, g->parameter[i].name_hash, g->parameter[i].value->name)] = (uint32_t)i + 1;
+}
+
+brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name)
+{
+  if (g->parameter_count == 0) return NULL;
+  const uint32_t found = g->slot[slot_of(g, brim_hash(BRIM_HASH_START, name, strlen(name)), name)];
+  return found ? &g->parameter[found - 1] : NULL;
+}
+
 static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_parameter p)
 {
   p.name_hash = brim_hash(BRIM_HASH_START, name, strlen(name));
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].name_hash == p.name_hash && strcmp(g->parameter[i].value->name, name) == 0) {
-      brim_graph_fail(g, "parameter", name, "there is already a parameter of this name");
-      return NULL;
-    }
+  if (brim_graph_named_parameter(g, name)) {
+    brim_graph_fail(g, "parameter", name, "there is already a parameter of this name");
+    return NULL;
+  }
   p.is_frozen = g->freezing;
   p.is_small = g->freezing && g->frozen_type && shape->rank >= 2; /* vectors are few, and matter more */
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
@@ -121,6 +152,7 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
   }
   g->parameter = grow(g->parameter, g->parameter_count, &g->parameter_room, sizeof(brim_parameter));
   g->parameter[g->parameter_count++] = p;
+  add_to_slots(g);
   return value;
 }
 
@@ -141,11 +173,25 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                               (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
+/* The parameter that a tensor is; their count: it is none. They are in the order of their tensors' ids. */
+static size_t index_of(const brim_graph *g, const brim_tensor *x)
+{
+  size_t from = 0, to = x->role == BRIM_ROLE_PARAMETER ? g->parameter_count : 0;
+  while (from < to) {
+    const size_t middle = from + (to - from) / 2;
+    if (g->parameter[middle].value == x) return middle;
+    if (g->parameter[middle].value->id < x->id)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return g->parameter_count;
+}
+
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x)
 {
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].value == x) return g->parameter[i].gradient;
-  return NULL;
+  const size_t i = index_of(g, x);
+  return i < g->parameter_count ? g->parameter[i].gradient : NULL;
 }
 
 static brim_tensor *add_further(brim_graph *g, brim_tensor *x, size_t parameter, const char *name)
@@ -160,10 +206,9 @@ static brim_tensor *add_further(brim_graph *g, brim_tensor *x, size_t parameter,
 
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x)
 {
-  size_t i = 0;
   if (x->role != BRIM_ROLE_PARAMETER)
     return add_further(g, x, BRIM_NO_PARAMETER, brim_arena_printf(&g->arena, "%s.grad.sum", x->name));
-  while (i < g->parameter_count && g->parameter[i].value != x) i++;
+  const size_t i = index_of(g, x);
   if (i == g->parameter_count || (!g->parameter[i].gradient && !g->slice)) return NULL;
   if (g->parameter[i].uses++ == 0) return g->parameter[i].gradient;
   return add_further(g, x, i, brim_arena_printf(&g->arena, "%s.grad.%u", x->name, g->parameter[i].uses));
@@ -171,9 +216,8 @@ brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x)
 
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x)
 {
-  for (size_t i = 0; x->role == BRIM_ROLE_PARAMETER && i < g->parameter_count; i++)
-    if (g->parameter[i].value == x) return &g->parameter[i];
-  return NULL;
+  const size_t i = index_of(g, x);
+  return i < g->parameter_count ? &g->parameter[i] : NULL;
 }
 
 bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x)

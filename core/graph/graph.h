@@ -91,8 +91,10 @@ struct brim_graph {
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
   size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
-  brim_parameter *parameter;
+  brim_parameter *parameter; /* in the order of their values' ids */
   size_t parameter_count, parameter_room;
+  uint32_t *slot; /* parameters by name: index + 1, or 0; see brim_graph_named_parameter */
+  size_t slot_room;
   brim_further *further; /* in training: in the order of their gradients */
   size_t further_count, further_room;
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
@@ -269,6 +271,8 @@ static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n
 {
   return brim_graph_has_samples(g, n->out[0]);
 }
+/* The parameter of this name; NULL: there is none. */
+brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
 /* The same for one more node that adds to it: the first one's is the parameter's own, see brim_further. Also of a

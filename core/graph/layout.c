@@ -208,10 +208,10 @@ static uint64_t find_room(const brim_buffer *b, const placed *list, size_t count
   return at;
 }
 
-/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height.
- */
+/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height;
+ * UINT64_MAX as soon as it is `most` or more. */
 static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, size_t count, uint64_t *offset,
-                               placed *list)
+                               placed *list, uint64_t most)
 {
   uint64_t height = 0;
   for (size_t n = 0; n < count; n++) {
@@ -222,6 +222,7 @@ static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, s
     memmove(&list[at + 1], &list[at], (n - at) * sizeof *list);
     list[at] = (placed){start, start + b->bytes, b->first, b->last};
     if (start + b->bytes > height) height = start + b->bytes;
+    if (height >= most) return UINT64_MAX;
   }
   return height;
 }
@@ -239,7 +240,7 @@ typedef struct placement {
 /* Places in the order, and keeps what comes of it if that is below `most`. */
 static void try_order(placement *s, uint64_t most)
 {
-  const uint64_t height = place_in_order(s->buffer, s->order, s->count, s->offset, s->list);
+  const uint64_t height = place_in_order(s->buffer, s->order, s->count, s->offset, s->list, most);
   if (height >= most) return;
   s->height = height;
   memcpy(s->best_order, s->order, s->count * sizeof *s->order);

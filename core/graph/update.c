@@ -101,6 +101,20 @@ static void add_moving_average(brim_graph *g, const brim_parameter *p)
   brim_graph_node_into(g, "moving_average", p->value->name, in, 2, &value, 1, &attr);
 }
 
+/* States are in the order of their parameters. */
+static size_t first_state(const brim_graph *g, size_t parameter)
+{
+  size_t from = 0, to = g->state_count;
+  while (from < to) {
+    const size_t middle = from + (to - from) / 2;
+    if (g->state[middle].parameter < parameter)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return from;
+}
+
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
@@ -111,8 +125,8 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   brim_attr attr = {0};
   uint32_t inputs = 2, outputs = 1;
   if (options->attr) options->attr(options->params, p->value, &attr.update);
-  for (size_t i = 0; i < g->state_count; i++)
-    if (g->state[i].parameter == parameter) in[inputs++] = out[outputs++] = g->state[i].tensor;
+  for (size_t i = first_state(g, parameter); i < g->state_count && g->state[i].parameter == parameter; i++)
+    in[inputs++] = out[outputs++] = g->state[i].tensor;
   attr.update.scaled = g->gradient_scale != NULL;
   if (g->gradient_scale) in[inputs++] = g->gradient_scale;
   brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);

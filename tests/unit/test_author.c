@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -61,6 +62,31 @@ static void test_whatever_has_parameters_needs_a_name(void **state)
     g = graph(2);
     assert_failed(g, brim_parameter_new(g, n, 1, (int64_t[]){3}, init), "parameter: it needs a name");
   }
+}
+
+/* More than the table of names begins with, so that it grows; all are found by name, value and gradient. */
+static void test_many_parameters_are_told_apart(void **state)
+{
+  (void)state;
+  brim_graph *g = graph(2);
+  char name[32];
+  for (int i = 0; i < 300; i++) {
+    snprintf(name, sizeof name, "p%d", i);
+    brim_parameter_new(g, name, 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, i});
+    input(g, 2); /* ids are not all of parameters */
+  }
+  assert_int_equal(g->status, BRIM_OK);
+  for (int i = 0; i < 300; i++) {
+    snprintf(name, sizeof name, "p%d", i);
+    const brim_parameter *p = brim_graph_named_parameter(g, name);
+    assert_ptr_equal(p, &g->parameter[i]);
+    assert_ptr_equal(brim_graph_parameter_of(g, p->value), p);
+    assert_ptr_equal(brim_graph_gradient(g, p->value), p->gradient);
+  }
+  assert_null(brim_graph_named_parameter(g, "p300"));
+  assert_null(brim_graph_parameter_of(g, g->parameter[7].gradient));
+  assert_failed(g, brim_parameter_new(g, "p299", 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, 0}),
+                "parameter 'p299': there is already a parameter of this name");
 }
 
 static void test_a_layers_parameter_can_start_otherwise(void **state)
@@ -237,6 +263,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_whatever_has_parameters_needs_a_name),
+      cmocka_unit_test(test_many_parameters_are_told_apart),
       cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
       cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),

@@ -46,12 +46,9 @@ brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, c
 void brim_set_init(brim_graph *g, const char *name, brim_init init)
 {
   if (!brim_graph_named(g, "parameter", name) || !is_good_start(g, name, init)) return;
-  const uint64_t hash = brim_hash(BRIM_HASH_START, name, strlen(name));
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    brim_parameter *p = &g->parameter[i];
-    if (p->name_hash != hash || strcmp(p->value->name, name) != 0) continue;
+  brim_parameter *p = brim_graph_named_parameter(g, name);
+  if (p)
     p->init = init;
-    return;
-  }
-  brim_graph_fail(g, "parameter", name, "there is no parameter of this name yet that could start otherwise");
+  else
+    brim_graph_fail(g, "parameter", name, "there is no parameter of this name yet that could start otherwise");
 }
