@@ -187,6 +187,14 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
   return false;
 }
 
+/* Would the table merge the two, if all of its kinds were allowed? */
+static bool is_pair(const brim_node *first, const brim_node *second)
+{
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    if (strcmp(first->op, table[i].first) == 0 && strcmp(second->op, table[i].second) == 0) return true;
+  return false;
+}
+
 /* An activation behind a view, as conv1d ends with one, may as well come before it: `view`'s result becomes the
  * activation's. */
 static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
@@ -228,6 +236,21 @@ static void renumber(const pass *p)
   }
 }
 
+/* Where a pair is not merged its activation comes before the view all the same: the gradient that the first one gets
+ * then has the same order in memory, from which backends choose how to compute. */
+static bool come_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
+{
+  brim_tensor *inner = first->out[0], *outer = view->out[0], *last = second->out[0];
+  if (!view->descriptor->view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer) return false;
+  if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !is_pair(first, second)) return false;
+  second->in[0] = inner;
+  outer->shape = inner->shape; /* the activation's now */
+  outer->name = second->name;
+  second->out[0] = view->in[0] = outer;
+  view->out[0] = last;
+  return true;
+}
+
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg)
 {
   if (g->status != BRIM_OK || g->node_count == 0) return;
@@ -241,6 +264,10 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
     if (kept > 0 && merge(&p, g->node[kept - 1], n)) continue;
     if (kept > 1 && merge_behind_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
     g->node[kept++] = n;
+    if (kept > 2 && come_before_view(&p, g->node[kept - 3], g->node[kept - 2], n)) {
+      g->node[kept - 1] = g->node[kept - 2];
+      g->node[kept - 2] = n;
+    }
   }
   g->node_count = kept;
   renumber(&p);

@@ -1,7 +1,7 @@
 /* Whole graphs made by chance, several hundred of them, with a loss and a backward pass:
  *
  *   against reference          loss and parameters' gradients, by what rounding every result to fp32 changes alone
- *   no fusion against all      the same bits: more than the tolerance that is promised (seed 2164 differs, in rounding)
+ *   no fusion against all      the same bits, in bf16 too
  *   memory of their own        against the planner's layout: the same bits
  *   recompute                  blocks, full, auto at its least memory, and any nodes by chance, in single precision and
  *                              in bf16: the same bits as without a batch at once            against pieces at multiples

@@ -543,6 +543,34 @@ static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **u
   brim_plan_free(plan);
 }
 
+/* conv1d ends with a view; the kernel that gets the gradient is chosen by its order in memory. */
+static brim_status build_conv1d(const void *self, brim_graph *g)
+{
+  (void)self;
+  const int64_t rows[] = {brim_shape_of(brim_input(g)).dim[0], 1, -1};
+  brim_tensor *x = brim_reshape(g, brim_input(g), 3, rows);
+  x = brim_tanh(g, brim_conv1d(g, "conv", x, 16, (brim_conv1d_options){.kernel = 3}));
+  brim_output(g, brim_linear(g, "last", brim_flatten(g, x), brim_classes(g)));
+  return BRIM_OK;
+}
+
+static void an_activation_behind_a_view_comes_before_it_with_fusion_or_without(void **unused)
+{
+  (void)unused;
+  for (int fused = 0; fused < 2; fused++) {
+    brim_plan *plan = fused_plan_of(build_conv1d, 4, fused ? BRIM_FUSE_ALL : 0);
+    const brim_program *p = &plan->program[0];
+    const brim_node *conv = find_node(p, fused ? "conv2d+tanh" : "conv2d");
+    const brim_node *activation = fused ? conv : p->graph->node[conv->index + 1];
+    assert_string_equal(activation->op, fused ? "conv2d+tanh" : "tanh");
+    assert_int_equal(activation->out[0]->shape.rank, 4);
+    const brim_node *view = p->graph->node[activation->index + 1];
+    assert_string_equal(view->op, "reshape");
+    assert_int_equal(view->out[0]->shape.rank, 3);
+    brim_plan_free(plan);
+  }
+}
+
 /* Three layers with one weight. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
@@ -772,29 +800,31 @@ static void a_norm_takes_the_place_of_a_sum_that_nobody_reads(void **unused)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
-                                     cmocka_unit_test(fusion_never_needs_more_memory),
-                                     cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
-                                     cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
-                                     cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
-                                     cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
-                                     cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
-                                     cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
-                                     cmocka_unit_test(a_slice_of_a_parameter_adds_up_what_its_uses_send_back),
-                                     cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
-                                     cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
-                                     cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
-                                     cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),
-                                     cmocka_unit_test(an_input_stays_as_it_was_loaded),
-                                     cmocka_unit_test(buffers_never_overlap_in_life_and_place),
-                                     cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
-                                     cmocka_unit_test(results_take_over_memory_that_nobody_needs),
-                                     cmocka_unit_test(classes_add_up_to_the_lower_bound),
-                                     cmocka_unit_test(programs_share_the_persistent_part),
-                                     cmocka_unit_test(the_plan_is_a_function_of_its_request),
-                                     cmocka_unit_test(model_errors_name_operation_shapes_and_line),
-                                     cmocka_unit_test(a_backend_without_an_operation_is_named),
-                                     cmocka_unit_test(a_kept_output_is_not_overwritten),
-                                     cmocka_unit_test(a_plan_for_evaluation_holds_no_gradients_and_no_optimizer)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
+      cmocka_unit_test(fusion_never_needs_more_memory),
+      cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
+      cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
+      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
+      cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
+      cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
+      cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
+      cmocka_unit_test(an_activation_behind_a_view_comes_before_it_with_fusion_or_without),
+      cmocka_unit_test(a_slice_of_a_parameter_adds_up_what_its_uses_send_back),
+      cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
+      cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
+      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
+      cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),
+      cmocka_unit_test(an_input_stays_as_it_was_loaded),
+      cmocka_unit_test(buffers_never_overlap_in_life_and_place),
+      cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
+      cmocka_unit_test(results_take_over_memory_that_nobody_needs),
+      cmocka_unit_test(classes_add_up_to_the_lower_bound),
+      cmocka_unit_test(programs_share_the_persistent_part),
+      cmocka_unit_test(the_plan_is_a_function_of_its_request),
+      cmocka_unit_test(model_errors_name_operation_shapes_and_line),
+      cmocka_unit_test(a_backend_without_an_operation_is_named),
+      cmocka_unit_test(a_kept_output_is_not_overwritten),
+      cmocka_unit_test(a_plan_for_evaluation_holds_no_gradients_and_no_optimizer)};
   return cmocka_run_group_tests(tests, make_backend, NULL);
 }
