@@ -1,6 +1,6 @@
 # Runs the command behind "--" in FOLDER, which is emptied first: it must end with status 0 and print, on either stream,
-# what matches every expression in EXPECT. What other runs have claimed of devices is not seen, so that tests side by side
-# come out as one by one.
+# what matches every expression in EXPECT. What other runs have claimed of devices is not seen, so that tests side by
+# side come out as one by one.
 set(command)
 set(is_command FALSE)
 foreach(i RANGE 1 ${CMAKE_ARGC})

@@ -10,7 +10,8 @@ function(brim_options target)
                          "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>"
                          "$<$<COMPILE_LANGUAGE:C,CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/banned.h>")
   if(BRIM_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE} -fno-omit-frame-pointer
+                           -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE})
   endif()
 endfunction()

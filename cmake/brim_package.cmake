@@ -44,7 +44,8 @@ set(about "brim trains neural networks. A training step is a static graph, so th
 memory is known before it runs: what does not fit says so before it
 starts, and what has started does not run out of memory.")
 
-# brim_package(COMPONENT PACKAGE SECTION SUMMARY TEXT [FIELD VALUE]...): a value is CPACK_DEBIAN_<COMPONENT>_PACKAGE_<FIELD>.
+# brim_package(COMPONENT PACKAGE SECTION SUMMARY TEXT [FIELD VALUE]...): a value is
+# CPACK_DEBIAN_<COMPONENT>_PACKAGE_<FIELD>.
 function(brim_package component package section summary text)
   string(TOUPPER ${component} name)
   set(components ${components} ${component} PARENT_SCOPE)
@@ -82,9 +83,9 @@ endif()
 if(TARGET brim_backend_cuda OR TARGET brim_comm_nccl)
   # CUDA's libraries come from elsewhere, so dpkg cannot know whose they are.
   brim_package(plugins_cuda brim-plugins-cuda contrib/science "neural networks with memory known before training - CUDA"
-               "This is the backend that computes with NVIDIA GPUs, and adds up what several of\nthem have computed. It needs \
-CUDA, cuDNN 9 and NCCL, which are not in Debian." DEPENDS "libbrim0 ${same}, brim-plugins ${same}, libc6" SHLIBDEPS OFF
-               ENHANCES brim)
+               "This is the backend that computes with NVIDIA GPUs, and adds up what several of\nthem have computed. \
+It needs CUDA, cuDNN 9 and NCCL, which are not in Debian." DEPENDS "libbrim0 ${same}, brim-plugins ${same}, libc6"
+               SHLIBDEPS OFF ENHANCES brim)
 endif()
 set(CPACK_COMPONENTS_ALL ${components})
 include(CPack)

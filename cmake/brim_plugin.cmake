@@ -9,11 +9,13 @@
 # finds the plugins and the configurations of the project, and `cmake --install` puts both beside brim's own if the
 # prefixes are the same.
 
-# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, built to lib/brim/plugins/KIND/ID.so and installed there.
-# A plugin takes brim's functions from the program that loads it, so it links nothing of brim; it needs the headers only.
+# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, built to lib/brim/plugins/KIND/ID.so and installed
+# there. A plugin takes brim's functions from the program that loads it, so it links nothing of brim; it needs the
+# headers only.
 #
-# The configurations in the folder `configs` beside the CMakeLists.txt, if there is one, come along: configs/KIND/NAME.yaml
-# becomes the option KIND=NAME. In the build folder they are links, so what is edited counts at once.
+# The configurations in the folder `configs` beside the CMakeLists.txt, if there is one, come along:
+# configs/KIND/NAME.yaml becomes the option KIND=NAME. In the build folder they are links, so what is edited counts at
+# once.
 function(brim_plugin kind id)
   set(target brim_${kind}_${id})
   set(folder lib/brim/plugins/${kind})
@@ -39,19 +41,19 @@ function(brim_plugin kind id)
   endforeach()
 endfunction()
 
-# brim_command_test(NAME WORD... [EXPECT REGEX...]) adds a test: `brim WORD...` with the plugins of this project must end
-# with status 0 and print what matches each REGEX, as CMake understands them. It runs in an empty folder of its own.
+# brim_command_test(NAME WORD... [EXPECT REGEX...]) adds a test: `brim WORD...` with the plugins of this project must
+# end with status 0 and print what matches each REGEX, as CMake understands them. It runs in an empty folder of its own.
 function(brim_command_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "" "EXPECT")
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/tests/${name})
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} "-DEXPECT=${test_EXPECT}" -DFOLDER=${folder}
-           -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/brim_command_test.cmake -- ${brim_EXECUTABLE} --plugin-path ${CMAKE_BINARY_DIR}
-           ${test_UNPARSED_ARGUMENTS})
+           -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/brim_command_test.cmake -- ${brim_EXECUTABLE}
+           --plugin-path ${CMAKE_BINARY_DIR} ${test_UNPARSED_ARGUMENTS})
 endfunction()
 
-# brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge cases
-# (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps (ID_train), with the
-# overrides WORD... behind KIND=ID; the last one must print what matches each REGEX.
+# brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge
+# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps
+# (ID_train), with the overrides WORD... behind KIND=ID; the last one must print what matches each REGEX.
 function(brim_plugin_test kind id)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
   set(words ${kind}=${id} ${test_UNPARSED_ARGUMENTS})

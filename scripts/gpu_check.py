@@ -42,9 +42,9 @@ COMMON = ["dataset=synthetic", "dataset.classes=4", "dataset.noise=0.5", "datase
           "dataset.test_count=64", "training.batch_size=16", "training.steps=40",
           "training.gradient_accumulation_steps=2", "optimizer=adamw", "schedule=constant", "observe.log_every_steps=1",
           "augment.flip=false", "augment.crop_padding=0"]
-# Relative to the first loss. Backends that only sum in another order stay within 1e-6 on every step. Of a smaller type the
-# first loss tells how finely it rounds; later ones tell no more, as emotion_cnn's norms over 4 samples make 1e-2 of 1e-6
-# within ten steps.
+# Relative to the first loss. Backends that only sum in another order stay within 1e-6 on every step. Of a smaller type
+# the first loss tells how finely it rounds; later ones tell no more, as emotion_cnn's norms over 4 samples make 1e-2 of
+# 1e-6 within ten steps.
 FIRST_LOSS_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}  # before rounding has been amplified
 LOSS_ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}        # of every step
 LAST_LOSSES_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2} # of the mean of the last ten

@@ -3,8 +3,8 @@
 #
 #   conformance  every operation against the reference backend in fp32, bf16 and fp16; training curves against the
 #                reference's; steps that fp16 has no numbers for are skipped without a trace;
-#                resume and interruption; the same bits in every run, with one launch at a time, and with the optimizer's
-#                state in host memory; plan = bytes allocated
+#                resume and interruption; the same bits in every run, with one launch at a time, and with the
+#                optimizer's state in host memory; plan = bytes allocated
 #   dist         2 and 4 ranks on one GPU, started by brim: the losses of one, with any sharding; the same bits in every
 #                run and when resumed; a rank that is killed ends the job; what overlapping sums with kernels brings
 #   sanitize     compute-sanitizer over every kernel; a line says so where the host refuses it
@@ -15,8 +15,9 @@
 # other stages is kept, and so is what was found good by a stage that was cut off: the same command goes on with it.
 # Exit status: 0 everything was as it must be, 1 something was not, 2 nothing could be run, 3 the time was up.
 #
-#   gpu_check.sh pack [BUILD [TO]]  makes build/gpu: what is needed of a build (default build/release), for a machine that
-#                                   has no compiler or libraries; found there by itself. BUILD=folder names another one.
+#   gpu_check.sh pack [BUILD [TO]]  makes build/gpu: what is needed of a build (default build/release), for a machine
+#                                   that has no compiler or libraries; found there by itself. BUILD=folder names another
+#                                   one.
 #   gpu_check.sh record [BUILD]     trains the curves on the reference backend and writes them to tests/golden
 set -euo pipefail
 from=$PWD

@@ -3,8 +3,8 @@
 
     scripts/kernels.py BUILD       the folder of a build, as build/release
 
-A line per kernel and architecture: registers a thread, static shared memory a block, stack frame and spills a thread, in
-bytes. Fails if a kernel spills registers to memory. Reads what cmake/keep_ptxas.sh keeps beside each object file."""
+A line per kernel and architecture: registers a thread, static shared memory a block, stack frame and spills a thread,
+in bytes. Fails if a kernel spills registers to memory. Reads what cmake/keep_ptxas.sh keeps beside each object file."""
 
 import pathlib
 import re

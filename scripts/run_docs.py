@@ -4,19 +4,20 @@
     scripts/run_docs.py [--prefix PREFIX] docs/tutorial.md ...     is every page true?
     scripts/run_docs.py [--prefix PREFIX] --write docs/...         and pastes what is printed, where it is another
 
-PREFIX is where brim is installed, or its build folder; without it the brim of the PATH is taken. The blocks ```sh of a page
-are commands of one bash, one after another, in an empty folder of the page's own. What they print, standard output and
-error together, must be what stands in the block ```text right behind; a block without one may print anything. A command that
-fails ends the page with an error. Where one is meant to fail the page says so itself, and shows its exit status:
+PREFIX is where brim is installed, or its build folder; without it the brim of the PATH is taken. The blocks ```sh of a
+page are commands of one bash, one after another, in an empty folder of the page's own. What they print, standard output
+and error together, must be what stands in the block ```text right behind; a block without one may print anything. A
+command that fails ends the page with an error. Where one is meant to fail the page says so itself, and shows its exit
+status:
 
     brim plan dataset=nowhere || echo "exit status $?"
 
-What two machines print differently is not compared: it is the patterns of VARIES, and how many spaces are between two words
-of a line, as columns are as wide as their numbers. --write leaves a block that is equal but for these as it is. Folders are
-shown as HOME and PREFIX below, whatever they are.
+What two machines print differently is not compared: it is the patterns of VARIES, and how many spaces are between two
+words of a line, as columns are as wide as their numbers. --write leaves a block that is equal but for these as it is.
+Folders are shown as HOME and PREFIX below, whatever they are.
 
-A page's commands see no settings of the user but the PATH and what chooses a compiler: no caches, plugins or configurations
-of brim, and no GPU. Exit status 0: all pages are true; 1: one is not; 2: usage."""
+A page's commands see no settings of the user but the PATH and what chooses a compiler: no caches, plugins or
+configurations of brim, and no GPU. Exit status 0: all pages are true; 1: one is not; 2: usage."""
 
 import argparse
 import difflib
@@ -48,7 +49,8 @@ VARIES = [(re.compile(pattern), name) for pattern, name in [
 ]]
 
 # Settings of a user, or of whoever runs this.
-UNSET = re.compile(r"BRIM_|XDG_|CMAKE_PREFIX_PATH$|CLIENT_ID$|GPU_DEVICE_ID$|TF_GPU|MAKEFLAGS$|CTEST_|SLURM_|OMPI_|PMIX_")
+UNSET = re.compile(r"BRIM_|XDG_|CMAKE_PREFIX_PATH$|CLIENT_ID$|GPU_DEVICE_ID$|TF_GPU|"
+                   r"MAKEFLAGS$|CTEST_|SLURM_|OMPI_|PMIX_")
 
 
 class Block:
@@ -103,8 +105,8 @@ def run(blocks, folder, prefix, seconds):
     home.mkdir()
     outputs.mkdir()
     (folder / "page.sh").write_text(script(blocks, outputs), encoding="utf-8")
-    process = subprocess.Popen(["bash", "--noprofile", "--norc", folder / "page.sh"], cwd=home, stdin=subprocess.DEVNULL,
-                               env=environment(home, prefix), start_new_session=True)
+    process = subprocess.Popen(["bash", "--noprofile", "--norc", folder / "page.sh"], cwd=home,
+                               stdin=subprocess.DEVNULL, env=environment(home, prefix), start_new_session=True)
     wrong = None
     try:
         if process.wait(timeout=seconds) != 0:
@@ -165,7 +167,8 @@ def check(page, arguments):
     if arguments.write:
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if true:
-        print(f"{page}: {len(blocks)} blocks of commands, {sum(b.output is not None for b in blocks)} with their output")
+        print(f"{page}: {len(blocks)} blocks of commands, {sum(b.output is not None for b in blocks)} with their "
+              f"output")
     return true
 
 

@@ -4,8 +4,8 @@ comments, and one of the shipped plugins' parameters, as `brim plugins` lists th
 
     scripts/sdk_reference.py [--brim PROGRAM] [--check]
 
---check changes nothing: it prints what would differ, and fails if anything would. PROGRAM is build/release/bin/brim unless
-it is named. Plugins that this build lacks, as those of GPUs, stay in the page as they are."""
+--check changes nothing: it prints what would differ, and fails if anything would. PROGRAM is build/release/bin/brim
+unless it is named. Plugins that this build lacks, as those of GPUs, stay in the page as they are."""
 
 import argparse
 import difflib
@@ -23,7 +23,8 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # In the order in which they are read; others follow.
-ORDER = ["plugin", "policy", "model", "dataset", "backend", "comm", "ops", "tensor", "status", "host", "memory", "random"]
+ORDER = ["plugin", "policy", "model", "dataset", "backend", "comm", "ops", "tensor", "status", "host",
+         "memory", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # Which side of a condition a reader is shown: C, on the host, by gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
@@ -54,8 +55,8 @@ def visible(text):
             hidden[-1] = not hidden[-1]
         elif word == "#endif":
             hidden.pop()
-        elif word == "#include" or re.match(r"#define BRIM_\w+_H$", line) or "clang-format" in line or "#define BRIM_ANYWHERE" in line \
-                or any(hidden):
+        elif word == "#include" or re.match(r"#define BRIM_\w+_H$", line) or "clang-format" in line \
+                or "#define BRIM_ANYWHERE" in line or any(hidden):
             continue
         else:
             shown.append(line)
@@ -127,8 +128,8 @@ def names_of(code):
 
 
 def belong(before, names):
-    """Do declarations without a comment of their own go with those in front of them? Types do with types, functions with
-    functions, and macros with either."""
+    """Do declarations without a comment of their own go with those in front of them? Types do with types, functions
+    with functions, and macros with either."""
     kinds = {kind == "function" for kind in before.values() if kind != "macro"}
     return all(kind == "macro" or {kind == "function"} >= kinds for kind in names.values())
 
@@ -284,10 +285,10 @@ class Reference:
         text = MADE.format(source="headers") + """
 # The SDK
 
-Plugins and programs that use libbrim are written against these headers, in C17 or C++17. In comments **[plan]** says that a
-function is called before anything is allocated on a device, **[init]** that it may allocate, **[step]** that it must not,
-**[any thread]** that it may be called from each. What was added says since which ABI it is there; `brim version` shows that
-of a brim.
+Plugins and programs that use libbrim are written against these headers, in C17 or C++17. In comments **[plan]** says
+that a function is called before anything is allocated on a device, **[init]** that it may allocate, **[step]** that it
+must not, **[any thread]** that it may be called from each. What was added says since which ABI it is there;
+`brim version` shows that of a brim.
 
 | header | |
 |---|---|
@@ -295,8 +296,8 @@ of a brim.
         for stem, (intro, _) in self.headers.items():
             first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
             text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
-        text += "\n`#include <brim/brim.h>` has them all. [The shipped plugins and their parameters](plugins.md) are a page of "
-        text += "their own.\n\n## Names\n\n"
+        text += "\n`#include <brim/brim.h>` has them all. [The shipped plugins and their parameters](plugins.md) are a "
+        text += "page of their own.\n\n## Names\n\n"
         rows = {}
         for stem, (_, items) in self.headers.items():
             for item in items:
@@ -381,8 +382,8 @@ def main():
             continue
         differs = True
         if words.check:
-            lines = difflib.unified_diff(was.splitlines(), now.splitlines(), f"docs/sdk/{name}", "as it should be", "", "",
-                                         1, "")
+            lines = difflib.unified_diff(was.splitlines(), now.splitlines(), f"docs/sdk/{name}",
+                                         "as it should be", "", "", 1, "")
             print("\n".join(list(lines)[:40]))
         elif now:
             PAGES.mkdir(exist_ok=True)

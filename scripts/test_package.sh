@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs brim's Debian packages into a clean root (debootstrap), uses them there as somebody who has just installed them
-# would, and removes them again. Takes root and Debian's mirror, the one that apt has here; the root is removed at the end.
+# Installs brim's Debian packages into a clean root (debootstrap), uses them there as somebody who has just installed
+# them would, and removes them again. Takes root and Debian's mirror, the one that apt has here; the root is removed at
+# the end.
 #
 #     scripts/test_package.sh [FOLDER]     where the packages are; without it they are built
 #
@@ -31,7 +32,8 @@ packages=("$folder"/*.deb)
 
 if command -v lintian >/dev/null; then
   step "lintian: no errors"
-  lintian --allow-root --fail-on error "${packages[@]}" >/dev/null || fail "lintian has found errors: lintian ${packages[*]}"
+  lintian --allow-root --fail-on error "${packages[@]}" >/dev/null ||
+    fail "lintian has found errors: lintian ${packages[*]}"
 fi
 
 root=$(mktemp --directory --tmpdir brim-root-XXXXXX)
@@ -48,7 +50,8 @@ trap finish EXIT
 
 # The release and the mirror are this machine's own.
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $release" | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $release" |
+  head -n 1)
 [[ $mirror ]] || fail "apt has no mirror of Debian $release here"
 
 step "a clean root of $release, from $mirror"
@@ -113,8 +116,8 @@ step "the plugin that was built"
 user brim --plugin-path outside/build/lib/brim/plugins plan model=outside dataset=synthetic --no-timing | head -n 1
 step "brim new, for each kind of plugin"
 for kind in model dataset policy; do
-  user "brim new $kind mine_$kind >/dev/null && cd mine_$kind && cmake -B build >/dev/null && cmake --build build >/dev/null &&
-    ctest --test-dir build" | sed --quiet "s/^/  $kind: /; /tests passed/p"
+  user "brim new $kind mine_$kind >/dev/null && cd mine_$kind && cmake -B build >/dev/null &&
+    cmake --build build >/dev/null && ctest --test-dir build" | sed --quiet "s/^/  $kind: /; /tests passed/p"
 done
 step "a program built with pkg-config"
 apt install --no-install-recommends pkg-config

@@ -1,4 +1,5 @@
-# Run by CPack when the files of the packages are in place: manual pages and changelogs are compressed, as Debian has them.
+# Run by CPack when the files of the packages are in place: manual pages and changelogs are compressed, as Debian has
+# them.
 find_program(gzip gzip REQUIRED)
 file(GLOB_RECURSE files ${CPACK_TEMPORARY_DIRECTORY}/*)
 foreach(file IN LISTS files)

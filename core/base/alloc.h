@@ -28,5 +28,5 @@ void brim_reserve_take(void);
 /* [any thread] Gives it back, with what the C library keeps. */
 void brim_reserve_give(void);
 /* [init] A line for the message with which the process ends, copied; NULL: none. */
-void brim_out_of_memory_advice(const char *advice);
+void brim_out_of_memory_advice(const char *text);
 #endif

@@ -13,7 +13,7 @@
  * `report`, a path, the counts of each step are appended to that file: lines "STEP POINT NAME CALLS FAILED", with "-"
  * for no name, and step 0 for what was before the first one. ECONFIG: the text is wrong, with the position of the
  * mistake; EIO: the report cannot be written. Both leave it closed. Takes no memory. */
-brim_status brim_fault_open(const char *faults, const char *report);
+brim_status brim_fault_open(const char *text, const char *report);
 /* [init] Writes the last lines of the report. No call fails any more. */
 void brim_fault_close(void);
 /* [init] Which rank of a job this process is; 0 until then. */

@@ -19,7 +19,7 @@ void brim_log_error(void);
 bool brim_log_color(void);
 /* [init] This process is a rank of several: rank 0 speaks; warnings and errors of the others say whose they are, and
  * what else they would say is said by rank 0 already. */
-void brim_log_set_rank(int32_t rank);
+void brim_log_set_rank(int32_t number);
 /* [init] Another rank says what there is to say from here on. */
 void brim_log_mute(void);
 #endif

@@ -76,7 +76,7 @@ brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict
 /* ---- collectives ---- */
 
 /* [init] Before the first; on the device that the backend has selected. */
-brim_status brim_dist_connect(brim_dist *dist, const brim_backend_ops *ops, void *backend, int device);
+brim_status brim_dist_connect(brim_dist *dist, const brim_backend_ops *backend, void *self, int device);
 /* [init] Before that device is given up. brim_dist_connect may follow. */
 void brim_dist_disconnect(brim_dist *dist);
 /* [step] Starts one behind the others; see brim_comm_ops. *ticket counts them. Waits while too many are under way. */

@@ -1,6 +1,6 @@
-/* Bounds the time in which a rank joins its job, and in which it leaves. Until MPI has started, no rank can tell another that it is missing,
- * and MPI waits for as long as it takes: so each looks at its own clock, on a thread of its own. Signals end the
- * process meanwhile, also where the communicator has blocked them for the thread that joins. */
+/* Bounds the time in which a rank joins its job, and in which it leaves. Until MPI has started, no rank can tell
+ * another that it is missing, and MPI waits for as long as it takes: so each looks at its own clock, on a thread of its
+ * own. Signals end the process meanwhile, also where the communicator has blocked them for the thread that joins. */
 #ifndef BRIM_DIST_JOINING_H
 #define BRIM_DIST_JOINING_H
 #include <pthread.h>

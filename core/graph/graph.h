@@ -91,7 +91,7 @@ struct brim_graph {
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
   size_t first_update, first_average; /* of an update: the nodes of the first parameter; averages may be none */
-  brim_parameter *parameter; /* in the order of their values' ids */
+  brim_parameter *parameter;          /* in the order of their values' ids */
   size_t parameter_count, parameter_room;
   uint32_t *slot; /* parameters by name: index + 1, or 0; see brim_graph_named_parameter */
   size_t slot_room;

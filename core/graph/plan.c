@@ -261,10 +261,12 @@ static bool uses_alike(const brim_graph *a, const brim_graph *b)
   for (;;) {
     const brim_node *x = next_without_samples(a, &at_a), *y = next_without_samples(b, &at_b);
     if (!x || !y) return !x && !y;
+    /* Attributes are compared, as they are hashed, byte by byte. NOLINTBEGIN(bugprone-suspicious-memory-comparison) */
     if (x->descriptor != y->descriptor || x->in_count != y->in_count || x->out_count != y->out_count ||
         memcmp(&x->attr, &y->attr, sizeof x->attr) != 0 || !same_shapes(x->in, y->in, x->in_count) ||
         !same_shapes(x->out, y->out, x->out_count))
       return false;
+    /* NOLINTEND(bugprone-suspicious-memory-comparison) */
   }
 }
 

@@ -9,5 +9,5 @@ typedef struct brim_plan_picture {
 } brim_plan_picture;
 
 /* A whole SVG document of one program of the plan: its buffers by operation and offset. */
-void brim_plan_svg(const brim_plan *plan, const brim_program *p, const brim_plan_picture *picture, brim_text *out);
+void brim_plan_svg(const brim_plan *plan, const brim_program *p, const brim_plan_picture *say, brim_text *out);
 #endif

@@ -24,15 +24,15 @@ typedef struct brim_claim_request {
   void *context;
 } brim_claim_request;
 
-/* [init] Takes a ticket, and waits for its turn if it may. *claim: to be released when the arena is placed, or will not
+/* [init] Takes a ticket, and waits for its turn if it may. *out: to be released when the arena is placed, or will not
  * be. ENODEVICE: it may not wait and others do, or waited too long, with what the devices have; ENOMEM_DEVICE: it may
  * not wait, and no device has so much free, or none has so much at all; EINTERRUPTED. Says at level info what it waits
  * for. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
-brim_status brim_claim_take(const brim_claim_request *request, brim_claim **claim, int *device, double *waited_seconds);
-/* [step] For who has memory of a device already and changes what it has: nobody else is served there until *claim is
+brim_status brim_claim_take(const brim_claim_request *request, brim_claim **out, int *device, double *waited_seconds);
+/* [step] For who has memory of a device already and changes what it has: nobody else is served there until *out is
  * released. Does not wait. `alone`: only if nobody waits for the device or places there, ENODEVICE else. Of the request
  * only the first three count. */
-brim_status brim_claim_hold(const brim_claim_request *request, int device, bool alone, brim_claim **claim);
+brim_status brim_claim_hold(const brim_claim_request *request, int device, bool alone, brim_claim **out);
 void brim_claim_release(brim_claim *claim); /* NULL: nothing */
 /* [step] How many wait for the device of a key, and what must be free for the first of them. Allocates nothing. */
 brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_bytes);

@@ -1,6 +1,6 @@
 /* The progress line: parts in a fixed order, the least important left out until the line fits the terminal.
  *
- *   epoch 2/5  ━━━━━━━╸──────  step 812/2345  loss 0.2871  acc 90.4%  2.4k samples/s  mem 61.2/61.2 MiB  eta 1:12 */
+ *   epoch 2/5  ━━━╸─  step 812/2345  loss 0.2871  acc 90.4%  2.4k samples/s  mem 61.2/61.2 MiB  eta 1:12 */
 #include "observe/progress.h"
 
 #include <inttypes.h>

@@ -153,16 +153,16 @@ double brim_session_step_seconds(brim_session *s, const brim_plan *plan, int64_t
   return predict_step(s, plan, batch).seconds;
 }
 
-void brim_session_compare_times(brim_session *s, const brim_plan *plan, double took)
+void brim_session_compare_times(brim_session *s, const brim_plan *plan, double seconds)
 {
   if (!s->profile || !brim_session_may_time(s) || s->world.ranks > 1)
     return; /* what ranks wait for each other is in no profile */
   const brim_prediction p = predict_step(s, plan, s->batch);
-  if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, took)) return;
+  if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, seconds)) return;
   if (brim_profile_doubt(s->profile) == 0) return;
   brim_log(BRIM_LOG_INFO,
            "steps take %.3g ms, where the device profile says %.3g ms: the next run that asks takes these times anew",
-           1e3 * took, 1e3 * p.seconds);
+           1e3 * seconds, 1e3 * p.seconds);
   brim_session_save_profile(s);
 }
 

@@ -45,8 +45,8 @@ int64_t brim_session_cells(const brim_session *session);
 void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);
 /* [init] The data has been opened: what was estimated of it before is known now, as the sizes of all pictures. */
 void brim_footprint_follow_data(const brim_session *session, brim_footprint *footprint);
-/* [plan] Looks at what the process will take with a plan, of training or of evaluation alone, so that from here on brim_session_room leaves
- * room for it. Nothing once brim_session_start was called, or in a run that has begun. */
+/* [plan] Looks at what the process will take with a plan, of training or of evaluation alone, so that from here on
+ * brim_session_room leaves room for it. Nothing once brim_session_start was called, or in a run that has begun. */
 brim_status brim_session_foresee(brim_session *session, const brim_plan *plan);
 /* The run will begin with a checkpoint, which is read before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);

@@ -64,7 +64,7 @@ static brim_status start(brim_turns *t, worker *all, size_t *started)
   return status;
 }
 
-brim_status brim_turns_run(brim_turns *t, size_t count, const double *from, void (*job)(void *context, size_t job),
+brim_status brim_turns_run(brim_turns *t, size_t count, const double *from, void (*job)(void *context, size_t index),
                            void (*advance)(void *context, double to), void *context)
 {
   worker all[BRIM_SCENE_JOBS_MAX];

@@ -19,10 +19,11 @@ typedef struct brim_turns {
   void *context;
 } brim_turns;
 
-/* [init] Runs work(job of the index) for each of `count` jobs, the first time when `from` says; returns when all have
+/* [init] Runs job(index) for each of `count` jobs, the first time when `from` says; returns when all have
  * come back. `advance` moves the clock, on the thread of whoever has the turn. ENOMEM_HOST: no thread could be made. */
-brim_status brim_turns_run(brim_turns *turns, size_t count, const double *from, void (*work)(void *context, size_t job),
-                           void (*advance)(void *context, double to), void *context);
+brim_status brim_turns_run(brim_turns *turns, size_t count, const double *from,
+                           void (*job)(void *context, size_t index), void (*advance)(void *context, double to),
+                           void *context);
 /* [the job's thread] Returns when the clock is at `until`; others have had their turns meanwhile. */
 void brim_turns_sleep(brim_turns *turns, size_t job, double until);
 #endif

@@ -18,7 +18,7 @@ typedef struct brim_snapshot {
 } brim_snapshot;
 
 /* Memory for what a plan keeps from step to step. Of a plan for evaluation the parameters only. ENOMEM_HOST. */
-brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *out);
+brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *snapshot);
 /* The same values for another plan of the same training. EINTERNAL if it keeps anything else. */
 brim_status brim_snapshot_bind(brim_snapshot *snapshot, const brim_plan *plan);
 void brim_snapshot_release(brim_snapshot *snapshot);

@@ -12,11 +12,11 @@
 #define BRIM_STOP_EVALUATION "leaving the evaluation, then a checkpoint"
 #define BRIM_STOP_ENDING "the steps are done, the results are being written"
 
-/* [init] Catches SIGINT, SIGTERM, SIGXCPU, which never ends the process, and, unless it is ignored, SIGHUP. `speaks`: this process answers them, and no other
- * rank does. Returns where the first signal's number will be; 0: none yet. */
+/* [init] Catches SIGINT, SIGTERM, SIGXCPU, which never ends the process, and, unless it is ignored, SIGHUP. `speaks`:
+ * this process answers them, and no other rank does. Returns where the first signal's number will be; 0: none yet. */
 const volatile sig_atomic_t *brim_stop_watch(bool speaks);
 /* [init] The run's folder, for the command that resumes it. */
-void brim_stop_set_folder(const char *folder);
+void brim_stop_set_folder(const char *name);
 /* [step] One of the texts above, or another literal. */
 void brim_stop_doing(const char *what);
 /* [step] The newest checkpoint's step (-1: there is none), and that of the last commit. */

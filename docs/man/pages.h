@@ -12,7 +12,7 @@ void page_text_n(FILE *page, const char *text, size_t length);
 /* The first lines: title, section, and NAME. */
 void page_begin(FILE *page, const char *name, int section, const char *help);
 
-void page_program(FILE *page);                                    /* brim(1) */
-void page_command(FILE *page, const brim_command *command);       /* brim-train(1) */
-void page_configuration(FILE *page, const brim_registry *plugin); /* brim.yaml(5) */
+void page_program(FILE *page);                                      /* brim(1) */
+void page_command(FILE *page, const brim_command *command);         /* brim-train(1) */
+void page_configuration(FILE *page, const brim_registry *registry); /* brim.yaml(5) */
 #endif

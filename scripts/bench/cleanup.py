@@ -2,8 +2,8 @@
 """What cleaning up costs and gives back, and what is left between the runs of a sweep: `cleanup.py [BRIM]`.
 
 Times are what brim says with --verbose of its own clock; bytes are seen from outside: the resident set in /proc, and
-the page cache by mincore of the run's files. The system that brim replaces took 10-50 ms for a light cleanup, 100-300 ms
-for a heavy one, and 500-1000 ms between two methods."""
+the page cache by mincore of the run's files. The system that brim replaces took 10-50 ms for a light cleanup, 100-300
+ms for a heavy one, and 500-1000 ms between two methods."""
 
 import ctypes
 import mmap
@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 BRIM = sys.argv[1] if len(sys.argv) > 1 else "brim"
@@ -76,8 +75,9 @@ def clean_up(folder, kind):
     if process.wait() != 0:
         sys.exit(f"brim ended with {process.returncode}")
     freed = [a - b for a, b in zip(before, after)]
-    text = f"; freed {statistics.median(freed) / 2**20:.2f} MiB of {statistics.median(before) / 2**20:.1f} MiB in the " \
-           f"median, {max(freed) / 2**20:.2f} at most; seen from outside right after: {statistics.median(held) / 2**20:.1f} MiB"
+    text = f"; freed {statistics.median(freed) / 2**20:.2f} MiB of {statistics.median(before) / 2**20:.1f} MiB in " \
+           f"the median, {max(freed) / 2**20:.2f} at most; seen from outside right after: " \
+           f"{statistics.median(held) / 2**20:.1f} MiB"
     text += f", and {statistics.median(kept) / 2**20:.2f} MiB of its checkpoints in the page cache"
     return show(kind, times, text)
 
@@ -102,7 +102,8 @@ def sweep(folder):
         sys.exit(f"the sweep ended with {process.returncode}")
     grown = (sizes[-1] - sizes[1]) / sizes[1]
     device = subprocess.run([BRIM, "devices", "--json", "backend=cpu", "backend.memory_mb=1024"], text=True, check=True,
-                            stdout=subprocess.PIPE, env={**os.environ, "BRIM_CLAIMS_DIR": str(folder / "claims")}).stdout
+                            stdout=subprocess.PIPE,
+                            env={**os.environ, "BRIM_CLAIMS_DIR": str(folder / "claims")}).stdout
     left = re.search(r'"users":\s*\[\s*\]', device) is not None
     text = f"; the sweep's process grew by {100 * grown:.2f} % over {jobs} jobs; the device is " + \
            ("empty afterwards" if left else "NOT EMPTY afterwards")

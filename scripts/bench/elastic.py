@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A run of 2,000 steps with policy=elastic on a device that it fills, while others that need half of it queue, train and go:
-how often memory is given back and taken again, and what the process has resident, with its arena and besides it, by plan.
-Exits with 1 unless the former is flat within 1 % from the first time of a plan to any other, and the results are those of
-the run alone.
+"""A run of 2,000 steps with policy=elastic on a device that it fills, while others that need half of it queue, train
+and go: how often memory is given back and taken again, and what the process has resident, with its arena and besides
+it, by plan. Exits with 1 unless the former is flat within 1 % from the first time of a plan to any other, and the
+results are those of the run alone.
 
     scripts/bench/elastic.py build/release/bin/brim [steps]
 """
@@ -77,7 +77,8 @@ def main():
     binary, steps = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2000
     words = [*RUN, f"training.steps={steps}"]
     peaks = {batch: peak(binary, [*words, f"training.batch_size={batch}",
-                                  f"training.gradient_accumulation_steps={128 // batch}"]) for batch in (128, 64, 32, 16)}
+                                  f"training.gradient_accumulation_steps={128 // batch}"])
+             for batch in (128, 64, 32, 16)}
     device = ["backend.devices=1", f"backend.memory_mb={peaks[128] // MIB + 1}"]
     with tempfile.TemporaryDirectory(prefix="brim-elastic-") as name:
         folder = pathlib.Path(name)
@@ -97,13 +98,14 @@ def main():
             first, last, most = levels[0][0], levels[-1][0], max(top for _, top in levels)
             change = (most - first) / (first + arena)
             flat = flat and change <= 0.01
-            print(f"arena {arena / MIB:5.1f} MiB, {len(levels):2d} times: resident besides it {first / MIB:.2f} MiB at first, "
-                  f"{last / MIB:.2f} at last ({100 * (last / first - 1):+.2f} %), {most / MIB:.2f} at most; with it "
-                  f"{100 * change:+.2f} % at most")
-        same = all((folder / "alone/checkpoints/last" / f).read_bytes() == (folder / "run/checkpoints/last" / f).read_bytes()
+            print(f"arena {arena / MIB:5.1f} MiB, {len(levels):2d} times: resident besides it {first / MIB:.2f} MiB at "
+                  f"first, {last / MIB:.2f} at last ({100 * (last / first - 1):+.2f} %), {most / MIB:.2f} at most; "
+                  f"with it {100 * change:+.2f} % at most")
+        same = all((folder / "alone/checkpoints/last" / f).read_bytes() ==
+                   (folder / "run/checkpoints/last" / f).read_bytes()
                    for f in ("model.safetensors", "optimizer.safetensors", "state.json"))
-        print(f"{steps} steps in {seen[-1][0] - seen[0][0]:.1f} s, others came {came} times, {len(found) - 1} changes of plan; "
-              f"results are {'the same' if same else 'OTHERS'}")
+        print(f"{steps} steps in {seen[-1][0] - seen[0][0]:.1f} s, others came {came} times, {len(found) - 1} changes "
+              f"of plan; results are {'the same' if same else 'OTHERS'}")
         sys.exit(0 if flat and same and len(found) > 2 else 1)
 
 

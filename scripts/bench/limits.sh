@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The largest micro-batch under 64 to 1024 MiB, and samples/s with it: brim beside PyTorch (eager, and with checkpointing),
-# on `cnn` and on transformers of 12 blocks, in one run and in turn. What is known already lies in build/limits.json, so a
-# run that was stopped goes on; another brim is another entry.
+# The largest micro-batch under 64 to 1024 MiB, and samples/s with it: brim beside PyTorch (eager, and with
+# checkpointing), on `cnn` and on transformers of 12 blocks, in one run and in turn. What is known already lies in
+# build/limits.json, so a run that was stopped goes on; another brim is another entry.
 #
 #   scripts/bench/limits.sh                                        every table, printed
 #   scripts/bench/limits.sh --into docs/measurements/PAGE.md       or into a page, in the place of those it has

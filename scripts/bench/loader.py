@@ -5,8 +5,8 @@
 
 PYTHON is one with torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made,
 of 500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop),
-both with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the least
-there is; PyTorch has nothing. The two take turns, the first turn counts for nothing, and medians are compared.
+both with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the
+least there is; PyTorch has nothing. The two take turns, the first turn counts for nothing, and medians are compared.
 """
 
 import argparse

@@ -3,8 +3,9 @@
 
     scripts/bench/lower_bound.py [--binary build/release/bin/brim] [OVERRIDE...]
 
-Plans of every model that comes with brim, for micro-batches of 16, 64 and 256 samples, fp32 and bf16, and recompute none,
-blocks, and auto with the least memory that it finds. Nothing is trained. Prints the plans that are furthest above."""
+Plans of every model that comes with brim, for micro-batches of 16, 64 and 256 samples, fp32 and bf16, and recompute
+none, blocks, and auto with the least memory that it finds. Nothing is trained. Prints the plans that are furthest
+above."""
 
 import argparse
 import itertools

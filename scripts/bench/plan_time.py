@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times `brim plan`, from the process's start to its end: for the configurations that tests/cli/test_exact.py draws, and
-for the command lines of the systems that brim replaces. A line for each, with the ratio to what it may take.
+"""Times `brim plan`, from the process's start to its end: for the configurations that tests/cli/test_exact.py draws,
+and for the command lines of the systems that brim replaces. A line for each, with the ratio to what it may take.
 
     scripts/bench/plan_time.py build/release/bin/brim [runs]
 """

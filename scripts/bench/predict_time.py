@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicted against measured step time: how good the cost model of `brim plan` is.
 
-    scripts/bench/predict_time.py [--binary build/release/bin/brim] [--rounds 3] [--seconds 3] [--least] [--only WORD] [OVERRIDE...]
+    scripts/bench/predict_time.py [--binary build/release/bin/brim] [--rounds 3] [--seconds 3] [--least]
+                                  [--only WORD] [OVERRIDE...]
 
 For each of 20 configurations (models, micro-batches, recompute, precision) it asks `brim plan --json` for the predicted
 seconds of a step, and trains some steps and takes those in metrics.jsonl: prediction and measurement in turn, as many
@@ -22,8 +23,10 @@ import tempfile
 IMAGES = ["dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.train_count=4096", "dataset.test_count=16"]
 FACES = ["dataset=synthetic", "dataset.shape=[1,48,48]", "dataset.classes=7", "dataset.train_count=2048",
          "dataset.test_count=16"]
-SERIES = ["dataset=synthetic", "dataset.shape=[1,64,1]", "dataset.classes=5", "dataset.train_count=2048", "dataset.test_count=16"]
-MIND = ["dataset=synthetic", "dataset.shape=[1,6,64]", "dataset.classes=5", "dataset.train_count=2048", "dataset.test_count=16"]
+SERIES = ["dataset=synthetic", "dataset.shape=[1,64,1]", "dataset.classes=5", "dataset.train_count=2048",
+          "dataset.test_count=16"]
+MIND = ["dataset=synthetic", "dataset.shape=[1,6,64]", "dataset.classes=5", "dataset.train_count=2048",
+        "dataset.test_count=16"]
 
 
 def cut(micro, effective):
@@ -58,7 +61,8 @@ CONFIGURATIONS = [
 class Bench:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "BRIM_CLAIMS_DIR": str(folder / "claims")}
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"),
+                            "BRIM_CLAIMS_DIR": str(folder / "claims")}
 
     def brim(self, *words):
         result = subprocess.run([self.arguments.binary, *words], env=self.environment, capture_output=True, text=True)

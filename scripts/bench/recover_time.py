@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a run takes from a failure for want of memory to the start of the redone step, by what the ladder did: the
-convolutional network on the CPU, with attempts of its steps made to fail (docs/faults.md). A line for each rung, with the
-ratio to what it may take.
+convolutional network on the CPU, with attempts of its steps made to fail (docs/faults.md). A line for each rung, with
+the ratio to what it may take.
 
     scripts/bench/recover_time.py build/release/bin/brim [steps]
 """

@@ -34,7 +34,8 @@ def brim(o, folder, *words, launcher=()):
     environment = {**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": f"{folder}/cache"}
     if os.geteuid() == 0:  # mpirun wants to hear it twice
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    result = subprocess.run([*launcher, o.brim, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    result = subprocess.run([*launcher, o.brim, *words], env=environment, cwd=folder, capture_output=True,
+                            text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"$ brim {' '.join(words)}\nexit status {result.returncode}\n{result.stdout}{result.stderr}")
     return result.stdout
@@ -61,7 +62,8 @@ def train_apart(o, folder, name, jobs):
     """Samples per second of all of them."""
     processors = sorted(os.sched_getaffinity(0))
     share = len(processors) // jobs
-    batch = next(int(word.split("=")[1]) for word in reversed(CNN + o.overrides) if word.startswith("training.batch_size="))
+    batch = next(int(word.split("=")[1]) for word in reversed(CNN + o.overrides)
+                 if word.startswith("training.batch_size="))
     def one(job):
         own = processors[job * share:(job + 1) * share] or processors
         return speed(train(o, folder, f"{name}-{job}", 1, f"training.batch_size={batch // jobs}",

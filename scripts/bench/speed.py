@@ -7,9 +7,9 @@ that what else the machine does meets all.
 For each case samples/s, peak resident memory and the time from the start of the process to the end of the first step:
 least, median and most of the rounds, and brim against each mode of PyTorch round by round. Then where brim's step goes
 (`brim plan --times`): what lies furthest above the time that its work takes at least. The cases llmc-* are those of
-llm.c's CPU program in the design's notes, 4 sequences a step; they are put beside their arithmetic at the rate of a large
-product on this machine. --grain: brim with the whole batch as one grain too, which is what bits that do not depend on the
-micro-batch cost.
+llm.c's CPU program in the design's notes, 4 sequences a step; they are put beside their arithmetic at the rate of a
+large product on this machine. --grain: brim with the whole batch as one grain too, which is what bits that do not
+depend on the micro-batch cost.
 
 A Python that has PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim:
 BRIM_BINARY, else build/release is built.
@@ -69,7 +69,8 @@ def make_tokens(folder, size):
     for name, rows in (("train.bin", 2048), ("val.bin", 8)):
         (folder / name).write_bytes(b"".join(draw.randrange(vocabulary).to_bytes(2, "little")
                                              for _ in range(rows * (context + 1))))
-    return ["dataset=tokens", f"dataset.path={folder}", f"dataset.context={context}", f"dataset.vocabulary={vocabulary}"]
+    return ["dataset=tokens", f"dataset.path={folder}", f"dataset.context={context}",
+            f"dataset.vocabulary={vocabulary}"]
 
 
 def words_of(case, folder):

@@ -48,7 +48,8 @@ def read_idx(folder, name):
 
 
 def read_split(folder, stem):
-    return read_idx(folder, f"{stem}-images-idx3-ubyte").unsqueeze(1), read_idx(folder, f"{stem}-labels-idx1-ubyte").long()
+    return (read_idx(folder, f"{stem}-images-idx3-ubyte").unsqueeze(1),
+            read_idx(folder, f"{stem}-labels-idx1-ubyte").long())
 
 
 class Net(nn.Module):

@@ -1,11 +1,12 @@
 """A model trained in PyTorch until it is stopped: what scripts/bench/limits.py runs beside brim.
 
-The models are brim's `cnn` and `vit`, value for value, trained by AdamW; with --checkpoint each block is computed again in
-the backward pass (torch.utils.checkpoint), with --bf16 under autocast. Images stay bytes in memory and become numbers
-batch by batch, without a DataLoader. Writes a line of JSON for what it starts with, {"base": bytes}, and one a step.
+The models are brim's `cnn` and `vit`, value for value, trained by AdamW; with --checkpoint each block is computed again
+in the backward pass (torch.utils.checkpoint), with --bf16 under autocast. Images stay bytes in memory and become
+numbers batch by batch, without a DataLoader. Writes a line of JSON for what it starts with, {"base": bytes}, and one a
+step.
 
-What it starts with is its resident memory with PyTorch imported, the data read, and a linear layer trained for a step, so
-that threads and libraries are there; from then on the kernel counts the peak anew.
+What it starts with is its resident memory with PyTorch imported, the data read, and a linear layer trained for a step,
+so that threads and libraries are there; from then on the kernel counts the peak anew.
 """
 
 import argparse
@@ -146,7 +147,8 @@ def main():
         while True:
             index = torch.randint(len(images), (options.batch,))
             x = as_input(images[index], torch.contiguous_format)
-            loss = take_step(model, optimizer, x, labels[index], make_again if options.checkpoint else None, options.bf16)
+            loss = take_step(model, optimizer, x, labels[index],
+                             make_again if options.checkpoint else None, options.bf16)
             print(json.dumps({"loss": loss}), file=records)
 
 

@@ -1,8 +1,8 @@
 """The peers of scripts/bench/speed.py: the same networks, batches and optimizers in PyTorch, as its users write them.
 
 Samples lie in memory as bytes (images, normalised per batch) or tokens; batches are drawn from a random permutation,
-without a DataLoader, whose processes would only cost here. Prints one JSON object: samples_per_second over all steps but
-the first ones, rss_peak_bytes and what of it importing PyTorch takes (much more with a build for GPUs), and
+without a DataLoader, whose processes would only cost here. Prints one JSON object: samples_per_second over all steps
+but the first ones, rss_peak_bytes and what of it importing PyTorch takes (much more with a build for GPUs), and
 first_step_seconds, counted from the start of the process.
 """
 
@@ -22,7 +22,8 @@ from torch_cnn import Net, peak_rss_bytes, process_start  # noqa: E402
 
 class Mlp(nn.Sequential):
     def __init__(self):
-        super().__init__(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+        super().__init__(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(),
+                         nn.Linear(256, 10))
 
 
 class BasicBlock(nn.Module):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One training, as a step of the Slurm job that this runs in: begins it, or goes on with it if its folder is there already,
-# because the job was requeued.
+# One training, as a step of the Slurm job that this runs in: begins it, or goes on with it if its folder is there
+# already, because the job was requeued.
 #
 #   train.sh [OPTION OF SRUN]... -- [WORD OF BRIM TRAIN]...
 #
@@ -49,7 +49,8 @@ status=$?
 
 # After an interruption too: then the first rank that ends has srun kill those that are about to, and say so of them. So
 # it is the folder that tells.
-if ((status != 0)) && [[ $(summary) != "$first_summary" ]] && grep -q '"status": "interrupted"' "$run/summary.json"; then
+if ((status != 0)) && [[ $(summary) != "$first_summary" ]] &&
+  grep -q '"status": "interrupted"' "$run/summary.json"; then
   status=6
 fi
 if ((status == 6)) && [[ $(checkpoint) == "$first_checkpoint" ]]; then

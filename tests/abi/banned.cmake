@@ -1,5 +1,5 @@
-# Compiles a call of each banned function, in C and in C++, and expects the compiler to refuse it by name; a harmless call
-# must pass. Needs CC, CXX, HEADER and FOLDER.
+# Compiles a call of each banned function, in C and in C++, and expects the compiler to refuse it by name; a harmless
+# call must pass. Needs CC, CXX, HEADER and FOLDER.
 file(MAKE_DIRECTORY ${FOLDER})
 set(calls "strcpy(b, \"x\")" "strcat(b, \"x\")" "strncpy(b, \"x\", 1)" "strncat(b, \"x\", 1)" "sprintf(b, \"x\")"
           "strtok(b, \"x\")" "atoi(b)" "atol(b)" "atoll(b)" "atof(b)" "gets(b)" "snprintf(b, sizeof b, \"x\")")
@@ -9,7 +9,8 @@ function(compile compiler standard extension call)
   set(source ${FOLDER}/${name}.${extension})
   file(WRITE ${source} "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
                        "int main(void)\n{\n  char b[8] = \"1\";\n  (void)${call};\n  return 0;\n}\n")
-  execute_process(COMMAND ${compiler} -std=${standard} -Wall -Wextra -Wpedantic -include ${HEADER} -fsyntax-only ${source}
+  execute_process(COMMAND ${compiler} -std=${standard} -Wall -Wextra -Wpedantic -include ${HEADER} -fsyntax-only
+                          ${source}
                   RESULT_VARIABLE failed ERROR_VARIABLE errors)
   if(name STREQUAL "snprintf")
     if(failed)

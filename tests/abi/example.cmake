@@ -33,8 +33,8 @@ function(result_of output result)
   set(${result} "${loss}\n${CMAKE_MATCH_1}" PARENT_SCOPE)
 endfunction()
 
-run(0 ${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${FOLDER} -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_BUILD_TYPE=Release
-    -DCMAKE_C_COMPILER=${CC} "-DCMAKE_C_FLAGS=${flags}")
+run(0 ${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${FOLDER} -DCMAKE_PREFIX_PATH=${PREFIX}
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=${CC} "-DCMAKE_C_FLAGS=${flags}")
 run(0 ${CMAKE_COMMAND} --build ${FOLDER})
 set(ENV{BRIM_CLAIMS_DIR} ${FOLDER}/claims)
 unset(ENV{BRIM_PLUGIN_PATH})
@@ -66,5 +66,6 @@ expect("trained with 64 x 16: ")
 expect("error: 480.0 KiB are needed, but device 0 has 100.0 KiB left\n")
 
 run(4 ${FOLDER}/spirals 8)
-expect("error: 16.0 KiB are needed, but device 0 has 8.0 KiB left\nno micro-batch fits: tried 1024 x 1, 512 x 2, 256 x 4, ")
+expect("error: 16.0 KiB are needed, but device 0 has 8.0 KiB left\nno micro-batch fits: \
+tried 1024 x 1, 512 x 2, 256 x 4, ")
 expect("32 x 32, 16 x 64; min_micro_batch is 16\n")

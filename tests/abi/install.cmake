@@ -29,7 +29,8 @@ set(ENV{PKG_CONFIG_PATH} ${FOLDER}/prefix/${LIBDIR}/pkgconfig)
 run(${FOLDER} pkg-config --cflags brim)
 string(STRIP "${output}" flags)
 separate_arguments(flags)
-run(${FOLDER} ${CC} -std=c17 ${flags} -DID="by_pkg_config" -DAFTER=brim_softmax -shared -fPIC ${SOURCE}/outside.c -o ${FOLDER}/more/model/by_pkg_config.so)
+run(${FOLDER} ${CC} -std=c17 ${flags} -DID="by_pkg_config" -DAFTER=brim_softmax -shared -fPIC
+    ${SOURCE}/outside.c -o ${FOLDER}/more/model/by_pkg_config.so)
 
 set(paths --plugin-path ../outside --plugin-path=../more)
 run(${FOLDER}/elsewhere ${brim} ${paths} plugins)
@@ -69,7 +70,8 @@ endif()
 # what cannot be used is listed with its reason, and an error only when it is asked for
 file(WRITE ${FOLDER}/more/model/text.so "no plugin")
 run(${FOLDER}/elsewhere ${brim} plugins)
-expect("could not be used:\n[^\n]*/more/model/text.so\n +is not a shared object: it does not start with an ELF header\n")
+expect("could not be used:\n[^\n]*/more/model/text.so\n +is not a shared object: \
+it does not start with an ELF header\n")
 run_failing(3 "error: model/text: [^\n]*/more/model/text.so is not a shared object" ${brim} plugins model/text)
 run_failing(3 "error: the plugin '../more/model/text.so' is not a shared object" ${brim} --plugin-path
             ../more/model/text.so plugins)

@@ -73,7 +73,8 @@ def configuration(draw, model, fashion=None):
             f"training.eval_batch_size={draw.choice((0, 0, 7, 256))}",
             f"training.ema_decay={draw.choice((0, 0, 0.99))}", f"training.clip_norm={clip}",
             f"optimizer.update={'fused_backward' if in_backward else 'step'}",
-            f"training.num_workers={draw.choice((0, 1, 3))}", f"optimizer={draw.choice(('adamw', 'adam', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}",
+            f"training.num_workers={draw.choice((0, 1, 3))}",
+            f"optimizer={draw.choice(('adamw', 'adam', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}",
             f"loss={draw.choice(('cross_entropy', 'cross_entropy', 'mse', 'mae', 'huber', 'bce'))}",
             f"backend.threads={draw.choice((1, 2, 5))}", f"memory.offload={draw.choice(('none', 'optimizer'))}"]
 

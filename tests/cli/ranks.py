@@ -8,7 +8,7 @@ import sys
 from support import BINARY, HANG_SECONDS, Case, Result
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
-from jobs import ENVIRONMENT, MPIRUN, ranks_among  # noqa: E402  pylint: disable=wrong-import-position
+from jobs import ENVIRONMENT, MPIRUN  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Ranks(Case):

@@ -58,7 +58,8 @@ class Symbols(Case):
         self.assertEqual(sorted(set(listed) - exported), [],
                          "symbols are gone, which programs and plugins for libbrim.so.0 need")
         self.assertEqual(sorted(exported - set(listed)), [],
-                         "symbols are new: those of brim/*.h come to the end of tests/abi/symbols.txt, others are hidden")
+                         "symbols are new: those of brim/*.h come to the end of tests/abi/symbols.txt, others are "
+                         "hidden")
 
 
 if __name__ == "__main__":

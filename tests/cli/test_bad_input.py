@@ -271,7 +271,6 @@ class NotFiles(Case):
 
     def test_pipes_in_a_run(self):
         self.train("whole", *SMALL, "training.steps=2")
-        said = "it is not a file"
         for name, status, *words in (
                 ("metrics.jsonl", FAILED, "train", "--resume", "run"), ("metrics.jsonl", LOAD, "compare", "run"),
                 ("events.jsonl", FAILED, "train", "--resume", "run"), ("plan.json", DONE, "train", "--resume", "run"),
@@ -317,8 +316,8 @@ class NotFiles(Case):
 class NotFinite(Case):
     def diverge(self, run, *overrides):
         return self.train(run, *overrides, "optimizer=sgd", "optimizer.lr=1e30", "schedule=constant",
-                          "schedule.warmup_fraction=0", "training.steps=50", "training.batch_size=64", "training.checkpoint_every_steps=1",
-                          status=FAILED)
+                          "schedule.warmup_fraction=0", "training.steps=50", "training.batch_size=64",
+                          "training.checkpoint_every_steps=1", status=FAILED)
 
     def test_names_the_step_and_the_first_operation(self):
         for name, overrides in (("mlp", SMALL), ("cnn", SMALL_CNN)):

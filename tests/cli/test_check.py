@@ -105,7 +105,8 @@ class Bad(Check):
                                        ("dataset", "read:label", "read", "label 9"),
                                        ("dataset", "read:moves", "threads", "several threads"),
                                        ("dataset", "host_bytes:segv", "host_bytes", "crashed: segmentation fault"),
-                                       ("dataset", "host_bytes:more", "host_bytes", "1 bytes kept by split train, and 2"),
+                                       ("dataset", "host_bytes:more", "host_bytes",
+                                        "1 bytes kept by split train, and 2"),
                                        ("dataset", "open_file:segv", "open_file", "crashed: segmentation fault"),
                                        ("dataset", "open_file:takes", "open_file", "which is not there"),
                                        ("model", "build:stack", "build", "crashed: segmentation fault"),
@@ -130,7 +131,8 @@ class Bad(Check):
 
     @plain
     def test_how_it_ended_is_known_where_ends_of_children_are_ignored(self):
-        process = self.start("check", BAD / "dataset" / "bad.so", env={"BRIM_BAD": "read:segv:3"}, ignoring=signal.SIGCHLD)
+        process = self.start("check", BAD / "dataset" / "bad.so", env={"BRIM_BAD": "read:segv:3"},
+                             ignoring=signal.SIGCHLD)
         self.assertIn("crashed: segmentation fault", self.finish(process, FAILED).out)
 
     @plain
@@ -244,8 +246,9 @@ class Mutated(Check):
 
     def load(self, file):
         try:
-            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder, timeout=HANG_SECONDS, check=False,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            result = subprocess.run([BINARY, "plugins", f"--plugin-path={file}"], cwd=self.folder,
+                                    timeout=HANG_SECONDS, check=False, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         except subprocess.TimeoutExpired:
             return "brim plugins: does not come back"
         if result.returncode >= 0:

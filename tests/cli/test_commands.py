@@ -6,7 +6,8 @@ import subprocess
 
 from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
-COMMANDS = ["train", "start", "eval", "predict", "export", "plan", "config", "plugins", "new", "devices", "ops", "version"]
+COMMANDS = ["train", "start", "eval", "predict", "export", "plan", "config", "plugins", "new", "devices",
+            "ops", "version"]
 
 
 class Help(Case):
@@ -228,10 +229,11 @@ class Look(Case):
 
 class Streams(Case):
     def test_results_that_cannot_be_written_are_an_error(self):
-        for command in (["plan"], ["plan", "--json"], ["start", "--yes", *SMALL], ["plugins"], ["config"], ["devices"], ["ops"], ["version", "--json"],
-                        ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
+        for command in (["plan"], ["plan", "--json"], ["start", "--yes", *SMALL], ["plugins"], ["config"], ["devices"],
+                        ["ops"], ["version", "--json"], ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
             with self.subTest(command), open("/dev/full", "w", encoding="ascii") as full:
-                process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+                process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE,
+                                         text=True, check=False)
                 self.assertEqual(process.returncode, FAILED, process.stderr)
                 self.assertRegex(process.stderr, "error: .*writ")
 

@@ -184,7 +184,8 @@ class Choices(Case):
                 with self.subTest(dataset, key=key):
                     self.assertIn(self.value(f"augment.{key}", *words, "augment=none"), ("false", "0"))
             self.assertEqual(self.value("augment.flip", *words), "true")
-        self.assertEqual(self.value("augment.brightness", "dataset=image_folder", "dataset.path=x", "augment=gentle"), "0.2")
+        self.assertEqual(self.value("augment.brightness", "dataset=image_folder", "dataset.path=x", "augment=gentle"),
+                         "0.2")
         self.assertEqual(self.value("transform.size", "experiment=emotion", "dataset.path=x", "transform=clip"), "224")
 
     def test_values_of_a_users_file_that_go_are_told(self):
@@ -196,7 +197,8 @@ class Choices(Case):
         self.assertEqual(result.err, "'optimizer.lr' of my/mine.yaml is left out: it belongs to optimizer=adamw\n")
         self.assertIn("  lr: 0.0001\n", result.out)
         (self.folder / "my/experiment").mkdir()
-        (self.folder / "my/experiment/own.yaml").write_text("defaults: [optimizer: sgd, _self_]\noptimizer: {lr: 0.25}\n")
+        (self.folder / "my/experiment/own.yaml").write_text("defaults: [optimizer: sgd, _self_]\n"
+                                                            "optimizer: {lr: 0.25}\n")
         result = self.brim("config", *mine, "experiment=own")
         self.assertEqual(result.err, "", "another value is there, so none is missed")
         self.assertIn("  id: sgd\n  lr: 0.25\n", result.out)
@@ -253,19 +255,22 @@ class Runs(Case):
                 for words in (["seed=1"], ["-m", "seed=1,2"]):
                     self.assert_error(self.train(folder, *SMALL, *words, status=USAGE), f"run.dir={folder} is ",
                                       "a run needs a folder of its own")
-        self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")], ["deep"])
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")],
+                         ["deep"])
 
     def test_files_of_the_users_stay(self):
         (self.folder / "mine").mkdir()
         (self.folder / "mine/data.json").write_text("mine")
-        self.assert_error(self.train("mine", *SMALL, "training.steps=1", status=USAGE), "'mine' has a file data.json already")
+        self.assert_error(self.train("mine", *SMALL, "training.steps=1", status=USAGE),
+                          "'mine' has a file data.json already")
         self.assertEqual(self.read("mine/data.json"), "mine")
 
     def test_output_is_not_written_over_what_is_there(self):
         self.train("run", *SMALL, "training.steps=1")
         for name, words in (("a.svg", ["plan", *SMALL, "-o", "a.svg"]), ("b.svg", ["compare", "run", "-o", "b.svg"]),
                             ("report.html", ["report", "run"]), ("d.csv", ["predict", "run", "x", "-o", "d.csv"]),
-                            ("e.yaml", ["simulate", "--record", "run", "-o", "e.yaml"]), ("model.safetensors", ["export", "run"])):
+                            ("e.yaml", ["simulate", "--record", "run", "-o", "e.yaml"]),
+                            ("model.safetensors", ["export", "run"])):
             with self.subTest(words):
                 (self.folder / name).write_text("mine")
                 self.assert_error(self.brim(*words, status=USAGE), f"'{name}' is there already", "--force replaces it")
@@ -280,12 +285,14 @@ class Runs(Case):
         self.assertTrue((self.folder / "home/deep/run/summary.json").exists())
         self.assertFalse((self.folder / "~").exists())
         self.assertIn(f"  dir: {self.folder}/home/deep/run\n", self.read("home/deep/run/config.yaml"))
-        self.assert_error(self.brim("config", "run.dir=~/x", env={"HOME": ""}, status=USAGE), "'run.dir': $HOME is not set")
+        self.assert_error(self.brim("config", "run.dir=~/x", env={"HOME": ""}, status=USAGE),
+                          "'run.dir': $HOME is not set")
 
     def test_names_of_runs(self):
-        self.assert_error(self.brim("config", "run.name=a\x1b[2Jb", status=USAGE), "'run.name' must have no control characters",
-                          "run.name=a\\x1b[2Jb")
-        self.assert_error(self.brim("config", "run.name=" + 201 * "k", status=USAGE), "'run.name' has 201 bytes; at most 200")
+        self.assert_error(self.brim("config", "run.name=a\x1b[2Jb", status=USAGE),
+                          "'run.name' must have no control characters", "run.name=a\\x1b[2Jb")
+        self.assert_error(self.brim("config", "run.name=" + 201 * "k", status=USAGE),
+                          "'run.name' has 201 bytes; at most 200")
         self.assertIn("k\n", self.brim("config", "run.name=" + 200 * "k").out)
 
     def test_names_of_classes_do_not_reach_the_terminal_raw(self):
@@ -312,7 +319,8 @@ class Runs(Case):
         for words, name in (([], "fashion_mnist"), (["dataset=kmnist", "dataset.path=data"], "kmnist")):
             self.assertIn(f"mlp on {name}:", self.brim("train", "--from", run, f"run.dir={name}", *words).out)
         self.assert_error(self.brim("config", "dataset.option=x", status=USAGE), "to choose a plugin, write dataset=x")
-        self.assert_error(self.train("x", *data, "dataset.class_names=[a,b]", status=USAGE), "dataset.class_names has 2 names")
+        self.assert_error(self.train("x", *data, "dataset.class_names=[a,b]", status=USAGE),
+                          "dataset.class_names has 2 names")
 
 
 class Help(Case):
@@ -327,7 +335,8 @@ class Help(Case):
         self.assertTrue(self.brim("train", "--help").out.endswith(schema))
         for command in ("start", "eval", "plan", "simulate", "check", "config"):
             text = self.brim(command, "--help").out
-            self.assertTrue(text.endswith("\n`brim train --help` lists the keys, with type, default, range and meaning.\n"))
+            self.assertTrue(text.endswith("\n`brim train --help` lists the keys, with type, default, range and "
+                                          "meaning.\n"))
             self.assertLess(len(text.splitlines()), 50, command)
 
     def test_old_names_are_told(self):

@@ -76,7 +76,8 @@ class Devices(CudaCase):
 
     def test_nvml_is_asked_by_uuid_so_its_order_does_not_matter(self):
         nvml = ";".join(f"{uuid(i)}={1000 + i} {NOBODY + i}:{i}" for i in (1, 3, 0, 2))
-        for visible, expected in ((None, [0, 1, 2, 3]), ("2,0", [2, 0]), (f"{uuid(3)},{uuid(1)[:6]}", [3, 1]), ("1,9,0", [1])):
+        for visible, expected in ((None, [0, 1, 2, 3]), ("2,0", [2, 0]), (f"{uuid(3)},{uuid(1)[:6]}", [3, 1]),
+                                  ("1,9,0", [1])):
             with self.subTest(visible):
                 gpus = self.gpus(devices=4, visible=visible, nvml=nvml)
                 self.assertEqual([gpu["index"] for gpu in gpus], list(range(len(expected))))
@@ -104,7 +105,8 @@ class Devices(CudaCase):
         gpu, = self.gpus()
         self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
         lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
-        self.assertEqual(lines, ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+        self.assertEqual(lines,
+                         ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
 
     def test_nvml_that_does_not_work_is_one_line(self):
         for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
@@ -432,7 +434,8 @@ class Faults(CudaCase):
 
     def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
         for run, words, reason in (
-                ("first", ["min_gpu_memory_mb=9000000"], "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
+                ("first", ["min_gpu_memory_mb=9000000"],
+                 "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
                 ("later", ["memory.limit=1e-6"], "are needed even so, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)
@@ -484,7 +487,8 @@ class DebugLaunches(CudaCase):
             with self.subTest(words):
                 result = self.cuda("train", "backend=reference", *words, *RUN, status=USAGE)
                 self.assert_error(result, "unknown key 'backend.debug_launches'",
-                                  f"argument {1 + len(words[:words.index('--debug-launches')]) + 1}: backend.debug_launches=true")
+                                  f"argument {1 + len(words[:words.index('--debug-launches')]) + 1}: "
+                                  f"backend.debug_launches=true")
 
     def test_a_later_word_wins(self):
         self.cuda("train", "--debug-launches", "backend.debug_launches=false", "backend=cuda", *RUN, "run.dir=run")

@@ -72,7 +72,8 @@ class Forged(Case):
     TICKET = "<qqQdQ64QIii32s32s4x"
 
     def ticket(self, number=1, need=1, since=0.0, claimed=0, keys=1, device=-1, named=-1, backend=b"cpu", process=b"x"):
-        return struct.pack(self.TICKET, number, 7, need, since, claimed, *[1] * 64, keys, device, named, backend, process)
+        return struct.pack(self.TICKET, number, 7, need, since, claimed, *[1] * 64, keys, device, named,
+                           backend, process)
 
     def forge(self, *tickets):
         """Puts them into the queue, as a process that lives. The file, which keeps them there while it is open."""
@@ -88,10 +89,11 @@ class Forged(Case):
         return file
 
     def test_tickets_that_cannot_be_are_not_there(self):
-        self.forge(self.ticket(keys=0xFFFFFFFF), self.ticket(keys=65), self.ticket(number=-5), self.ticket(number=2**63 - 1),
-                   self.ticket(need=2**64 - 1), self.ticket(since=float("nan")), self.ticket(since=1e300),
-                   self.ticket(device=2**31 - 1), self.ticket(named=-2**31), self.ticket(backend=b"b" * 32),
-                   self.ticket(process=b"p" * 32), b"\xff" * struct.calcsize(self.TICKET))
+        self.forge(self.ticket(keys=0xFFFFFFFF), self.ticket(keys=65), self.ticket(number=-5),
+                   self.ticket(number=2**63 - 1), self.ticket(need=2**64 - 1), self.ticket(since=float("nan")),
+                   self.ticket(since=1e300), self.ticket(device=2**31 - 1), self.ticket(named=-2**31),
+                   self.ticket(backend=b"b" * 32), self.ticket(process=b"p" * 32),
+                   b"\xff" * struct.calcsize(self.TICKET))
         self.assertEqual(json.loads(self.brim("devices", "--json").out)["queue"], [])
         self.brim("devices")
         self.brim("plan", *self.WORDS, "--no-timing")
@@ -117,7 +119,8 @@ class Forged(Case):
         claims = self.folder / "claims"
         claims.mkdir()
         os.mkfifo(claims / "queue")
-        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue", "is no plain file", "claims.dir")
+        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue",
+                          "is no plain file", "claims.dir")
         self.assertIn("is no plain file", self.brim("devices").out)
         (claims / "queue").unlink()
         claims.rmdir()

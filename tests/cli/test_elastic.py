@@ -1,5 +1,6 @@
-"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and nobody's
-results change. The device is a share of the host with a limit; nothing goes by the clock, everything waits for events."""
+"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and
+nobody's results change. The device is a share of the host with a limit; nothing goes by the clock, everything waits for
+events."""
 
 import shutil
 import signal
@@ -57,7 +58,8 @@ class Elastic(Case):
         return self.steps(run)[-1]
 
     def until_taken(self, run, process):
-        """It has back what it gave, whether at once or, where the other job goes on for long, what that leaves first."""
+        """It has back what it gave, whether at once or, where the other job goes on for long, what that leaves
+        first."""
         def is_whole():
             decisions = self.decisions(run)
             left = sum(amount(choice) for _, choice, _ in decisions)
@@ -79,8 +81,8 @@ class Elastic(Case):
         self.assertEqual(*records)
 
     def two_jobs(self, words, mebibytes, batch):
-        """The first has what the second needs, until that comes, and again when it has gone. Returns what it gave, why, and
-        why it took it again at last."""
+        """The first has what the second needs, until that comes, and again when it has gone. Returns what it gave, why,
+        and why it took it again at last."""
         alone = self.start("train", "run.dir=first-alone", *words, *ENDLESS)
         first = self.begin("first", *words, *device_of(mebibytes), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *words, *device_of(mebibytes), *WAIT,
@@ -117,8 +119,8 @@ class Elastic(Case):
         self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
 
     def test_a_run_that_makes_again_what_it_must_goes_back_to_just_that(self):
-        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough for none. It gives back by a
-        smaller micro-batch, or where there is none by more recompute, and takes again what it had."""
+        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough for none. It gives back by
+        a smaller micro-batch, or where there is none by more recompute, and takes again what it had."""
         auto = [*NORM, "memory.recompute=auto"]
         for name, words, batch, bytes_given in (("cut", auto, 64, "1.6 MiB"),
                                                 ("uncut", [*auto, "min_batch_size=128"], 128, "873.9 KiB")):
@@ -141,7 +143,8 @@ class Elastic(Case):
         self.end(first)
         (_, *one), (_, *other) = self.decisions("first")
         self.assertEqual((one[0], other[0]), ("keeps its plan", "keeps its plan"))
-        self.assertRegex(one[1], r"^a run waits for 2\.2 MiB of cpu:0, which has \S+ KiB free, and this one takes 3\.0 MiB at least$")
+        self.assertRegex(one[1], r"^a run waits for 2\.2 MiB of cpu:0, which has \S+ KiB free, and this one takes 3\.0 "
+                                 r"MiB at least$")
         self.assertRegex(other[1], r"^a run waits for 1\.4 MiB of cpu:0")
 
     def test_a_larger_one_behind_the_first_in_line_gets_no_more_than_is_given(self):

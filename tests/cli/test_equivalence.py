@@ -53,9 +53,9 @@ class SameBits(Case):
     def test_mlp_with_every_option_of_training(self):
         weights = "[1,2,0.5,1,1,1,3,1,1,1]"
         self.check("model=mlp", "model.hidden=[64,32]", "dataset=synthetic", "dataset.train_count=1999",
-                   "dataset.test_count=63", "optimizer=adam", "optimizer.weight_decay=0.01", "optimizer.no_decay=*.bias",
-                   "schedule=polynomial", "training.clip_norm=0.5", "training.ema_decay=0.9",
-                   "loss.label_smoothing=0.1", f"loss.class_weights={weights}")
+                   "dataset.test_count=63", "optimizer=adam", "optimizer.weight_decay=0.01",
+                   "optimizer.no_decay=*.bias", "schedule=polynomial", "training.clip_norm=0.5",
+                   "training.ema_decay=0.9", "loss.label_smoothing=0.1", f"loss.class_weights={weights}")
         norms = [r["grad_norm"] for r in self.records("run16") if r["split"] == "train"]
         self.assertTrue(norms and all(norm > 0 for norm in norms))
 
@@ -63,9 +63,10 @@ class SameBits(Case):
         for backend in ("cpu", "reference"):
             for size in (6, 3, 1):
                 self.train(f"{backend}{size}", "model=mlp", "model.hidden=[16]", "dataset=synthetic",
-                           "dataset.shape=[2,6,6]", "dataset.train_count=31", "dataset.test_count=9", "training.grain=1",
-                           f"training.batch_size={size}", "training.effective_batch_size=6", "training.steps=12",
-                           "augment.mixup=0.4", "augment.flip=true", "memory.timing=false", f"backend={backend}")
+                           "dataset.shape=[2,6,6]", "dataset.train_count=31", "dataset.test_count=9",
+                           "training.grain=1", f"training.batch_size={size}", "training.effective_batch_size=6",
+                           "training.steps=12", "augment.mixup=0.4", "augment.flip=true", "memory.timing=false",
+                           f"backend={backend}")
             for size in (3, 1):
                 self.assert_same_checkpoint(f"{backend}6", f"{backend}{size}", 12)
                 self.assertEqual(self.losses(f"{backend}6"), self.losses(f"{backend}{size}"))

@@ -55,7 +55,8 @@ class Exact(Case):
         stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "data_bytes", "score_bytes",
                  "loader_bytes")
         self.assertEqual(host["total_bytes"],
-                         sum(host[key] for key in stays) + max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))
+                         sum(host[key] for key in stays) +
+                         max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))
         if not SANITIZED:  # whose own memory nobody predicts
             self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
             self.check_taken(summary)
@@ -93,8 +94,8 @@ class Exact(Case):
         """The summary's own peak says nothing of the summary, so the system is asked."""
         look = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-        words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.test_count=64", "training.batch_size=16",
-                 "training.steps=2", "backend=cpu", "memory.timing=false"]
+        words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.test_count=64",
+                 "training.batch_size=16", "training.steps=2", "backend=cpu", "memory.timing=false"]
         for classes in (200, 256, 257, 1500):
             with self.subTest(classes):
                 run = self.folder / str(classes)
@@ -108,8 +109,8 @@ class Exact(Case):
                 self.assertEqual(len(summary["test_classes"]), classes)
 
     def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
-        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults it
-        was chance whether one could take the place of the other: half of such runs took 54 MiB more."""
+        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults
+        it was chance whether one could take the place of the other: half of such runs took 54 MiB more."""
         for turn in range(3):
             with self.subTest(turn):
                 self.train(f"run{turn}", "model=mlp", "model.hidden=[1024,1024,1024,1024,1024]", "dataset=synthetic",
@@ -134,11 +135,12 @@ class Exact(Case):
 
     def test_what_the_process_will_take_is_said_with_its_causes(self):
         line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
-        self.assertRegex(line, r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "
-                               r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
-                               r"[\d.]+ .iB micro-batches ahead, "
-                               r"[\d.]+ .iB (the same in an evaluation|copy for a checkpoint|"
-                               r"the confusion matrix as it is written)$")
+        self.assertRegex(line,
+                         r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "
+                         r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
+                         r"[\d.]+ .iB micro-batches ahead, "
+                         r"[\d.]+ .iB (the same in an evaluation|copy for a checkpoint|"
+                         r"the confusion matrix as it is written)$")
 
 
 if __name__ == "__main__":

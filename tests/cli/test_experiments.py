@@ -107,7 +107,8 @@ class Shared(Experiment):
         return lines, number["effective_batch_size"] or product, product
 
     def test_the_robust_configuration_changes_no_numbers(self):
-        for name in sorted(p.stem for p in pathlib.Path(BINARY).parents[1].glob("share/brim/configs/experiment/*.yaml")):
+        for name in sorted(p.stem
+                           for p in pathlib.Path(BINARY).parents[1].glob("share/brim/configs/experiment/*.yaml")):
             words = [f"experiment={name}", "dataset.path=there"]
             with self.subTest(name):
                 plain = self.numbers_of("config", *words)

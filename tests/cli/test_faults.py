@@ -1,5 +1,6 @@
-"""Calls that fail for want of memory, each in turn (docs/faults.md): the run redoes what failed and ends with the bits of
-one that nothing happened to, or ends with a message and goes on later to those bits. Nothing hangs, leaks or stays held.
+"""Calls that fail for want of memory, each in turn (docs/faults.md): the run redoes what failed and ends with the bits
+of one that nothing happened to, or ends with a message and goes on later to those bits. Nothing hangs, leaks or stays
+held.
 
 FAULTS=all fails every call of the steps looked at, which takes minutes; FAULTS=N (2) takes N of each point and step."""
 

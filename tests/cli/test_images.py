@@ -90,16 +90,17 @@ class Images(Case):
 
     def test_features_of_pictures_belong_to_their_transform(self):
         path = image_sets.write_birds(self.folder / "birds")
-        words = ["model=linear_probe", "backbone=resnet18", "backbone.width=4", "dataset=cub200", f"dataset.path={path}",
-                 "memory.timing=false", "training.epochs=1", "training.batch_size=8", "transform.resize=36"]
+        words = ["model=linear_probe", "backbone=resnet18", "backbone.width=4", "dataset=cub200",
+                 f"dataset.path={path}", "memory.timing=false", "training.epochs=1", "training.batch_size=8",
+                 "transform.resize=36"]
         self.assertIn("augment means nothing to model=linear_probe", self.train("one", *words, "transform.size=32").err)
         self.assertIn("features: taken from", self.train("again", *words, "transform.size=32").err)
         self.assertIn("features: computing", self.train("other", *words, "transform.size=24").err)
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """Which keep coefficients of all their pixels until the last scan, in each of two threads. Those of training and
-        of an evaluation may be at work at once, but need not be."""
+        """Which keep coefficients of all their pixels until the last scan, in each of two threads. Those of training
+        and of an evaluation may be at work at once, but need not be."""
         path = self.folder_set(train=2, test=2)
         coefficients = 2 * 3 * 250 * 188 * 128
         for split in "train", "test":

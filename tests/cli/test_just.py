@@ -84,7 +84,8 @@ class Justfile(Case):
         """A program that says its words and what it was given of brim's and NCCL's variables."""
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
-        (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\nenv | grep -E '^(BRIM|NCCL)_?[A-Z]*=' | sort\n")
+        (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\n"
+                                  "env | grep -E '^(BRIM|NCCL)_?[A-Z]*=' | sort\n")
         (tools / name).chmod(0o755)
         return {"PATH": f"{tools}:{os.environ['PATH']}"}
 

@@ -40,16 +40,17 @@ class Kept(Case):
             writer = csv.writer(file)
             writer.writerow(["id", "a", "b", "kind", "t"])
             for i in range(count):
-                writer.writerow([f"n{i}", f"{draw.gauss(i % 3, 0.2) + shift:.4f}", f"{draw.gauss(100 * (i % 3), 9):.2f}",
-                                 ["rose", "lily", "oak"][i % 3], f"{draw.gauss(i % 3, 0.1):.3f}"])
+                writer.writerow([f"n{i}", f"{draw.gauss(i % 3, 0.2) + shift:.4f}",
+                                 f"{draw.gauss(100 * (i % 3), 9):.2f}", ["rose", "lily", "oak"][i % 3],
+                                 f"{draw.gauss(i % 3, 0.1):.3f}"])
         return path
 
     def rows(self, *words):
         self.table("data/train.csv", 90)
         self.table("data/test.csv", 30)
         self.new = self.table("new.csv", 20)
-        self.train("run", "dataset=csv", "dataset.path=data", "dataset.features=[a,b]", *(words or ["dataset.label=kind"]),
-                   *MLP)
+        self.train("run", "dataset=csv", "dataset.path=data", "dataset.features=[a,b]",
+                   *(words or ["dataset.label=kind"]), *MLP)
 
     def assert_predicts_without_data(self, *folders):
         """The same bytes, of a run that was moved too."""
@@ -165,8 +166,8 @@ class OtherData(Kept):
         for split in "train", "test":
             (path / split / "rose").rename(path / split / "violet")
         for result in self.brim("eval", "run", status=LOAD), self.resume(LOAD):
-            self.assert_error(result, DIFFERS, "class 1 was 'rose', and is 'tulip'", "class 2 was 'tulip', and is 'violet'",
-                              "run/data.json has what it was")
+            self.assert_error(result, DIFFERS, "class 1 was 'rose', and is 'tulip'",
+                              "class 2 was 'tulip', and is 'violet'", "run/data.json has what it was")
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
         for split in "train", "test":
             (path / split / "violet").rename(path / split / "rose")
@@ -224,7 +225,8 @@ class OtherData(Kept):
         self.rows()
         kept = self.folder / "run/data.json"
         whole = kept.read_text()
-        for text, told in ((whole[:100], "run/data.json' cannot be read"), ("{}", "does not say of which dataset it is"),
+        for text, told in ((whole[:100], "run/data.json' cannot be read"),
+                           ("{}", "does not say of which dataset it is"),
                            (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
                            (whole.replace('"F32"', '"F8"'), "does not say what samples of dataset 'csv' are")):
             with self.subTest(told):

@@ -54,7 +54,8 @@ class Limits(Case):
     def test_auto_takes_the_one_with_the_most_free_memory(self):
         self.hold("one", "device=cpu:0")
         result = self.train("two", *SMALL, *TWO, "training.steps=1")
-        self.assertIn("device=auto takes cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free", result.err)
+        self.assertIn("device=auto takes cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free",
+                      result.err)
         result = self.train("three", *SMALL, *TWO, "training.steps=1", "auto_device=false")
         self.assertIn("device=auto takes cpu:0 of 2, the first with room: 63.8 MiB of 64.0 MiB free", result.err)
 
@@ -90,7 +91,8 @@ class Limits(Case):
         self.assert_error(result, "memory.limit_mb allows 40.0 MiB")
         result = self.train("least", *cnn, "memory.limit=0.5", "memory.limit_mb=40", status=NO_FIT)
         self.assert_error(result, "memory.limit=0.5 allows 32.0 MiB")
-        self.assert_error(self.train("wrong", *cnn, "memory.limit=1.5", status=USAGE), "'memory.limit' must be in [0,1]")
+        self.assert_error(self.train("wrong", *cnn, "memory.limit=1.5", status=USAGE),
+                          "'memory.limit' must be in [0,1]")
 
     def test_the_environments_share_is_honoured_where_devices_are_shared(self):
         half = {"TF_GPU_MEMORY_FRACTION": "0.5"}

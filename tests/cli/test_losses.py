@@ -36,7 +36,8 @@ class Losses(Case):
 
     def test_an_ignored_class_is_one_of_weight_0(self):
         weights = "loss.class_weights=[1,1,1,0,1,1,1,1,1,1]"
-        for run, word in (("ignored", "loss.ignore_index=3"), ("weightless", weights), ("all", "loss.ignore_index=-100")):
+        for run, word in (("ignored", "loss.ignore_index=3"), ("weightless", weights),
+                          ("all", "loss.ignore_index=-100")):
             self.train(run, *SMALL, word, "training.epochs=3", "observe.log_every_steps=1")
         self.assertEqual(self.losses("ignored"), self.losses("weightless"))
         self.assertEqual(self.summary("ignored")["test_loss"], self.summary("weightless")["test_loss"])

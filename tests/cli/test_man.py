@@ -1,4 +1,5 @@
-"""The manual pages: there is one for each command, with all of its options, and programs that read pages find nothing wrong."""
+"""The manual pages: there is one for each command, with all of its options, and programs that read pages find nothing
+wrong."""
 
 import pathlib
 import shutil
@@ -13,7 +14,8 @@ PAGES = pathlib.Path(BINARY).parent.parent / "share" / "man"
 def plain(path):
     """A page's text without roff's escapes."""
     text = path.read_text(encoding="utf-8")
-    for escape, character in (("\\-", "-"), ("\\(aq", "'"), ("\\(ga", "`"), ("\\(ha", "^"), ("\\(ti", "~"), ("\\e", "\\")):
+    for escape, character in (("\\-", "-"), ("\\(aq", "'"), ("\\(ga", "`"), ("\\(ha", "^"), ("\\(ti", "~"),
+                              ("\\e", "\\")):
         text = text.replace(escape, character)
     return text
 

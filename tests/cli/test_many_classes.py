@@ -22,7 +22,8 @@ class ManyClasses(Case):
         self.assertNotIn("test_confusion", summary)
         self.assertNotIn("test_classes", summary)
         self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, among the top 1000 [\d.]+ %\n")
-        details = [event["detail"] for event in self.records("run", "events.jsonl") if event["event"] == "scores_left_out"]
+        details = [event["detail"] for event in self.records("run", "events.jsonl")
+                   if event["event"] == "scores_left_out"]
         self.assertEqual(details, [LEFT_OUT])
         evaluated = [record for record in self.records("run") if record["split"] == "test"]
         self.assertEqual([record["f1"] for record in evaluated], [None, None])

@@ -1,4 +1,5 @@
-"""The models that come with brim: their sizes, that they learn, and that memory decisions do not change their numbers."""
+"""The models that come with brim: their sizes, that they learn, and that memory decisions do not change their
+numbers."""
 
 import json
 import shutil
@@ -59,8 +60,8 @@ class Models(Case):
     def test_they_have_the_size_that_they_are_known_by(self):
         for model, shape, classes, values in SIZES:
             with self.subTest(model):
-                plan = self.brim("plan", "--json", *f"model={model}".split(), "dataset=synthetic", f"dataset.shape={shape}",
-                                 f"dataset.classes={classes}", "training.batch_size=16")
+                plan = self.brim("plan", "--json", *f"model={model}".split(), "dataset=synthetic",
+                                 f"dataset.shape={shape}", f"dataset.classes={classes}", "training.batch_size=16")
                 self.assertEqual(json.loads(plan.out)["parameters"], values)
 
     def test_they_learn(self):

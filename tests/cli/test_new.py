@@ -84,7 +84,8 @@ class New(Case):
         for name, meant in (("Night-Shift", "night_shift"), ("my net", "my_net"), ("x" * 65, None), ("", None),
                             ("a/b", None), ("é", None)):
             said = self.refused("model", name)
-            self.assertIn(f"'{name}' cannot be a plugin's name: that has 1 to 64 of the characters a-z, 0-9 and _", said)
+            self.assertIn(f"'{name}' cannot be a plugin's name: that has 1 to 64 of the characters a-z, 0-9 and _",
+                          said)
             self.assertEqual("did you mean" in said, meant is not None, said)
             self.assertIn(f"did you mean '{meant}'?" if meant else "", said)
         for name in ("id", "null"):

@@ -27,7 +27,8 @@ class Operations(Case):
 
     def test_gradients_flow_through_what_models_are_made_of(self):
         flows = {op["name"]: op["gradient"] for op in json.loads(self.brim("ops", "--json").out)["operations"]}
-        for name in ("conv2d", "conv_transpose2d", "upsample2d", "linear", "relu", "max_pool2d", "softmax_cross_entropy"):
+        for name in ("conv2d", "conv_transpose2d", "upsample2d", "linear", "relu", "max_pool2d",
+                     "softmax_cross_entropy"):
             self.assertTrue(flows[name], name)
         for name in ("conv2d_grad_input", "upsample2d_grad", "adamw", "classification_metrics"):
             self.assertFalse(flows[name], name)

@@ -187,7 +187,8 @@ class FusedBackward(Base):
     def test_what_needs_all_gradients_is_refused_and_why(self):
         for words, parts in (
                 (["training.gradient_accumulation_steps=4"],
-                 ["training.gradient_accumulation_steps=1", "training.effective_batch_size", "over several micro-batches"]),
+                 ["training.gradient_accumulation_steps=1", "training.effective_batch_size",
+                  "over several micro-batches"]),
                 (["training.clip_norm=1"], ["training.clip_norm=1", "norm is that of all gradients"]),
                 (["precision=fp16"], ["fp16"])):
             result = self.brim("plan", *COMMON, *CNN, FUSED, *words, status=USAGE)

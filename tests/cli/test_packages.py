@@ -16,7 +16,8 @@ BUILD = pathlib.Path(BINARY).parent.parent
 
 
 def run(*words, folder=None):
-    return subprocess.run(words, check=True, text=True, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+    return subprocess.run(words, check=True, text=True, cwd=folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT).stdout
 
 
 @unittest.skipUnless(shutil.which("dpkg-deb") and shutil.which("dpkg-shlibdeps") and shutil.which("cpack"),

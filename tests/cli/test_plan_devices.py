@@ -24,7 +24,8 @@ class PlanDevices(Case):
 
     def made_up(self, gpus, *words, status=0):
         """A device's name -> (samples, bytes) now, and if it were empty, of GPUs that are made up."""
-        found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus}, status=status)
+        found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus},
+                             status=status)
         def pair(fit):
             return fit and (fit["batch_size"], fit["peak_bytes"])
         return {name: (pair(d["fits_now"]), pair(d["fits_empty"])) for name, d in found.items()}
@@ -110,7 +111,8 @@ class PlanDevices(Case):
         self.assertEqual(found["gpus:4"], (None, large))  # 13 MiB are
 
     def test_the_runs_own_plan_is_of_its_own_device_whatever_else_was_selected(self):
-        words = ["--plugin-path", GPUS, "backend=gpus", *MLP, "memory.timing=false"]  # predicted times are guessed, alike
+        # With memory.timing=false predicted times are guessed, alike.
+        words = ["--plugin-path", GPUS, "backend=gpus", *MLP, "memory.timing=false"]
         shown = self.plan(*words, env={"TEST_GPUS": "300/400/5,100/400,90/100/0"})
         alone = self.plan(*words, env={"TEST_GPUS": "300/400/5"})
         self.assertEqual([d["device"] for d in shown["devices"] if d["chosen"]], ["gpus:0"])

@@ -46,7 +46,8 @@ class BeforeTheRun(Bad):
                     self.assertFalse((self.folder / "run").exists())
 
     def test_a_loop_is_left_after_its_time(self):
-        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan", "after 1 s of processor time")
+        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan",
+                          "after 1 s of processor time")
 
     def test_a_loop_of_questions_is_left_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
@@ -54,7 +55,8 @@ class BeforeTheRun(Bad):
     def test_a_child_that_a_policy_forks_ends_by_itself(self):
         for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
             with self.subTest(words):
-                result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE, env={"BRIM_BAD": words})
+                result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE,
+                                    env={"BRIM_BAD": words})
                 self.assertNotIn("brim train --resume", result.err)
 
     def test_pointers_that_lead_nowhere_are_the_policys(self):
@@ -147,8 +149,8 @@ class InTheMiddle(Bad):
     def test_of_one_rank_of_two(self):
         for words, step in (("on_boundary:segv:4", 4), ("on_step:loop", 0)):
             with self.subTest(words):
-                result = self.train(f"run{step}", *RUN, "policy=[bad]", "dist.ranks=2", "training.grain=1", status=FAILED,
-                                    env={**ENVIRONMENT, "BRIM_BAD": words, "BRIM_BAD_RANK": "1"})
+                result = self.train(f"run{step}", *RUN, "policy=[bad]", "dist.ranks=2", "training.grain=1",
+                                    status=FAILED, env={**ENVIRONMENT, "BRIM_BAD": words, "BRIM_BAD_RANK": "1"})
                 self.assert_named(result, "error: rank 1: policy 'bad'", f"there is a checkpoint of step {step}")
                 self.assertIn(step, self.steps(f"run{step}"))
 
@@ -250,7 +252,8 @@ class Elsewhere(Case):
                             env={"BRIM_BAD": "read:sleeps:200"}) for threads in (0, 2)]
         for process, kind, function in slow:
             told = self.finish(process, DONE).err
-            self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin {BAD / kind / 'bad.so'}\n"),
+            self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin "
+                                        f"{BAD / kind / 'bad.so'}\n"),
                              1, told)
         for process in stuck:
             self.assert_reads(process, "the dataset's read has not come back yet: plugin ")

@@ -87,8 +87,9 @@ class Robust(Policies):
             run = f"run{retries}"
             result = self.train(run, *CNN, *self.BATCH, *devices_of(5), f"max_retries={retries}")
             self.assert_decided(result, run, "robust", ["cpu:0", "micro-batch 128 x 8"])
-            self.assertRegex(self.reasons(run)[1], r"^the largest that fits, with 3\.\d MiB, as 2\d\.\d MiB were needed and "
-                                                   r"cpu:0 had room for 5\.0 MiB$")
+            self.assertRegex(self.reasons(run)[1],
+                             r"^the largest that fits, with 3\.\d MiB, as 2\d\.\d MiB were needed and "
+                             r"cpu:0 had room for 5\.0 MiB$")
             self.assertIn("effective batch 1024 = 128 x 8", result.out)
             self.assertLessEqual(self.peak_of(run), 5 << 20)
 
@@ -114,7 +115,8 @@ class Robust(Policies):
         policy = ["--plugin-path", PLUGINS / "policy.so"]
         words = [*CNN, "policy=to_host", "training.batch_size=1024", "min_batch_size=256"]
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
-        self.assert_error(result, "but the device has 5.0 MiB free", "no smaller training.batch_size fits: the nearest, 256",
+        self.assert_error(result, "but the device has 5.0 MiB free",
+                          "no smaller training.batch_size fits: the nearest, 256",
                           "the host's processors are no way out", "backend.memory_mb")
         self.assertEqual(self.lines(result, "to_host"), ["the host's processors"])
 
@@ -150,7 +152,8 @@ class Robust(Policies):
         self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
 
     def test_a_device_that_is_named_is_not_left_for_another(self):
-        result = self.train("run", *CNN, *self.BATCH, *devices_of(5), "device=cpu:1", "min_batch_size=256", status=NO_FIT)
+        result = self.train("run", *CNN, *self.BATCH, *devices_of(5), "device=cpu:1", "min_batch_size=256",
+                            status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), [])
 
     def test_the_device_that_the_environment_names_is_named(self):
@@ -200,8 +203,9 @@ class Auto(Policies):
                 self.assertEqual(self.batch_of(run), batch)
                 self.assertLessEqual(self.peak_of(run), limit << 20)
                 if batch < 1024:  # and the next one does not fit
-                    self.train("more", *CNN, f"training.batch_size={2 * batch}", "backend=cpu", f"memory.limit_mb={limit}",
-                               f"training.gradient_accumulation_steps={512 // batch}", status=NO_FIT)
+                    self.train("more", *CNN, f"training.batch_size={2 * batch}", "backend=cpu",
+                               f"memory.limit_mb={limit}", f"training.gradient_accumulation_steps={512 // batch}",
+                               status=NO_FIT)
 
     def test_the_effective_batch_is_that_of_the_other_keys(self):
         for words, effective in (([], 64), (["training.batch_size=16"], 16),
@@ -217,7 +221,8 @@ class Auto(Policies):
         result = self.train("run", *LARGE, *self.AUTO, "backend=cpu", "memory.limit_mb=1", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows 1.0 MiB", "at its peak, in ", "parameters ", "optimizer ",
                           "training.batch_size=1 is the smallest there is")
-        self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n", result.err)
+        self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n",
+                      result.err)
 
     def test_what_keeps_micro_batches_large_is_told(self):
         result = self.train("run", *CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=2", "min_batch_size=64",
@@ -254,10 +259,12 @@ class Auto(Policies):
         self.train("whole", *words)
         self.forget_the_end("run")
         self.edit("run", "batch_size: 256", "batch_size: 128")
-        self.assert_error(self.brim("train", "--resume", "run", status=USAGE), "'training.batch_size' was edited: the run "
+        self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
+                          "'training.batch_size' was edited: the run "
                           "began with 256, and it is 128 now")
         self.edit("run", "effective_batch_size: 0", "effective_batch_size: 512")
-        self.assert_error(self.brim("train", "--resume", "run", status=USAGE), "'training.effective_batch_size' was edited")
+        self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
+                          "'training.effective_batch_size' was edited")
         self.edit("run", "effective_batch_size: 512", "effective_batch_size: 256")
         self.edit("run", "batch_size: 128", "batch_size: auto")
         self.edit("run", "id: [auto_plan]", "id: [fixed]\n  fixed: {micro_batch: 64}")
@@ -289,8 +296,9 @@ class Order(Policies):
 
     def test_a_choice_that_cannot_be_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
-        self.assert_error(result, "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
-                                  "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
+        self.assert_error(result,
+                          "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
+                          "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
 
     def test_nobody_decides_about_devices_before_one_that_limits(self):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
@@ -337,7 +345,8 @@ class Swarm(Policies):
                 self.assertIn(f"effective batch 8 = {batch} x {8 // batch}", result.out)
 
     def test_a_smaller_model_by_the_memory_of_all_devices(self):
-        table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01", "policy.swarm.medium_below_gb=0.01"]
+        table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01",
+                 "policy.swarm.medium_below_gb=0.01"]
         for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two of 64 MiB are 0.134 GB
             with self.subTest(below):
                 result = self.train(model, *CNN, *self.WORDS, *devices_of(64), *table,
@@ -407,7 +416,8 @@ class Capped(Policies):
 
     def test_bytes_count_with_fractions(self):
         table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 40MiB}}"
-        result = self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob", status=USAGE)
+        result = self.train("run", *CNN, *devices_of(64), "policy=capped", table,
+                            "policy.capped.client=bob", status=USAGE)
         self.assert_error(result, "add up to 112.5 % of it: 72.0 MiB of 64.0 MiB")
 
     def test_who_is_not_in_the_table_is_refused(self):
@@ -419,7 +429,8 @@ class Capped(Policies):
 
     def test_another_device_than_the_clients_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
-        self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE), "device=cpu:0, but client 'bob' has a "
+        self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE),
+                          "device=cpu:0, but client 'bob' has a "
                           "share of cpu:1")
         self.train("run", *words, "device=cpu:1")
 
@@ -436,13 +447,15 @@ class Capped(Policies):
         self.assertEqual(self.batch_of("auto"), 256)
 
     def test_a_client_that_does_not_fit_goes_nowhere_else(self):
-        """Neither to another's device nor to the host's processors, whatever the other policies of the list would do."""
+        """Neither to another's device nor to the host's processors, whatever the other policies of the list would
+        do."""
         for client, device in (("alice", 0), ("bob", 1)):
             words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
                      f"policy.capped.shares={{cpu:{device}: {{{client}: 2MiB}}}}"]
             result = self.train("run", *words, "policy=[capped,robust]", "min_batch_size=256", status=NO_FIT)
             self.assertEqual(self.lines(result, "robust"), [])
-            self.assert_error(result, "but the policy allows 2.0 MiB", "no smaller training.batch_size fits: the nearest, 256")
+            self.assert_error(result, "but the policy allows 2.0 MiB",
+                              "no smaller training.batch_size fits: the nearest, 256")
             result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *words, "policy=[capped,mover]",
                                "run.dir=run", status=USAGE)
             self.assert_error(result, f"policy.mover chose another place, but the run has a limit on cpu:{device}")
@@ -490,7 +503,8 @@ class Cleanup(Policies):
         self.assertEqual(self.cleanups("run"), [(5, "policy.periodic", "light cleanup"),
                                                 (10, "policy.periodic", "heavy cleanup"),
                                                 (12, "policy.periodic", "heavy cleanup")], result)
-        self.assertEqual(self.reasons("run"), ["planned at round 5", "planned at round 10", "at the end, after round 12"])
+        self.assertEqual(self.reasons("run"),
+                         ["planned at round 5", "planned at round 10", "at the end, after round 12"])
         self.assertEqual(len(re.findall(r"(?m)\[Memory\] Before cleanup: \d+\.\d\d GB allocated$", result.err)), 3)
         self.assertEqual(len(re.findall(r"(?m)\[Memory\] After cleanup: \d+\.\d\d GB \(freed -?\d+\.\d\d GB\)$",
                                         result.err)), 3)
@@ -514,7 +528,8 @@ class Cleanup(Policies):
 
     def test_cleaning_up_changes_no_number(self):
         self.train("plain", *self.ROUNDS)
-        for run, words in (("often", ["policy.periodic.light_every_n_rounds=1", "policy.periodic.heavy_every_n_rounds=2"]),
+        for run, words in (("often",
+                            ["policy.periodic.light_every_n_rounds=1", "policy.periodic.heavy_every_n_rounds=2"]),
                            ("heavy", ["policy.periodic.heavy_every_n_rounds=1"])):
             self.train(run, *self.ROUNDS, "policy=periodic", *words, "training.num_workers=2")
             self.assert_same_checkpoint("plain", run, 12)

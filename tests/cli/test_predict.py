@@ -20,7 +20,8 @@ def read_safetensors(path):
     for name, entry in header.items():
         if name != "__metadata__":
             first, end = entry["data_offsets"]
-            out[name] = (entry["shape"], struct.unpack(f"<{(end - first) // 4}f", data[8 + size + first:8 + size + end]))
+            out[name] = (entry["shape"],
+                         struct.unpack(f"<{(end - first) // 4}f", data[8 + size + first:8 + size + end]))
     return out
 
 
@@ -98,7 +99,8 @@ class Predict(Case):
         self.assertEqual(len(self.json("out.json")["predictions"]), 32)
         self.brim("predict", "run", self.images, "-o", "/dev/null")
         (self.folder / "own").write_bytes(idx(b"", 0, 8, 8))
-        self.assert_error(self.brim("predict", "run", "own", "-o", "own", status=2), "-o own is a file that is to be predicted")
+        self.assert_error(self.brim("predict", "run", "own", "-o", "own", status=2),
+                          "-o own is a file that is to be predicted")
         self.assertFalse(os.path.isfile("/dev/null"))
 
     def test_json_says_the_same(self):

@@ -12,8 +12,8 @@ ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4
 
 # Declared, with the value that means what this build does anyway, and one that does not.
 LATER = [("memory.headroom_mb", "0", "512"), ("total_clients", "0", "100"),
-         ("clients_per_round", "0", "10"), ("rounds", "0", "100"), ("parallel_clients", "-1", "4"), ("method", "", "heuristic.random"),
-         ("repeats", "1", "3"), ("protocol", "", "mqtt")]
+         ("clients_per_round", "0", "10"), ("rounds", "0", "100"), ("parallel_clients", "-1", "4"),
+         ("method", "", "heuristic.random"), ("repeats", "1", "3"), ("protocol", "", "mqtt")]
 
 
 class Robust(Case):
@@ -41,8 +41,10 @@ class Robust(Case):
             self.assertIn(word.replace("=", ": "), text)
 
     def test_its_keys_are_checked(self):
-        for word, text in (("min_batch_size=0", "must be in [1,1048576], got 0"), ("max_retries=many", "must be an integer, got many"),
-                           ("wait_for_gpu=yes", "true or false"), ("gpu_check_interval_seconds=0", "must be in (0,inf)")):
+        for word, text in (("min_batch_size=0", "must be in [1,1048576], got 0"),
+                           ("max_retries=many", "must be an integer, got many"),
+                           ("wait_for_gpu=yes", "true or false"),
+                           ("gpu_check_interval_seconds=0", "must be in (0,inf)")):
             with self.subTest(word):
                 result = self.brim("config", "--config-name", "robust", word, status=USAGE)
                 self.assert_error(result, f"'{word.split('=')[0]}'", text, f"argument 1: {word}")
@@ -105,7 +107,8 @@ class Lists(Case):
     def test_a_file_of_ones_own_is_an_option(self):
         text = self.config("policy=lab").out
         self.assertRegex(text, r"(?m)^policy:\n  id: \[capped\]\n  capped:\n"
-                               r"    shares:\n      cpu:0:\n        alice: 0.5\n        server: 100MB\n    client: alice$")
+                               r"    shares:\n      cpu:0:\n        alice: 0.5\n        server: 100MB\n"
+                               r"    client: alice$")
         self.assertIn("  id: [capped, robust]\n", self.config("policy=[lab,robust]").out)
         self.assertIn("  id: [auto_plan, capped]\n", self.config("policy+=lab").out)
 
@@ -116,7 +119,8 @@ class Lists(Case):
 
     def test_what_a_file_says_of_others_is_left_out_with_one_line(self):
         result = self.config(name="team")
-        self.assertEqual(result.err, "'policy.swarm' of my/team.yaml is left out: 'swarm' is not in the list of 'policy'\n")
+        self.assertEqual(result.err,
+                         "'policy.swarm' of my/team.yaml is left out: 'swarm' is not in the list of 'policy'\n")
         self.assertNotIn("swarm", result.out)
         result = self.config("policy=swarm", name="team")
         self.assertIn("    small_below_gb: 4\n", result.out)

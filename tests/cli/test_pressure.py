@@ -1,4 +1,5 @@
-"""Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same results."""
+"""Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same
+results."""
 
 import contextlib
 import json
@@ -45,8 +46,9 @@ class Thresholds(Pressure):
         self.assertEqual(self.lines(result), ["Warning"])
         (event, detail), = self.told("run")
         self.assertEqual(event, "memory_warning")
-        self.assertRegex(detail, LINE + r".* \([\d.]+ [KMGT]iB of [\d.]+ [KMGT]iB that the (machine|control group) has are "
-                                        r"used.*; CPU at \d+%\)$")
+        self.assertRegex(detail,
+                         LINE + r".* \([\d.]+ [KMGT]iB of [\d.]+ [KMGT]iB that the (machine|control group) has are "
+                                r"used.*; CPU at \d+%\)$")
         self.assertNotIn("cleanup", result.err)
         self.assertEqual(self.events("run").count("checkpoint"), 1)
 
@@ -61,7 +63,8 @@ class Thresholds(Pressure):
         self.assertEqual(set(lines), {"Critical"})
         self.assertLess(len(lines), 10)
         parts = re.findall(r"Critical at|\[Memory\] Before cleanup: \d+\.\d\d GB allocated$|"
-                           r"\[Memory\] After cleanup: \d+\.\d\d GB \(freed \d+\.\d\d GB\)$|recovery: ", result.err, re.M)
+                           r"\[Memory\] After cleanup: \d+\.\d\d GB \(freed \d+\.\d\d GB\)$|recovery: ",
+                           result.err, re.M)
         self.assertEqual([part.split(":")[0] for part in parts[:4]],
                          ["Critical at", "[Memory] Before cleanup", "[Memory] After cleanup", "recovery"])
         events = self.records("run", "events.jsonl")
@@ -223,7 +226,8 @@ class ControlGroup(Pressure):
     def assert_too_large(self, result, limit):
         self.assertEqual(result.status, NO_FIT, result)
         needs, leaves = re.search(r"the run needs ([\d.]+) MiB of the host's memory, but the control group leaves it "
-                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ", result.err).groups()
+                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ",
+                                  result.err).groups()
         self.assertLess(float(leaves), float(needs))
         self.assertLess(float(leaves), limit / MIB + 32)  # pages of libraries are others', and the process has them too
         self.assertNotIn("results in", result.out + result.err)
@@ -248,11 +252,13 @@ class ControlGroup(Pressure):
         with control_group(self, 24 * MIB) as group:
             result = self.finish_in_group(group, "eval", "run")
         self.assertEqual(result.status, NO_FIT, result)
-        self.assertRegex(result.err, r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
-                                     r"[\d.]+ MiB\n")
+        self.assertRegex(result.err,
+                         r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
+                         r"[\d.]+ MiB\n")
 
     def test_policies_choose_what_the_process_fits_with(self):
-        width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2", "backend=cpu"]
+        width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2",
+                 "backend=cpu"]
         host = json.loads(self.brim("plan", "--json", *CNN, *width).out)["host"]
         limit = host["total_bytes"] - host["process_bytes"] - host["arena_bytes"] // 2
         for words in (["policy=robust"], ["training.batch_size=auto", "training.effective_batch_size=256"]):

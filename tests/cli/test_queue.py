@@ -81,14 +81,16 @@ class Queue(Case):
         self.assertEqual([(t["pid"], t["wish"], t["claimed"], t["backend"]) for t in queue],
                          [(process.pid, "any", None, "cpu")])
         self.assertEqual(queue[0]["need_bytes"], self.json("one", "plan.json")["peak_bytes"])
-        self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out, rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
+        self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out,
+                         rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
         seen = time.time()  # it waits from here on, at the latest
         time.sleep(0.3)
         holder.kill()
         result = self.finish(process, 0)
         self.assert_waited("two", started, seen)
         free = (1 << 20) - self.json("one", "plan.json")["peak_bytes"]
-        self.assertRegex(result.err, rf"waiting: 1st in line, {free / 1024:.1f} KiB of 1\.0 MiB free on cpu:0, since \d\d:\d\d")
+        self.assertRegex(result.err,
+                         rf"waiting: 1st in line, {free / 1024:.1f} KiB of 1\.0 MiB free on cpu:0, since \d\d:\d\d")
 
     def assert_waited(self, run, started, seen):
         """The time in line is told by itself, and no other figure has it."""

@@ -63,8 +63,8 @@ class SameNumbers(Ranks):
 
 
 class FirstGradient(Ranks):
-    """In single precision training amplifies rounding, so only the first gradient is compared: after one step of SGD it is
-    the momentum."""
+    """In single precision training amplifies rounding, so only the first gradient is compared: after one step of SGD it
+    is the momentum."""
 
     def gradients(self, run):
         data = (self.checkpoint(run, 1) / "optimizer.safetensors").read_bytes()

@@ -21,7 +21,8 @@ LOSS_ERROR_MAX = 1e-4  # relative to the first loss; sums are in another order, 
 
 class Cuda(Ranks):
     def job(self, ranks, run, *overrides, status=0, env=None):
-        process = self.start_ranks(ranks, "--plugin-path", EMULATED, "train", f"run.dir={run}", *RUN, *overrides, env=env)
+        process = self.start_ranks(ranks, "--plugin-path", EMULATED, "train", f"run.dir={run}", *RUN,
+                                   *overrides, env=env)
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, status, out + err)
         return err

@@ -1,5 +1,5 @@
-"""A rank that dies or hangs ends its job everywhere, in time, with one message that names it; what was committed is gone
-on with. And a rank whose weights have become others is found."""
+"""A rank that dies or hangs ends its job everywhere, in time, with one message that names it; what was committed is
+gone on with. And a rank whose weights have become others is found."""
 
 import json
 import os
@@ -8,7 +8,8 @@ import signal
 import struct
 import time
 
-from ranks import Ranks, ranks_among
+from ranks import Ranks  # which finds jobs
+from jobs import ranks_among  # pylint: disable=wrong-import-order
 from support import BINARY, FAILED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
@@ -84,7 +85,8 @@ class Beginning(Ranks):
     def test_a_rank_that_stands_still_before_mpi_has_started(self):
         for rank in (0, 2):
             program = self.folder / f"stops{rank}"
-            program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = {rank} ] && kill -STOP $$\nexec {BINARY} "$@"\n')
+            program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = {rank} ] && kill -STOP $$\n'
+                               f'exec {BINARY} "$@"\n')
             program.chmod(0o755)
             result = self.ranks(3, f"run{rank}", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program)
             self.assertIn("the 3 ranks have not found each other within dist.timeout_seconds=2", result.err)

@@ -14,7 +14,8 @@ MODELS = {
     "mental_state": ["model=mental_state", "model.width=8", "model.hidden=8", "dataset.shape=[1,4,32]"],
     "emotion_cnn": ["model=emotion_cnn", "dataset.shape=[1,28,28]", "dataset.classes=7"],
     "vit": ["model=vit", "model.depth=3", "model.width=12", "model.dropout=0.1", "dataset.shape=[1,12,12]"],
-    "vit without dropout": ["model=vit", "model.depth=3", "model.width=12", "model.dropout=0", "dataset.shape=[1,12,12]"],
+    "vit without dropout": ["model=vit", "model.depth=3", "model.width=12", "model.dropout=0",
+                            "dataset.shape=[1,12,12]"],
 }
 DEEP_VIT = ["model=vit", "model.depth=8", "model.width=32", "model.heads=4", "model.patch=4", "model.dropout=0",
             "dataset.shape=[1,28,28]", "training.batch_size=64"]
@@ -30,7 +31,8 @@ class Recompute(Case):
         return self.plans[words]
 
     def least(self, words):
-        """Of all the plans that auto makes, the one of the least memory: no plan fits into a MiB less its parameters."""
+        """Of all the plans that auto makes, the one of the least memory: no plan fits into a MiB less its
+        parameters."""
         return self.plan(*words, "memory.recompute=auto", "memory.recompute_budget_mb=1")
 
     def test_every_kind_trains_to_the_same_bits(self):

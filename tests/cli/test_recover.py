@@ -1,5 +1,5 @@
-"""A run that runs out of memory does again what failed, after what helps, and ends with the results it has anyway; or it
-ends with exit status 4 or 5 and goes on from there."""
+"""A run that runs out of memory does again what failed, after what helps, and ends with the results it has anyway; or
+it ends with exit status 4 or 5 and goes on from there."""
 
 import json
 import resource
@@ -8,8 +8,8 @@ import signal
 from support import FAILED, NO_FIT, SMALL, SMALL_CNN, Case, main
 
 # Two steps an epoch, the second of 122 samples; what is due comes at different steps.
-BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3", "training.checkpoint_every_steps=2",
-        "training.keep_checkpoints=2", "observe.log_every_steps=4"]
+BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3",
+        "training.checkpoint_every_steps=2", "training.keep_checkpoints=2", "observe.log_every_steps=4"]
 LIGHTCNN = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[1,32,32]", "dataset.train_count=250",
             "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
 STEPS = 8
@@ -90,7 +90,8 @@ class SameBits(Recovery):
                 run = f"step{step}-{call}"
                 self.run_with(run, f"step:{step}:lib:conv:{call}", *overrides)
                 self.assert_same_end(run, 1)
-        back = [c for run in self.folder.glob("step*-*") for c in self.choices(run.name) if c.startswith("back to step")]
+        back = [c for run in self.folder.glob("step*-*") for c in self.choices(run.name)
+                if c.startswith("back to step")]
         self.assertIn("back to step 0", back)
         self.assertIn("back to step 6", back)
 

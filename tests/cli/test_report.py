@@ -306,7 +306,8 @@ class OfFoldersAsTheyAre(Reports):
         self.assert_error(self.brim("report", status=USAGE), "write brim report RUN...")
         self.assert_error(self.brim("report", "nothing", status=LOAD), "'nothing' is not the folder of a run")
         self.assert_error(self.brim("report", "run", "-o", "no/such/page.html", status=None), "no/such")
-        self.assert_error(self.brim("report", "run", "-o", "data.csv", status=USAGE), "-o data.csv", "must end in .html")
+        self.assert_error(self.brim("report", "run", "-o", "data.csv", status=USAGE), "-o data.csv",
+                          "must end in .html")
 
 
 class OfSeveral(Reports):

@@ -226,7 +226,8 @@ class ProcessorTime(Case):
         for _ in range(3):
             process.send_signal(signal.SIGXCPU)
         result = self.finish(process, INTERRUPTED)
-        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a checkpoint\n"), 1)
+        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a "
+                                          "checkpoint\n"), 1)
         self.assertTrue(self.steps("run"))
 
 

@@ -48,7 +48,8 @@ class Setup(Case):
         self.assertFalse(self.calls.exists())
 
     def test_installs_only_what_is_missing(self):
-        result = self.setup_script(installed="*cmake*|*gcc*|*g++*|*dataset*|*yaml*|*ninja*|*libc6*|*zlib*|*pkg*|*openmpi*|*jpeg*|*pcre2*|*png*")
+        result = self.setup_script(installed="*cmake*|*gcc*|*g++*|*dataset*|*yaml*|*ninja*|"
+                                             "*libc6*|*zlib*|*pkg*|*openmpi*|*jpeg*|*pcre2*|*png*")
         self.assertEqual(result.returncode, 0)
         install = self.calls.read_text().splitlines()[-1]
         self.assertTrue(install.endswith("libjansson-dev libdnnl-dev"), install)

@@ -1,5 +1,5 @@
-"""brim simulate: policies in scripted worlds. The same line gives the same bytes, scenarios that are wrong are refused with
-their position, and a run's record leads its own policies to the same decisions."""
+"""brim simulate: policies in scripted worlds. The same line gives the same bytes, scenarios that are wrong are refused
+with their position, and a run's record leads its own policies to the same decisions."""
 
 import json
 import os
@@ -12,9 +12,9 @@ PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 SCENARIOS = sorted(path.stem for path in (ROOT / "configs" / "scenario").glob("*.yaml"))
 ENDS = {"finished", "failed", "killed", "not done"}
-COSTS = {"job", "end", "error", "device", "steps", "steps_all", "samples", "lost_steps", "ooms", "retries", "plan_changes",
-         "cleanups", "decisions", "peak_bytes", "batch_size", "wall_seconds", "waiting_seconds", "training_seconds",
-         "redone_seconds", "recompute_seconds", "paused_seconds", "samples_per_second"}
+COSTS = {"job", "end", "error", "device", "steps", "steps_all", "samples", "lost_steps", "ooms", "retries",
+         "plan_changes", "cleanups", "decisions", "peak_bytes", "batch_size", "wall_seconds", "waiting_seconds",
+         "training_seconds", "redone_seconds", "recompute_seconds", "paused_seconds", "samples_per_second"}
 # Peaks with micro-batches of 32, 64 and 128: 1.4, 2.2 and 3.8 MiB.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=512",
        "dataset.test_count=64", "training.batch_size=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
@@ -75,7 +75,8 @@ class Simulate(Case):
     def test_a_parameter_goes_to_the_policies_that_have_it(self):
         words = ["scenario=all_busy", "policy=fixed,[elastic,robust]", "policy.elastic.reserve_mb=100"]
         self.assertRegex(self.simulate(*words).out, r"(?m)^fixed .*\n\[elastic,robust\] ")
-        world = self.scenario("devices: [{memory: 24GB}]\nsettings: {policy.elastic.reserve_mb: 100, training.steps: 10}\n")
+        world = self.scenario("devices: [{memory: 24GB}]\nsettings: {policy.elastic.reserve_mb: 100, training.steps: "
+                              "10}\n")
         self.assertRegex(self.simulate(world, "policy=fixed,elastic").out, r"(?m)^fixed +finished")
         self.assertEqual(self.one(world, "policy=fixed")["jobs"][0]["end"], "finished")
         self.assertIn("'policy.swarm.x'", self.simulate(*words, "policy.swarm.x=1", status=USAGE).err)
@@ -99,11 +100,13 @@ class Simulate(Case):
         self.assertEqual(self.one("scenario=all_busy", "policy=fixed")["jobs"][0]["end"], "failed")
 
     def test_waiting_is_long_and_costs_nothing_else(self):
-        job, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true", "gpu_wait_timeout_minutes=600")["jobs"]
+        job, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true",
+                        "gpu_wait_timeout_minutes=600")["jobs"]
         self.assertEqual((job["end"], job["device"], job["batch_size"]), ("finished", "cuda:3", 64))
         self.assertGreaterEqual(job["waiting_seconds"], 7200)
         self.assertLess(job["waiting_seconds"], 7200 + 31)
-        short, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true", "gpu_wait_timeout_minutes=60")["jobs"]
+        short, = self.one("scenario=all_busy", "policy=fixed", "wait_for_gpu=true",
+                          "gpu_wait_timeout_minutes=60")["jobs"]
         self.assertEqual((short["end"], short["waiting_seconds"]), ("failed", 3600))
 
     def test_who_waits_gets_what_is_given_back(self):
@@ -183,8 +186,8 @@ class Simulate(Case):
         for kind, device in (("programs", 0), ("programs", 1), ("runs", 0), ("runs", 1)):
             item = slow[:-1] + f", device: {device}}}"
             world = self.scenario(f"devices: [{{memory: 24GB}}, {{memory: 24GB}}]\n{kind}: [{item}]\n"
-                                  "model: {sample_time: 1ms}\nsettings: {training.steps: 1000, training.batch_size: 100, "
-                                  "device: 'cuda:0', training.eval_every_steps: 1000000}\n")
+                                  "model: {sample_time: 1ms}\nsettings: {training.steps: 1000, training.batch_size: "
+                                  "100, device: 'cuda:0', training.eval_every_steps: 1000000}\n")
             with self.subTest(kind=kind, device=device):
                 job, = self.one(world, "policy=fixed")["jobs"]
                 self.assertAlmostEqual(job["training_seconds"], 120 if device == 0 else 100, delta=0.3)
@@ -210,7 +213,8 @@ class Simulate(Case):
              "  did you mean 'devices.used'?\n"),
             ("devcies: []\ndevices: [{memory: 1GB}]\n", "no key 'devcies'\n  s.yaml:1:1\n  did you mean 'devices'?\n"),
             ("devices:\n  - {used: 1GB}\n", "'devices.memory' must be given\n  s.yaml:2:5\n"),
-            ("devices:\n  - {memory: many}\n", "'devices.memory' must be a size: a whole number of bytes, or one with a "
+            ("devices:\n  - {memory: many}\n",
+             "'devices.memory' must be a size: a whole number of bytes, or one with a "
              "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
             ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, grows: 2000TiB}]\n",
              "'programs.grows' must be in [0,1125899906842624], got 2000TiB\n  s.yaml:2:33\n"),
@@ -221,7 +225,8 @@ class Simulate(Case):
             ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
             ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
             ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
-            ("devices: [{memory: 1GB}]\nstart: soon\n", "'start' must be a time as 2025-01-06 09:00, got soon\n  s.yaml:2:8\n"),
+            ("devices: [{memory: 1GB}]\nstart: soon\n",
+             "'start' must be a time as 2025-01-06 09:00, got soon\n  s.yaml:2:8\n"),
             ("devices: [{memory: 1GB}]\nruns: [{memory: 1GB, lasts: 1s, device: 1}]\n",
              "'runs.device' is 1, and the last of 'devices' is 0\n  s.yaml:2:8\n"),
             ("devices: [{memory: 1GB, use: [{at: 2s, bytes: 1}, {at: 2s, bytes: 2}]}]\n",
@@ -241,7 +246,8 @@ class Simulate(Case):
 
     def test_a_scenario_that_there_is_not(self):
         result = self.simulate("scenario=all_bussy", status=USAGE)
-        self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n", result.err)
+        self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n",
+                      result.err)
         self.assertIn("  there are: " + ", ".join(SCENARIOS) + "\n", result.err)
         self.assertIn("in which world?", self.simulate("policy=robust", status=USAGE).err)
         self.simulate("scenario=nowhere.yaml", status=LOAD)
@@ -249,7 +255,8 @@ class Simulate(Case):
 
     def test_a_scenarios_key_on_the_command_line(self):
         result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
-        self.assertEqual(result.err, "error: 'until' is a key of scenarios, which their files say\n  command line, argument "
+        self.assertEqual(result.err,
+                         "error: 'until' is a key of scenarios, which their files say\n  command line, argument "
                          "2: until=1h\n  a copy of the file may have it another way: scenario=FILE.yaml\n")
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
@@ -265,7 +272,8 @@ class Simulate(Case):
         return f"scenario={run}.yaml"
 
     def run_decisions(self, run):
-        return [(e["by"], e["choice"], e["reason"]) for e in self.records(run, "events.jsonl") if e["event"] == "decision"]
+        return [(e["by"], e["choice"], e["reason"]) for e in self.records(run, "events.jsonl")
+                if e["event"] == "decision"]
 
     def assert_same_decisions(self, run, *policy):
         found = self.one(self.record(run), *policy)
@@ -286,7 +294,8 @@ class Simulate(Case):
         self.assert_same_decisions("auto", *auto)
 
     def test_failures_are_recorded_too(self):
-        self.train("failed", *SMALL, "training.steps=6", env={"BRIM_FAULT": "step:3:begin:1,step:3:begin:2,step:5:begin:1"})
+        self.train("failed", *SMALL, "training.steps=6",
+                   env={"BRIM_FAULT": "step:3:begin:1,step:3:begin:2,step:5:begin:1"})
         decisions = self.run_decisions("failed")
         self.assertEqual([choice for by, choice, _ in decisions if by == "recovery"],
                          ["light cleanup, 1 of 3", "heavy cleanup, 2 of 3", "light cleanup, 1 of 3"])

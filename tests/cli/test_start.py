@@ -65,7 +65,8 @@ class Start(Case):
                              "training.batch_size=64", status=NO_FIT)
         self.assertRegex(result.err, r"(?m)^\* cpu:0 +40\.0 MiB +40\.0 MiB +32 x 2 +31\.5 MiB +32 x 2 +31\.5 MiB$")
         self.assertLess(result.err.index("cpu:1 "), result.err.index(DEVICE))
-        result = self.answer(["", "", "no"], *CNN, "device=cpu", "memory.limit_mb=40", "training.effective_batch_size=64")
+        result = self.answer(["", "", "no"], *CNN, "device=cpu", "memory.limit_mb=40",
+                             "training.effective_batch_size=64")
         self.assertRegex(result.err, r"(?m)^ +32 x 2 +31\.5 MiB$")
         self.assertNotRegex(result.err, r"(?m)^ +64 x 1 +44\.6 MiB$")
 
@@ -90,7 +91,8 @@ class Start(Case):
                 extra = ["run.name=it's $5", "training.gradient_accumulation_steps=2"]
                 words = [*[word for word in WORDS if not word.startswith("backend.")], *extra]
                 result = self.answer(answers, *words, f"run.dir={name}/a")
-                line = result.out.splitlines()[0].replace(shlex.quote(f"run.dir={name}/a"), shlex.quote(f"run.dir={name}/b"))
+                line = result.out.splitlines()[0].replace(shlex.quote(f"run.dir={name}/a"),
+                                                          shlex.quote(f"run.dir={name}/b"))
                 self.assertTrue(line.startswith("brim "), line)
                 subprocess.run(["sh", "-c", f"{shlex.quote(BINARY)} {line[5:]}"], cwd=self.folder, check=True,
                                env=self.environment(), capture_output=True)
@@ -103,15 +105,18 @@ class Start(Case):
         self.assertEqual(self.command(result)[-1], "training.batch_size=32")
         self.assertIn("micro-batch 32 x 4,", result.err)
         result = self.answer(["", "", "16", "no"], *WORDS)  # 64 by the configuration
-        self.assertEqual(self.command(result)[-2:], ["training.batch_size=16", "training.gradient_accumulation_steps=4"])
+        self.assertEqual(self.command(result)[-2:],
+                         ["training.batch_size=16", "training.gradient_accumulation_steps=4"])
         self.assertIn("micro-batch 16 x 4,", result.err)
         result = self.answer(["", "", "48", "16", "no"], *WORDS)
-        self.assert_error(result, "a step has 64 samples, which 48 does not divide", "write a number that does, or auto")
+        self.assert_error(result, "a step has 64 samples, which 48 does not divide",
+                          "write a number that does, or auto")
 
     def test_global_options_are_part_of_the_command(self):
         (self.folder / "my").mkdir()
-        (self.folder / "my/mine.yaml").write_text("defaults:\n  - model: mlp\n  - dataset: synthetic\n  - optimizer: sgd\n"
-                                                  "  - schedule: constant\n  - loss: cross_entropy\n  - backend: cpu\n")
+        (self.folder / "my/mine.yaml").write_text("defaults:\n  - model: mlp\n  - dataset: synthetic\n"
+                                                  "  - optimizer: sgd\n  - schedule: constant\n"
+                                                  "  - loss: cross_entropy\n  - backend: cpu\n")
         argv = ["--config-path", "my", "--config-name", "mine", "--quiet"]
         result = self.finish(self.start(*argv, "start", "--yes", *WORDS, "run.dir=run"), DONE)
         self.assertEqual(self.command(result)[:len(argv) + 1], [*argv, "train"])
@@ -159,7 +164,8 @@ class Start(Case):
         result = self.answer(["gpus:1", "", "gpus:2", "", "", "no"], "--plugin-path", GPUS, "backend=gpus", "model=mlp",
                              "dataset=synthetic", env={"TEST_GPUS": "300/400,14/400/5,15/400"})
         self.assertRegex(result.err, r"(?m)^  gpus:1 +14\.0 MiB +400\.0 MiB +- +- +64 x 1 +13\.6 MiB$")
-        self.assert_error(result, "nothing fits on gpus:1 in fp32: at least 13.2 MiB are needed, and there is room for 11.0")
+        self.assert_error(result,
+                          "nothing fits on gpus:1 in fp32: at least 13.2 MiB are needed, and there is room for 11.0")
         self.assertIn(" on gpus:2 in fp32: micro-batch 64 x 1, peak 9.6 MiB of 12.0 MiB free", result.err)
         self.assertEqual(self.command(result)[:3], ["--plugin-path", GPUS, "train"])
         self.answer(["gpus:1", ""], "--plugin-path", GPUS, "backend=gpus", "model=mlp", "dataset=synthetic",
@@ -171,8 +177,9 @@ class Start(Case):
         result = self.answer(["gpu", "cpu:7", "cpu:0", "fp8", "fp32", "many", "0", "-3", "1e3", "32", "perhaps", "no"],
                              *WORDS)
         self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'", "no precision 'fp8'",
-                          "'many' is no number of samples", "'0' is no number of samples", "'-3' is no number of samples",
-                          "'1e3' is no number of samples", "'perhaps' is neither yes nor no")
+                          "'many' is no number of samples", "'0' is no number of samples",
+                          "'-3' is no number of samples", "'1e3' is no number of samples",
+                          "'perhaps' is neither yes nor no")
         self.assertEqual([result.err.count(question) for question in (DEVICE, PRECISION, BATCH, START)], [3, 2, 5, 2])
         self.assertIn("training.batch_size=32", self.command(result))
         self.assert_nothing_made()
@@ -182,7 +189,8 @@ class Start(Case):
         result = self.answer(["64", "32", "no"], *words)
         self.assert_error(result, "the run needs 44.6 MiB, but memory.limit_mb allows 40.0 MiB",
                           "training.batch_size=32 training.gradient_accumulation_steps=2 would fit")
-        self.assertEqual(self.command(result)[-2:], ["training.batch_size=32", "training.gradient_accumulation_steps=2"])
+        self.assertEqual(self.command(result)[-2:],
+                         ["training.batch_size=32", "training.gradient_accumulation_steps=2"])
 
     def test_a_batch_of_the_command_line_that_does_not_fit_is_the_end(self):
         result = self.answer(["", "", "yes"], *CNN, "memory.limit_mb=40", "training.batch_size=64", status=NO_FIT)

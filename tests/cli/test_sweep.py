@@ -43,7 +43,8 @@ class Jobs(Sweep):
     def test_the_product_with_the_last_key_fastest(self):
         result = self.sweep(*QUICK, "optimizer.lr=1e-3,1e-2", "seed=range(3)")
         swept = [job["overrides"][-2:] for job in self.jobs()]
-        self.assertEqual(swept, [[f"optimizer.lr={lr}", f"seed={seed}"] for lr in ("1e-3", "1e-2") for seed in range(3)])
+        self.assertEqual(swept,
+                         [[f"optimizer.lr={lr}", f"seed={seed}"] for lr in ("1e-3", "1e-2") for seed in range(3)])
         for number, job in enumerate(self.jobs()):
             self.assertEqual((job["job"], job["run"], job["status"]), (number, f"sweep/{number}", "finished"))
             config = self.read("sweep", str(number), "config.yaml")
@@ -165,7 +166,8 @@ class Failures(Sweep):
     def test_messages(self):
         for words, message in ((["seed=1,2"], "error: 'seed=1,2' is a sweep: add -m, or write seed=[1,2] for a list"),
                                (["--fail-fast"], "--fail-fast ends a sweep at its first failure: add -m"),
-                               (["-m", "--resume", "x"], "--resume goes on with one run, and --multirun starts several"),
+                               (["-m", "--resume", "x"],
+                                "--resume goes on with one run, and --multirun starts several"),
                                (["-m", "seed=1,"], "a value between the commas is missing"),
                                (["-m", "seed=range(200)", "training.epochs=range(1,200)"],
                                 "the sweep has 200 x 199 jobs; at most 10000 are allowed"),

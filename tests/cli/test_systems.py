@@ -1,6 +1,6 @@
-"""Command lines of the systems that brim takes the place of, as people write them (docs/options.md): each trains. Where a
-line names a GPU, a device with a limit stands for it; models and data sets that are not there yet are replaced by `cnn` and
-`mlp` on synthetic data."""
+"""Command lines of the systems that brim takes the place of, as people write them (docs/options.md): each trains. Where
+a line names a GPU, a device with a limit stands for it; models and data sets that are not there yet are replaced by
+`cnn` and `mlp` on synthetic data."""
 
 import pathlib
 import re
@@ -57,7 +57,8 @@ class Systems(Case):
         self.assertIn("policy.swarm: micro-batch 2 x 128", result.err)
 
     def test_swarm_by_memory(self):
-        """Below 8 GB micro-batch 1, below 12 GB 2; with an effective batch of 8 the accumulation is as people know it."""
+        """Below 8 GB micro-batch 1, below 12 GB 2; with an effective batch of 8 the accumulation is as people know
+        it."""
         for memory, micro, accumulation in ((7000, 1, 8), (10000, 2, 4)):
             result = self.line(f"s{memory}", "model=cnn", "training.batch_size=auto", "policy=swarm",
                                "training.effective_batch_size=8", f"backend.memory_mb={memory}", effective=8)

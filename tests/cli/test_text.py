@@ -13,7 +13,8 @@ import unittest
 from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
-TEXT = "the memory of a step is known before that step begins. " * 60  # of an odd length, so that windows begin anywhere
+# Of an odd length, so that windows begin anywhere.
+TEXT = "the memory of a step is known before that step begins. " * 60
 MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
          "dataset.context=16", "training.batch_size=8", "optimizer.lr=1e-2", "backend.threads=1", "memory.timing=false"]
 BYTES = ["dataset=text", "dataset.path=a.txt", *MODEL]

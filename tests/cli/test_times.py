@@ -24,8 +24,8 @@ class Times(Case):
         Times.lines = self.read("made.jsonl").splitlines()
 
     def make(self, *factors):
-        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample, times
-        the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample,
+        times the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
         if not Times.lines:
             self.time_all()
         lines = [json.loads(line) for line in Times.lines]
@@ -272,7 +272,8 @@ class Frontier(Times):
                 self.assertEqual(sum(choice["chosen"] for choice in choices), 1)
                 best = [choice for choice in choices if not choice["chosen"]]
                 self.assertEqual([c["peak_bytes"] for c in best], sorted(c["peak_bytes"] for c in best))
-                self.assertEqual([c["step_seconds"] for c in best], sorted((c["step_seconds"] for c in best), reverse=True))
+                self.assertEqual([c["step_seconds"] for c in best],
+                                 sorted((c["step_seconds"] for c in best), reverse=True))
                 for choice in choices:
                     self.assertEqual(choice["fits"], choice["peak_bytes"] <= frontier["limit_bytes"])
 

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import unittest
 
-from support import (BINARY, CHECKPOINT_FILES, DONE, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case, idx_overrides,
-                     main, write_idx_dataset)
+from support import (BINARY, CHECKPOINT_FILES, DONE, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case,
+                     idx_overrides, main, write_idx_dataset)
 
 
 def safetensors_header(path):

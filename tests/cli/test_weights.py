@@ -74,7 +74,8 @@ class In(Weights):
 
     def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_left(self):
         result = self.train("bad", *VIT, "model.weights=first", "model.depth=5", "dataset.classes=7", status=LOAD)
-        self.assert_error(result, "24 missing: the model has them", "blocks.{3,4}.attn.qkv.weight: [72, 24] (2 tensors)",
+        self.assert_error(result, "24 missing: the model has them",
+                          "blocks.{3,4}.attn.qkv.weight: [72, 24] (2 tensors)",
                           "2 of another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
         self.assertFalse((self.folder / "bad").exists())
 
@@ -221,7 +222,8 @@ class Out(Weights):
     def test_a_file_that_is_there_is_not_replaced_unasked(self):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
-        self.assert_error(self.export("--dtype", "bf16", status=USAGE), "'model.safetensors' is there already", "--force")
+        self.assert_error(self.export("--dtype", "bf16", status=USAGE),
+                          "'model.safetensors' is there already", "--force")
         self.assertEqual((self.folder / "model.safetensors").read_bytes(), before)
         self.export("--dtype", "bf16", "--force")
         self.assertLess(len((self.folder / "model.safetensors").read_bytes()), len(before))

@@ -1,5 +1,5 @@
-"""Weights in the layouts that people have on disk: torchvision's ResNet, CLIP and GPT-2 of Hugging Face. The files are made
-here, with the names and shapes of the real ones."""
+"""Weights in the layouts that people have on disk: torchvision's ResNet, CLIP and GPT-2 of Hugging Face. The files are
+made here, with the names and shapes of the real ones."""
 
 import random
 
@@ -9,7 +9,8 @@ from support import LOAD, Case, main
 SMALL = ["training.epochs=1", "training.batch_size=16", "backend.threads=1", "memory.timing=false"]
 IMAGES = ["dataset=synthetic", "dataset.shape=[3,32,32]", "dataset.train_count=32", "dataset.test_count=16", *SMALL]
 RESNET = ["model=resnet18", "model.width=8", *IMAGES]
-CLIP = ["model=clip_vit", "model.depth=2", "model.width=32", "model.heads=2", "model.projection=16", "model.patch=8", *IMAGES]
+CLIP = ["model=clip_vit", "model.depth=2", "model.width=32", "model.heads=2", "model.projection=16",
+        "model.patch=8", *IMAGES]
 GPT2 = ["model=gpt2", "model.layers=2", "model.width=8", "model.heads=2", "model.context=16", "dataset=text",
         "dataset.path=text.txt", "dataset.context=16", *SMALL]
 STILL = ["optimizer=sgd", "optimizer.lr=0", "training.steps=1"]  # a step that changes nothing
@@ -97,7 +98,8 @@ class Layouts(Case):
             tensors.write(self.folder / "gpt2/model.safetensors", file, {"format": "pt"})
             run = f"run{int(tied)}"
             result = self.train(run, *GPT2, *STILL, "model.weights=gpt2")
-            self.assertIn("by map hf_gpt2, recognised by its names, without 4 that the model has no use for", result.err)
+            self.assertIn("by map hf_gpt2, recognised by its names, without 4 that the model has no use for",
+                          result.err)
             own = self.parameters(run)
             out = self.exported(run, "hf")
             for name, value in found.items():
@@ -109,7 +111,8 @@ class Layouts(Case):
                 self.assertEqual(list(out["transformer." + name][2]), list(value[2]), name)
             self.assertEqual(len(out), 28)
             config = self.json("config.json")
-            self.assertEqual((config["n_layer"], config["n_head"], config["n_embd"], config["n_positions"]), (2, 2, 8, 16))
+            self.assertEqual((config["n_layer"], config["n_head"], config["n_embd"], config["n_positions"]),
+                             (2, 2, 8, 16))
             self.assertEqual((config["vocab_size"], config["architectures"]), (256, ["GPT2LMHeadModel"]))
             self.assertEqual(config["layer_norm_epsilon"], 1e-5)
         self.assertEqual(self.summary("run0")["test_loss"], self.summary("run1")["test_loss"])

@@ -27,7 +27,8 @@ class Choosing(Case):
     def test_a_wrapper_without_a_backbone_says_what_to_write(self):
         (self.folder / "configs" / "model").mkdir(parents=True)
         (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
-        self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic", status=USAGE),
+        self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic",
+                                    status=USAGE),
                           "model=lora is around another model", "write backbone=OPTION", "available: ", "vit")
 
     def test_unless_another_is_chosen_it_is_clip(self):
@@ -50,7 +51,8 @@ class Choosing(Case):
 
     def test_targets_that_no_layer_has_are_told_with_the_layers(self):
         result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
-        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
+        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv",
+                          "blocks.*.mlp.fc2")
         self.assertNotIn("head", result.err)
 
     def test_a_resolved_configuration_loads_again(self):
@@ -140,7 +142,8 @@ class Checkpoints(Case):
             self.assert_same_checkpoint("plain", run, 6)
 
     def test_dropout_knows_nothing_of_micro_batches(self):
-        words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4", "observe.log_every_steps=1"]
+        words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4",
+                 "observe.log_every_steps=1"]
         self.train("one", *words)
         self.train("four", *words, "training.batch_size=8", "training.gradient_accumulation_steps=4")
         self.train("none", *words, "model.lora_dropout=0")
@@ -219,8 +222,8 @@ class Features(Case):
         words = ["model=linear_probe", *BACKBONE, *DATA, "dataset=mnist", f"dataset.path={folder}", "training.steps=1"]
         words = [w for w in words if not w.startswith(("dataset=synthetic", "dataset.shape", "dataset.train_count",
                                                        "dataset.test_count"))]
-        for count, change in enumerate([[], ["seed=5"], ["dataset.mean=[0.3]"], ["precision=bf16"], ["backbone.mlp_ratio=2"],
-                                        ["training.num_train_samples=64"]], 1):
+        for count, change in enumerate([[], ["seed=5"], ["dataset.mean=[0.3]"], ["precision=bf16"],
+                                        ["backbone.mlp_ratio=2"], ["training.num_train_samples=64"]], 1):
             self.train(f"run{count}", *words, *change)
             self.assertEqual(len(self.kept()), count, change)
         self.train("same", *words)
@@ -292,13 +295,15 @@ class Features(Case):
 class Exports(Case):
     def test_a_merged_model_answers_as_the_wrapper_does(self):
         self.train("before", *MODEL, *DATA, "training.steps=8")
-        for name, words in (("lora", [*LORA, "optimizer.lr=0.01", "model.lora_targets=['attn.qkv:q','attn.qkv:v',fc1]"]),
+        for name, words in (("lora",
+                             [*LORA, "optimizer.lr=0.01", "model.lora_targets=['attn.qkv:q','attn.qkv:v',fc1]"]),
                             ("probe", PROBE)):
             self.train(name, *words, "model.weights=before", "training.steps=12")
             self.brim("export", name, "--merge", "-o", f"{name}.safetensors")
             self.train(f"{name}-plain", *MODEL, *DATA, f"model.weights={name}.safetensors", "training.steps=1",
                        "optimizer.lr=1e-30", "optimizer.weight_decay=0")
-            self.assertAlmostEqual(self.summary(f"{name}-plain")["test_loss"], self.summary(name)["test_loss"], places=5)
+            self.assertAlmostEqual(self.summary(f"{name}-plain")["test_loss"],
+                                   self.summary(name)["test_loss"], places=5)
 
     def test_adapters_are_written_as_peft_keeps_them(self):
         self.train("run", *LORA, "model.lora_r=3", "training.steps=4")
@@ -346,7 +351,8 @@ class Exports(Case):
         self.train("probe", *PROBE, "training.steps=1")
         self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no changes of low rank")
         self.train("two", *LORA, "model.lora_targets=['attn.qkv:q','attn.qkv:v']", "training.steps=1")
-        self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE), "--merge writes the whole model")
+        self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE),
+                          "--merge writes the whole model")
 
 
 class SeveralRanks(Ranks):

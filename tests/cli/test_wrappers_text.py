@@ -1,4 +1,5 @@
-"""model=lora around a language model: backbone=gpt2, whose head stays as it is, so that the changes alone are trained."""
+"""model=lora around a language model: backbone=gpt2, whose head stays as it is, so that the changes alone are
+trained."""
 
 import json
 import shutil
@@ -81,13 +82,15 @@ class Training(Language):
         self.train("apart", *LORA, *words, "training.steps=3", "graph.fuse=[]")
         self.assertAlmostEqual(self.summary("inside")["test_loss"], self.summary("apart")["test_loss"], places=4)
         self.assertLess(self.summary("inside")["planned_peak_bytes"], self.summary("apart")["planned_peak_bytes"])
-        self.assertEqual(self.brim("generate", "inside", "--prompt", "7 14", "--tokens", "2").out.split()[:2], ["7", "14"])
+        self.assertEqual(self.brim("generate", "inside", "--prompt", "7 14", "--tokens", "2").out.split()[:2],
+                         ["7", "14"])
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_the_embedding_while_it_is_placed(self):
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 50000 for i in range(600)]))
-        words = [*LORA, "dataset=tokens", "dataset.path=data", "dataset.vocabulary=50000", *COMMON, "backbone.width=256"]
+        words = [*LORA, "dataset=tokens", "dataset.path=data", "dataset.vocabulary=50000", *COMMON,
+                 "backbone.width=256"]
         for store in ("fp32", "bf16"):
             self.train(store, *words, f"backbone.store={store}", "training.steps=1")
             summary = self.summary(store)
@@ -103,10 +106,12 @@ class Training(Language):
         self.assertAlmostEqual(self.summary("run")["test_loss"], self.summary("plain")["test_loss"], places=6)
 
     def test_what_is_wrong_is_told_of_the_backbone(self):
-        cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens", "model=lora trains changes"),
+        cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
+                  "model=lora trains changes"),
                  ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
-                 ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head", "h.*.mlp.c_proj")]
+                 ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head",
+                  "h.*.mlp.c_proj")]
         for words, *texts in cases:
             with self.subTest(texts[0]):
                 self.assert_error(self.brim("plan", *DATA, *words, status=USAGE), *texts)
@@ -137,7 +142,8 @@ class Exports(Language):
     def test_adapters_are_written_as_peft_keeps_them(self):
         self.brim("export", "run", "--format", "peft", "-o", "adapter")
         config = self.json("adapter", "adapter_config.json")
-        self.assertEqual((config["r"], config["target_modules"], config["modules_to_save"]), (4, ["c_attn", "c_fc"], None))
+        self.assertEqual((config["r"], config["target_modules"], config["modules_to_save"]),
+                         (4, ["c_attn", "c_fc"], None))
         self.assertEqual((config["fan_in_fan_out"], config["task_type"]), (True, "CAUSAL_LM"))
         found = tensors.read(self.folder / "adapter/adapter_model.safetensors")[0]
         own = self.trained("run")
@@ -147,7 +153,8 @@ class Exports(Language):
             self.assertEqual(found[f"base_model.model.{name}"], value)
 
     def test_changes_in_peft_are_those_of_the_merged_weights(self):
-        """What PEFT makes of its files: (B A) times alpha / r, transposed by fan_in_fan_out, is added to the weights."""
+        """What PEFT makes of its files: (B A) times alpha / r, transposed by fan_in_fan_out, is added to the
+        weights."""
         self.brim("export", "run", "--format", "peft", "-o", "adapter")
         self.brim("export", "run", "--merge", "--format", "hf", "-o", "merged.safetensors")
         found = tensors.read(self.folder / "adapter/adapter_model.safetensors")[0]
@@ -155,7 +162,8 @@ class Exports(Language):
         for layer in ("h.0.attn.c_attn", "h.1.mlp.c_fc"):
             (_, (r, width), a), (_, (out, _), b) = (
                 found[f"base_model.model.transformer.{layer}.lora_{part}.weight"] for part in "AB")
-            delta = [16 / r * sum(b[o * r + k] * a[k * width + i] for k in range(r)) for i in range(width) for o in range(out)]
+            delta = [16 / r * sum(b[o * r + k] * a[k * width + i] for k in range(r)) for i in range(width)
+                     for o in range(out)]
             for got, old, change in zip(merged[f"transformer.{layer}.weight"][2], before[f"{layer}.weight"][2], delta):
                 self.assertAlmostEqual(got, old + change, delta=1e-6)
 

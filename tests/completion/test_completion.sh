@@ -72,7 +72,8 @@ exactly "new model "
 exactly "new --in" --into
 
 # groups and their options
-exactly "train mod" model= model.width= model.dropout1= model.dropout2= model.weights= model.weights_map= model.weights_except=
+exactly "train mod" model= model.width= model.dropout1= model.dropout2= model.weights= model.weights_map= \
+  model.weights_except=
 exactly "train model=m" mental_state mlp
 includes "train dataset=" fashion_mnist mnist synthetic
 exactly "train +schedule=cos" cosine

@@ -6,8 +6,8 @@
 #include "conformance/golden.h"
 #include "conformance/load.h"
 
-/* On the reference backend, all of it: each tensor within 1e-9. `fixture` is a file in tests/golden; `model` one of brim's, or of
- * docs/examples where this folder's CMakeLists.txt builds it. */
+/* On the reference backend, all of it: each tensor within 1e-9. `fixture` is a file in tests/golden; `model` one of
+ * brim's, or of docs/examples where this folder's CMakeLists.txt builds it. */
 void golden_model_check(const char *fixture, const char *model, const char *settings, int64_t classes);
 /* On the cpu backend the gradients, in single precision. Of tensor t with the gradient g_t of all, g, the error is at
  * most 1e-5 max(||g_t||, 1e-2 ||g||); with batch norm, that of all together at most 1e-4 ||g||. Checks nothing where

@@ -103,6 +103,7 @@ static void expect_same(const outcome *a, const outcome *b, const char *what)
 {
   assert_true(a->loss[0] - a->loss[0] == 0 && a->loss[1] - a->loss[1] == 0); /* numbers: NaN would be like NaN */
   assert_int_equal(a->count, b->count);
+  /* The same bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
   if (memcmp(a->loss, b->loss, sizeof a->loss) != 0)
     fail_msg("%s: losses %.17g and %.17g, not %.17g and %.17g", what, b->loss[0], b->loss[1], a->loss[0], a->loss[1]);
   if (memcmp(a->bytes, b->bytes, a->count) != 0) fail_msg("%s: other parameters", what);

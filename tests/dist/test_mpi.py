@@ -20,7 +20,8 @@ class Mpi(Case):
         self.assertRegex(out, r"comm/mpi .*mpirun")
 
     def test_the_program_itself_needs_no_mpi(self):
-        libraries = subprocess.run(["ldd", os.environ["BRIM_BINARY"]], check=True, capture_output=True, text=True).stdout
+        libraries = subprocess.run(["ldd", os.environ["BRIM_BINARY"]], check=True, capture_output=True,
+                                   text=True).stdout
         self.assertNotIn("libmpi", libraries)
 
     def test_ten_thousand_exchanges_of_many_sizes(self):

@@ -13,10 +13,11 @@ STEPS = 1500
 SECONDS = 12 # dist.timeout_seconds: the ranks of a busy machine are late too
 END = 40     # after which nothing may be left: MPI's own end included, see plugins/comm/mpi/job.c
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
-RUN = ["train", "model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
-       "dataset.test_count=64", "training.batch_size=128", "training.num_workers=0", "training.checkpoint_every_steps=50",
-       "training.eval_every_steps=400", "training.keep_checkpoints=100000", "observe.log_every_steps=50",
-       "dist.check_every_steps=50", f"dist.timeout_seconds={SECONDS}", "backend=cpu", "backend.threads=1"]
+RUN = ["train", "model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]",
+       "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=128", "training.num_workers=0",
+       "training.checkpoint_every_steps=50", "training.eval_every_steps=400", "training.keep_checkpoints=100000",
+       "observe.log_every_steps=50", "dist.check_every_steps=50", f"dist.timeout_seconds={SECONDS}", "backend=cpu",
+       "backend.threads=1"]
 
 
 class Training(TwoHosts):
@@ -57,7 +58,8 @@ class Training(TwoHosts):
             self.done(self.over((1, 2), *RUN, f"run.dir={shard}", "training.steps=100", f"dist.shard={shard}"))
             for name in FILES:
                 path = f"checkpoints/step-00000100/{name}"
-                self.assertEqual((self.folder / "one" / path).read_bytes(), (self.folder / shard / path).read_bytes(), path)
+                self.assertEqual((self.folder / "one" / path).read_bytes(),
+                                 (self.folder / shard / path).read_bytes(), path)
 
     def test_a_cut_cable_ends_the_job_and_it_goes_on_to_the_same_bytes(self):
         job = self.begin("cut")
@@ -81,7 +83,8 @@ class Training(TwoHosts):
     def test_a_cable_that_is_cut_before_mpi_has_started_ends_the_job_on_both_hosts(self):
         program = self.folder / "waits"
         program.write_text('#!/bin/sh\ntouch "there$OMPI_COMM_WORLD_RANK"\n'
-                           f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && until [ -e go ]; do sleep 0.1; done\nexec {BINARY} "$@"\n')
+                           f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && until [ -e go ]; do sleep 0.1; done\n'
+                           f'exec {BINARY} "$@"\n')
         program.chmod(0o755)
         job = TwoHosts.over(self, (1, 1), program, *RUN, "run.dir=run", "dist.timeout_seconds=4")
         while not all((self.folder / f"there{rank}").exists() for rank in (0, 1)):

@@ -39,7 +39,8 @@ class RunDocs(unittest.TestCase):
         self.assertNotIn("after", said)
 
     def test_a_page_that_ends_early_or_has_no_commands_is_not_true(self):
-        self.assertIn("the shell has ended here", self.run_page(("sh", "exit 0"), ("sh", "echo"), ("text", "x"), status=1))
+        self.assertIn("the shell has ended here",
+                      self.run_page(("sh", "exit 0"), ("sh", "echo"), ("text", "x"), status=1))
         self.assertIn("no block of commands", self.run_page(("text", "x"), status=1))
 
     def test_what_hangs_is_ended(self):
@@ -47,11 +48,12 @@ class RunDocs(unittest.TestCase):
         self.assertIn("not done after 1.0 seconds:\n  begun", said)
 
     def test_times_speeds_and_places_may_differ(self):
-        self.run_page(("sh", "echo 'done in 0:11: 4372 samples/s, first step after 0.67 s'\necho \"     1.5 s  $PWD/a\""),
+        self.run_page(("sh",
+                       "echo 'done in 0:11: 4372 samples/s, first step after 0.67 s'\necho \"     1.5 s  $PWD/a\""),
                       ("text", "done in 1:02: 9 samples/s, first step after 12 s\n     12.25 s  /home/me/a"), status=0)
         for printed in ("0:00:11 step 3", "micro-batch 32 x 2", "peak 44.6 MiB", "1 time"):
-            self.run_page(("sh", f"echo '{printed}'"), ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")),
-                          status=1)
+            self.run_page(("sh", f"echo '{printed}'"),
+                          ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")), status=1)
 
     def test_write_pastes_what_is_new_and_nothing_else(self):
         blocks = [("sh", "echo 'done in 0:11'"), ("text", "done in 0:12"), ("sh", "echo new\necho lines"), ("text", ""),

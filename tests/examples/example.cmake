@@ -1,4 +1,5 @@
-# Builds an example without a warning, and runs its tests. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR, SANITIZE and CTEST.
+# Builds an example without a warning, and runs its tests. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR, SANITIZE and
+# CTEST.
 file(REMOVE_RECURSE ${FOLDER})
 set(flags "-Wall -Wextra -Wpedantic -Wshadow -Werror")
 if(SANITIZE) # as what loads it

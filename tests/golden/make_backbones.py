@@ -4,8 +4,8 @@ precision, for small forms of these models.
 
     python3 tests/golden/make_backbones.py        # needs torch; writes beside itself
 
-What is in the files says make_models.py. Inputs, parameters and moving averages at the start are multiples of 1/256: few
-digits, and the same numbers in single precision. Of the rest 13 digits are written.
+What is in the files says make_models.py. Inputs, parameters and moving averages at the start are multiples of 1/256:
+few digits, and the same numbers in single precision. Of the rest 13 digits are written.
 """
 import pathlib
 

@@ -97,8 +97,9 @@ def encode(text, ids, ranks):
 def texts():
     """What people write, and then whatever there is in Unicode."""
     yield from ["", "a", " ", "\n", "The memory of a step", " the  the\n\n the   ", "it's we've IT'S don't 's 'll x'd",
-                "tabs\tand\r\nlines\r", "  leading", "trailing  ", "日本語のテキスト です", "Память шага 2024",
-                "e\u0301 é ﬁ Ⅷ ½ ٣", "🙂🙂 👨\u200d👩\u200d👧", "\u00a0\u3000\u2003x\u2028y\u0085z\u180ew\u200bv\ufeffu",
+                "tabs\tand\r\nlines\r", "  leading", "trailing  ", "日本語のテキスト です",
+                "Память шага 2024", "e\u0301 é ﬁ Ⅷ ½ ٣", "🙂🙂 👨\u200d👩\u200d👧",
+                "\u00a0\u3000\u2003x\u2028y\u0085z\u180ew\u200bv\ufeffu",
                 "\x1c\x1d\x00\x7f", "<|endoftext|>", "print(\"hello\", i)", "a" * 700,
                 "aaaaaaaaab" * 30, " " * 40 + "x",
                 "Größe" * 20, "...!!!???", "_under_score_", "x=1+2*3"]

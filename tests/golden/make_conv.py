@@ -61,7 +61,8 @@ def main():
         options = {"stride": (2, 3), "padding": (1, 2), "output_padding": (1, 2), "dilation": (2, 1)}
         transposed(out, "up", up2d, (2, 3, 3, 2), 2, (3, 4), **options)
         transposed(out, "up_grouped", up2d, (3, 4, 3, 4), 6, (2, 3), bias=False, groups=2, stride=(1, 2))
-        transposed(out, "up_dilated", up2d, (2, 2, 3, 3), 2, (2, 3), stride=(1, 2), padding=1, output_padding=2, dilation=3)
+        transposed(out, "up_dilated", up2d, (2, 2, 3, 3), 2, (2, 3), stride=(1, 2), padding=1,
+                   output_padding=2, dilation=3)
         transposed(out, "up1d", up1d, (2, 4, 5), 6, (3,), groups=2, stride=3, padding=1, output_padding=1, dilation=2)
         resized(out, "nearest", (2, 2, 3, 4), size=(7, 6), mode="nearest")
         resized(out, "bilinear", (2, 2, 3, 4), scale_factor=(3, 2), mode="bilinear")

@@ -3,11 +3,11 @@
 
     python3 tests/golden/make_norm.py        # needs torch; writes beside itself
 
-The format is make_models.py's. Each case "<name>." has x, weight, bias (not of rms_norm), the gradient dy of the result;
-y, dx, dweight, dbias. Batch norm also has running_mean and running_var before the step and, as mean_after and var_after,
-behind it; `inference` is what evaluation then makes of x. Where its samples are cut into groups, each group is
-normalised by itself, and the running averages take the mean of the groups' statistics at once. Sizes of groups, eps and
-momentum are repeated in tests/conformance/test_golden_norm.c.
+The format is make_models.py's. Each case "<name>." has x, weight, bias (not of rms_norm), the gradient dy of the
+result; y, dx, dweight, dbias. Batch norm also has running_mean and running_var before the step and, as mean_after and
+var_after, behind it; `inference` is what evaluation then makes of x. Where its samples are cut into groups, each group
+is normalised by itself, and the running averages take the mean of the groups' statistics at once. Sizes of groups, eps
+and momentum are repeated in tests/conformance/test_golden_norm.c.
 """
 import pathlib
 

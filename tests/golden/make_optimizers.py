@@ -20,7 +20,8 @@ import math
 import pathlib
 
 STEPS = 6
-PARAMETERS = [("conv1.weight", (6, 1, 3, 3)), ("conv1.bias", (6,)), ("conv2.weight", (12, 6, 3, 3)), ("conv2.bias", (12,)),
+PARAMETERS = [("conv1.weight", (6, 1, 3, 3)), ("conv1.bias", (6,)), ("conv2.weight", (12, 6, 3, 3)),
+              ("conv2.bias", (12,)),
               ("fc1.weight", (24, 240)), ("fc1.bias", (24,)), ("fc2.weight", (5, 24)), ("fc2.bias", (5,))]
 SIZES = [1.0, 1e-1, 1e-2, 1e-3, 1e-4]
 
@@ -150,8 +151,10 @@ def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_de
 
 def main():
     cases = [("lion", lambda p, g, shape: lion(p, g), ["conv2.weight", "fc1.bias"]),
-             ("adafactor", lambda p, g, shape: adafactor(p, g, shape), ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
-             ("adafactor_mean", lambda p, g, shape: adafactor(p, g, shape, beta1=0.9, d=1.0), ["conv2.weight", "fc1.bias"]),
+             ("adafactor", lambda p, g, shape: adafactor(p, g, shape),
+              ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
+             ("adafactor_mean", lambda p, g, shape: adafactor(p, g, shape, beta1=0.9, d=1.0),
+              ["conv2.weight", "fc1.bias"]),
              ("adamw8bit", lambda p, g, shape: adamw8bit(p, g), ["fc1.weight", "fc1.bias"])]
     with open(pathlib.Path(__file__).resolve().parent / "optimizers.txt", "w") as out:
         for case, run, names in cases:

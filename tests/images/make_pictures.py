@@ -140,7 +140,8 @@ def resized(image):
         for name, code in filters.items():
             for top, left, rows, columns, to_rows, to_columns in [
                     (0, 0, 31, 40, 31, 40), (0, 0, 31, 40, 8, 8), (0, 0, 31, 40, 13, 40), (0, 0, 31, 40, 31, 11),
-                    (3, 5, 20, 17, 9, 12), (3, 5, 7, 6, 12, 14), (30, 39, 1, 1, 3, 2), (0, 10, 31, 3, 2, 5)] + ON_BORDERS * (name == "nearest"):
+                    (3, 5, 20, 17, 9, 12), (3, 5, 7, 6, 12, 14), (30, 39, 1, 1, 3, 2),
+                    (0, 10, 31, 3, 2, 5)] + ON_BORDERS * (name == "nearest"):
                 part = source.crop((left, top, left + columns, top + rows))
                 yield (f"{kind}{name} {top} {left} {rows} {columns} {to_rows} {to_columns}",
                        numpy.asarray(part.resize((to_columns, to_rows), code)))

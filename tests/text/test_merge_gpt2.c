@@ -50,7 +50,7 @@ static void train(const char *dir, const char *weights, const char *const *words
                                 "memory.timing=false",
                                 "training.batch_size=8",
                                 "training.num_workers=0",
-                                "claims.dir=" BRIM_BUILD_DIR "/claims-merge"};
+                                ("claims.dir=" BRIM_BUILD_DIR "/claims-merge")};
   size_t count = 7;
   snprintf(run, sizeof run, "run.dir=%s", scratch("%s", dir));
   snprintf(path, sizeof path, "dataset.path=%s", scratch("a.txt"));

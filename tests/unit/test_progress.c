@@ -135,7 +135,8 @@ static void colour_and_unicode_change_the_look_not_the_width(void **state)
   assert_string_equal(pretty + strlen(pretty) - strlen("1:12"), "1:12");
   p.last.step = p.last.steps;
   brim_progress_format(&p, NOW, pretty);
-  assert_non_null(strstr(pretty, "\033[32m━━━━━━━━━━━━━━━━━━━━━━━━\033[0m"));
+  assert_non_null(strstr(pretty, "\033[32m━━━━━━━━━━━━"
+                                 "━━━━━━━━━━━━\033[0m"));
 }
 
 static void what_is_not_known_yet_is_left_out(void **state)

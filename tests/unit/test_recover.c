@@ -126,7 +126,7 @@ static const char *const common[] = {"dataset=synthetic",           "dataset.tra
                                      "training.eval_every_steps=2", "training.checkpoint_every_steps=3",
                                      "observe.log_every_steps=3",   "training.num_workers=1",
                                      "memory.timing=false",         "backend=cpu",
-                                     "backend.threads=1",           "claims.dir=" BRIM_BUILD_DIR "/claims-recover"};
+                                     "backend.threads=1",           ("claims.dir=" BRIM_BUILD_DIR "/claims-recover")};
 static const char *const cnn[] = {"model=cnn", "model.width=4", "dataset.shape=[1,12,12]", NULL};
 static const char *const lightcnn[] = {"model=lightcnn", "dataset.shape=[1,32,32]", "training.ema_decay=0.9", NULL};
 static const char *const fp16[] = {"model=cnn",

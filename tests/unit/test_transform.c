@@ -378,6 +378,7 @@ static void colours_change_in_training_alone(void **state)
     int32_t label;
     sample_of(&a, 1, i, x);
     sample_of(&b, 1, i, y);
+    /* The same bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     changed += memcmp(x, y, sizeof x) != 0;
     assert_int_equal(brim_data_sample(&a, BRIM_PART_TEST, 1, i, BRIM_DTYPE_F32, scratch, x, &label), BRIM_OK);
     assert_int_equal(brim_data_sample(&b, BRIM_PART_TEST, 1, i, BRIM_DTYPE_F32, scratch, y, &label), BRIM_OK);

@@ -52,8 +52,8 @@ BRIM_EXPORT brim_status brim_cache_begin(const char *path, int *fd);
  * ABI 1.7. */
 BRIM_EXPORT brim_status brim_cache_end(const char *path, int *fd, bool keep);
 
-/* [any thread] Has this process been asked to end its work (Ctrl-C, SIGTERM)? What takes long in a plugin, as open() of a
- * dataset may, looks now and then, and returns BRIM_EINTERRUPTED. Costs a load. Since ABI 1.7. */
+/* [any thread] Has this process been asked to end its work (Ctrl-C, SIGTERM)? What takes long in a plugin, as open() of
+ * a dataset may, looks now and then, and returns BRIM_EINTERRUPTED. Costs a load. Since ABI 1.7. */
 BRIM_EXPORT bool brim_stop_wanted(void);
 
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */

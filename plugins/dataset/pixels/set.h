@@ -53,10 +53,10 @@ brim_status pixels_set_create(const pixels_setup *setup, void **self);
 void pixels_set_destroy(void *self);
 /* [init] For list(). Copies the name. ENOMEM_HOST. */
 brim_status pixels_set_add_class(pixels_set *set, const char *name);
-brim_status pixels_set_add(pixels_set *set, enum pixels_split split, const char *name, int32_t label,
+brim_status pixels_set_add(pixels_set *set, enum pixels_split which, const char *name, int32_t label,
                            const pixels_box *box);
 int64_t pixels_set_classes(const pixels_set *set);
-int64_t pixels_set_count(const pixels_set *set, enum pixels_split split);
+int64_t pixels_set_count(const pixels_set *set, enum pixels_split which);
 /* The class of this name, among the first `count`; -1: there is none. Those must be sorted by strcmp. */
 int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t count);
 

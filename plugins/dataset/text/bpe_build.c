@@ -54,8 +54,9 @@ static size_t spell_out(const builder *b, const char *symbols, char *out)
   for (const char *s = symbols; *s;) {
     const int symbol = next_symbol(&s);
     if (symbol < 0 || symbol >= SYMBOLS || b->byte_of[symbol] < 0) {
-      memcpy(out, symbols, strlen(symbols));
-      return strlen(symbols);
+      count = strlen(symbols);
+      memcpy(out, symbols, count); /* NOLINT(bugprone-not-null-terminated-result): no string */
+      return count;
     }
     out[count++] = (char)b->byte_of[symbol];
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the plugins that are kept here, for x86-64, with the headers of brim as they were when their ABI was the current
-# one. Not part of any build: what is pinned is that what was built then still works.
+# Builds the plugins that are kept here, for x86-64, with the headers of brim as they were when their ABI was the
+# current one. Not part of any build: what is pinned is that what was built then still works.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
