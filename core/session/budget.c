@@ -31,8 +31,9 @@ static void tell_floor(const brim_session *s, brim_text *text)
                      (long long)s->demands.min_batch_size);
 }
 
-/* The nearest micro-batch that would fit, or the memory that the smallest one needs. */
-static void suggest_batch(brim_session *s, uint64_t room, brim_text *text)
+/* The nearest micro-batch that would fit, or the memory that the smallest one needs. `beside`: what the text counts
+ * besides arenas. */
+static void suggest_batch(brim_session *s, uint64_t room, uint64_t beside, brim_text *text)
 {
   const int64_t effective = s->settings->training.effective_batch_size;
   char bytes[32];
@@ -41,7 +42,8 @@ static void suggest_batch(brim_session *s, uint64_t room, brim_text *text)
   const int64_t batch = find_fitting(s, room, &peak);
   if (batch > 0) {
     brim_text_printf(text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
-                     (long long)batch, (long long)(effective / batch), brim_format_bytes(bytes, sizeof bytes, peak));
+                     (long long)batch, (long long)(effective / batch),
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
     return;
   }
   if (last > 0 && s->micro_batch[last - 1] >= s->batch)
@@ -50,12 +52,12 @@ static void suggest_batch(brim_session *s, uint64_t room, brim_text *text)
     brim_text_add(text, "\nno smaller training.batch_size fits");
   if (last > 0 && s->micro_batch[last - 1] < s->batch && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
     brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)s->micro_batch[last - 1],
-                     brim_format_bytes(bytes, sizeof bytes, peak));
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
   tell_floor(s, text);
 }
 
 /* Would the batch fit as it is, if some of it were made again? */
-static void suggest_recompute(const brim_session *s, uint64_t room, brim_text *text)
+static void suggest_recompute(const brim_session *s, uint64_t room, uint64_t beside, brim_text *text)
 {
   brim_variant v = brim_session_variant(s, s->batch);
   brim_plan *plan = NULL;
@@ -67,18 +69,19 @@ static void suggest_recompute(const brim_session *s, uint64_t room, brim_text *t
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
   if (train && plan->peak_bytes <= room)
     brim_text_printf(text, "\nmemory.recompute=auto would fit, with %s and %.1f %% more work in a step",
-                     brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes), 100 * brim_recompute_share(train));
+                     brim_format_bytes(bytes, sizeof bytes, beside + plan->peak_bytes),
+                     100 * brim_recompute_share(train));
   brim_plan_free(plan);
 }
 
 /* Adds what would fit, to the text about a plan that does not. */
-static void suggest_training(brim_session *s, uint64_t room, brim_text *text)
+static void suggest_training(brim_session *s, uint64_t room, uint64_t beside, brim_text *text)
 {
-  suggest_batch(s, room, text);
-  suggest_recompute(s, room, text);
+  suggest_batch(s, room, beside, text);
+  suggest_recompute(s, room, beside, text);
 }
 
-static void suggest_evaluation(brim_session *s, uint64_t room, brim_text *text)
+static void suggest_evaluation(brim_session *s, uint64_t room, uint64_t beside, brim_text *text)
 {
   char bytes[32];
   for (int64_t batch = s->eval_batch / 2; batch >= 1; batch /= 2) {
@@ -88,7 +91,7 @@ static void suggest_evaluation(brim_session *s, uint64_t room, brim_text *text)
     brim_plan_free(smaller);
     if (peak > room) continue;
     brim_text_printf(text, "\ntraining.eval_batch_size=%lld would fit, with %s", (long long)batch,
-                     brim_format_bytes(bytes, sizeof bytes, peak));
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
     return;
   }
   brim_text_add(text, "\nno smaller training.eval_batch_size fits");
@@ -231,8 +234,9 @@ static brim_status check_host(brim_session *s, const brim_plan *plan, bool evalu
   brim_text text = {0};
   brim_status status = BRIM_OK;
   if (is_over_host(s, plan, evaluating ? "evaluation" : "run", &text)) {
-    const uint64_t room = brim_session_room(s, true);
-    if (s->device_info.on_host) evaluating ? suggest_evaluation(s, room, &text) : suggest_training(s, room, &text);
+    const uint64_t room = brim_session_room(s, true), beside = s->resident_bytes + s->besides_bytes;
+    if (s->device_info.on_host)
+      evaluating ? suggest_evaluation(s, room, beside, &text) : suggest_training(s, room, beside, &text);
     status = brim_fail(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
   }
   brim_text_release(&text);
@@ -252,7 +256,7 @@ brim_status brim_session_check_budget(brim_session *s, const brim_plan *plan)
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
-  evaluating ? suggest_evaluation(s, room, &text) : suggest_training(s, room, &text);
+  evaluating ? suggest_evaluation(s, room, 0, &text) : suggest_training(s, room, 0, &text);
   (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;
