@@ -199,7 +199,7 @@ static culprit culprit_of_crash(uintptr_t at, uintptr_t stack)
   const code *c = code_of(from);
   if (c && from == at) return (culprit){"the plugin ", c->file, "", c, from};
   if (loaded_file) return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
-  if (c) return (culprit){"what the plugin ", c->file, " has called (as far as the stack shows)", c, from};
+  if (c) return (culprit){"code that the plugin ", c->file, " called (as far as the stack shows)", c, from};
   return (culprit){"brim", "", "", NULL, 0};
 }
 
@@ -266,7 +266,7 @@ static void tell_sent(int signal, const siginfo_t *info)
   if (isatty(STDERR_FILENO)) add(&m, "\n");
   add(&m, "error: process ");
   add_number(&m, (uint64_t)info->si_pid, 10);
-  add(&m, " has sent this one a signal: ");
+  add(&m, " sent this process a signal: ");
   add(&m, brim_crash_name(signal));
   add_advice(&m);
   finish(&m);

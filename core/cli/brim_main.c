@@ -311,7 +311,7 @@ static int unknown_command(const char *word, const char *next)
   for (const brim_command *c = brim_commands; c->name; c++) brim_suggest(word, c->name, &distance, &best);
   brim_fail(BRIM_ECONFIG, "unknown command '%s'", word);
   if (other)
-    brim_fail_add(BRIM_ECONFIG, "here that is: %s", other);
+    brim_fail_add(BRIM_ECONFIG, "in brim this is: %s", other);
   else if (strchr(word, '='))
     brim_fail_add(BRIM_ECONFIG, "an override goes after a command: brim train %s", word);
   else if (best)

@@ -307,18 +307,18 @@ static enum brim_finding check_host_bytes(brim_check *c)
     if (info_of(&o, i)->count == 0) continue;
     if (o.data.ops->host_bytes(o.self, splits[i], &bytes) != BRIM_OK ||
         o.data.ops->host_bytes(o.self, splits[i], &again) != BRIM_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "split %s is open, and what it keeps is not known: %s", splits[i],
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "split %s is open, and host_bytes fails: %s", splits[i],
                                brim_error_text());
     else if (bytes != again || bytes > HOST_BYTES_MAX)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED,
-                               "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when it is asked again", bytes,
-                               splits[i], again);
+      finding =
+          brim_check_say(c, BRIM_FOUND_FAILED, "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when asked again",
+                         bytes, splits[i], again);
     all += bytes;
   }
   if (finding == BRIM_FOUND_OK && has)
     brim_check_say(c, BRIM_FOUND_OK, "keeps %s", brim_format_bytes(text, sizeof text, all));
   else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "keeps nothing worth telling");
+    brim_check_say(c, BRIM_FOUND_OK, "does not report memory");
   close_data(&o);
   return finding;
 }
@@ -330,11 +330,10 @@ static enum brim_finding try_file(brim_check *c, const opened *o, const char *pa
   brim_dataset_info info = {0};
   if (o->data.ops->open_file(o->self, path, split) != BRIM_OK) return BRIM_FOUND_OK;
   if (!exists)
-    return brim_check_say(c, BRIM_FOUND_FAILED, "opens the file '%s', which is not there: it must say BRIM_ELOAD",
+    return brim_check_say(c, BRIM_FOUND_FAILED, "opens the file '%s', which does not exist: it must return BRIM_ELOAD",
                           path);
   if (o->data.ops->describe(o->self, split, &info) == BRIM_OK && info.count >= 0) return BRIM_FOUND_OK;
-  return brim_check_say(c, BRIM_FOUND_FAILED, "opens an empty file as a split, and does not describe it: %s",
-                        brim_error_text());
+  return brim_check_say(c, BRIM_FOUND_FAILED, "opens an empty file, but cannot describe it: %s", brim_error_text());
 }
 
 static enum brim_finding check_open_file(brim_check *c)

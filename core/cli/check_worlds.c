@@ -88,7 +88,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
 {
   const brim_made_world *w = view->host;
   if (device < 0 || device >= (int32_t)w->devices.count)
-    return brim_fail(BRIM_ECONFIG, "device %d was asked about, which there is not", (int)device);
+    return brim_fail(BRIM_ECONFIG, "there is no device %d to ask about", (int)device);
   const brim_device_view *d = &w->device[device];
   const uint64_t used = d->total_bytes - d->free_bytes, own = device == 0 ? view->planned_bytes : 0;
   const brim_device_use all[] = {{.pid = 1000, .bytes = own, .is_own = 1, .name = "brim"},

@@ -237,7 +237,7 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
   bool forgets = false;
   const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json, NULL, "print JSON, for programs"},
                                 {"--forget-times", BRIM_OPTION_FLAG, &forgets, NULL,
-                                 "delete the device profiles in the cache: runs time their kernels anew"}};
+                                 "delete the device profiles in the cache: the next runs time kernels again"}};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
   if (status == BRIM_OK && forgets) {

@@ -51,7 +51,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
           BRIM_ECONFIG,
           "--resume goes on with the run's own configuration, so '%s' has no place\n"
           "to train with another one, start a new run: brim train --from %s %s\n"
-          "these may be said: where files are now, model.weights=PATH and dataset.path=PATH, and dist.ranks=N",
+          "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, and dist.ranks=N",
           operands->word[i], o->resume, operands->word[i]);
   return BRIM_OK;
 }

@@ -110,7 +110,7 @@ static bool hint_other_option(brim_status status, const char *word, const char *
   const size_t length = strcspn(word, "=");
   for (size_t i = 0; i < sizeof hydra_options / sizeof hydra_options[0]; i++)
     if (strlen(hydra_options[i].option) == length && strncmp(hydra_options[i].option, word, length) == 0) {
-      brim_fail_add(status, "here that is: %s", hydra_options[i].here);
+      brim_fail_add(status, "in brim this is: %s", hydra_options[i].here);
       return true;
     }
   snprintf(name, sizeof name, "%.*s", (int)strcspn(bare(word), "="), bare(word));

@@ -512,7 +512,7 @@ static void check_run(loading *l)
   if (!name || brim_yaml_is_missing(name)) return;
   const size_t length = strlen(l->config->settings.run.name);
   if (brim_has_control(l->config->settings.run.name))
-    brim_problem_at(&l->c.problems, &name->origin, "'run.name' must have no control characters");
+    brim_problem_at(&l->c.problems, &name->origin, "'run.name' must not contain control characters");
   if (length > RUN_NAME_BYTES_MAX)
     brim_problem_at(&l->c.problems, &name->origin, "'run.name' has %zu bytes; at most %d are allowed", length,
                     RUN_NAME_BYTES_MAX);

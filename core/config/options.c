@@ -220,10 +220,11 @@ static void hint_where_it_was(brim_composition *c, const char *group, const char
   const char *file = r->file && r->plugin_file ? r->plugin_file(c->arena, r->file, group, id) : NULL;
   if (!file) return;
   if (access(file, R_OK) == 0)
-    brim_problem_hint(&c->problems, "the run had it from %s: add --plugin-path %s", file, file);
+    brim_problem_hint(&c->problems, "the run loaded it from %s: add --plugin-path %s", file, file);
   else
     brim_problem_hint(&c->problems,
-                      "the run had it from %s, where it is no more: say where it is now, --plugin-path FILE", file);
+                      "the run loaded it from %s, which no longer exists: give its new place, --plugin-path FILE",
+                      file);
 }
 
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)

@@ -51,7 +51,7 @@ _Noreturn static void end_late(const brim_joining *j)
   brim_log_set_rank(brim_dist_started_rank());
   brim_fail(BRIM_ECOMM,
             "the %d ranks have not found each other within dist.timeout_seconds=%g\n"
-            "one of them stands still, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
+            "one of them has stopped, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
             (int)brim_dist_started(), j->seconds);
   if (brim_line_may_speak()) brim_log_error();
   end_job(j, brim_status_exit(BRIM_ECOMM));

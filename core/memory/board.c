@@ -61,14 +61,14 @@ static brim_status check_folder(const char *folder)
     return brim_fail(BRIM_EIO, "cannot look at '%s': %s", folder, strerror(errno));
   const bool links_away = S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0;
   const bool is_open = S_ISDIR(info.st_mode) && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX);
-  const char *why = !S_ISDIR(info.st_mode) ? "it is no folder"
+  const char *why = !S_ISDIR(info.st_mode) ? "it is not a folder"
                     : links_away           ? "it is another user's link"
                     : is_open && chmod(folder, (info.st_mode & 07777) | S_ISVTX) != 0
-                        ? "everybody may replace its files, as it is not sticky"
+                        ? "every user may replace its files, as its sticky bit is not set"
                         : NULL;
   if (!why) return BRIM_OK;
   return brim_fail(BRIM_EIO,
-                   "'%s' cannot be where processes share what they have claimed: %s\nclaims.dir, or BRIM_CLAIMS_DIR, "
+                   "'%s' cannot hold the claims of processes: %s\nclaims.dir, or BRIM_CLAIMS_DIR, "
                    "names another folder",
                    folder, why);
 }
@@ -113,7 +113,7 @@ static brim_status read_at(const brim_board *b, off_t at, void *data, size_t byt
 {
   const ssize_t n = pread(b->fd, data, bytes, at);
   if (n == (ssize_t)bytes) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot read what processes have claimed in '%s': %s", b->path,
+  return brim_fail(BRIM_EIO, "cannot read the claims of processes in '%s': %s", b->path,
                    n < 0 ? strerror(errno) : "the file is too short");
 }
 
@@ -121,8 +121,7 @@ static brim_status write_at(const brim_board *b, off_t at, const void *data, siz
 {
   const ssize_t n = pwrite(b->fd, data, bytes, at);
   if (n == (ssize_t)bytes) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot write to '%s' what is claimed: %s", b->path,
-                   n < 0 ? strerror(errno) : "there is no room");
+  return brim_fail(BRIM_EIO, "cannot write claims to '%s': %s", b->path, n < 0 ? strerror(errno) : "there is no room");
 }
 
 static brim_status write_slot(const brim_board *b, size_t slot, const void *data)
@@ -246,7 +245,7 @@ static brim_status fail_locked(const brim_board *b)
                      b->seconds);
   brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by process %" PRId64 "%s", b->path, b->seconds, pid,
             is_stopped(pid) ? ", which is stopped" : "");
-  return is_stopped(pid) ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` has it go on", pid) : BRIM_EIO;
+  return is_stopped(pid) ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;
 }
 
 /* ---- opening ---- */
@@ -266,7 +265,7 @@ static brim_status check_file(const brim_board *b)
   if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
   if (S_ISREG(info.st_mode) && info.st_nlink <= 1) return BRIM_OK;
   return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
-                   S_ISREG(info.st_mode) ? "has other names too" : "is no plain file");
+                   S_ISREG(info.st_mode) ? "has other names too" : "is not a plain file");
 }
 
 static bool is_removed(const brim_board *b)

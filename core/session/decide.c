@@ -114,8 +114,8 @@ static bool is_limited_host(const brim_session *s)
 
 static brim_status refuse_host(brim_status status)
 {
-  return brim_fail_add(status, "the host's processors are no way out: this is a device of the host already, and its "
-                               "limit is the user's (backend.memory_mb)");
+  return brim_fail_add(status, "the host's processors cannot help: this device is on the host already, and "
+                               "backend.memory_mb limits it");
 }
 
 static brim_status go_to_host(brim_session *s)

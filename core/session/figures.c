@@ -161,7 +161,8 @@ void brim_session_compare_times(brim_session *s, const brim_plan *plan, double s
   if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, seconds)) return;
   if (brim_profile_doubt(s->profile) == 0) return;
   brim_log(BRIM_LOG_INFO,
-           "steps take %.3g ms, where the device profile says %.3g ms: the next run that asks takes these times anew",
+           "steps take %.3g ms, but the device profile predicts %.3g ms: the next run that needs these times takes "
+           "them again",
            1e3 * seconds, 1e3 * p.seconds);
   brim_session_save_profile(s);
 }

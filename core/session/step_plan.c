@@ -115,7 +115,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
   brim_device_user user[BRIM_DEVICE_USES_MAX];
   *count = 0;
   if (device < 0 || device >= ops->device_count(s->backend))
-    return brim_fail(BRIM_ECONFIG, "device %d was asked about, which there is not", (int)device);
+    return brim_fail(BRIM_ECONFIG, "there is no device %d to ask about", (int)device);
   if (!BRIM_HAS(brim_backend_ops, ops, users)) return BRIM_OK;
   BRIM_TRY(ops->users(s->backend, device, user, BRIM_DEVICE_USES_MAX, count));
   for (size_t i = 0; i < *count && i < room && i < BRIM_DEVICE_USES_MAX; i++) {

@@ -94,9 +94,9 @@ brim_status brim_run_check_dir(const char *dir)
   const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
   if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "run.dir=%s is %s: a run needs a folder of its own\nname one that is new, as run.dir=runs/first",
+                   "run.dir=%s is %s: a run needs a folder of its own\nchoose a new one, such as run.dir=runs/first",
                    dir,
-                   length == 0    ? "the root of all folders"
+                   length == 0    ? "the root folder"
                    : here[length] ? "a folder above the working folder"
                                   : "the working folder");
 }

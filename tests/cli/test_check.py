@@ -108,7 +108,7 @@ class Bad(Check):
                                        ("dataset", "host_bytes:more", "host_bytes",
                                         "1 bytes kept by split train, and 2"),
                                        ("dataset", "open_file:segv", "open_file", "crashed: segmentation fault"),
-                                       ("dataset", "open_file:takes", "open_file", "which is not there"),
+                                       ("dataset", "open_file:takes", "open_file", "which does not exist"),
                                        ("model", "build:stack", "build", "crashed: segmentation fault"),
                                        ("model", "build:mute", "build", "named no output"),
                                        ("model", "build:odd", "build", "cannot be built for any of the samples"),

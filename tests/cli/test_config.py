@@ -133,11 +133,11 @@ class Options(Case):
     def test_options_of_hydra(self):
         for words, here in ((["--config-dir", "x"], "--config-path DIR"), (["-cn", "x"], "--config-name NAME"),
                             (["-cd=x"], "--config-path DIR"), (["--cfg", "job"], "brim config")):
-            self.assertEqual(self.hint("train", *words), f"here that is: {here}")
-            self.assertEqual(self.hint(*words, "train"), f"here that is: {here}")
+            self.assertEqual(self.hint("train", *words), f"in brim this is: {here}")
+            self.assertEqual(self.hint(*words, "train"), f"in brim this is: {here}")
 
     def test_commands_of_others(self):
-        self.assertEqual(self.hint("sweep", "seed=1,2"), "here that is: brim train -m KEY=A,B")
+        self.assertEqual(self.hint("sweep", "seed=1,2"), "in brim this is: brim train -m KEY=A,B")
         self.assertEqual(self.hint("model=mlp"), "an override goes after a command: brim train model=mlp")
         self.assertEqual(self.hint("Train"), "did you mean 'brim train'?")
 
@@ -243,10 +243,10 @@ class Runs(Case):
         (self.folder / "run/plugins.json").write_text(json.dumps(told))
         for words in (["train", "--from", "run"], ["eval", "run"], ["predict", "run", "config.yaml"]):
             self.assert_error(self.brim(*words, status=USAGE), "no plugin 'mine' for group 'model' was found",
-                              f"the run had it from {plugin}: add --plugin-path {plugin}")
+                              f"the run loaded it from {plugin}: add --plugin-path {plugin}")
         plugin.unlink()
         self.assert_error(self.brim("train", "--from", "run", status=USAGE),
-                          f"the run had it from {plugin}, where it is no more: say where it is now, --plugin-path FILE")
+                          f"the run loaded it from {plugin}, which no longer exists: give its new place, --plugin-path FILE")
 
     def test_run_dir_needs_a_folder_of_its_own(self):
         (self.folder / "deep").mkdir()
@@ -290,7 +290,7 @@ class Runs(Case):
 
     def test_names_of_runs(self):
         self.assert_error(self.brim("config", "run.name=a\x1b[2Jb", status=USAGE),
-                          "'run.name' must have no control characters", "run.name=a\\x1b[2Jb")
+                          "'run.name' must not contain control characters", "run.name=a\\x1b[2Jb")
         self.assert_error(self.brim("config", "run.name=" + 201 * "k", status=USAGE),
                           "'run.name' has 201 bytes; at most 200")
         self.assertIn("k\n", self.brim("config", "run.name=" + 200 * "k").out)

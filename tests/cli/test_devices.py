@@ -120,12 +120,12 @@ class Forged(Case):
         claims.mkdir()
         os.mkfifo(claims / "queue")
         self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue",
-                          "is no plain file", "claims.dir")
-        self.assertIn("is no plain file", self.brim("devices").out)
+                          "is not a plain file", "claims.dir")
+        self.assertIn("is not a plain file", self.brim("devices").out)
         (claims / "queue").unlink()
         claims.rmdir()
         claims.write_text("a file", encoding="utf-8")
-        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims, "it is no folder", "claims.dir")
+        self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims, "it is not a folder", "claims.dir")
 
     def test_ledgers_go_with_their_last_user(self):
         self.train("run", *self.WORDS)

@@ -213,7 +213,7 @@ class Elsewhere(Case):
                 self.until((self.folder / run / "metrics.jsonl").exists, process)
                 process.send_signal(number)
                 result = self.finish(process, -number)
-                self.assert_error(result, f"error: process {os.getpid()} has sent this one a signal: {name}",
+                self.assert_error(result, f"error: process {os.getpid()} sent this process a signal: {name}",
                                   f"brim train --resume {run}")
                 self.assertNotIn("crashed", result.err)
 

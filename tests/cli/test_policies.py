@@ -117,7 +117,7 @@ class Robust(Policies):
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
         self.assert_error(result, "but the device has 5.0 MiB free",
                           "no smaller training.batch_size fits: the nearest, 256",
-                          "the host's processors are no way out", "backend.memory_mb")
+                          "the host's processors cannot help", "backend.memory_mb")
         self.assertEqual(self.lines(result, "to_host"), ["the host's processors"])
 
     def test_a_device_that_others_fill_is_not_taken(self):

@@ -107,7 +107,7 @@ class Doubts(Times):
         return sum(line["seconds"] for line in lines)
 
     def run_it(self, run):
-        return self.train(run, *self.AUTO, env=self.cache).err.count("where the device profile says")
+        return self.train(run, *self.AUTO, env=self.cache).err.count("but the device profile predicts")
 
     def test_what_steps_do_not_bear_out_is_timed_again_and_once_sure_no_more(self):
         before = time.time()

@@ -105,7 +105,7 @@ static void test_a_layers_parameter_can_start_otherwise(void **state)
   assert_int_equal(g->parameter[2].init.kind, BRIM_INIT_CONSTANT);
   assert_true(g->parameter[2].init.value == 0);
   brim_set_init(g, "fc", zero);
-  assert_failed(g, NULL, "parameter 'fc': there is no parameter of this name yet that could start otherwise");
+  assert_failed(g, NULL, "parameter 'fc': there is no parameter of this name yet, so its initial values cannot be set");
   g = graph(2);
   brim_linear(g, "fc", input(g, 2), 3);
   brim_set_init(g, "fc.weight", (brim_init){BRIM_INIT_NORMAL, -1});

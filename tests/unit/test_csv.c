@@ -470,7 +470,7 @@ static void values_that_cannot_be_used_are_named(void **state)
                "'DIR/test.csv', line 2, column 2 'k': class 'z' is not one of the training file's 1");
   expect_error(CREATE("label=k", "test=t.csv"), BRIM_ELOAD,
                "there is no 'DIR/t.csv'\n"
-               "dataset.test= if there is no test file, dataset.test_fraction=0.2 to test on the last rows");
+               "without a test file: dataset.test= (empty), or dataset.test_fraction=0.2 to test on the last rows");
 }
 
 static void settings_that_do_not_go_with_the_file_are_refused(void **state)

@@ -314,7 +314,7 @@ static void what_is_no_plain_file_is_refused_with_its_name(void **state)
   assert_int_equal(mkfifo(path_of("fifo"), 0666), 0);
   assert_int_equal(brim_ledger_open("fifo", 2, LIMIT, &ledger), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), path_of("fifo")));
-  assert_non_null(strstr(brim_error_text(), "is no plain file"));
+  assert_non_null(strstr(brim_error_text(), "is not a plain file"));
   const int fd = open(path_of("linked"), O_WRONLY | O_CREAT, 0600);
   assert_int_equal(write(fd, "somebody's", 10), 10);
   close(fd);
@@ -342,7 +342,7 @@ static void others_cannot_replace_the_folders_files(void **state)
   close(open(path, O_WRONLY | O_CREAT, 0600));
   brim_shared_folder_set(path);
   assert_int_equal(brim_ledger_open("x", 1, 1, &ledger), BRIM_EIO);
-  assert_non_null(strstr(brim_error_text(), "it is no folder"));
+  assert_non_null(strstr(brim_error_text(), "it is not a folder"));
   brim_shared_folder_set(folder);
 }
 

@@ -683,7 +683,7 @@ static void expect_other_uses(brim_status (*build)(const void *self, brim_graph 
   request.shape_count = 2;
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_EINVAL);
-  assert_non_null(strstr(brim_error_text(), "uses its parameters otherwise for N = 4 than for N = 8"));
+  assert_non_null(strstr(brim_error_text(), "uses its parameters differently for N = 4 than for N = 8"));
 }
 
 static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)

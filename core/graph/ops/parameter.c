@@ -50,5 +50,6 @@ void brim_set_init(brim_graph *g, const char *name, brim_init init)
   if (p)
     p->init = init;
   else
-    brim_graph_fail(g, "parameter", name, "there is no parameter of this name yet that could start otherwise");
+    brim_graph_fail(g, "parameter", name,
+                    "there is no parameter of this name yet, so its initial values cannot be set");
 }

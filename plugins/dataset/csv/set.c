@@ -78,10 +78,11 @@ static brim_status read_test(csv_set *s)
   if (!csv_set_has_test(s->params) || s->params->test_fraction > 0) return BRIM_OK;
   name_file(s->params, s->params->test, file);
   if (stat(file, &st) == 0) return read_file(s, file, &s->table[1]);
-  return brim_fail(BRIM_ELOAD,
-                   "there is no '%s'\ndataset.test= if there is no test file, dataset.test_fraction=0.2 to test on the "
-                   "last rows",
-                   file);
+  return brim_fail(
+      BRIM_ELOAD,
+      "there is no '%s'\nwithout a test file: dataset.test= (empty), or dataset.test_fraction=0.2 to test on the "
+      "last rows",
+      file);
 }
 
 static brim_status read_files(csv_set *s)
