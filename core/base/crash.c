@@ -186,7 +186,7 @@ static uintptr_t plugin_place(uintptr_t at, uintptr_t stack)
   return !code_of(at) && caller_of(stack, &from) ? from : at;
 }
 
-/* The plugin behind a crash or a call of exit(), and where in it. */
+/* The plugin that crashed or called exit(), and where in it. */
 typedef struct culprit {
   const char *before, *file, *after; /* "the plugin ", its path, "" */
   const code *code;                  /* NULL: not known */
@@ -239,7 +239,7 @@ static void add_where(message *m, const culprit *who)
     m->length -= strlen("\n  ");
 }
 
-/* How the run goes on; a child of the process has none. */
+/* How to go on with the run; a child of the process has no run. */
 static void add_advice(message *m)
 {
   const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
@@ -254,7 +254,8 @@ static void finish(message *m)
   (void)!write(STDERR_FILENO, m->text, m->length);
 }
 
-/* By kill(1), and by no instruction or raise() of this process: then nobody in it is to blame. */
+/* Was the signal sent by another process, as by kill(1), and not caused by an instruction or raise() of this one? Then
+ * no plugin is to blame. */
 static bool is_sent(const siginfo_t *info)
 {
   return info->si_code <= 0 && info->si_pid != getpid();
@@ -296,7 +297,7 @@ static void tell(int signal, const siginfo_t *info, const void *context)
   finish(&m);
 }
 
-/* Did the crash come of a mapped file, whose pages could not be had? It is nobody's mistake in the program then. */
+/* Did the crash come from a mapped file whose pages could not be read? Then the program made no mistake. */
 static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
 {
   out->path[0] = '\0';

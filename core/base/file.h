@@ -15,13 +15,13 @@
 /* "<folder>/<name>" into `out`, which holds BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
 brim_status brim_path_join(char *out, const char *folder, const char *name);
 /* Opens a regular file for reading, or a folder. Never waits, as open() does for the other end of a pipe: all else is
- * refused. -1, or NULL, with errno; ESPIPE: it is no regular file. */
+ * refused. -1, or NULL, with errno; ESPIPE: it is not a regular file. */
 int brim_open_to_read(const char *path);
 FILE *brim_fopen_to_read(const char *path);
 /* What an errno of these two means, and one of opening to write without following links (ELOOP). */
 const char *brim_open_reason(int error);
 /* Makes or empties a file for writing. A symbolic link, which others may have put there, is replaced and not followed,
- * and nobody is waited for to read from a pipe. EIO with the path and the system's reason, also in the next two. */
+ * and no call waits for the reader of a pipe. EIO with the path and the system's reason, also in the next two. */
 brim_status brim_file_create(const char *path, int *fd);
 /* Writes all of it, however many calls that takes. */
 brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);

@@ -24,7 +24,7 @@ static int next_char(reader *r)
   return r->at < r->have ? (unsigned char)r->bytes[r->at++] : -1;
 }
 
-/* A number, and the character behind it. */
+/* A number, and the character after it. */
 static uintptr_t next_hex(reader *r)
 {
   uintptr_t value = 0;

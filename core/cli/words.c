@@ -78,7 +78,7 @@ static bool is_same_name(const char *a, const char *b)
   return brim_typo_distance(a, b) == 0;
 }
 
-/* The key that a name is or ends, "optimizer.lr" for "lr"; NULL: there is none. Only what is known without files. */
+/* The key that a name is or ends, "optimizer.lr" for "lr"; or NULL. Knows only the keys that need no files. */
 static const char *key_of(const char *name, char *out, size_t room)
 {
   if (strchr(name, '.')) {

@@ -183,7 +183,7 @@ static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char
   const char *is = chosen->resolved ? chosen->resolved : chosen->option;
   if (strcmp(said, chosen->option) == 0) return true;
   if (strstr(said, "${")) {
-    const brim_problems before = c->problems; /* nobody needs the name, if it cannot be made */
+    const brim_problems before = c->problems; /* the name is not needed if it cannot be made */
     const char *now = brim_interpolate_option(c, said, chosen->met_origin);
     c->problems = before;
     if (now) said = now;
@@ -352,8 +352,8 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool anew)
   return true;
 }
 
-/* Merges what is chosen for a group into the tree. `anew`: what files have said so far about the group's plugin was for
- * another option. */
+/* Merges what is chosen for a group into the tree. `anew`: the values that files have set so far for the group's
+ * plugin were for another option. */
 static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 {
   chosen->placed = true;

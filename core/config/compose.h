@@ -6,9 +6,9 @@
  * line or by a later defaults list takes the place of the first one in the order; a choice for a group that no list
  * names comes last.
  *
- * Otherwise than in Hydra, what a file says itself about a group belongs to the option that the defaults lists have
- * named last up to there. If another one is chosen in the end, keys of the plugin are left out (an lr that was written
- * for adamw is none of lion's), and of other keys those that the chosen option says too. To choose the option that a
+ * Unlike in Hydra, the values that a file sets for a group belong to the option that the defaults lists have named last
+ * up to there. If another option is chosen in the end, keys of the plugin are left out (an lr that was written for
+ * adamw is not meant for lion), and so are other keys that the chosen option sets too. Choosing the option that a
  * defaults list names anyway changes nothing.
  *
  * Of a group that is a list, policy, several options are chosen, and stand in a choice joined by commas. Its node has
@@ -44,7 +44,7 @@ typedef struct brim_chosen {
 
 /* A value of a file that belongs to an option in whose place another was chosen. */
 typedef struct brim_left_out {
-  const char *path, *note; /* "optimizer.lr"; what the user is told if nothing else sets it */
+  const char *path, *note; /* "optimizer.lr"; logged if nothing else sets it */
 } brim_left_out;
 
 typedef struct brim_composition {

@@ -425,7 +425,7 @@ static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
   }
 }
 
-/* The name of a data set's option in the tree; NULL: it has none but the plugin's. */
+/* The name of a data set's option in the tree; NULL: it has only the plugin's name. */
 static brim_yaml *option_of(const loading *l, const char *group)
 {
   brim_yaml *option = brim_yaml_get_path(l->c.root, "dataset.option");

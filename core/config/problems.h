@@ -18,7 +18,7 @@ void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, co
 /* A line to the last one. */
 void brim_problem_hint(brim_problems *problems, const char *format, ...) BRIM_PRINTF(2, 3);
 /* Names after a head, as "available: a b c", on as many lines as are needed; `tail` stands on the last if there is
- * room, else on a line of its own; NULL: none. A line that an earlier problem has already is not told again. */
+ * room, else on a line of its own; NULL: none. A line that an earlier problem has already is not repeated. */
 void brim_problem_hint_names(brim_problems *problems, const char *head, const char *const *name, size_t count,
                              const char *tail);
 /* Adds the thread's error text. */

@@ -222,7 +222,7 @@ static brim_status check_range(const brim_param *row, long double value, const b
   return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
-/* A number with so many digits, or such an exponent, that no double holds it. */
+/* A number that is too large for a double. */
 static bool is_too_large(const char *s)
 {
   const size_t length = number_length(s);

@@ -6,7 +6,7 @@
  *      "trained": 108, "seed": 0, "inputs": {...}, "kept": what the dataset itself keeps (brim_dataset_ops.keep)}
  *
  * "inputs" says how a sample becomes what the model gets in evaluation, for programs that read an export; brim itself
- * goes by the run's configuration, and neither reads nor compares it:
+ * uses the run's configuration, and neither reads nor compares it:
  *
  *     {"shape": [3, 224, 224], "divided_by": 255, "mean": [0.485, ...], "std": [0.229, ...],
  *      "transform": {"resize": 256, "size": [224, 224], "interpolation": "bilinear"}}

@@ -17,8 +17,8 @@ extern const brim_plugin brim_comm_auto;
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks
  * says another number than whoever started it, or ranks have other configurations; ECOMM, ELOAD. */
 brim_status brim_dist_open(const brim_config *config, brim_dist **out);
-/* [init] `failed`: the other ranks may be gone, so nobody is waited for. Else the process will end with `exit_status`:
- * that is how it ends if the communicator does not. */
+/* [init] `failed`: the other ranks may have ended, so this one does not wait for them. Else the process will end with
+ * `exit_status`: that is how it ends if the communicator does not. */
 void brim_dist_close(brim_dist *dist, bool failed, int exit_status);
 /* {0, 1, 0, 1} for NULL. */
 brim_world brim_dist_world(const brim_dist *dist);

@@ -8,7 +8,8 @@
  * done for. "at" is when it was timed, in seconds since 1970. "doubted": steps took another time than such times say,
  * so it is to be timed again; "sure": it was, and came out the same. "rated" is what common rates say (exec/predict.h),
  * from which times of the same operation in other shapes are guessed. Processes side by side may have the same file:
- * each writes it anew, with what it found there, aside and renamed, so at worst something is timed again. */
+ * each writes the whole file again, with the times that it found there, aside and renamed, so at worst something is
+ * timed twice. */
 #ifndef BRIM_EXEC_PROFILE_H
 #define BRIM_EXEC_PROFILE_H
 #include "base/text.h"
@@ -49,11 +50,11 @@ void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n,
 double brim_profile_ratio(brim_profile *profile, const char *op);
 /* [plan] Is it still to be timed: it never was, or is doubted? */
 bool brim_profile_lacks(brim_profile *profile, const char *what, int64_t n);
-/* [plan] Doubts what was used, unless it is sure: how many times. */
+/* [plan] Doubts the times that were used, unless they are sure; returns how many. */
 size_t brim_profile_doubt(brim_profile *profile);
 #define BRIM_PROFILE_APART 0.15 /* times that differ by more of the larger are not the same */
 bool brim_profile_agree(double a, double b);
-/* [plan] Deletes all profiles that are kept without being told where: *count of them. EIO. */
+/* [plan] Deletes all profiles in the cache; *count: how many. EIO. */
 brim_status brim_profile_forget_all(size_t *count);
 /* [plan] Takes a time in, in the place of one that is there. */
 void brim_profile_add(brim_profile *profile, const char *what, int64_t n, double seconds, double rated);

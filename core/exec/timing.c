@@ -214,7 +214,7 @@ static int ascending(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* The lower quartile: what the device does while nobody else takes its time. Of several sets the least. */
+/* The lower quartile: the device's time while no other process uses it. Of several sets the least. */
 static double take(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;

@@ -2,9 +2,9 @@
  * append the nodes that compute its inputs' gradients. A tensor used several times gets the sum of what its users
  * send back; a parameter's gradient is persistent and kernels add into it, each user into one of its own.
  *
- * What is made of parameters alone (a slice of one, its norm, the product of two) has no samples, so it is treated as a
- * parameter by those who use it beside samples: what they send back is added up over the step in a persistent gradient,
- * sample by sample. Only then, once a step, does it go on to the parameters (brim_graph_fold). So neither the
+ * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples, so nodes that use it
+ * beside samples treat it as a parameter: the gradients that they send back are added up over the step in a persistent
+ * gradient, sample by sample. Only then, once a step, does it go on to the parameters (brim_graph_fold). So neither the
  * micro-batch nor a smaller type of activations has a part in any sum. */
 #include <assert.h>
 #include <string.h>
@@ -59,8 +59,8 @@ static void locate(brim_graph *g, const brim_node *like)
   g->line = like->line;
 }
 
-/* What flows back to a copy in a smaller type, of a parameter or of what is made of parameters, is the original's, in
- * the type that it has. */
+/* A gradient of a copy in a smaller type, of a parameter or of a tensor made of parameters, is the gradient of the
+ * original, in the original's type. */
 static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
 {
   const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;

@@ -173,7 +173,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                               (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
-/* The parameter that a tensor is; their count: it is none. They are in the order of their tensors' ids. */
+/* The index of the parameter that a tensor is; the count of parameters if it is not one. They are in the order of their
+ * tensors' ids. */
 static size_t index_of(const brim_graph *g, const brim_tensor *x)
 {
   size_t from = 0, to = x->role == BRIM_ROLE_PARAMETER ? g->parameter_count : 0;

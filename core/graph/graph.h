@@ -243,8 +243,8 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* Has x samples? Else an error of the author's. */
 bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
-/* Have either all of them samples, or none of them? Else one that has none would fit where N is what the author wrote
- * down, and the graph has an error. */
+/* Do either all of them have samples, or none? Otherwise a tensor without samples would fit only for the N that the
+ * author wrote down, and the graph has an error. */
 bool brim_graph_accepts_together(brim_graph *g, const char *op, const char *name, brim_tensor *const *x, size_t count);
 /* May a layer with parameters be called so? If not, the graph has the error. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name);
@@ -260,8 +260,8 @@ brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape
 /* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
 brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
                                double bound);
-/* Does some of the data lie behind an activation (or is it data), so that its first dimension is N? What is made of
- * parameters alone has no samples: it is the same in every micro-batch. False for all that is no activation. */
+/* Is an activation computed from data (or is it data), so that its first dimension is N? A tensor made of parameters
+ * alone has no samples: it is the same in every micro-batch. False for all but activations. */
 static inline bool brim_graph_has_samples(const brim_graph *g, const brim_tensor *t)
 {
   return g->has_samples[t->id];
@@ -271,7 +271,7 @@ static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n
 {
   return brim_graph_has_samples(g, n->out[0]);
 }
-/* The parameter of this name; NULL: there is none. */
+/* The parameter of this name, or NULL. */
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);

@@ -1,8 +1,8 @@
 /* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
- * type, but for what an operation's descriptor keeps wide; data, parameters and what is made of parameters alone are
+ * type, but for what an operation's descriptor keeps wide; data, parameters and tensors made of parameters alone are
  * cast where they are read beside samples, each once, right before the first node that needs it. The backward pass then
  * has the types of what it differentiates, and gradients of parameters are added up in the parameters' own type, since
- * autodiff looks behind the casts. */
+ * autodiff looks through the casts. */
 #include "graph/lower.h"
 
 #include <assert.h>

@@ -242,7 +242,7 @@ static bool same_shapes(brim_tensor *const *a, brim_tensor *const *b, uint32_t c
   return true;
 }
 
-/* The next forward node without samples from i on; NULL: there is none. */
+/* The next forward node without samples from i on, or NULL. */
 static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
 {
   while (*i < g->forward_count && brim_node_has_samples(g, g->node[*i])) ++*i;

@@ -22,9 +22,9 @@ static void close_bucket(brim_shards *s, uint64_t elements)
 
 /* ---- how large buckets are ---- */
 
-#define SIZE_LEAST 65536u /* bytes; messages of less cost more than what is in them */
+#define SIZE_LEAST 65536u /* bytes; smaller messages cost more than their contents */
 
-/* Bytes of two buckets that follow each other, the most of all: so many are there at a time. */
+/* The most bytes of two buckets that follow each other, which exist at the same time. */
 static uint64_t most_alive(const brim_graph *g, uint64_t bucket_bytes)
 {
   uint64_t before = 0, now = 0, most = 0;

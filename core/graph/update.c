@@ -201,7 +201,7 @@ static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *s
   }
 }
 
-/* ---- what is made of parameters alone ---- */
+/* ---- tensors made of parameters alone ---- */
 
 /* The same nodes as in the forward pass of `like`; the sums then are of their tensors. */
 static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, brim_arena *scratch)
@@ -235,8 +235,8 @@ static void begin_brief(brim_graph *g, size_t sums)
   }
 }
 
-/* Appends of `count` nodes those that something behind them needs, `forward` of which are those without samples; what
- * makes zeros has come before them. */
+/* Appends of `count` nodes all from `forward` on, and of the forward nodes without samples, which come first, those
+ * that a later node needs. Nodes that write zeros were appended before. */
 static void append_needed(brim_graph *g, brim_node *const *node, size_t forward, size_t count, brim_arena *scratch)
 {
   bool *read = BRIM_ARENA_NEW(scratch, bool, g->tensor_count), *needed = BRIM_ARENA_NEW(scratch, bool, count);

@@ -47,7 +47,7 @@ static void find_owners(rewriting *r)
   }
 }
 
-/* At least the node behind which the loss is known. */
+/* At least the node after which the loss is known. */
 static void find_last_uses(rewriting *r)
 {
   const brim_graph *g = r->g;

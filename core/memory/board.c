@@ -24,8 +24,8 @@ typedef struct header {
   uint64_t magic, slot_bytes, slots;
 } header;
 
-/* What is locked are bytes far behind the file's end, as locks know no end: one that all who have the file open share,
- * the table's, then each slot's. */
+/* The locked bytes lie far after the file's end, which locks allow: one that all users of the file share, the table's,
+ * then each slot's. */
 #define LOCK_USERS (LOCK_TABLE - 1)
 #define LOCK_TABLE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_TABLE + 1)
@@ -145,7 +145,7 @@ static brim_status write_own(const brim_board *b)
   return BRIM_OK;
 }
 
-/* Of the first `keep` bytes of what is there; the rest are free slots, but for one's own. */
+/* Keeps the first `keep` bytes of the file; the rest become free slots, except this process's own. */
 static brim_status make_table(const brim_board *b, const header *own, off_t keep)
 {
   if (ftruncate(b->fd, keep) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
@@ -155,7 +155,7 @@ static brim_status make_table(const brim_board *b, const header *own, off_t keep
 }
 
 /* Of an empty file the first process makes a table of free slots; so it does of one that another version of brim has
- * left, when nobody uses it any more. A table that was good and is not any more was damaged. */
+ * left, when no process uses it any more. A table that was good and is not any more was damaged. */
 static brim_status check_table(brim_board *b)
 {
   const header own = {b->magic, b->slot_bytes, BRIM_BOARD_SLOTS};
@@ -178,7 +178,7 @@ static brim_status check_table(brim_board *b)
   return make_table(b, &own, keep);
 }
 
-/* ---- who has the lock ---- */
+/* ---- the holder of the lock ---- */
 
 /* Does a file of /proc/PID/fdinfo say so? Lines such as "lock:	1: OFDLCK ADVISORY WRITE -1 00:1a:42 1099511627776
  * 1099511627776". */
@@ -281,7 +281,7 @@ static brim_status open_once(brim_board *b, bool *removed)
   b->fd = open_file(b->path);
   if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", b->path, strerror(errno));
   BRIM_TRY(check_file(b));
-  (void)fchmod(b->fd, 0666); /* whatever the mask of whoever made it; another's file is as it should be already */
+  (void)fchmod(b->fd, 0666); /* whatever the maker's umask; a file of another user has these rights already */
   BRIM_TRY(brim_board_lock(b));
   *removed = is_removed(b);
   lock_bytes(b->fd, F_RDLCK, LOCK_USERS);
@@ -309,7 +309,7 @@ brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, siz
   return status;
 }
 
-/* Under the table's lock: nobody has it open but this board. */
+/* Under the table's lock: does only this board have it open? */
 static bool is_abandoned(int fd)
 {
   return !is_locked_by_others(fd, LOCK_USERS, 1) && !is_locked_by_others(fd, LOCK_SLOTS, 0);

@@ -2,11 +2,11 @@
  * wrote it lives. No process is trusted to clean up: each owner holds a lock on a byte of the file, which the kernel
  * lets go of when it ends, however it ends and in whichever container. Everything else is done under the lock of the
  * whole table, which a process that dies lets go of too. A process cannot be suspended from its terminal while it has
- * that lock; who waits for it in vain names its holder.
+ * that lock; a process that waits for it in vain names its holder.
  *
- * The file is made by whoever comes first, for all users of the host, so nothing in it is believed: callers bound what
- * they read, an owner goes by its own copy of a slot, and a table that was cut short or damaged is mended under the
- * lock. It is read and written, never mapped: a file that somebody cuts short is no signal. */
+ * The first process makes the file, for all users of the host, so nothing in it is trusted: callers bound what they
+ * read, an owner uses its own copy of a slot, and a table that was cut short or damaged is mended under the
+ * lock. It is read and written, never mapped: a file that another process cuts short causes no signal. */
 #ifndef BRIM_MEMORY_BOARD_H
 #define BRIM_MEMORY_BOARD_H
 #include <limits.h>
@@ -50,14 +50,14 @@ brim_status brim_board_open(brim_board *board, const char *name, uint64_t magic,
 void brim_board_close(brim_board *board);
 /* The same, and removes the shared folder's files with this ending and magic that no process uses. */
 void brim_board_close_and_tidy(brim_board *board, const char *ending);
-/* [any thread] The table belongs to the caller until unlock; everything below is for then. EIO naming who has had it
- * for too long; while that lasts, the next calls wait for BRIM_BOARD_GLANCE. */
+/* [any thread] The table belongs to the caller until unlock; everything below is for then. EIO naming the process that
+ * has had it for too long; while that lasts, the next calls wait for BRIM_BOARD_GLANCE. */
 brim_status brim_board_lock(brim_board *board);
 void brim_board_unlock(brim_board *board);
 /* Reads a slot; *alive is false if there is nothing in it, or its owner has ended, and then it is empty afterwards.
  * What is in a slot of another process may be anything. */
 brim_status brim_board_read(brim_board *board, size_t slot, void *data, bool *alive);
-/* Does no process own the slot? One that is not alive may still be owned, if somebody has changed the file. */
+/* Does no process own the slot? One that is not alive may still be owned, if another program has changed the file. */
 bool brim_board_is_free(const brim_board *board, size_t slot);
 /* Writes into a slot that is free, and owns it; or into one of one's own. */
 brim_status brim_board_write(brim_board *board, size_t slot, const void *data);

@@ -17,10 +17,9 @@ typedef struct brim_claim_request {
   brim_device_wish wish; /* min_bytes: see need_bytes */
   uint64_t need_bytes;   /* free memory that the device must have: the plan's, or wish.min_bytes if that is more */
   bool wait;
-  double timeout_seconds, interval_seconds; /* of waiting: in all; the longest between two looks */
-  const volatile int *stop;                 /* waiting ends when it becomes nonzero; NULL: never */
-  void (*on_wait)(void *context,
-                  const char *place); /* once, when it begins to wait: "3rd in line, ..."; NULL: nobody */
+  double timeout_seconds, interval_seconds;          /* of waiting: in all; the longest between two looks */
+  const volatile int *stop;                          /* waiting ends when it becomes nonzero; NULL: never */
+  void (*on_wait)(void *context, const char *place); /* once, when it begins to wait: "3rd in line, ..."; may be NULL */
   void *context;
 } brim_claim_request;
 

@@ -436,7 +436,7 @@ bool brim_decide_is_want(const brim_session *s, brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
 }
 
-/* The event, and what the policies say to it: ENOTSUP if nobody decides, the decision is to give up, or *refused. */
+/* The event, and the policies' answer to it: ENOTSUP if no policy decides, the decision is to give up, or *refused. */
 static brim_status ask(brim_session *s, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;

@@ -137,7 +137,7 @@ static brim_prediction predict_step(brim_session *s, const brim_plan *plan, int6
   return p;
 }
 
-/* What of it is no rank's own: what they take to add up, and the update behind it. */
+/* The time of a step after its micro-batches: the sums of ranks, and the update. */
 static double predict_update(brim_session *s, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&s->device_info);

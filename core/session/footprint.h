@@ -43,7 +43,7 @@ int64_t brim_session_cells(const brim_session *session);
 
 /* [plan] Of a plan of training, after brim_session_measure. */
 void brim_footprint_predict(const brim_session *session, const brim_plan *plan, brim_footprint *out);
-/* [init] The data has been opened: what was estimated of it before is known now, as the sizes of all pictures. */
+/* [init] The data has been opened: estimates, such as the sizes of pictures, are replaced by what the data have. */
 void brim_footprint_follow_data(const brim_session *session, brim_footprint *footprint);
 /* [plan] Looks at what the process will take with a plan, of training or of evaluation alone, so that from here on
  * brim_session_room leaves room for it. Nothing once brim_session_start was called, or in a run that has begun. */

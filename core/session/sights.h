@@ -17,7 +17,7 @@ void brim_session_show_figures(const brim_session *session, const char *question
                                const brim_plan_figures *figures);
 /* [init] The run itself: how its steps may be cut, and how long it is. */
 void brim_session_show_run(const brim_session *session);
-/* [init] The run begins to wait for a device (`seconds` below 0), or has claimed one after so many. */
+/* [init] The run begins to wait for a device (`seconds` below 0), or has claimed one after `seconds`. */
 void brim_session_show_wait(const brim_session *session, const char *device, uint64_t need_bytes, const char *detail,
                             double seconds);
 #endif

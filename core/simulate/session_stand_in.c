@@ -137,7 +137,7 @@ brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, doub
 {
   brim_figures f;
   BRIM_TRY(figures_now(job, &f));
-  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* which nobody predicts */
+  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* which no prediction knows */
   *again = *seconds * f.recompute_share / (1 + f.recompute_share);
   return BRIM_OK;
 }

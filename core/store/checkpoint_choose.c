@@ -14,7 +14,7 @@
 #include "base/file.h"
 
 #define WAIT_NANOSECONDS 1000000 /* for a checkpoint that is being deleted, */
-#define WAITS_MAX 2000           /* and how often: who deletes it may have been stopped */
+#define WAITS_MAX 2000           /* and how often: the process that deletes it may have been stopped */
 
 /* Resolves <folder>/<name> if a checkpoint lies there. A name that is too long is not there. */
 static bool resolve(const char *folder, const char *name, char *path, size_t room)
@@ -43,7 +43,7 @@ static bool take_hold(const char *path, int *hold)
   return false;
 }
 
-/* Where a link leads; empty: it is none. */
+/* Where a link leads; empty: it is not a link. */
 static void read_link(const char *folder, const char *name, char target[PATH_MAX])
 {
   char joined[PATH_MAX];

@@ -13,6 +13,6 @@ brim_status brim_checkpoint_choose(const char *run, const char *which, char *pat
 
 #define BRIM_CHECKPOINT_FREE (-1) /* there is nothing to lock */
 #define BRIM_CHECKPOINT_HELD (-2)
-/* For who is about to delete a checkpoint: a descriptor, to be closed afterwards, or one of these two. */
+/* For a caller that is about to delete a checkpoint: a descriptor, to be closed afterwards, or one of these two. */
 int brim_checkpoint_lock_to_delete(const char *path);
 #endif

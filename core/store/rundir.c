@@ -156,7 +156,7 @@ static void remove_asides(const char *path)
       unlink(aside);
 }
 
-/* " (process 7)", who holds the lock; "" if it has not signed it. */
+/* " (process 7)", the holder of the lock; "" if it has not written its number there. */
 static const char *lock_holder(int fd, char *out, size_t room)
 {
   char text[32] = "";

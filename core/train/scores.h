@@ -1,4 +1,4 @@
-/* How well each class is told from the others, by a confusion matrix: row = label, column = predicted. With
+/* How well each class is distinguished from the others, by a confusion matrix: row = label, column = predicted. With
  * BRIM_MANY_CLASSES or more no matrix is counted: then there are no such figures. A matrix of more than
  * BRIM_MATRIX_CLASSES_MAX classes is counted and not written: as JSON it takes ten times the memory. */
 #ifndef BRIM_TRAIN_SCORES_H

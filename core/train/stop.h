@@ -19,6 +19,6 @@ const volatile sig_atomic_t *brim_stop_watch(bool speaks);
 void brim_stop_set_folder(const char *name);
 /* [step] One of the texts above, or another literal. */
 void brim_stop_doing(const char *what);
-/* [step] The newest checkpoint's step (-1: there is none), and that of the last commit. */
+/* [step] The newest checkpoint's step (-1: no checkpoint yet), and that of the last commit. */
 void brim_stop_at(int64_t checkpoint_step, int64_t step);
 #endif

@@ -246,7 +246,8 @@ class Runs(Case):
                               f"the run loaded it from {plugin}: add --plugin-path {plugin}")
         plugin.unlink()
         self.assert_error(self.brim("train", "--from", "run", status=USAGE),
-                          f"the run loaded it from {plugin}, which no longer exists: give its new place, --plugin-path FILE")
+                          f"the run loaded it from {plugin}, which no longer exists: give its new place, "
+                          "--plugin-path FILE")
 
     def test_run_dir_needs_a_folder_of_its_own(self):
         (self.folder / "deep").mkdir()

@@ -230,7 +230,8 @@ class ControlGroup(Pressure):
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
         self.assertLess(float(leaves), limit / MIB + 32)  # pages of libraries are others', and the process has them too
-        for suggested, size in re.findall(r"(would fit, with|, needs) ([\d.]+) MiB", result.err):  # the process, not its arena
+        # Suggestions count the process too, and not its arena alone.
+        for suggested, size in re.findall(r"(would fit, with|, needs) ([\d.]+) MiB", result.err):
             (self.assertLessEqual if suggested.startswith("would") else self.assertGreater)(float(size), float(leaves))
         self.assertNotIn("results in", result.out + result.err)
 

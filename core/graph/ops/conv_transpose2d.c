@@ -50,7 +50,7 @@ BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .accumulates = BRIM_OP_FROM(0),
                                        .cost = cost_grad_bias};
 
-/* The shape of y, [N,K,H,W] also where x is [N,C,L]; false, with the error in the graph, if there is none. */
+/* The shape of y, [N,K,H,W] also where x is [N,C,L]; false, with the error in the graph, if there is no such shape. */
 static bool find_shape(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                        const brim_conv2d_attr *a, const int64_t output_padding[2], brim_shape *y)
 {
@@ -77,7 +77,7 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
   return g->status == BRIM_OK;
 }
 
-/* Output padding of a whole stride or more, which a dilation allows: zeros behind x, as many as take its place. */
+/* Output padding of a whole stride or more, which a dilation allows: zeros after x, as many as take its place. */
 static brim_tensor *pad_behind(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a,
                                const int64_t output_padding[2])
 {

@@ -246,7 +246,7 @@ BRIM_EXPORT brim_tensor *brim_transpose(brim_graph *g, brim_tensor *x, int32_t a
 BRIM_EXPORT brim_tensor *brim_permute(brim_graph *g, brim_tensor *x, const int32_t *order);
 /* One after the other along `axis`; all other dimensions are equal. */
 BRIM_EXPORT brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, int32_t axis);
-/* `length` values from `start` on along `axis`; of a parameter, or what is made of parameters alone, along axis 0 too.
+/* `length` values from `start` on along `axis`; of a parameter, or a tensor made of parameters alone, along axis 0 too.
  */
 BRIM_EXPORT brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t start, int64_t length);
 /* Into `count` equal parts along `axis`, which out[] gets. */

@@ -23,7 +23,7 @@ extern "C" {
  *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
-/* An output of role BRIM_ROLE_GRADIENT is the gradient of a parameter, or of what is made of parameters alone: kernels
+/* An output of role BRIM_ROLE_GRADIENT is the gradient of a parameter, or of a tensor made of parameters alone: kernels
  * add to it (+=), sample by sample or grain by grain in the order of the samples. Every other output is written (=). */
 
 /* conv2d               in: x [N,C,H,W], weight [K,C/g,R,S], [bias [K]]  out: y [N,K,P,Q]

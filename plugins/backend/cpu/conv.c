@@ -148,7 +148,7 @@ static uint64_t lay_out(conv_state *s)
   return at + (uint64_t)s->threads * s->thread_bytes;
 }
 
-/* Of the node, not of the program: what is made of parameters alone may have others. */
+/* Of the node, not of the program: tensors made of parameters alone may have others. */
 static int64_t samples_of(const brim_node *node)
 {
   return node->in[0]->shape.dim[0];

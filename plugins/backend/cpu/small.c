@@ -22,7 +22,7 @@
 #define PIECE 16384            /* values a task */
 #define SLICE_BYTES (1u << 20) /* of scratch that a slice is to have, if a grain does not need more */
 #define KERNELS_MAX 512
-#define END_VALUES 512 /* that are rounded, and rounded again behind a second half, before the next */
+#define END_VALUES 512 /* that are rounded, and rounded again after a second half, before the next */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
@@ -117,7 +117,7 @@ typedef struct part {
   void *state; /* the kernel's */
 } part;
 
-/* What this file does itself behind a kernel that is that of a fused operation's first half. */
+/* The second halves that this file computes itself after a kernel of a fused operation's first half. */
 typedef struct second {
   cpu_function function; /* of the rounded result */
   float factor;

@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 3)
   }
 }
 
-/* x and y, or their gradients: both in the order of what is read. */
+/* x and y, or their gradients: both in the order in which they are read. */
 static resizing resizing_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *y, int64_t pack)
 {
   const brim_pool2d_attr none = {};

@@ -10,7 +10,7 @@
 
 typedef struct place {
   int64_t at;
-  double share; /* of the value behind it; 0: there is none, or it does not count */
+  double share; /* of the next value; 0: there is no such value, or it does not count */
 } place;
 
 static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)

@@ -33,7 +33,7 @@ static void block_signals(sigset_t *before)
   pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
-/* -1: there is none. */
+/* -1: the variable is not set to a number. */
 static long number_of(const char *name)
 {
   const char *text = getenv(name);
@@ -43,7 +43,7 @@ static long number_of(const char *name)
 }
 
 /* Open MPI's ranks would listen on every interface. On one host shared memory is enough; on several those interfaces
- * are taken that mpirun uses itself, if it was told which. What the user has set stays. */
+ * are taken that mpirun uses itself, if the user named any. What the user has set stays. */
 static void choose_interfaces(void)
 {
   const long ranks = number_of("OMPI_COMM_WORLD_SIZE");

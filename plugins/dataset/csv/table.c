@@ -260,7 +260,7 @@ brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, cons
   return BRIM_OK;
 }
 
-/* A feature never lies behind the value that it is made of. */
+/* A feature never lies after the value that it is made of. */
 void csv_table_fill(csv_table *t, const double *mean, const double *deviation, bool standardise)
 {
   const int64_t count = t->rows * t->features;

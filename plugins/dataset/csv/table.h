@@ -41,7 +41,7 @@ void csv_table_free(csv_table *table);
  * 0. ELOAD: a feature without a value. */
 brim_status csv_table_measure(const csv_table *table, const csv_chosen *chosen, const int64_t *row, int64_t count,
                               double *mean, double *deviation);
-/* [init] Makes the features of the values, in the same memory: what is missing is replaced by the mean; then, if asked,
+/* [init] Makes the features of the values, in the same memory: missing values are replaced by the mean; then, if asked,
  * (x - mean) / deviation. */
 void csv_table_fill(csv_table *table, const double *mean, const double *deviation, bool standardise);
 #endif

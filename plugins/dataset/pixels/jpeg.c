@@ -12,7 +12,7 @@
 
 #include "pixels_parts.h"
 
-#define SEGMENT_BYTES_MAX 65533 /* that a marker has behind its length */
+#define SEGMENT_BYTES_MAX 65533 /* that a marker has after its length */
 #define SCANS_MAX 500           /* of a progressive file; more only serve to keep a decoder busy */
 
 typedef struct decoder {

@@ -89,7 +89,7 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
 {
   png_set_read_fn(d->png, d, read_bytes);
   png_set_user_limits(d->png, SIDE_MAX, SIDE_MAX);
-  /* Of what is not pixels, a palette or its alpha nothing is kept. libpng would hold such chunks in memory, whatever
+  /* Only pixels, a palette and its alpha are kept. libpng would hold such chunks in memory, whatever
    * png_set_chunk_malloc_max says (1.6.39 only warns), and reads some of them byte by byte. */
   png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
   png_set_crc_action(d->png, PNG_CRC_DEFAULT, PNG_CRC_QUIET_USE);
