@@ -15,6 +15,7 @@
 
 #include "base/align.h"
 #include "graph/offload.h"
+#include "graph/room.h"
 
 /* Work for making a placement better: pairs of buffers looked at, about. */
 #define CLIMB_STEPS (4 << 20)
@@ -154,12 +155,6 @@ static void find_live(brim_program *p)
       p->live_class[p->buffer[b].role] += p->buffer[b].bytes;
 }
 
-/* A buffer that has its place; kept in the order of the offsets. */
-typedef struct placed {
-  uint64_t offset, end;
-  int32_t first, last;
-} placed;
-
 enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
 
 /* What goes first: larger key. Ties by index, so that the plan is a function of the graph alone. */
@@ -196,31 +191,16 @@ static void sort_buffers(const brim_buffer *buffer, size_t count, enum order ord
   qsort(out, count, sizeof *out, by_rank);
 }
 
-/* The lowest offset from which `b` has room for its whole life, and in *behind the place of the first that lies behind
- * it: no conflict can come from there on. */
-static uint64_t find_room(const brim_buffer *b, const placed *list, size_t count, size_t *behind)
-{
-  uint64_t at = 0;
-  size_t i = 0;
-  for (; i < count && list[i].offset < at + b->bytes; i++)
-    if (list[i].end > at && list[i].first <= b->last && b->first <= list[i].last) at = list[i].end;
-  *behind = i;
-  return at;
-}
-
 /* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height;
  * UINT64_MAX as soon as it is `most` or more. */
 static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, size_t count, uint64_t *offset,
-                               placed *list, uint64_t most)
+                               brim_room *room, uint64_t most)
 {
   uint64_t height = 0;
+  brim_room_clear(room);
   for (size_t n = 0; n < count; n++) {
     const brim_buffer *b = &buffer[order[n].index];
-    size_t at;
-    const uint64_t start = offset[order[n].index] = find_room(b, list, n, &at);
-    while (at > 0 && list[at - 1].offset > start) at--;
-    memmove(&list[at + 1], &list[at], (n - at) * sizeof *list);
-    list[at] = (placed){start, start + b->bytes, b->first, b->last};
+    const uint64_t start = offset[order[n].index] = brim_room_take(room, b->bytes, b->first, b->last);
     if (start + b->bytes > height) height = start + b->bytes;
     if (height >= most) return UINT64_MAX;
   }
@@ -233,14 +213,14 @@ typedef struct placement {
   size_t count;
   ranked *order, *best_order;
   uint64_t *offset, *best_offset;
-  placed *list;
+  brim_room *room;
   uint64_t height;
 } placement;
 
 /* Places in the order, and keeps what comes of it if that is below `most`. */
 static void try_order(placement *s, uint64_t most)
 {
-  const uint64_t height = place_in_order(s->buffer, s->order, s->count, s->offset, s->list, most);
+  const uint64_t height = place_in_order(s->buffer, s->order, s->count, s->offset, s->room, most);
   if (height >= most) return;
   s->height = height;
   memcpy(s->best_order, s->order, s->count * sizeof *s->order);
@@ -291,7 +271,7 @@ static void choose_offsets(brim_program *p)
   s.best_order = BRIM_ARENA_NEW(&scratch, ranked, count);
   s.offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
   s.best_offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
-  s.list = BRIM_ARENA_NEW(&scratch, placed, count);
+  s.room = brim_room_create(count, (int32_t)p->graph->node_count, &scratch);
   for (int o = 0; o < ORDER_COUNT && s.height > p->live_bytes; o++) {
     sort_buffers(p->buffer, count, (enum order)o, s.order);
     try_order(&s, s.height);

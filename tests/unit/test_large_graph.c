@@ -8,6 +8,7 @@
 
 #include "brim/brim.h"
 #include "graph/plan.h"
+#include "graph/room.h"
 #include "large_model.h"
 
 enum { BATCH = 3, KERNELS_MAX = 512 };
@@ -89,6 +90,76 @@ static void test_the_plan_of_a_thousand_operations_is_valid_and_tight(void **sta
   brim_plan_free(plan);
 }
 
+typedef struct life {
+  uint64_t offset, bytes;
+  int32_t first, last;
+} life;
+
+static uint32_t draw(uint32_t *state, uint32_t below)
+{
+  *state = *state * 1664525 + 1013904223;
+  return (*state >> 8) % below;
+}
+
+/* Buffers as programs have them: some wait for the backward pass, nested as activations are; others live for a few
+ * nodes; some live for any time. Sizes are of few kinds or of many. */
+static life draw_life(uint32_t *state, int32_t nodes, uint32_t sizes)
+{
+  const uint32_t kind = draw(state, 4);
+  life l = {.bytes = 64 * (1 + draw(state, sizes)), .first = (int32_t)draw(state, (uint32_t)nodes)};
+  if (kind == 0) l.first %= nodes / 2 + 1;
+  l.last = kind == 0   ? nodes - l.first
+           : kind == 1 ? l.first + (int32_t)draw(state, (uint32_t)(nodes - l.first + 1))
+                       : l.first + (int32_t)draw(state, 4);
+  if (l.last > nodes) l.last = nodes;
+  return l;
+}
+
+/* The lowest offset at which nothing of `placed` is in the way: 0, or the end of one that is. */
+static uint64_t find_lowest(const life *placed, size_t count, const life *l)
+{
+  uint64_t lowest = UINT64_MAX;
+  for (size_t c = 0; c <= count; c++) {
+    const uint64_t at = c < count ? placed[c].offset + placed[c].bytes : 0;
+    if (at >= lowest) continue;
+    bool is_free = true;
+    for (size_t i = 0; i < count && is_free; i++) {
+      const bool together = placed[i].first <= l->last && l->first <= placed[i].last;
+      is_free = !together || placed[i].offset + placed[i].bytes <= at || at + l->bytes <= placed[i].offset;
+    }
+    if (is_free) lowest = at;
+  }
+  return lowest;
+}
+
+/* A few buffers and many; programs of one node, and of numbers of nodes that are powers of two and are not. */
+static void test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life(void **unused)
+{
+  enum { MOST = 700 };
+  static const struct {
+    size_t count;
+    int32_t nodes;
+    uint32_t sizes;
+  } cases[] = {{40, 1, 5}, {150, 60, 1}, {MOST, 64, 3}, {MOST, 900, 3}, {MOST, 63, 200}, {MOST, 2000, 400}};
+  static life placed[MOST];
+  uint32_t state = 7;
+  (void)unused;
+  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+    brim_arena arena = {0};
+    brim_room *room = brim_room_create(cases[c].count, cases[c].nodes, &arena);
+    for (int run = 0; run < 2; run++) { /* once more in the same memory */
+      for (size_t i = 0; i < cases[c].count; i++) {
+        life l = draw_life(&state, cases[c].nodes, cases[c].sizes);
+        l.offset = brim_room_take(room, l.bytes, l.first, l.last);
+        assert_int_equal(l.offset, find_lowest(placed, i, &l));
+        placed[i] = l;
+      }
+      brim_room_clear(room);
+    }
+    brim_arena_release(&arena);
+  }
+}
+
 static void test_every_operation_is_found_by_its_name(void **state)
 {
   (void)state;
@@ -102,6 +173,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_graph_of_a_thousand_operations_is_built_and_differentiated),
       cmocka_unit_test(test_the_plan_of_a_thousand_operations_is_valid_and_tight),
+      cmocka_unit_test(test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life),
       cmocka_unit_test(test_every_operation_is_found_by_its_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,167 @@
+/* Two things make it quick:
+ *   - Buffers that have their place are kept by offset, in chunks. A chunk whose buffers all end below what is looked
+ *     for, or live at other times, is passed over at once.
+ *   - Of each node the floor is known: everything below it is taken while the node runs. The search starts at the
+ *     highest floor of the buffer's life. Activations that wait for the backward pass lie on each other from offset 0
+ *     on, so most searches start near where they end. */
+#include "graph/room.h"
+
+#include <string.h>
+
+/* A full chunk is split in two. */
+#define CHUNK 128
+/* With so few buffers in place, going through them takes less time than looking for the floor. */
+#define FEW (2 * CHUNK)
+
+typedef struct placed {
+  uint64_t offset, end;
+  int32_t first, last;
+} placed;
+
+typedef struct chunk {
+  placed *item; /* by offset */
+  size_t count;
+  uint64_t offset;     /* the lowest */
+  uint64_t end;        /* the highest */
+  int32_t first, last; /* all live between these */
+} chunk;
+
+struct brim_room {
+  chunk *chunk; /* by offset */
+  size_t chunk_count;
+  placed *item; /* of all chunks */
+  /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are below i, and the leaves begin at
+   * `leaves`. Each has the highest floor of the nodes below it. */
+  uint64_t *floor;
+  size_t leaves;
+};
+
+/* ---- floors ---- */
+
+/* Where the part of the tree below `at` begins and how many nodes it has. */
+typedef struct part {
+  size_t at, begin, size;
+} part;
+
+/* What raise_floor left to do below: where the highest floor was, there it is now what it says here. */
+static void push_down(brim_room *r, size_t at)
+{
+  uint64_t *below = &r->floor[2 * at];
+  const uint64_t highest = below[0] > below[1] ? below[0] : below[1];
+  for (int k = 0; k < 2; k++)
+    if (below[k] == highest) below[k] = r->floor[at];
+}
+
+static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
+{
+  if (first <= p.begin && p.begin + p.size - 1 <= last) return r->floor[p.at];
+  push_down(r, p.at);
+  const size_t half = p.size / 2, middle = p.begin + half;
+  const uint64_t low = first < middle ? highest_floor(r, (part){2 * p.at, p.begin, half}, first, last) : 0;
+  const uint64_t high = last >= middle ? highest_floor(r, (part){2 * p.at + 1, middle, half}, first, last) : 0;
+  return low > high ? low : high;
+}
+
+/* A buffer takes [from, to) from node `first` to `last`: a floor that is `from` becomes `to`. No floor of its life is
+ * above `from`, so those are the highest there are. */
+static void raise_floor(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
+{
+  if (r->floor[p.at] < from) return;
+  if (first <= p.begin && p.begin + p.size - 1 <= last) {
+    r->floor[p.at] = to;
+    return;
+  }
+  push_down(r, p.at);
+  const size_t half = p.size / 2, middle = p.begin + half;
+  if (first < middle) raise_floor(r, (part){2 * p.at, p.begin, half}, first, last, from, to);
+  if (last >= middle) raise_floor(r, (part){2 * p.at + 1, middle, half}, first, last, from, to);
+  const uint64_t *below = &r->floor[2 * p.at];
+  r->floor[p.at] = below[0] > below[1] ? below[0] : below[1];
+}
+
+/* ---- chunks ---- */
+
+static void widen(chunk *c, const placed *p)
+{
+  if (p->offset < c->offset) c->offset = p->offset;
+  if (p->end > c->end) c->end = p->end;
+  if (p->first < c->first) c->first = p->first;
+  if (p->last > c->last) c->last = p->last;
+}
+
+static void sum_up(chunk *c)
+{
+  c->offset = UINT64_MAX;
+  c->end = 0;
+  c->first = INT32_MAX;
+  c->last = -1;
+  for (size_t i = 0; i < c->count; i++) widen(c, &c->item[i]);
+}
+
+static void split(brim_room *r, size_t at)
+{
+  chunk *c = &r->chunk[at];
+  memmove(c + 1, c, (r->chunk_count - at) * sizeof *c);
+  c[1].item = r->item + r->chunk_count++ * CHUNK;
+  c[1].count = c->count = CHUNK / 2;
+  memcpy(c[1].item, c->item + CHUNK / 2, CHUNK / 2 * sizeof *c->item);
+  sum_up(c);
+  sum_up(c + 1);
+}
+
+static void insert(brim_room *r, const placed *p)
+{
+  size_t at = r->chunk_count - 1;
+  while (at > 0 && r->chunk[at].offset > p->offset) at--;
+  chunk *c = &r->chunk[at];
+  size_t i = c->count++;
+  while (i > 0 && c->item[i - 1].offset > p->offset) i--;
+  memmove(&c->item[i + 1], &c->item[i], (c->count - 1 - i) * sizeof *c->item);
+  c->item[i] = *p;
+  widen(c, p);
+  if (c->count == CHUNK) split(r, at);
+}
+
+/* The lowest offset from `at` on that is free. */
+static uint64_t find_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
+{
+  for (const chunk *c = r->chunk; c < r->chunk + r->chunk_count && c->offset < at + bytes; c++) {
+    if (c->end <= at || c->first > last || c->last < first) continue;
+    for (const placed *p = c->item; p < c->item + c->count && p->offset < at + bytes; p++)
+      if (p->end > at && p->first <= last && first <= p->last) at = p->end;
+  }
+  return at;
+}
+
+/* ---- both ---- */
+
+brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
+{
+  brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
+  const size_t most = count / (CHUNK / 2) + 1; /* a chunk that was split keeps a half */
+  r->chunk = BRIM_ARENA_NEW(arena, chunk, most);
+  r->item = BRIM_ARENA_NEW(arena, placed, most * CHUNK);
+  r->leaves = 1;
+  while (r->leaves <= (size_t)last) r->leaves *= 2;
+  r->floor = count > FEW ? BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves) : NULL;
+  brim_room_clear(r);
+  return r;
+}
+
+void brim_room_clear(brim_room *r)
+{
+  r->chunk[0] = (chunk){.item = r->item};
+  sum_up(&r->chunk[0]);
+  r->chunk_count = 1;
+  if (r->floor) memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
+}
+
+uint64_t brim_room_take(brim_room *r, uint64_t bytes, int32_t first, int32_t last)
+{
+  const part all = {1, 0, r->leaves};
+  const uint64_t floor = r->floor ? highest_floor(r, all, (size_t)first, (size_t)last) : 0;
+  const uint64_t at = find_room(r, floor, bytes, first, last);
+  if (r->floor) raise_floor(r, all, (size_t)first, (size_t)last, at, at + bytes);
+  insert(r, &(placed){at, at + bytes, first, last});
+  return at;
+}
