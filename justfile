@@ -22,20 +22,34 @@ seeds := "1 2 3 4"
 default:
     @'{{ just_executable() }}' --justfile '{{ justfile() }}' --list --unsorted
 
-# install what brim and its tests are built from
+# install what brim, its tests and lint need; offer to lint before each commit
 [group('develop')]
 setup:
-    '{{ root }}/scripts/setup.sh' test
+    #!/usr/bin/env bash
+    set -euo pipefail
+    '{{ root }}/scripts/setup.sh' lint
+    hooks=$(git -C '{{ root }}' config core.hooksPath || true)
+    if [[ -z $hooks && -t 0 ]]; then
+      read -rp "lint the changed files before each commit? [y/N] " answer
+      [[ $answer != [yY]* ]] || git -C '{{ root }}' config core.hooksPath scripts/hooks
+    elif [[ -z $hooks ]]; then
+      echo "to lint the changed files before each commit: git config core.hooksPath scripts/hooks"
+    fi
 
 # build the program, as users run it
 [group('develop')]
 build:
     '{{ root }}/scripts/build.sh' release
 
-# build and run every test; TEST_PRESETS=release for those without sanitizers
+# build and test: just test quick, just test, just test full; TEST_PRESETS=release: without sanitizers
 [group('develop')]
-test:
-    '{{ root }}/scripts/test.sh'
+test *tier:
+    @'{{ root }}/scripts/test.sh' "$@"
+
+# check format, line length and common mistakes: just lint --changed
+[group('develop')]
+lint *words:
+    @'{{ root }}/scripts/lint.sh' "$@"
 
 # brim beside PyTorch on this processor: just bench cnn --rounds 3
 [group('develop')]

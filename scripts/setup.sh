@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests need.
+# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests need, `setup.sh lint` what
+# scripts/lint.sh needs besides.
 #
 # Asks dpkg first, so a second call runs nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.
@@ -7,12 +8,17 @@ set -euo pipefail
 
 packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev zlib1g-dev libdnnl-dev
           libpcre2-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev openmpi-bin dataset-fashion-mnist)
-if [[ ${1:-} == test ]]; then
-  packages+=(libcmocka-dev python3 dpkg-dev file groff-base)
-elif (($#)); then
-  echo "usage: scripts/setup.sh [test]" >&2
+case ${1:-} in
+"") ;;
+test | lint)
+  packages+=(libcmocka-dev python3 dpkg-dev file groff-base clang libclang-rt-dev)
+  [[ $1 == test ]] || packages+=(clang-format clang-tidy pyflakes3)
+  ;;
+*)
+  echo "usage: scripts/setup.sh [test|lint]" >&2
   exit 2
-fi
+  ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: this is not Debian, so nothing is installed; brim needs what these packages hold: ${packages[*]}" >&2

@@ -1,38 +1,55 @@
 #!/usr/bin/env bash
-# Installs what is needed, builds, and runs every test:
-#   release   all of them
-#   asan      AddressSanitizer and UBSan: all but the long ones
-#   tsan      ThreadSanitizer: what has threads
-# Goes on after a failure, so that one run shows all. Ends in a line "N passed, N failed" that counts single cases, and
-# with a status that is not 0 if any failed.
+# Installs what is needed, builds, and runs tests, in one of three tiers:
+#   scripts/test.sh quick   unit tests, some cases of each operation's conformance, one run from start to end: below three
+#                           minutes after a build
+#   scripts/test.sh         what a change can break, on two cores below a quarter of an hour with all builds:
+#                             release   every test but those of the last tier
+#                             asan      AddressSanitizer and UBSan, where memory is read and written by hand
+#                             tsan      ThreadSanitizer, where there are threads
+#                             fuzz      every fuzz target compiles for libFuzzer, and one of them runs
+#   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too: an hour or more
+# Every tier goes on after a failure, so that one run shows all. The last line is "N passed, N failed" and counts single cases;
+# the exit status is not 0 if any failed.
 #
-# TEST_PRESETS picks some of the three: TEST_PRESETS=release scripts/test.sh
+# TEST_PRESETS picks some of a tier's builds: TEST_PRESETS=release scripts/test.sh
 # BRIM_WERROR=ON makes warnings errors in release too, those of device code and spilled registers among them.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tier=${1:-middle}
+case $tier in
+quick | middle | full) ;;
+*)
+  echo "usage: scripts/test.sh [quick|full]" >&2
+  exit 2
+  ;;
+esac
 scripts/setup.sh test || exit
 BRIM_JUST=$(scripts/just.sh) && export BRIM_JUST
+export BRIM_TEST_TIER=$tier
 # gcc 12's LeakSanitizer misreads thread-local storage of libraries that are loaded at run time, and crashes at exit;
 # this switches that reading off, not the search for leaks.
 export ASAN_OPTIONS=intercept_tls_get_addr=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 broken=0
 reports=()
 
+# build PRESET CMAKE-OPTION...
+build() {
+  echo "== $1: building"
+  scripts/build.sh --configure "$@" -DBRIM_TESTS=ON ${BRIM_WERROR:+"-DBRIM_WERROR=$BRIM_WERROR"} && return
+  echo "== $1: the build failed"
+  broken=$((broken + 1))
+  return 1
+}
+
 # suite PRESET CTEST-SELECTION...
 suite() {
   local preset=$1 report=build/$1/tests.xml
   shift
-  echo "== $preset: building"
-  if ! scripts/build.sh --configure "$preset" -DBRIM_TESTS=ON ${BRIM_WERROR:+"-DBRIM_WERROR=$BRIM_WERROR"}; then
-    echo "== $preset: the build failed"
-    broken=$((broken + 1))
-    return
-  fi
   echo "== $preset: testing"
   rm -f "$report"
   # Many tests wait most of their time, for ranks that are lost or for a turn: so more run at once than there are
   # processors. The report needs the programs' whole output, which says how many cases they ran.
-  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(($(nproc) * 3 / 2))" --timeout 900 \
+  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(($(nproc) * 3 / 2))" \
     --output-junit tests.xml --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@"
   if [[ -e $report ]]; then
     reports+=("$report")
@@ -42,14 +59,24 @@ suite() {
   fi
 }
 
-for preset in ${TEST_PRESETS:-release asan tsan}; do
-  case $preset in
-  asan) suite asan --label-exclude long ;;
-  tsan) # nothing is built but what these need
-    BUILD_TARGETS="brim plugins/all models/all test_loader test_data test_progress test_cpu_parts" \
+start=$SECONDS
+case $tier in
+quick) presets=release ;;
+*) presets="release asan tsan fuzz" ;;
+esac
+for preset in ${TEST_PRESETS:-$presets}; do
+  case $tier-$preset in
+  quick-release) BUILD_TARGETS="brim plugins/all models/all quick_tests" build release && suite release --label-regex '^quick$' ;;
+  middle-asan) BUILD_TARGETS=sanitized_tests build asan -DBRIM_EMULATED=OFF && suite asan --label-exclude '^(full|plain)$' ;;
+  full-asan) build asan -DBRIM_EMULATED=ON && suite asan --label-exclude '^long$' ;;
+  *-tsan) # nothing is built but what these need
+    BUILD_TARGETS="brim plugins/all models/all test_loader test_data test_progress test_cpu_parts" build tsan &&
       suite tsan --tests-regex '^(loader|data|progress|cpu_parts|cli_threads)$'
     ;;
-  *) suite "$preset" ;;
+  *-fuzz) build fuzz && suite fuzz ;;
+  full-*) build "$preset" && suite "$preset" ;;
+  *) build "$preset" && suite "$preset" --label-exclude '^full$' ;;
   esac
 done
+echo "== $tier tier: $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
 python3 scripts/count_tests.py --broken "$broken" "${reports[@]}"
