@@ -1,4 +1,4 @@
-# Configures brim as on a machine that has no CUDA toolkit: that must work, and leave nothing of CUDA in the build.
+# Configures brim as on machines that have no CUDA toolkit, and no cmocka: that must work, and leave nothing that needs them.
 # Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
 file(REMOVE_RECURSE ${FOLDER})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
@@ -14,3 +14,31 @@ elseif(targets MATCHES "(brim_backend_cuda|cuda_emulated|test_cuda_[a-z_]+|nvml_
   message(FATAL_ERROR "a target of CUDA is there: ${CMAKE_MATCH_0}")
 endif()
 file(REMOVE_RECURSE ${FOLDER})
+
+# The same without cmocka, by pkg-config's files of all other packages: everything but the tests is there.
+find_program(PKG_CONFIG pkg-config REQUIRED)
+execute_process(COMMAND ${PKG_CONFIG} --variable pc_path pkg-config OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE)
+string(REPLACE ":" ";" folders "${folders}")
+set(packages ${FOLDER}.packages)
+file(REMOVE_RECURSE ${packages})
+file(MAKE_DIRECTORY ${packages})
+foreach(folder IN LISTS folders)
+  file(GLOB files ${folder}/*.pc)
+  list(FILTER files EXCLUDE REGEX "/cmocka\\.pc$")
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME)
+    file(CREATE_LINK ${file} ${packages}/${name} SYMBOLIC)
+  endforeach()
+endforeach()
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_LIBDIR=${packages}
+                        ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
+                        -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
+                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT status EQUAL 0 OR NOT output MATCHES "Tests are left out, because cmocka is missing: scripts/setup.sh test")
+  message(FATAL_ERROR "configuring without cmocka ended with ${status}:\n${output}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${FOLDER} --target help OUTPUT_VARIABLE targets)
+if(NOT targets MATCHES "brim_backend_reference" OR targets MATCHES "test_[a-z_]+")
+  message(FATAL_ERROR "a test is there, or no plugin: ${CMAKE_MATCH_0}")
+endif()
+file(REMOVE_RECURSE ${FOLDER} ${packages})
