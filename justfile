@@ -41,7 +41,7 @@ setup:
 build:
     '{{ root }}/scripts/build.sh' release
 
-# build and test: just test quick, just test, just test full; TEST_PRESETS=release: without sanitizers
+# build and test: just test quick, just test, just test full
 [group('develop')]
 test *tier:
     @'{{ root }}/scripts/test.sh' "$@"

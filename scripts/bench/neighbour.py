@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes and
-goes: `neighbour.py [BRIM [STEPS]]`. The run is cut into 20 equal times; the medians of all must lie within 1 % of each
-other, and the results be those of a run alone. Checkpoints and evaluations, which have a copy of the parameters and
-samples of their own for a moment, are in the largest value that is printed."""
+goes: `neighbour.py [BRIM [STEPS]]`. The steps are cut into 20 equal times; the medians of all must lie within 1 % of each
+other, and the results be those of a run alone. The evaluation and the checkpoint, which have samples and a copy of the
+parameters of their own, come after the last step and are not looked at: how long they take depends on the disk."""
 
 import mmap
 import os
@@ -18,10 +18,11 @@ STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
 MIB = 1 << 20
 RUN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,20,20]", "dataset.train_count=4096",
        "dataset.test_count=256", "training.batch_size=128", "training.grain=32", "training.num_workers=1",
-       "memory.timing=false", f"training.steps={STEPS}", "training.checkpoint_every_steps=200", "backend.threads=1"]
+       "memory.timing=false", f"training.steps={STEPS}", "training.checkpoint_every_steps=1000000",
+       "training.eval_every_steps=1000000", "observe.log_every_steps=10", "backend.threads=1"]
 NEIGHBOUR = ["model=mlp", "model.hidden=[40000]", "dataset=synthetic", "dataset.shape=[1,8,8]",
              "dataset.train_count=64", "dataset.test_count=0", "training.batch_size=1", "training.grain=1",
-             "optimizer=sgd", "training.steps=60", "training.checkpoint_every_steps=1000000", "backend.threads=1",
+             "optimizer=sgd", "training.steps=30", "training.checkpoint_every_steps=1000000", "backend.threads=1",
              "memory.timing=false"]
 
 
@@ -39,11 +40,13 @@ def start(folder, run, words, **streams):
 
 
 def watch(folder, share):
-    """(seconds, resident bytes) of the run, and how often the neighbour came."""
+    """(seconds, resident bytes) of the run's steps, and how often the neighbour came."""
     run, neighbour, came = start(folder, "run", [*RUN, share]), None, 0
-    begin, seen = time.monotonic(), []
+    begin, seen, records = time.monotonic(), [], folder / "run/metrics.jsonl"
     while run.poll() is None:
-        seen.append((time.monotonic() - begin, resident(run.pid)))
+        bytes_now = resident(run.pid)
+        if not (records.exists() and f'"step":{STEPS},' in records.read_text(encoding="utf-8").replace(" ", "")):
+            seen.append((time.monotonic() - begin, bytes_now))
         if neighbour is None or (neighbour.poll() is not None and time.monotonic() > away):
             neighbour, came = start(folder, f"neighbour{came}", [*NEIGHBOUR, share]), came + 1
             away = float("inf")

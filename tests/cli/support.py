@@ -37,6 +37,8 @@ SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "
                 "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds", "queue_seconds",
                 "retries"]
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1) has it ignored, and brim leaves it so
+
 # A run that goes on until something ends it, and writes nothing meanwhile.
 ENDLESS = ["training.steps=0", "training.epochs=1000000", "training.eval_every_steps=1000000",
            "training.checkpoint_every_steps=1000000"]

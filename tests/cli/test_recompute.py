@@ -179,7 +179,7 @@ class Recompute(Case):
 
     def picture(self, *words):
         """The picture that brim plan draws: the titles of its rectangles by class, and all texts."""
-        self.brim("plan", *COMMON, *words, "-o", "plan.svg")
+        self.brim("plan", *COMMON, *words, "-o", "plan.svg", "--force")
         tag = "{http://www.w3.org/2000/svg}"
         root = xml.etree.ElementTree.parse(self.folder / "plan.svg").getroot()
         titles = {}

@@ -505,6 +505,7 @@ static ended signalled(int first, int second, unsigned later_us, int64_t checkpo
   use_pipe();
   const pid_t pid = fork();
   if (pid == 0) {
+    signal(SIGHUP, SIG_DFL); /* nohup(1) has it ignored, and brim leaves it so */
     const volatile sig_atomic_t *stop = brim_stop_watch(speaks);
     if (step > 0) brim_stop_doing(BRIM_STOP_STEPS);
     if (step > 0) brim_stop_set_folder("runs/one");
