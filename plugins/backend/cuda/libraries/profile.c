@@ -80,7 +80,7 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   *profile = (cuda_profile){.path = strdup(path)};
   if (!profile->path) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   struct stat info;
-  const bool is_other = stat(path, &info) == 0 && !S_ISREG(info.st_mode); /* opening a pipe would wait for its writer */
+  const bool is_other = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe waits */
   if (is_other) errno = EINVAL;
   FILE *file = is_other ? NULL : fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
