@@ -18,6 +18,7 @@ import unittest
 
 BINARY = os.environ["BRIM_BINARY"]
 SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
+FULL = os.environ.get("BRIM_TEST_TIER", "full") == "full"  # all cases, however long they take
 FAULT_SHIM = os.environ.get("BRIM_FAULT_SHIM", "")
 FASHION = pathlib.Path(os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 
