@@ -7,8 +7,8 @@
 # It changes no file; `clang-format -i FILE...` formats one.
 #
 # clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
-# .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so that a banned function is an error here too.
-# pyflakes reads the Python scripts.
+# .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so a banned function is an error
+# here too. pyflakes reads the Python scripts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,8 +24,10 @@ fi
 pattern='\.(c|h|cpp|cu|cuh|py|sh|cmake)$|(^|/)(CMakeLists\.txt|justfile)$'
 case "${1:-}" in
   "") mapfile -t files < <(git ls-files | grep -E "$pattern") ;;
-  --changed) mapfile -t files < <({ git diff --name-only --diff-filter=d "${2:-HEAD}"
-                                    git ls-files --others --exclude-standard; } | sort -u | grep -E "$pattern" || true) ;;
+  --changed)
+    mapfile -t files < <({ git diff --name-only --diff-filter=d "${2:-HEAD}"
+                           git ls-files --others --exclude-standard; } | sort -u | grep -E "$pattern" || true)
+    ;;
   *) files=("$@") ;;
 esac
 ((${#files[@]})) || { echo "lint: no source files to check"; exit 0; }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and runs tests, in one of three tiers:
-#   scripts/test.sh quick   unit tests, some cases of each operation's conformance, one run from start to end: below three
-#                           minutes after a build
+#   scripts/test.sh quick   unit tests, some cases of each operation's conformance, runs from start to end: below
+#                           three minutes after a build
 #   scripts/test.sh         what a change can break, on two cores below a quarter of an hour with all builds:
 #                             release   every test but those of the last tier
 #                             asan      AddressSanitizer and UBSan, where memory is read and written by hand
 #                             tsan      ThreadSanitizer, where there are threads
 #                             fuzz      every fuzz target compiles for libFuzzer, and one of them runs
 #   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too: an hour or more
-# Every tier goes on after a failure, so that one run shows all. The last line is "N passed, N failed" and counts single cases;
-# the exit status is not 0 if any failed.
+# Every tier goes on after a failure, so that one run shows all. The last line is "N passed, N failed" and counts single
+# cases; the exit status is not 0 if any failed.
 #
 # TEST_PRESETS picks some of a tier's builds: TEST_PRESETS=release scripts/test.sh
 # BRIM_WERROR=ON makes warnings errors in release too, those of device code and spilled registers among them.

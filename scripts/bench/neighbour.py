@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes and
-goes: `neighbour.py [BRIM [STEPS]]`. The steps are cut into 20 equal times; the medians of all must lie within 1 % of each
-other, and the results be those of a run alone. The evaluation and the checkpoint, which have samples and a copy of the
-parameters of their own, come after the last step and are not looked at: how long they take depends on the disk."""
+"""The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes
+and goes: `neighbour.py [BRIM [STEPS]]`. The steps are cut into 20 equal times; the medians of all must lie within 1 %
+of each other, and the results be those of a run alone. The evaluation and the checkpoint, which have samples and a copy
+of the parameters of their own, come after the last step and are not looked at: how long they take depends on the
+disk."""
 
 import mmap
 import os
@@ -41,7 +42,7 @@ def start(folder, run, words, **streams):
 
 def watch(folder, share):
     """(seconds, resident bytes) of the run's steps, and how often the neighbour came."""
-    run, neighbour, came = start(folder, "run", [*RUN, share]), None, 0
+    run, neighbour, came, away = start(folder, "run", [*RUN, share]), None, 0, float("inf")
     begin, seen, records = time.monotonic(), [], folder / "run/metrics.jsonl"
     while run.poll() is None:
         bytes_now = resident(run.pid)
@@ -72,11 +73,12 @@ def main():
         parts = [[b for t, b in seen if k / 20 <= t / end < (k + 1) / 20] for k in range(1, 20)]  # not the start
         medians = [statistics.median(part) for part in parts if part]
         spread = max(medians) / min(medians) - 1
-        same = all((folder / "alone/checkpoints/last" / f).read_bytes() == (folder / "run/checkpoints/last" / f).read_bytes()
+        same = all((folder / "alone/checkpoints/last" / f).read_bytes() ==
+                   (folder / "run/checkpoints/last" / f).read_bytes()
                    for f in ("model.safetensors", "optimizer.safetensors", "state.json"))
-        print(f"{STEPS} steps in {end:.1f} s, a neighbour came {came} times; resident, in {len(seen)} looks: medians of a "
-              f"20th each from {min(medians) / MIB:.2f} to {max(medians) / MIB:.2f} MiB, {100 * spread:.3f} % apart; at most "
-              f"{max(b for _, b in seen) / MIB:.2f} MiB; results are {'the same' if same else 'OTHERS'}")
+        print(f"{STEPS} steps in {end:.1f} s, a neighbour came {came} times; resident, in {len(seen)} looks: medians "
+              f"of a 20th each from {min(medians) / MIB:.2f} to {max(medians) / MIB:.2f} MiB, {100 * spread:.3f} % "
+              f"apart; at most {max(b for _, b in seen) / MIB:.2f} MiB; results are {'the same' if same else 'OTHERS'}")
         sys.exit(0 if same and came > 1 and spread < 0.01 else 1)
 
 

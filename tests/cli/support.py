@@ -34,7 +34,8 @@ SMALL_CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[
 
 CHECKPOINT_FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "samples_per_second",
-                "planned_peak_bytes", "device_bytes", "device_reserved_bytes", "device_peak_bytes", "predicted_rss_bytes",
+                "planned_peak_bytes", "device_bytes", "device_reserved_bytes", "device_peak_bytes",
+                "predicted_rss_bytes",
                 "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds", "queue_seconds",
                 "retries"]
 
@@ -74,7 +75,8 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def start(self, *argv, env=None, ignoring=None, out=subprocess.PIPE):
-        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored; `out`: where its standard output goes."""
+        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored; `out`: where its standard output
+        goes."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
                        "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,

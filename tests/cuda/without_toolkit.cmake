@@ -1,5 +1,5 @@
-# Configures brim as on machines that have no CUDA toolkit, and no cmocka: that must work, and leave nothing that needs them.
-# Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
+# Configures brim as on machines that have no CUDA toolkit, and no cmocka: that must work, and leave nothing that needs
+# them. Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
 file(REMOVE_RECURSE ${FOLDER})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
                         -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
@@ -17,7 +17,8 @@ file(REMOVE_RECURSE ${FOLDER})
 
 # The same without cmocka, by pkg-config's files of all other packages: everything but the tests is there.
 find_program(PKG_CONFIG pkg-config REQUIRED)
-execute_process(COMMAND ${PKG_CONFIG} --variable pc_path pkg-config OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE)
+execute_process(COMMAND ${PKG_CONFIG} --variable pc_path pkg-config OUTPUT_VARIABLE folders
+                OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REPLACE ":" ";" folders "${folders}")
 set(packages ${FOLDER}.packages)
 file(REMOVE_RECURSE ${packages})
