@@ -14,9 +14,8 @@ static const brim_param top_table[] = {
     BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
                "device=auto takes the device with the most free memory; false: the first"),
     BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-               "free memory that a GPU, or a device with a limit, must have for device=auto to take it; where a file "
-               "says it, of "
-               "a device with a limit no more than all of it"),
+               "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
+               "file asks of a device with a limit for no more than the limit"),
     BRIM_PARAM(BOOL, brim_settings, wait_for_gpu, "false", NULL,
                "wait in line for a GPU, or a device with a limit, until there is room for the run"),
     BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
@@ -27,7 +26,7 @@ static const brim_param top_table[] = {
     BRIM_PARAM(
         I64, brim_settings, max_retries, "3", "[0,1000]",
         "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
-        "has begun, attempts by each means against want of memory"),
+        "has begun, attempts by each way to recover when memory runs out"),
     BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
                "what activations are kept in; parameters and what is added up to them stay in fp32"),
     BRIM_PARAMS_END,
@@ -200,7 +199,7 @@ static const brim_param dist_table[] = {
     BRIM_PARAM(
         BYTES, T, bucket_mb, "25", NULL,
         "most gradients that are added up over the ranks at a time; about a quarter of all if that is less, and with "
-        "shard=gradients, where two such parts are there at a time, as little as saves memory"),
+        "shard=gradients, where two such parts exist at a time, less as long as that saves memory"),
     BRIM_PARAM(I64, T, check_every_steps, "100", "[0,inf)",
                "steps after which the weights of all ranks are compared; 0: never"),
     BRIM_PARAM(SECONDS, T, timeout_seconds, "600", "(0,inf)",

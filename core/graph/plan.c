@@ -284,7 +284,7 @@ static brim_status check_alike(const brim_graph *first, const brim_graph *train,
   return brim_fail(
       BRIM_EINVAL,
       "the model uses its parameters differently for N = %lld than for N = %lld: how often each is used, and "
-      "what is made of parameters alone, may not depend on the first dimension",
+      "which tensors are made of parameters alone, may not depend on the first dimension",
       (long long)g->batch, (long long)train->batch);
 }
 

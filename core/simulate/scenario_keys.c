@@ -82,7 +82,7 @@ static const brim_param program_keys[] = {
     BRIM_PARAM(SECONDS, brim_scene_program, from, "0s", "[0,inf)", "when it comes"),
     BRIM_PARAM(SECONDS, brim_scene_program, lasts, "0s", "[0,inf)", "how long it stays; 0: to the end"),
     BRIM_PARAM(SECONDS, brim_scene_program, every, "0s", "[0,inf)", "when it comes again, from when it came; 0: never"),
-    BRIM_PARAM(F64, brim_scene_program, slows, "1", "[1,1000]", "times that steps there take as long meanwhile"),
+    BRIM_PARAM(F64, brim_scene_program, slows, "1", "[1,1000]", "factor by which steps there take longer meanwhile"),
     BRIM_PARAMS_END,
 };
 static const brim_param run_keys[] = {
@@ -92,7 +92,8 @@ static const brim_param run_keys[] = {
     BRIM_PARAM(SECONDS, brim_scene_run, from, "0s", "[0,inf)", "when it stands in line"),
     BRIM_PARAM(SECONDS, brim_scene_run, lasts, NULL, "(0,inf)", "how long it trains, once it is placed"),
     BRIM_PARAM(SECONDS, brim_scene_run, every, "0s", "[0,inf)", "when the next stands in line; 0: never"),
-    BRIM_PARAM(F64, brim_scene_run, slows, "1", "[1,1000]", "times that steps there take as long, while it is placed"),
+    BRIM_PARAM(F64, brim_scene_run, slows, "1", "[1,1000]",
+               "factor by which steps there take longer while it is placed"),
     BRIM_PARAMS_END,
 };
 static const brim_param failure_keys[] = {

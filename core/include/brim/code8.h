@@ -37,7 +37,7 @@ static inline int32_t brim_code8_magnitudes(int32_t is_signed, double magnitude[
   return count;
 }
 
-/* What is above the border of code k, not the last of `count` ascending magnitudes, has a greater code. */
+/* A value above the border of code k, not the last of `count` ascending magnitudes, has a greater code. */
 static inline double brim_code8_border(const double *magnitude, int32_t count, int32_t k)
 {
   return count == 256 && k == 0 ? 0 : (magnitude[k] + magnitude[k + 1]) / 2;

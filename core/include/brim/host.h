@@ -44,16 +44,16 @@ BRIM_EXPORT brim_status brim_make_folders_for(const char *file);
 
 /* [any thread] Files that are kept for later runs, in a cache that all of a user's processes share. Begins the file
  * `path`: makes its folders, and opens an empty file beside it to write into. *fd is -1 if another process is making
- * the same file now. The file is locked (flock) while it is open; what makers that were killed have left in the folder
- * is removed. EIO, ECONFIG. Since ABI 1.7. */
+ * the same file now. The file is locked (flock) while it is open; files that killed makers have left in the folder
+ * are removed. EIO, ECONFIG. Since ABI 1.7. */
 BRIM_EXPORT brim_status brim_cache_begin(const char *path, int *fd);
 /* [any thread] Ends it and closes *fd, which becomes -1; with -1 a no-op. `keep`: it is whole, and from now on is at
  * `path`; otherwise it is removed, and the thread's error text is left alone. EIO, and then it is removed too. Since
  * ABI 1.7. */
 BRIM_EXPORT brim_status brim_cache_end(const char *path, int *fd, bool keep);
 
-/* [any thread] Has this process been asked to end its work (Ctrl-C, SIGTERM)? What takes long in a plugin, as open() of
- * a dataset may, looks now and then, and returns BRIM_EINTERRUPTED. Costs a load. Since ABI 1.7. */
+/* [any thread] Has this process been asked to end its work (Ctrl-C, SIGTERM)? Long work in a plugin, such as open()
+ * of a dataset, calls this now and then, and returns BRIM_EINTERRUPTED if so. Costs a load. Since ABI 1.7. */
 BRIM_EXPORT bool brim_stop_wanted(void);
 
 /* Points at which calls can be made to fail: BRIM_FAULT in the environment says which (docs/faults.md). */

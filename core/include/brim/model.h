@@ -97,8 +97,8 @@ typedef struct brim_init {
  * weights for brim_linear_with and brim_embedding_with.
  *
  * It may be used several times, as tied weights are: what the uses send back is added up once a step, and each use
- * after the first takes as much memory for that as the parameter. What is made of parameters alone (a slice of one, its
- * norm, the product of two) may be an operand of brim_add, brim_sub, brim_mul and brim_div beside samples, and each
+ * after the first takes as much memory for that as the parameter. A tensor made of parameters alone (a slice of one,
+ * its norm, the product of two) may be an operand of brim_add, brim_sub, brim_mul and brim_div beside samples, and each
  * such use takes as much memory as the operand; brim_concat, brim_matmul, brim_attention and others do not mix the two.
  * Results and gradients do not depend on the micro-batch (see training.grain), to the last bit. */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,

@@ -185,8 +185,8 @@ typedef struct brim_device_use {
 typedef struct brim_step_view {
   uint32_t size;
   int64_t step;   /* that have ended */
-  double seconds; /* since some moment: for the time between two questions, which counts evaluations and checkpoints
-                   * too; what steps take is step_seconds */
+  double seconds; /* since some moment: the difference of two questions includes evaluations and checkpoints; for
+                   * steps alone see step_seconds */
   const brim_demands *demands;
   int32_t waiting;         /* runs in line that would take the run's device */
   uint64_t waiting_bytes;  /* that must be free there for the first of them; 0: nobody waits */
@@ -207,9 +207,9 @@ typedef struct brim_step_view {
   /* Since ABI 1.7: there if `size` reaches them. */
   double step_seconds; /* of a step alone: the median of the last 20 under this plan, or of as many as there were; 0:
                         * none yet */
-  /* Who uses a device of the backend, by its number: writes the first `room` of *count, which is
-   * BRIM_DEVICE_USES_MAX at most, and 0 where that means nothing. Costs system calls. The backend's own status where it
-   * cannot be known. */
+  /* The processes that use a device of the backend, by its number: writes the first `room` of *count, which is
+   * BRIM_DEVICE_USES_MAX at most, and 0 where devices have no such list. Costs system calls. The backend's own status
+   * if it fails. */
   brim_status (*users)(const struct brim_step_view *view, int32_t device, brim_device_use *out, size_t room,
                        size_t *count);
 } brim_step_view;

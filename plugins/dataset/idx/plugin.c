@@ -33,7 +33,7 @@ static const brim_param table[] = {
                "test images; empty: there is no test split"),
     BRIM_PARAM(STR, idx_params, test_labels, "t10k-labels-idx1-ubyte", NULL, "their labels"),
     BRIM_PARAM(I64, idx_params, classes, "10", "[2,256]", "number of classes; labels are 0 to classes-1"),
-    BRIM_PARAM(NAMES, idx_params, class_names, "[]", NULL, "their names, from label 0 on; empty: they have none"),
+    BRIM_PARAM(NAMES, idx_params, class_names, "[]", NULL, "names of the classes, from label 0 on; empty: no names"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, TEST, FILES }; /* files that were opened by themselves come behind the two */
