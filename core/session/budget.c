@@ -207,6 +207,7 @@ static void tell_causes(const brim_session *s, const brim_plan *plan, uint64_t t
   brim_footprint f;
   if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
   brim_footprint_predict(s, plan, &f);
+  f.data_bytes -= f.mapped_bytes;
   f.total_bytes = total; /* without what the process had before and has given back */
   brim_text_add(text, "\n");
   brim_footprint_tell(&f, text);

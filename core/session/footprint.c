@@ -96,6 +96,13 @@ static uint64_t score_bytes(const brim_session *s)
   return tests ? 2 * matrix : validates ? matrix : 0;
 }
 
+static uint64_t mapped_bytes(const brim_session *s)
+{
+  const brim_data *d = &s->data;
+  const uint64_t mapped = d->train.mapped_bytes + d->validation.mapped_bytes + d->test.mapped_bytes;
+  return mapped < s->data_bytes ? mapped : s->data_bytes;
+}
+
 /* The matrix and the figures of each class as JSON. A value of jansson's is a block of 32 bytes and a pointer in an
  * array that doubles; its line in the text is there twice (store/record.c). A class is an object of five values. */
 static uint64_t summary_bytes(const brim_session *s)
@@ -173,6 +180,7 @@ void brim_footprint_predict(const brim_session *s, const brim_plan *plan, brim_f
                           .state_bytes = plan->host_bytes,
                           .kernel_bytes = kernel_bytes(plan),
                           .data_bytes = s->data_bytes,
+                          .mapped_bytes = mapped_bytes(s),
                           .score_bytes = score_bytes(s),
                           .loader_bytes = loader_bytes(&train),
                           .evaluation_bytes = evaluation_bytes(s),
@@ -196,16 +204,17 @@ static uint64_t training_bytes(const brim_session *s, const brim_plan *plan)
 {
   brim_footprint f;
   brim_footprint_predict(s, plan, &f);
-  return most_bytes(&f) - f.process_bytes - f.arena_bytes;
+  return most_bytes(&f) - f.process_bytes - f.arena_bytes - f.mapped_bytes;
 }
 
 brim_status brim_session_foresee(brim_session *s, const brim_plan *plan)
 {
   if (s->started || s->running || s->stand_in) return BRIM_OK;
   BRIM_TRY(brim_session_measure(s));
-  s->besides_bytes = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)
-                         ? training_bytes(s, plan)
-                         : kernel_bytes(plan) + s->data_bytes + evaluation_bytes(s) + frozen_bytes(plan);
+  s->besides_bytes =
+      brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)
+          ? training_bytes(s, plan)
+          : kernel_bytes(plan) + s->data_bytes - mapped_bytes(s) + evaluation_bytes(s) + frozen_bytes(plan);
   return BRIM_OK;
 }
 

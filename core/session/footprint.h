@@ -24,6 +24,7 @@ typedef struct brim_footprint {
   uint64_t state_bytes;   /* the optimizer's state, where it is kept in host memory: memory.offload */
   uint64_t kernel_bytes;  /* what kernels keep besides the arena, and the launches of the programs */
   uint64_t data_bytes;    /* what the dataset keeps, if it was not opened yet */
+  uint64_t mapped_bytes;  /* of that, pages of files, which the system takes back when memory is wanted */
   uint64_t score_bytes;   /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
   uint64_t
       loader_bytes; /* training's micro-batches decoded ahead, the threads that do it, and what decoders take there */

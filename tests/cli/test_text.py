@@ -243,6 +243,16 @@ class Tokens(Text):
         self.train("raw", *self.WORDS, "training.steps=3", "dataset.train=raw_*")
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
 
+    def test_files_may_be_larger_than_the_memory(self):
+        """They are mapped, and the system takes pages back."""
+        larger = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.put("x_train_000000.bin", 300, header=False)
+        for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):
+            with self.subTest(name):
+                os.truncate(self.folder / name, larger)
+                plan = self.brim("plan", "--json", *words, f"dataset.stride={1 << 20}", "--no-timing")
+                self.assertGreater(json.loads(plan.out)["host"]["data_bytes"], larger // 2)
+
     def test_a_file_that_becomes_shorter_is_named(self):
         for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):
             with self.subTest(name):

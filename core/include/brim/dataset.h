@@ -32,6 +32,9 @@ typedef struct brim_dataset_info {
   /* Bytes of the host's memory that libraries take while read() decodes a sample, on each thread that reads, and give
    * back: of the split's sample that takes most. Of a split that is not open it may be an estimate. Since ABI 1.7. */
   uint64_t decoding_bytes;
+  /* Of what host_bytes() tells of a split that is not open yet, the pages of files that will be mapped: the system
+   * takes them back when memory is wanted, so the files may be larger than it. Since ABI 1.7. */
+  uint64_t mapped_bytes;
 } brim_dataset_info;
 
 /* A picture that is read. Since ABI 1.5. */

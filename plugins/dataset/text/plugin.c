@@ -185,8 +185,9 @@ static brim_status text_open(void *self, const char *split)
   return BRIM_OK;
 }
 
-/* Tokens of a split that is not open; EINVAL if the text must be read for that. */
-static brim_status count_tokens(const text_dataset *d, int split, int64_t *out)
+/* Tokens of a split that is not open, and whether a file has them as they are, so that it is mapped; EINVAL if the text
+ * must be read for that. */
+static brim_status count_tokens(const text_dataset *d, int split, int64_t *out, bool *mapped)
 {
   text_files files;
   int64_t count = 0, first = 0, end = 0;
@@ -195,10 +196,16 @@ static brim_status count_tokens(const text_dataset *d, int split, int64_t *out)
   const bool known = text_tokens_count(&source, &count);
   if (known) cut(d->params, split, count, &first, &end);
   *out = end - first;
+  *mapped = d->vocabulary || files.count == 1;
   const brim_status status =
       known ? check_count(d, split, &files, *out) : brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
   text_files_free(&files);
   return status;
+}
+
+static uint64_t bytes_of(const text_dataset *d, int64_t tokens)
+{
+  return (uint64_t)tokens * (d->vocabulary ? 2 : 1);
 }
 
 static brim_status text_describe(const void *self, const char *split, brim_dataset_info *out)
@@ -207,6 +214,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
   const windows empty = empty_windows(d);
   int which = 0;
   int64_t tokens = 0;
+  bool mapped = false;
   BRIM_TRY(split_find(d->params, split, &which));
   *out = (brim_dataset_info){.sample = {1, {d->params->context}},
                              .dtype = BRIM_DTYPE_I32,
@@ -214,8 +222,9 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
                              .task = BRIM_TASK_TOKENS,
                              .count = d->split[which].count};
   if (d->split[which].part_count > 0) return BRIM_OK;
-  BRIM_TRY(count_tokens(d, which, &tokens));
+  BRIM_TRY(count_tokens(d, which, &tokens, &mapped));
   out->count = windows_in(&empty, tokens);
+  if (mapped) out->mapped_bytes = bytes_of(d, tokens);
   return BRIM_OK;
 }
 
@@ -225,11 +234,12 @@ static brim_status text_host_bytes(const void *self, const char *split, uint64_t
   const text_dataset *d = self;
   int which = 0;
   int64_t tokens = 0;
+  bool mapped = false;
   BRIM_TRY(split_find(d->params, split, &which));
   *out = d->split[which].bytes;
   if (d->split[which].part_count > 0) return BRIM_OK;
-  BRIM_TRY(count_tokens(d, which, &tokens));
-  *out = (uint64_t)tokens * (d->vocabulary ? 2 : 1);
+  BRIM_TRY(count_tokens(d, which, &tokens, &mapped));
+  *out = bytes_of(d, tokens);
   return BRIM_OK;
 }
 

@@ -193,12 +193,11 @@ static brim_status measure(const tokens_dataset *d, const char *split, int64_t *
 static brim_status tokens_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const tokens_dataset *d = self;
-  uint64_t bytes = 0;
   *out = (brim_dataset_info){.sample = {1, {d->params->context}},
                              .dtype = BRIM_DTYPE_I32,
                              .classes = d->params->vocabulary,
                              .task = BRIM_TASK_TOKENS};
-  return measure(d, split, &out->count, &bytes);
+  return measure(d, split, &out->count, &out->mapped_bytes);
 }
 
 /* What is mapped: pages that were read stay until the system wants them back. */
