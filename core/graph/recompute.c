@@ -215,7 +215,7 @@ static void append_clone(rewriting *r, const brim_node *n)
   copy->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, n->in_count);
   copy->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, n->out_count);
   for (uint32_t k = 0; k < n->in_count; k++)
-    copy->in[k] = brim_walk_drops(&r->w, n->in[k]) ? r->clone[n->in[k]->id] : n->in[k];
+    copy->in[k] = brim_walk_drops(&r->w, n->in[k]->id) ? r->clone[n->in[k]->id] : n->in[k];
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_tensor *t = n->out[k];
     copy->out[k] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, t->dtype, &t->shape, t->name);
@@ -229,17 +229,18 @@ static void append_clone(rewriting *r, const brim_node *n)
   brim_graph_append(g, copy);
 }
 
-static void visit_rewriting(brim_walk *w, const brim_node *n, bool clone)
+static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
 {
   rewriting *r = (rewriting *)w;
+  const brim_node *n = w->g->node[node];
   if (r->into->status != BRIM_OK) return;
   if (clone) {
     append_clone(r, n);
     return;
   }
-  brim_node *same = w->whole->node[w->of[n->index]];
+  brim_node *same = w->whole->node[w->of[node]];
   for (uint32_t k = 0; k < n->in_count; k++)
-    if (brim_walk_drops(w, n->in[k])) same->in[k] = r->clone[n->in[k]->id];
+    if (brim_walk_drops(w, n->in[k]->id)) same->in[k] = r->clone[n->in[k]->id];
   brim_graph_append(r->into, same);
 }
 

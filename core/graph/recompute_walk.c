@@ -5,10 +5,31 @@
 
 /* ---- walking ---- */
 
+static void list_ids(brim_walk *w, brim_arena *arena)
+{
+  const brim_graph *g = w->g;
+  size_t ins = 0, outs = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    ins += g->node[i]->in_count;
+    outs += g->node[i]->out_count;
+  }
+  w->in = (brim_walk_ids){BRIM_ARENA_NEW(arena, uint32_t, g->node_count + 1), BRIM_ARENA_NEW(arena, uint32_t, ins)};
+  w->out = (brim_walk_ids){BRIM_ARENA_NEW(arena, uint32_t, g->node_count + 1), BRIM_ARENA_NEW(arena, uint32_t, outs)};
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_node *n = g->node[i];
+    uint32_t *in = w->in.id + w->in.begin[i], *out = w->out.id + w->out.begin[i];
+    for (uint32_t k = 0; k < n->in_count; k++) in[k] = n->in[k]->id;
+    for (uint32_t k = 0; k < n->out_count; k++) out[k] = n->out[k]->id;
+    w->in.begin[i + 1] = w->in.begin[i] + n->in_count;
+    w->out.begin[i + 1] = w->out.begin[i] + n->out_count;
+  }
+}
+
 void brim_walk_init(brim_walk *w, const brim_graph *whole, brim_arena *arena)
 {
   *w = (brim_walk){.whole = whole};
   const brim_graph *g = w->g = brim_walk_halve(whole, arena, &w->of);
+  list_ids(w, arena);
   w->maker = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
   memset(w->maker, 0xff, g->tensor_count * sizeof *w->maker);
   for (size_t i = 0; i < g->forward_count; i++)
@@ -29,29 +50,29 @@ static int by_index(const void *a, const void *b)
 }
 
 /* Puts the maker of a dropped tensor onto the stack, unless its clone is there already. */
-static void ask_for(brim_walk *w, const brim_tensor *t, size_t *count)
+static void ask_for(brim_walk *w, uint32_t tensor, size_t *count)
 {
-  const int32_t maker = w->maker[t->id];
+  const int32_t maker = w->maker[tensor];
   if (maker < 0 || !w->dropped[maker] || w->made[maker]) return;
   w->made[maker] = true;
   w->stack[(*count)++] = (uint32_t)maker;
 }
 
 /* Clones what makes a dropped tensor, back to tensors that are kept. */
-static void make_again(brim_walk *w, const brim_tensor *t)
+static void make_again(brim_walk *w, uint32_t tensor)
 {
   size_t count = 0;
-  ask_for(w, t, &count);
+  ask_for(w, tensor, &count);
   for (size_t done = 0; done < count; done++) {
-    const brim_node *n = w->g->node[w->stack[done]];
-    for (uint32_t k = 0; k < n->in_count; k++) ask_for(w, n->in[k], &count);
+    const uint32_t *begin = &w->in.begin[w->stack[done]];
+    for (uint32_t k = begin[0]; k < begin[1]; k++) ask_for(w, w->in.id[k], &count);
   }
   if (count > 1) qsort(w->stack, count, sizeof *w->stack, by_index);
   for (size_t i = 0; i < count; i++) {
     const uint32_t node = w->stack[i];
     const bool first = i + 1 < count && w->stack[i + 1] == node + 1 && brim_walk_is_second(w, node + 1);
     w->together = first || (i > 0 && w->stack[i - 1] + 1 == node && brim_walk_is_second(w, node));
-    w->visit(w, w->g->node[node], true);
+    w->visit(w, node, true);
   }
   w->together = false;
 }
@@ -60,9 +81,9 @@ void brim_walk_backward(brim_walk *w)
 {
   const brim_graph *g = w->g;
   memset(w->made, 0, g->forward_count * sizeof *w->made);
-  for (size_t i = g->forward_count; i < g->node_count; i++) {
-    for (uint32_t k = 0; k < g->node[i]->in_count; k++) make_again(w, g->node[i]->in[k]);
-    w->visit(w, g->node[i], false);
+  for (uint32_t i = (uint32_t)g->forward_count; i < g->node_count; i++) {
+    for (uint32_t k = w->in.begin[i]; k < w->in.begin[i + 1]; k++) make_again(w, w->in.id[k]);
+    w->visit(w, i, false);
   }
 }
 
@@ -94,39 +115,41 @@ bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 /* ---- lifetimes ---- */
 
 /* `clone`: of a dropped tensor the second instance. */
-static void touch(brim_estimate *e, const brim_tensor *t, bool clone)
+static void touch(brim_estimate *e, uint32_t tensor, bool clone)
 {
-  const uint32_t root = e->root[t->id];
-  const int32_t maker = clone ? e->w.maker[root] : -1;
-  const size_t i = root + (maker >= 0 && e->w.dropped[maker] ? e->w.g->tensor_count : 0);
+  const uint32_t root = e->root[tensor];
+  const size_t i = root + (clone && brim_walk_drops(&e->w, root) ? e->w.g->tensor_count : 0);
   if (e->first[i] < 0) e->first[i] = e->now;
   e->last[i] = e->now;
 }
 
-static void touch_inputs(brim_estimate *e, const brim_node *n, bool backward)
+static void touch_inputs(brim_estimate *e, uint32_t node, bool backward)
 {
-  for (uint32_t k = 0; k < n->in_count; k++) touch(e, n->in[k], backward && brim_walk_drops(&e->w, n->in[k]));
+  const brim_walk_ids *in = &e->w.in;
+  for (uint32_t k = in->begin[node]; k < in->begin[node + 1]; k++)
+    touch(e, in->id[k], backward && brim_walk_drops(&e->w, in->id[k]));
 }
 
-static void touch_outputs(brim_estimate *e, const brim_node *n, bool clone)
+static void touch_outputs(brim_estimate *e, uint32_t node, bool clone)
 {
-  for (uint32_t k = 0; k < n->out_count; k++) touch(e, n->out[k], clone);
+  const brim_walk_ids *out = &e->w.out;
+  for (uint32_t k = out->begin[node]; k < out->begin[node + 1]; k++) touch(e, out->id[k], clone);
 }
 
 /* Two halves that one kernel does are two steps in which everything of both lives. */
-static void visit_time(brim_walk *w, const brim_node *n, bool clone)
+static void visit_time(brim_walk *w, uint32_t node, bool clone)
 {
   brim_estimate *e = (brim_estimate *)w;
-  const bool backward = clone || n->index >= w->g->forward_count;
-  if (w->together && brim_walk_is_second(w, n->index)) {
+  const bool backward = clone || node >= w->g->forward_count;
+  if (w->together && brim_walk_is_second(w, node)) {
     e->now--;
-    touch_outputs(e, n, clone);
+    touch_outputs(e, node, clone);
     e->now++;
-    touch_inputs(e, w->g->node[n->index - 1], backward);
+    touch_inputs(e, node - 1, backward);
   }
-  touch_inputs(e, n, backward);
-  touch_outputs(e, n, clone);
-  e->live[e->now++] = w->together ? e->both[n->index] : e->here[n->index];
+  touch_inputs(e, node, backward);
+  touch_outputs(e, node, clone);
+  e->live[e->now++] = w->together ? e->both[node] : e->here[node];
 }
 
 /* May out[k] lie in the place of an input, so that the two need memory once? */
@@ -181,11 +204,11 @@ static void run_forward(brim_estimate *e)
 {
   const brim_graph *g = e->w.g;
   memset(e->first, 0xff, 2 * g->tensor_count * sizeof *e->first);
-  if (g->input) touch(e, g->input, false);
-  if (g->label) touch(e, g->label, false);
+  if (g->input) touch(e, g->input->id, false);
+  if (g->label) touch(e, g->label->id, false);
   for (uint32_t i = 0; i < g->forward_count; i++) {
     e->w.together = brim_walk_is_second(&e->w, i) || (i + 1 < g->forward_count && brim_walk_is_second(&e->w, i + 1));
-    visit_time(&e->w, g->node[i], false);
+    visit_time(&e->w, i, false);
   }
   e->w.together = false;
   memcpy(e->forward_first, e->first, g->tensor_count * sizeof *e->first);

@@ -9,27 +9,35 @@
  * of `whole` it is or is half of. In `arena`. */
 const brim_graph *brim_walk_halve(const brim_graph *whole, brim_arena *arena, uint32_t **of);
 
+/* Ids of tensors by node, one node's behind those of the node before: a walk goes over all nodes, a search makes
+ * hundreds of walks, and nodes and tensors themselves are spread over more memory than caches hold. */
+typedef struct brim_walk_ids {
+  uint32_t *begin; /* by node, and one more */
+  uint32_t *id;
+} brim_walk_ids;
+
 /* The backward pass is walked in order: before a node that needs a dropped tensor come the clones that make it, in the
  * order of the forward pass, back to tensors that are kept. Estimates and the rewriting of a graph walk alike. */
 typedef struct brim_walk {
   const brim_graph *g;     /* with halves; what follows is by its nodes */
   const brim_graph *whole; /* as it was given */
   uint32_t *of;            /* by node: that of `whole` */
+  brim_walk_ids in, out;
   bool together;   /* the node that is visited is one half, and the other is visited next to it: one kernel does both */
   size_t tensors;  /* of the forward pass, and what came before */
   int32_t *maker;  /* by tensor: the node of the forward pass whose activation it is; -1: none */
   bool *dropped;   /* by node of the forward pass */
   bool *made;      /* by node: its clone is there */
   uint32_t *stack; /* nodes to be cloned */
-  void (*visit)(struct brim_walk *w, const brim_node *n, bool clone);
+  void (*visit)(struct brim_walk *w, uint32_t node, bool clone);
 } brim_walk;
 
 /* `whole`: with nothing dropped yet. */
 void brim_walk_init(brim_walk *w, const brim_graph *whole, brim_arena *arena);
 void brim_walk_backward(brim_walk *w);
-static inline bool brim_walk_drops(const brim_walk *w, const brim_tensor *t)
+static inline bool brim_walk_drops(const brim_walk *w, uint32_t tensor)
 {
-  return w->maker[t->id] >= 0 && w->dropped[w->maker[t->id]];
+  return w->maker[tensor] >= 0 && w->dropped[w->maker[tensor]];
 }
 /* Is it the second half of a node? The first is right before it. */
 static inline bool brim_walk_is_second(const brim_walk *w, uint32_t node)
