@@ -146,7 +146,7 @@ uint64_t brim_session_room_on(const brim_session *s, const brim_device_info *dev
   return limit > 0 && left_of(limit, device) < has ? left_of(limit, device) : has;
 }
 
-/* What this process may have of the host in all: what it has, and its share among the ranks here of what is left.
+/* What this process may have of the host in all: what it has, and what is left; its share among several ranks here.
  * UINT64_MAX: not known. */
 static uint64_t host_allows(const brim_session *s, bool later, bool *is_grouped)
 {
@@ -155,7 +155,8 @@ static uint64_t host_allows(const brim_session *s, bool later, bool *is_grouped)
   const uint64_t left = later ? host.total_bytes : host.available_bytes;
   *is_grouped = host.is_grouped;
   if (left == UINT64_MAX) return left;
-  return later ? left / ranks : left / ranks + brim_rss_bytes();
+  if (later) return left / ranks;
+  return s->host_share_bytes > 0 ? s->host_share_bytes : left + brim_rss_bytes();
 }
 
 uint64_t brim_session_room_beside(const brim_session *s, const brim_device_info *device, uint64_t room, bool later)

@@ -142,11 +142,20 @@ typedef struct legacy {
   int changes;
   bool running;
   double queue_seconds;
+  uint64_t host_share_bytes;
   int64_t decided_batch;
   brim_decisions decisions;
   brim_dealing deal;
   json_t *was;
 } legacy;
+
+/* Ranks place their plans only when all have opened their sessions. */
+static uint64_t host_share(const brim_session *s)
+{
+  const uint64_t left = brim_host_memory_now().available_bytes;
+  if (s->world.local_ranks < 2) return 0;
+  return left == UINT64_MAX ? left : left / (uint64_t)s->world.local_ranks + brim_rss_bytes();
+}
 
 static brim_status open_once(const brim_config *config, const legacy *before, const brim_session_options *options,
                              brim_session **out)
@@ -161,6 +170,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->changes = before->changes;
   s->running = before->running;
   s->queue_seconds = before->queue_seconds;
+  s->host_share_bytes = before->host_share_bytes > 0 ? before->host_share_bytes : host_share(s);
   s->decided_batch = before->decided_batch;
   s->deal = before->deal;
   s->was = before->was;
@@ -176,6 +186,7 @@ brim_status brim_session_remake(brim_session **session)
   legacy left = {.changes = old->changes + !old->again.by_data,
                  .running = old->running,
                  .queue_seconds = old->queue_seconds,
+                 .host_share_bytes = old->host_share_bytes,
                  .decided_batch = old->decided_batch};
   old->again.count = 0;
   brim_status status = brim_config_load_again(old->config, old->again.word, count, &left.config);

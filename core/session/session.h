@@ -96,6 +96,8 @@ struct brim_session {
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_session_measure */
   uint64_t besides_bytes;              /* what the process will take of the host besides resident_bytes and an arena, as
                                           brim_session_foresee has found; 0: not known, or the plan is placed */
+  uint64_t host_share_bytes;           /* of several ranks here: what this one may have of the host in all, by what was
+                                          left before any of them had placed its plan; 0: it is alone */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
   brim_order order;
   int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
