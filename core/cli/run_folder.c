@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "config/kept.h"
 #include "store/checkpoint_choose.h"
+#include "store/record.h"
 #include "store/rundir.h"
 
 /* A lock, and nothing that a run writes once it has its configuration. */
@@ -48,7 +49,7 @@ const char *brim_cli_run_plugin(brim_arena *arena, const char *config, const cha
   const char *slash = strrchr(config, '/'), *file = NULL;
   const int length = slash ? (int)(slash - config) : 1;
   const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = json_load_file(path, 0, NULL); /* it is a help only */
+  json_t *all = brim_json_load(path, 0, NULL); /* it is a help only */
   json_t *one;
   json_object_foreach(all, key, one)
   {

@@ -288,6 +288,13 @@ class NotFiles(Case):
                     self.assertIn("it is not a file", result.err)
                 shutil.rmtree(self.folder / "run")
 
+    def test_a_pipe_where_a_run_says_where_its_plugins_were(self):
+        self.train("run", *SMALL, "training.steps=2")
+        config = self.folder / "run/config.yaml"
+        config.write_text(config.read_text().replace("id: mlp", "id: gone"))
+        self.put_pipe("run", "plugins.json")
+        self.assert_error(self.brim("eval", "run", status=USAGE), "no plugin 'gone'")
+
     def test_pipes_elsewhere(self):
         self.put_pipe("weights")
         self.assert_error(self.brim("plan", *SMALL, "model.weights=weights", status=LOAD),
