@@ -1,21 +1,29 @@
-# Configures brim as on machines that have no CUDA toolkit, and no cmocka: that must work, and leave nothing that needs
-# them. Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
-file(REMOVE_RECURSE ${FOLDER})
-execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
-                        -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
-                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-if(NOT status EQUAL 0 OR NOT output MATCHES "CUDA toolkit .* not found: backend/cuda is not built")
-  message(FATAL_ERROR "configuring ended with ${status}:\n${output}")
-endif()
-execute_process(COMMAND ${CMAKE_COMMAND} --build ${FOLDER} --target help OUTPUT_VARIABLE targets)
-if(NOT targets MATCHES "brim_backend_reference")
-  message(FATAL_ERROR "no list of targets, but:\n${targets}")
-elseif(targets MATCHES "(brim_backend_cuda|cuda_emulated|test_cuda_[a-z_]+|nvml_[a-z]+|[^\n/]+\\.cu\\.o)")
+# Configures brim as on machines that have no CUDA toolkit, and no cmocka either: that must work, and leave nothing that
+# needs them. Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
+
+# configure(EXPECTED COMMAND...): what cmake says must match; sets `targets` to what there is to build.
+function(configure expected)
+  file(REMOVE_RECURSE ${FOLDER})
+  execute_process(COMMAND ${ARGN} ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
+                          -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
+                  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0 OR NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "configuring ended with ${status}, or without '${expected}':\n${output}")
+  endif()
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${FOLDER} --target help OUTPUT_VARIABLE targets)
+  if(NOT targets MATCHES "brim_backend_reference")
+    message(FATAL_ERROR "no list of targets, but:\n${targets}")
+  endif()
+  set(targets "${targets}" PARENT_SCOPE)
+  file(REMOVE_RECURSE ${FOLDER})
+endfunction()
+
+configure("CUDA toolkit .* not found: backend/cuda is not built")
+if(targets MATCHES "(brim_backend_cuda|cuda_emulated|test_cuda_[a-z_]+|nvml_[a-z]+|[^\n/]+\\.cu\\.o)")
   message(FATAL_ERROR "a target of CUDA is there: ${CMAKE_MATCH_0}")
 endif()
-file(REMOVE_RECURSE ${FOLDER})
 
-# The same without cmocka, by pkg-config's files of all other packages: everything but the tests is there.
+# pkg-config's files of all packages but cmocka
 find_program(PKG_CONFIG pkg-config REQUIRED)
 execute_process(COMMAND ${PKG_CONFIG} --variable pc_path pkg-config OUTPUT_VARIABLE folders
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -31,15 +39,9 @@ foreach(folder IN LISTS folders)
     file(CREATE_LINK ${file} ${packages}/${name} SYMBOLIC)
   endforeach()
 endforeach()
-execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_LIBDIR=${packages}
-                        ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
-                        -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
-                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-if(NOT status EQUAL 0 OR NOT output MATCHES "Tests are left out, because cmocka is missing: scripts/setup.sh test")
-  message(FATAL_ERROR "configuring without cmocka ended with ${status}:\n${output}")
+configure("Tests are left out, because cmocka is missing: scripts/setup.sh test"
+          ${CMAKE_COMMAND} -E env PKG_CONFIG_LIBDIR=${packages})
+file(REMOVE_RECURSE ${packages})
+if(targets MATCHES "test_[a-z_]+")
+  message(FATAL_ERROR "a test is there: ${CMAKE_MATCH_0}")
 endif()
-execute_process(COMMAND ${CMAKE_COMMAND} --build ${FOLDER} --target help OUTPUT_VARIABLE targets)
-if(NOT targets MATCHES "brim_backend_reference" OR targets MATCHES "test_[a-z_]+")
-  message(FATAL_ERROR "a test is there, or no plugin: ${CMAKE_MATCH_0}")
-endif()
-file(REMOVE_RECURSE ${FOLDER} ${packages})
