@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes
 and goes: `neighbour.py [BRIM [STEPS]]`. The steps are cut into 20 equal times; the medians of all must lie within 1 %
-of each other, and the results be those of a run alone. The evaluation and the checkpoint, which have samples and a copy
-of the parameters of their own, come after the last step and are not looked at: how long they take depends on the
-disk."""
+of each other, and the results be those of a run alone. What comes before the tenth step and after the last one is not
+looked at: how long the start takes depends on the machine's load, and how long the evaluation and the checkpoint, with
+samples and a copy of the parameters of their own, on the disk."""
 
 import mmap
 import os
@@ -46,7 +46,10 @@ def watch(folder, share):
     begin, seen, records = time.monotonic(), [], folder / "run/metrics.jsonl"
     while run.poll() is None:
         bytes_now = resident(run.pid)
-        if not (records.exists() and f'"step":{STEPS},' in records.read_text(encoding="utf-8").replace(" ", "")):
+        written = records.read_text(encoding="utf-8").replace(" ", "") if records.exists() else ""
+        if '"step":10,' not in written:
+            begin = time.monotonic()
+        elif f'"step":{STEPS},' not in written:
             seen.append((time.monotonic() - begin, bytes_now))
         if neighbour is None or (neighbour.poll() is not None and time.monotonic() > away):
             neighbour, came = start(folder, f"neighbour{came}", [*NEIGHBOUR, share]), came + 1
@@ -70,7 +73,7 @@ def main():
             sys.exit("the run alone failed")
         seen, came = watch(folder, share)
         end = seen[-1][0]
-        parts = [[b for t, b in seen if k / 20 <= t / end < (k + 1) / 20] for k in range(1, 20)]  # not the start
+        parts = [[b for t, b in seen if k / 20 <= t / end < (k + 1) / 20] for k in range(20)]
         medians = [statistics.median(part) for part in parts if part]
         spread = max(medians) / min(medians) - 1
         same = all((folder / "alone/checkpoints/last" / f).read_bytes() ==
