@@ -113,7 +113,14 @@ static size_t slot_of(const brim_graph *g, uint64_t hash, const char *name)
   return i;
 }
 
-/* The table has twice the slots that are in use, at least. */
+/* Enters the names of the parameters from `from` on. */
+static void fill_slots(brim_graph *g, size_t from)
+{
+  for (size_t i = from; i < g->parameter_count; i++)
+    g->slot[slot_of(g, g->parameter[i].name_hash, g->parameter[i].value->name)] = (uint32_t)i + 1;
+}
+
+/* Enters the last parameter's name. The table has at least twice the slots that are in use. */
 static void add_to_slots(brim_graph *g)
 {
   const bool full = 2 * g->parameter_count > g->slot_room;
@@ -122,8 +129,14 @@ static void add_to_slots(brim_graph *g)
     g->slot_room = g->slot_room ? 2 * g->slot_room : 64;
     g->slot = brim_xcalloc(g->slot_room, sizeof *g->slot);
   }
-  for (size_t i = full ? 0 : g->parameter_count - 1; i < g->parameter_count; i++)
-    g->slot[slot_of(g, g->parameter[i].name_hash, g->parameter[i].value->name)] = (uint32_t)i + 1;
+  fill_slots(g, full ? 0 : g->parameter_count - 1);
+}
+
+void brim_graph_cut_parameters(brim_graph *g, size_t count)
+{
+  g->parameter_count = count;
+  for (size_t i = 0; i < g->slot_room; i++) g->slot[i] = 0;
+  fill_slots(g, 0);
 }
 
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name)

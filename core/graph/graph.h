@@ -271,6 +271,8 @@ static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n
 {
   return brim_graph_has_samples(g, n->out[0]);
 }
+/* Removes the parameters from number `count` on; their names are free again. */
+void brim_graph_cut_parameters(brim_graph *g, size_t count);
 /* The parameter of this name, or NULL. */
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is none, or in graphs for evaluation. */

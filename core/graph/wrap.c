@@ -92,7 +92,7 @@ static void cut(brim_graph *g, const extent *end)
 {
   g->tensor_count = end->tensors;
   g->node_count = end->nodes;
-  g->parameter_count = end->parameters;
+  brim_graph_cut_parameters(g, end->parameters);
   g->block_end_count = end->blocks;
 }
 

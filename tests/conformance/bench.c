@@ -634,8 +634,7 @@ static void round_results(const bench *b, const brim_node *n)
   }
 }
 
-/* As at the beginning of a step: a bench may run more than once. */
-static void clear_sent_on(const bench *b)
+void bench_begin_step(const bench *b)
 {
   for (size_t i = 0; i < b->g->further_count; i++) {
     const brim_tensor *t = b->g->further[i].gradient;
@@ -645,7 +644,6 @@ static void clear_sent_on(const bench *b)
 
 void bench_run(bench *b, size_t from, size_t to)
 {
-  if (from == 0) clear_sent_on(b);
   copy_twins(b, true);
   for (size_t i = from; i < to; i++) {
     const brim_node *n = b->g->node[i];

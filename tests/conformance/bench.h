@@ -125,6 +125,8 @@ bool bench_offers(const backend *on, const char *op);
 /* Builds, prepares and fills. Whatever goes wrong fails the test. */
 bench *bench_create(const bench_options *options);
 void bench_free(bench *b);
+/* Before a bench runs once more: sums of gradients that the backward pass sends on begin as zeros in each step. */
+void bench_begin_step(const bench *b);
 /* Runs nodes [from, to) and checks the canaries. */
 void bench_run(bench *b, size_t from, size_t to);
 /* After a run with memory of their own: sources that no operation writes must be as they were filled. */

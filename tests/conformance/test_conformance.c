@@ -194,6 +194,7 @@ static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tens
 static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
 {
   double *start = gradients_of(b, x, gradient);
+  bench_begin_step(b);
   bench_run(b, 0, b->g->node_count);
   double *values = gradient_of(b, x, gradient, start);
   const double error = differences_error(b, x, values);
