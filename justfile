@@ -22,7 +22,7 @@ seeds := "1 2 3 4"
 default:
     @'{{ just_executable() }}' --justfile '{{ justfile() }}' --list --unsorted
 
-# install what brim, its tests and lint need; offer to lint before each commit
+# install what brim, its tests and lint need; offer a commit hook
 [group('develop')]
 setup:
     #!/usr/bin/env bash
@@ -46,7 +46,7 @@ build:
 test *tier:
     @'{{ root }}/scripts/test.sh' "$@"
 
-# check format, line length and common mistakes: just lint --changed
+# check format and look for mistakes: just lint --changed
 [group('develop')]
 lint *words:
     @'{{ root }}/scripts/lint.sh' "$@"
