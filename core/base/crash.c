@@ -22,13 +22,13 @@
 
 #include "base/alloc.h"
 #include "base/guard.h"
+#include "base/handler_text.h"
 #include "base/mapping.h"
 
 #define STACK_BYTES ((size_t)64 * 1024) /* what AVX-512 and AMX save there fits several times */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
 #define FRAMES 64                       /* of the stack of the thread that called exit() */
-#define MESSAGE_BYTES 8192
-#define WAIT_MS 2000 /* for another thread that is telling already */
+#define WAIT_MS 2000                    /* for another thread that is telling already */
 
 static const struct {
   int signal;
@@ -121,32 +121,10 @@ bool brim_crash_place(const void *address, char *out, size_t room)
 
 /* ---- in the handler ---- */
 
-typedef struct message {
-  char text[MESSAGE_BYTES];
-  size_t length;
-} message;
-
-static void add(message *m, const char *text)
+static void add_hex(brim_handler_text *m, uintptr_t value)
 {
-  for (; *text && m->length < sizeof m->text; text++) m->text[m->length++] = *text;
-}
-
-static void add_number(message *m, uint64_t value, unsigned base)
-{
-  char digits[3 * sizeof value + 1];
-  size_t n = sizeof digits;
-  digits[--n] = '\0';
-  do {
-    digits[--n] = "0123456789abcdef"[value % base];
-    value /= base;
-  } while (value);
-  add(m, digits + n);
-}
-
-static void add_hex(message *m, uintptr_t value)
-{
-  add(m, "0x");
-  add_number(m, value, 16);
+  brim_handler_text_add(m, "0x");
+  brim_handler_text_add_number(m, value, 16);
 }
 
 static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
@@ -215,43 +193,43 @@ static culprit culprit_of_exit(void)
   return (culprit){"a library", "", "", NULL, 0};
 }
 
-static void add_who(message *m, const culprit *who)
+static void add_who(brim_handler_text *m, const culprit *who)
 {
-  if (isatty(STDERR_FILENO)) add(m, "\n");
-  add(m, "error: ");
-  add(m, who->before);
-  add(m, who->file);
-  add(m, who->after);
+  brim_handler_text_begin(m);
+  brim_handler_text_add(m, "error: ");
+  brim_handler_text_add(m, who->before);
+  brim_handler_text_add(m, who->file);
+  brim_handler_text_add(m, who->after);
 }
 
-static void add_where(message *m, const culprit *who)
+static void add_where(brim_handler_text *m, const culprit *who)
 {
-  add(m, "\n  ");
+  brim_handler_text_add(m, "\n  ");
   if (who->code) {
-    add(m, "at ");
+    brim_handler_text_add(m, "at ");
     add_hex(m, who->at - who->code->base);
-    add(m, " of the file; `brim check ");
-    add(m, who->file);
-    add(m, "` calls its functions one by one");
+    brim_handler_text_add(m, " of the file; `brim check ");
+    brim_handler_text_add(m, who->file);
+    brim_handler_text_add(m, "` calls its functions one by one");
   } else if (loaded_file)
-    add(m, "in a constructor of the file or of a library that it needs, or the file is damaged");
+    brim_handler_text_add(m, "in a constructor of the file or of a library that it needs, or the file is damaged");
   else
     m->length -= strlen("\n  ");
 }
 
 /* How to go on with the run; a child of the process has no run. */
-static void add_advice(message *m)
+static void add_advice(brim_handler_text *m)
 {
   const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
   if (!run) return;
-  add(m, "\n  ");
-  add(m, run);
+  brim_handler_text_add(m, "\n  ");
+  brim_handler_text_add(m, run);
 }
 
-static void finish(message *m)
+static void finish(brim_handler_text *m)
 {
-  add(m, "\n");
-  (void)!write(STDERR_FILENO, m->text, m->length);
+  brim_handler_text_add(m, "\n");
+  brim_handler_text_write(m);
 }
 
 /* Was the signal sent by another process, as by kill(1), and not caused by an instruction or raise() of this one? Then
@@ -263,35 +241,35 @@ static bool is_sent(const siginfo_t *info)
 
 static void tell_sent(int signal, const siginfo_t *info)
 {
-  static message m;
-  if (isatty(STDERR_FILENO)) add(&m, "\n");
-  add(&m, "error: process ");
-  add_number(&m, (uint64_t)info->si_pid, 10);
-  add(&m, " sent this process a signal: ");
-  add(&m, brim_crash_name(signal));
+  static brim_handler_text m;
+  brim_handler_text_begin(&m);
+  brim_handler_text_add(&m, "error: process ");
+  brim_handler_text_add_number(&m, (uint64_t)info->si_pid, 10);
+  brim_handler_text_add(&m, " sent this process a signal: ");
+  brim_handler_text_add(&m, brim_crash_name(signal));
   add_advice(&m);
   finish(&m);
 }
 
 static void tell(int signal, const siginfo_t *info, const void *context)
 {
-  static message m;
+  static brim_handler_text m;
   uintptr_t at, stack;
   place_of(context, &at, &stack);
   const culprit who = culprit_of_crash(at, stack);
   add_who(&m, &who);
-  add(&m, " has crashed: ");
-  add(&m, brim_crash_name(signal));
+  brim_handler_text_add(&m, " has crashed: ");
+  brim_handler_text_add(&m, brim_crash_name(signal));
   if (brim_crash_has_address(signal)) {
-    add(&m, " at address ");
+    brim_handler_text_add(&m, " at address ");
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_where(&m, &who);
   const char *file = atomic_load(&read_file);
   if (file) {
-    add(&m, "\n  in the tables of ");
-    add(&m, file);
-    add(&m, ": does each table of parameters end in BRIM_PARAMS_END?");
+    brim_handler_text_add(&m, "\n  in the tables of ");
+    brim_handler_text_add(&m, file);
+    brim_handler_text_add(&m, ": does each table of parameters end in BRIM_PARAMS_END?");
   }
   add_advice(&m);
   finish(&m);
@@ -307,20 +285,20 @@ static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
 
 static void tell_file(const brim_mapping *file)
 {
-  static message m;
+  static brim_handler_text m;
   struct stat now;
-  if (isatty(STDERR_FILENO)) add(&m, "\n");
-  add(&m, "error: '");
-  add(&m, file->path);
+  brim_handler_text_begin(&m);
+  brim_handler_text_add(&m, "error: '");
+  brim_handler_text_add(&m, file->path);
   if (stat(file->path, &now) == 0 && (uint64_t)now.st_size <= file->offset) {
-    add(&m, "' became shorter while it was in use: it has ");
-    add_number(&m, (uint64_t)now.st_size, 10);
-    add(&m, " bytes now, and byte ");
-    add_number(&m, file->offset, 10);
-    add(&m, " was to be read");
+    brim_handler_text_add(&m, "' became shorter while it was in use: it has ");
+    brim_handler_text_add_number(&m, (uint64_t)now.st_size, 10);
+    brim_handler_text_add(&m, " bytes now, and byte ");
+    brim_handler_text_add_number(&m, file->offset, 10);
+    brim_handler_text_add(&m, " was to be read");
   } else {
-    add(&m, "' was in use, and cannot be read any more at byte ");
-    add_number(&m, file->offset, 10);
+    brim_handler_text_add(&m, "' was in use, and cannot be read any more at byte ");
+    brim_handler_text_add_number(&m, file->offset, 10);
   }
   add_advice(&m);
   finish(&m);
@@ -366,12 +344,12 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 /* exit() before the program's end: the caller's status says nothing of the work that is not done. */
 static void on_exit_called(void)
 {
-  static message m;
+  static brim_handler_text m;
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
   if (getpid() != watcher || atomic_load(&exit_allowed)) return;
   const culprit who = culprit_of_exit();
   add_who(&m, &who);
-  add(&m, " called exit(), which ends the program; plugins must not");
+  brim_handler_text_add(&m, " called exit(), which ends the program; plugins must not");
   add_where(&m, &who);
   add_advice(&m);
   finish(&m);

@@ -1,14 +1,12 @@
-/* See stop.h. Handlers may interrupt any code on any thread, so they only call what signal-safety(7) allows: texts are
- * put together by hand, and written in one piece. */
+/* See stop.h. Handlers may interrupt any code on any thread, so they only call what signal-safety(7) allows. */
 #include "train/stop.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/handler_text.h"
 #include "base/text.h"
 #include "brim/host.h"
 
@@ -26,42 +24,6 @@ static char folder[4096];                     /* written before the first step; 
 
 /* ---- texts ---- */
 
-typedef struct words {
-  char text[sizeof folder + 512];
-  size_t length;
-} words;
-
-static void put(words *w, const char *text)
-{
-  while (*text && w->length < sizeof w->text) w->text[w->length++] = *text++;
-}
-
-static void put_number(words *w, long long number)
-{
-  char digits[24];
-  size_t at = sizeof digits;
-  digits[--at] = '\0';
-  do digits[--at] = (char)('0' + number % 10);
-  while ((number /= 10) > 0);
-  put(w, digits + at);
-}
-
-/* On a terminal there may be a progress line, and the ^C. */
-static void begin(words *w)
-{
-  w->length = 0;
-  if (isatty(STDERR_FILENO)) put(w, "\n");
-}
-
-static void write_words(const words *w)
-{
-  for (size_t done = 0; done < w->length;) {
-    const ssize_t n = write(STDERR_FILENO, w->text + done, w->length - done);
-    if (n <= 0) return;
-    done += (size_t)n;
-  }
-}
-
 static const char *name_of(int number)
 {
   return number == SIGINT ? "Ctrl-C" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
@@ -69,45 +31,45 @@ static const char *name_of(int number)
 
 static void answer(int number)
 {
-  words w;
-  begin(&w);
-  if (number == SIGXCPU) put(&w, "the limit of processor time is reached: ");
-  put(&w, atomic_load(&doing));
+  brim_handler_text w;
+  brim_handler_text_begin(&w);
+  if (number == SIGXCPU) brim_handler_text_add(&w, "the limit of processor time is reached: ");
+  brim_handler_text_add(&w, atomic_load(&doing));
   if (number != SIGXCPU) {
-    put(&w, "; ");
-    put(&w, name_of(number));
-    put(&w, " again ends now");
+    brim_handler_text_add(&w, "; ");
+    brim_handler_text_add(&w, name_of(number));
+    brim_handler_text_add(&w, " again ends now");
   }
-  put(&w, "\n");
-  write_words(&w);
+  brim_handler_text_add(&w, "\n");
+  brim_handler_text_write(&w);
 }
 
 static void tell_lost(void)
 {
-  words w;
+  brim_handler_text w;
   const long long checkpoint = atomic_load(&checkpoint_at),
                   lost = atomic_load(&commit_at) - (checkpoint < 0 ? 0 : checkpoint);
-  begin(&w);
-  put(&w, "ended at once");
+  brim_handler_text_begin(&w);
+  brim_handler_text_add(&w, "ended at once");
   if (lost > 0) {
-    put(&w, ": ");
-    put_number(&w, lost);
-    put(&w, lost == 1 ? " step" : " steps");
+    brim_handler_text_add(&w, ": ");
+    brim_handler_text_add_number(&w, (uint64_t)lost, 10);
+    brim_handler_text_add(&w, lost == 1 ? " step" : " steps");
     if (checkpoint > 0) {
-      put(&w, " after the checkpoint of step ");
-      put_number(&w, checkpoint);
+      brim_handler_text_add(&w, " after the checkpoint of step ");
+      brim_handler_text_add_number(&w, (uint64_t)checkpoint, 10);
     }
-    put(&w, lost == 1 ? " is lost" : " are lost");
+    brim_handler_text_add(&w, lost == 1 ? " is lost" : " are lost");
   } else {
-    put(&w, "; no step is lost");
+    brim_handler_text_add(&w, "; no step is lost");
   }
-  put(&w, "\n");
+  brim_handler_text_add(&w, "\n");
   if (folder[0]) {
-    put(&w, "go on with: brim train --resume ");
-    put(&w, folder);
-    put(&w, "\n");
+    brim_handler_text_add(&w, "go on with: brim train --resume ");
+    brim_handler_text_add(&w, folder);
+    brim_handler_text_add(&w, "\n");
   }
-  write_words(&w);
+  brim_handler_text_write(&w);
 }
 
 /* ---- signals ---- */
