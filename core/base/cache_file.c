@@ -78,14 +78,6 @@ brim_status brim_cache_begin(const char *path, int *fd)
   return status;
 }
 
-static bool sync_file(int fd)
-{
-  int result;
-  do result = fsync(fd);
-  while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
 /* Closes the file, and with it the lock, last: without it the name may be another maker's. */
 brim_status brim_cache_end(const char *path, int *fd, bool keep)
 {
@@ -93,7 +85,7 @@ brim_status brim_cache_end(const char *path, int *fd, bool keep)
   brim_status status = BRIM_OK;
   if (*fd < 0) return BRIM_OK;
   (void)aside_of(path, aside); /* it is as long as it was when it began */
-  if (keep && !sync_file(*fd)) status = brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", aside, strerror(errno));
+  if (keep) status = brim_file_sync(*fd, aside);
   if (keep && status == BRIM_OK && rename(aside, path) != 0)
     status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", aside, strerror(errno));
   if (!keep || status != BRIM_OK) unlink(aside);

@@ -111,10 +111,14 @@ static int sync_fd(int fd)
   return result;
 }
 
+brim_status brim_file_sync(int fd, const char *path)
+{
+  return sync_fd(fd) == 0 ? BRIM_OK : brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", path, strerror(errno));
+}
+
 brim_status brim_file_finish(int fd, const char *path)
 {
-  brim_status status = BRIM_OK;
-  if (sync_fd(fd) != 0) status = brim_fail(BRIM_EIO, "cannot sync '%s' to disk: %s", path, strerror(errno));
+  brim_status status = brim_file_sync(fd, path);
   /* An interrupted close has closed the descriptor, and the bytes are on the disk already. */
   if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
     status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));

@@ -30,7 +30,9 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
 brim_status brim_file_open_to_write(const char *path, int *fd);
 brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
 brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
-/* Puts the bytes on the disk and closes; the descriptor is closed in every case. */
+/* Puts the bytes on the disk. EIO. */
+brim_status brim_file_sync(int fd, const char *path);
+/* The same, and closes; the descriptor is closed in every case. */
 brim_status brim_file_finish(int fd, const char *path);
 /* A whole file, synced; removed again on failure. */
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
