@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs a command several times side by side, and waits for all: once for each line of standard input, which is a name
-# and words that come behind the command's own. Each line of output says whose it is.
+# and words to append to the command. Each line of output begins with its job's name.
 #
 #   printf '%s\n' 'one seed=1' 'two seed=2' | scripts/side_by_side.sh brim train model=cnn
 #
-# A job that fails lets the others end. The exit status is 0 only if every job's is; 6, if one was interrupted and can
-# be gone on with; else the highest. Ctrl-C reaches the jobs by itself, SIGTERM is passed on; a second one ends them at
-# once.
+# A job that fails lets the others end. The exit status is 0 only if every job's is; 6 if one was interrupted and can
+# be resumed; otherwise the highest. Ctrl-C reaches the jobs by itself; the script passes SIGTERM on, and a second one
+# ends them at once.
 set -euo pipefail
 
 if (($# == 0)); then

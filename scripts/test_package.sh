@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs brim's Debian packages into a clean root (debootstrap), uses them there as somebody who has just installed
-# them would, and removes them again. Takes root and Debian's mirror, the one that apt has here; the root is removed at
+# Installs brim's Debian packages into a clean root (debootstrap), uses them there as a new user would, and removes them
+# again. Takes root and Debian's mirror, the one that apt has here; the root is removed at
 # the end.
 #
 #     scripts/test_package.sh [FOLDER]     where the packages are; without it they are built

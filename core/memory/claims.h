@@ -28,9 +28,9 @@ typedef struct brim_claim_request {
  * not wait, and no device has so much free, or none has so much at all; EINTERRUPTED. Says at level info what it waits
  * for. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
 brim_status brim_claim_take(const brim_claim_request *request, brim_claim **out, int *device, double *waited_seconds);
-/* [step] For who has memory of a device already and changes what it has: nobody else is served there until *out is
- * released. Does not wait. `alone`: only if nobody waits for the device or places there, ENODEVICE else. Of the request
- * only the first three count. */
+/* [step] For a run that has memory of a device already and changes its size: no other run is served there until *out
+ * is released. Does not wait. `alone`: only if no run waits for the device or places there, ENODEVICE otherwise. Reads
+ * only the first three members of the request. */
 brim_status brim_claim_hold(const brim_claim_request *request, int device, bool alone, brim_claim **out);
 void brim_claim_release(brim_claim *claim); /* NULL: nothing */
 /* [step] How many wait for the device of a key, and what must be free for the first of them. Allocates nothing. */

@@ -1,6 +1,5 @@
-"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and
-nobody's results change. The device is a share of the host with a limit; nothing goes by the clock, everything waits for
-events."""
+"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and no
+run's results change. The device is a share of the host with a limit; the tests wait for events, not for times."""
 
 import shutil
 import signal
@@ -119,8 +118,8 @@ class Elastic(Case):
         self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
 
     def test_a_run_that_makes_again_what_it_must_goes_back_to_just_that(self):
-        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough for none. It gives back by
-        a smaller micro-batch, or where there is none by more recompute, and takes again what it had."""
+        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough without. It gives memory
+        back by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same again."""
         auto = [*NORM, "memory.recompute=auto"]
         for name, words, batch, bytes_given in (("cut", auto, 64, "1.6 MiB"),
                                                 ("uncut", [*auto, "min_batch_size=128"], 128, "873.9 KiB")):

@@ -204,7 +204,7 @@ class Elsewhere(Case):
         self.assertNotIn("brim has crashed", result.err)
 
     @plain
-    def test_a_signal_that_another_process_sent_is_nobodys_crash(self):
+    def test_a_signal_from_another_process_is_not_reported_as_a_plugins_crash(self):
         for number, name in ((signal.SIGSEGV, "segmentation fault (SIGSEGV)"), (signal.SIGABRT, "abort (SIGABRT)")):
             with self.subTest(name):
                 run = f"run{number}"

@@ -1,12 +1,12 @@
 /* unet: an image goes down to half its size and comes up again, beside what it was before (Ronneberger, Fischer, Brox
- * 2015, arXiv:1505.04597), and each pixel is told what the image is as a whole (Zhao et al. 2017, arXiv:1612.01105):
+ * 2015, arXiv:1505.04597), and each pixel gets means over the whole image (Zhao et al. 2017, arXiv:1612.01105):
  *
  *     `levels` times:  x_i = relu(conv(x)), then half the height and width
  *     as often back:   x = relu(conv(concat(x_i, conv_transpose(x))))
  *     x + conv(mean over a grid of 3 x 3, brought to the image's size)
  *     the mean over all pixels   head
  *
- * A network that answers for each pixel ends before the last line; here the pixels together tell a class. */
+ * A network with an answer for each pixel ends before the last line; this one gives a class for the image. */
 #include <stdio.h>
 
 #include <brim/model.h>
