@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -15,6 +16,14 @@
 #include "brim/host.h"
 
 #define ASIDE ".brim-part"
+
+int brim_cache_folder(char *out, size_t room)
+{
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (cache && cache[0] == '/') return snprintf(out, room, "%s/brim", cache);
+  if (home && home[0] == '/') return snprintf(out, room, "%s/.cache/brim", home);
+  return -1;
+}
 
 /* Another process may have renamed or removed the file between opening and locking it. */
 static bool is_there(int fd, const char *path)

@@ -34,6 +34,9 @@ brim_status brim_file_write_at(int fd, const char *path, const void *data, size_
 brim_status brim_file_sync(int fd, const char *path);
 /* The same, and closes; the descriptor is closed in every case. */
 brim_status brim_file_finish(int fd, const char *path);
+/* The folder of what is kept for later runs, "$XDG_CACHE_HOME/brim" or "$HOME/.cache/brim": its length, which may be
+ * more than fits, as with snprintf(); -1: neither variable is set to a whole path. */
+int brim_cache_folder(char *out, size_t room);
 /* A whole file, synced; removed again on failure. */
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
 /* A copy of a file, whole or not at all. ELOAD if it cannot be read, EIO if not written. */

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/order.h"
 #include "brim/host.h"
 
 #define DIGITS 6                   /* of a time */
@@ -43,12 +44,7 @@ static uint64_t hash_text(const char *text)
 
 static bool find_folder(char *out, size_t room)
 {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (cache && cache[0] == '/')
-    length = snprintf(out, room, "%s/brim", cache);
-  else if (home && home[0] == '/')
-    length = snprintf(out, room, "%s/.cache/brim", home);
+  const int length = brim_cache_folder(out, room);
   return length >= 0 && (size_t)length < room;
 }
 
@@ -148,12 +144,6 @@ void brim_profile_neighbours(brim_profile *p, const char *what, int64_t n, const
   *above = high ? &high->entry : NULL;
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 double brim_profile_ratio(brim_profile *p, const char *op)
 {
   const size_t length = op ? strlen(op) : 0;
@@ -166,7 +156,7 @@ double brim_profile_ratio(brim_profile *p, const char *op)
     ratio[count++] = e->seconds / e->rated;
     p->item[i].used = true;
   }
-  qsort(ratio, count, sizeof *ratio, ascending);
+  qsort(ratio, count, sizeof *ratio, brim_by_double);
   const double median = count > 0 ? ratio[count / 2] : 0;
   free(ratio);
   return median;

@@ -26,13 +26,12 @@ typedef struct header {
 
 brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX])
 {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  const bool set = cache && cache[0] == '/';
-  if (!set && !(home && home[0] == '/'))
+  char folder[BRIM_PATH_MAX];
+  const int folder_length = brim_cache_folder(folder, sizeof folder);
+  if (folder_length < 0)
     return brim_fail(BRIM_ECONFIG, "there is no folder to keep features in: set XDG_CACHE_HOME, or HOME");
-  const int length = snprintf(out, BRIM_PATH_MAX, "%s%s/brim/features/%016llx.bin", set ? cache : home,
-                              set ? "" : "/.cache", (unsigned long long)key);
-  if (length > 0 && length < BRIM_PATH_MAX) return BRIM_OK;
+  const int length = snprintf(out, BRIM_PATH_MAX, "%s/features/%016llx.bin", folder, (unsigned long long)key);
+  if (folder_length < BRIM_PATH_MAX && length < BRIM_PATH_MAX) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "the path of the folder to keep features in is too long: see XDG_CACHE_HOME");
 }
 
