@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "exec/exec.h"
 #include "graph/signature.h"
 
@@ -208,17 +209,11 @@ static brim_status run_round(timing *t)
   return BRIM_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* The lower quartile: the device's time while no other process uses it. Of several sets the least. */
 static double take(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;
-  qsort(s->seconds, (size_t)rounds, sizeof *s->seconds, ascending);
+  qsort(s->seconds, (size_t)rounds, sizeof *s->seconds, brim_by_double);
   const double quartile = s->seconds[(rounds - 1) / 4];
   if (set == 0 || quartile < s->least) s->least = quartile;
   return quartile;

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/order.h"
 #include "report/page.h"
 #include "session/figures.h"
 #include "train/run_parts.h"
@@ -41,12 +42,6 @@ static double own_seconds(const brim_running *r)
   return brim_now() - r->options->start - (r->session ? r->session->queue_seconds : 0);
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* The median of the last steps; 0: there were none under this plan. */
 static double recent_seconds(const brim_running *r)
 {
@@ -54,7 +49,7 @@ static double recent_seconds(const brim_running *r)
   const size_t count = r->recent_count < BRIM_STEPS_RECENT ? r->recent_count : BRIM_STEPS_RECENT;
   if (count == 0) return 0;
   memcpy(sorted, r->recent, count * sizeof *sorted);
-  qsort(sorted, count, sizeof *sorted, ascending);
+  qsort(sorted, count, sizeof *sorted, brim_by_double);
   return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 

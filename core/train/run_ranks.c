@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/order.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "train/run_parts.h"
@@ -133,12 +134,6 @@ static brim_rank_figures measure(brim_running *r)
   return f;
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* If one takes so much longer than most that it is worth knowing. */
 static void name_slowest(const brim_running *r, const brim_rank_figures *all, int32_t ranks, double *seconds)
 {
@@ -147,7 +142,7 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
     seconds[i] = all[i].busy_seconds;
     if (all[i].busy_seconds > all[slowest].busy_seconds) slowest = i;
   }
-  qsort(seconds, (size_t)ranks, sizeof *seconds, ascending);
+  qsort(seconds, (size_t)ranks, sizeof *seconds, brim_by_double);
   const double usual = seconds[(ranks - 1) / 2], most = all[slowest].busy_seconds;
   if (usual > 0 && most > usual * (1 + SLOW_SHARE))
     brim_log(BRIM_LOG_INFO, "step %lld: rank %d is the slowest, with %.0f %% more time at work than most ranks",
