@@ -1,8 +1,11 @@
-/* A message that a signal handler puts together and writes: calls only what signal-safety(7) allows. */
+/* For handlers of signals: a message that is put together and written by what signal-safety(7) allows. */
 #ifndef BRIM_BASE_HANDLER_TEXT_H
 #define BRIM_BASE_HANDLER_TEXT_H
 #include <stddef.h>
 #include <stdint.h>
+
+/* timeout(1) signals the process and then its group: two signals within this time are one wish. */
+#define BRIM_SIGNAL_ECHO_SECONDS 0.3
 
 #define BRIM_HANDLER_TEXT_BYTES 8192 /* the rest of a longer message is left out */
 

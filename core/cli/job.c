@@ -11,10 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/handler_text.h"
 #include "base/text.h"
 #include "cli/child.h"
-
-#define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
 
 static volatile sig_atomic_t stop_signal;
 static double stop_time;              /* of the last signal that was passed on */
@@ -28,7 +27,7 @@ static void on_stop(int number)
 {
   const int saved = errno;
   const double now = brim_now();
-  const bool again = stop_signal != 0 && now - stop_time < ECHO_SECONDS;
+  const bool again = stop_signal != 0 && now - stop_time < BRIM_SIGNAL_ECHO_SECONDS;
   stop_signal = number;
   if (!again) stop_time = now;
   if (running > 0 && !again) kill(running, number);

@@ -162,6 +162,7 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
 /* Ranks that are lost cannot say where to go on. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
+  launch->has_checkpoint = brim_checkpoint_exists;
   const brim_status status = brim_launch_run(launch, word, &ending->told);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
   return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);

@@ -17,12 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/handler_text.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dist/launch_start.h"
-#include "store/checkpoint.h"
 
-#define ECHO_SECONDS 0.3 /* timeout(1) signals the process and then its group: that is one wish, not two */
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
 #define END_SECONDS 2    /* to end by itself when the job is over; mpirun as many more */
 #define MPIRUN_SECONDS 5 /* for mpirun to end when all ranks have said goodbye */
@@ -100,13 +99,13 @@ static void end_job(launcher *l, int32_t but)
 /* The first goes to the ranks, which write a checkpoint; the second ends them. */
 static void stop(launcher *l, int number)
 {
-  const bool is_echo = l->stops > 0 && brim_now() - l->stop_at < ECHO_SECONDS;
+  const bool is_echo = l->stops > 0 && brim_now() - l->stop_at < BRIM_SIGNAL_ECHO_SECONDS;
   l->stop_signal = number;
   if (is_echo) return;
   l->stop_at = brim_now();
   if (++l->stops == 1) return;
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
-  if (folder[0] && brim_checkpoint_exists(folder))
+  if (folder[0] && l->launch->has_checkpoint(folder))
     brim_log(BRIM_LOG_INFO,
              "ended at once: the steps after the last checkpoint are lost\ngo on with: brim train --resume %s", folder);
   else

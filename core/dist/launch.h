@@ -12,6 +12,7 @@ typedef struct brim_rank_launch {
   char mpirun[4096];  /* its file; empty: brim starts the ranks */
   char folder[4096];  /* of the run; empty: a new one, of which nothing is known until the ranks tell */
   double end_seconds; /* that ranks may take to begin, and to end when the first has ended */
+  bool (*has_checkpoint)(const char *run); /* set by the caller of brim_launch_run: has a run's folder one? */
 } brim_rank_launch;
 
 /* [init] What dist.ranks comes to in this process. ELOAD if ranks are to be started, and there is nothing that can. */

@@ -10,8 +10,6 @@
 #include "base/text.h"
 #include "brim/host.h"
 
-#define ECHO_MS 300 /* timeout(1) signals the process and then its group: that is one wish, not two */
-
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 #define WATCHED (sizeof watched / sizeof watched[0])
 
@@ -82,7 +80,8 @@ static void on_signal(int number)
   if (atomic_compare_exchange_strong(&first_ms, &none, now)) {
     first_signal = number;
     if (atomic_load(&is_speaking)) answer(number);
-  } else if (now - none >= ECHO_MS && number != SIGXCPU) { /* which the kernel sends every second */
+  } else if (now - none >= (long long)(1e3 * BRIM_SIGNAL_ECHO_SECONDS) &&
+             number != SIGXCPU) { /* which the kernel sends every second */
     if (atomic_load(&is_speaking)) tell_lost();
     signal(number, SIG_DFL);
     raise(number); /* comes when this handler returns */
