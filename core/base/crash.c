@@ -142,14 +142,21 @@ static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
 #endif
 }
 
-/* The innermost plugin on the stack, read as a file: it may end before so many bytes. */
+/* The top of a stack, read as a file: it may end before so many words. Returns how many. */
+static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
+{
+  const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, words * sizeof *word, (off_t)(stack & ~(uintptr_t)7));
+  if (fd >= 0) close(fd);
+  return bytes < 0 ? 0 : (size_t)bytes / sizeof *word;
+}
+
+/* The innermost plugin on the stack. */
 static const code *caller_of(uintptr_t stack, uintptr_t *at)
 {
   uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
-  const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-  const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, sizeof word, (off_t)(stack & ~(uintptr_t)7));
-  if (fd >= 0) close(fd);
-  for (ssize_t i = 0; i < bytes / (ssize_t)sizeof word[0]; i++) {
+  const size_t words = read_stack(stack, word, sizeof word / sizeof word[0]);
+  for (size_t i = 0; i < words; i++) {
     const code *c = code_of(word[i]);
     *at = word[i];
     if (c) return c;
@@ -217,6 +224,22 @@ static void add_where(brim_handler_text *m, const culprit *who)
     m->length -= strlen("\n  ");
 }
 
+/* The instruction of brim or of a library that crashed. After a call of an address where no code is: the instruction
+ * that the call would have returned to, unless a plugin's was named already. */
+static void add_place(brim_handler_text *m, const culprit *who, uintptr_t at, uintptr_t stack)
+{
+  static brim_mapping file;
+  uintptr_t caller;
+  if (code_of(at)) return;
+  brim_mapping_find(at, &file);
+  if (!file.path[0] && !who->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
+  if (!file.path[0]) return;
+  brim_handler_text_add(m, "\n  at ");
+  add_hex(m, (uintptr_t)file.offset);
+  brim_handler_text_add(m, " of ");
+  brim_handler_text_add(m, file.path);
+}
+
 /* How to go on with the run; a child of the process has no run. */
 static void add_advice(brim_handler_text *m)
 {
@@ -265,6 +288,7 @@ static void tell(int signal, const siginfo_t *info, const void *context)
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_where(&m, &who);
+  add_place(&m, &who, at, stack);
   const char *file = atomic_load(&read_file);
   if (file) {
     brim_handler_text_add(&m, "\n  in the tables of ");

@@ -181,7 +181,9 @@ class Elsewhere(Case):
             with self.subTest(words):
                 self.assert_error(self.crash(words, *self.DATA), f"the plugin {file} has crashed: segmentation fault",
                                   f"brim check {file}")
-        self.assert_error(self.crash("create:abort", *self.DATA, by=signal.SIGABRT), file, "abort (SIGABRT)")
+        aborted = self.crash("create:abort", *self.DATA, by=signal.SIGABRT)
+        self.assert_error(aborted, file, "abort (SIGABRT)")
+        self.assertRegex(aborted.err, r"\n  at 0x[0-9a-f]+ of /.*libc.*\n")
 
     @plain
     def test_of_a_reading_thread(self):
