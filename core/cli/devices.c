@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "base/text.h"
 #include "brim/backend.h"
 #include "cli/cli.h"
 #include "config/instance.h"
@@ -227,7 +228,7 @@ static brim_status forget_times(void)
 {
   size_t count;
   BRIM_TRY(brim_profile_forget_all(&count));
-  brim_log(BRIM_LOG_INFO, "%zu device profile%s deleted", count, count == 1 ? "" : "s");
+  brim_log(BRIM_LOG_INFO, "%zu device profile%s deleted", count, brim_plural((int64_t)count));
   return BRIM_OK;
 }
 

@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "data/keep.h"
-#include "session/footprint.h"
 #include "store/summary.h"
 #include "train/report.h"
 #include "train/scores.h"

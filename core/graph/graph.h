@@ -130,6 +130,8 @@ struct brim_graph {
 /* From so many classes on, what grows with their number is left out where it can be: the logits, if the loss can be
  * computed with the product that makes them inside (build.c), and always the confusion matrix. */
 #define BRIM_MANY_CLASSES 4096
+/* A confusion matrix of more classes is counted, for the figures that follow from it, and not written. */
+#define BRIM_MATRIX_CLASSES_MAX 256
 /* Metrics of an evaluation with so many real targets: see regression_metrics in brim/ops.h. */
 #define BRIM_ERRORS_COUNT(targets) (3 + 3 * (targets))
 

@@ -331,9 +331,8 @@ static void tidy(const char *ending, uint64_t magic)
 {
   DIR *folder = opendir(brim_shared_folder());
   for (struct dirent *entry; folder && (entry = readdir(folder));) {
-    const size_t length = strlen(entry->d_name), tail = strlen(ending);
     char path[PATH_MAX];
-    if (length < tail || strcmp(entry->d_name + length - tail, ending) != 0) continue;
+    if (!brim_ends_with(entry->d_name, ending)) continue;
     if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), entry->d_name) < (int)sizeof path)
       tidy_file(path, magic);
   }

@@ -14,9 +14,6 @@
 
 #include "session/session.h"
 
-/* A confusion matrix of more classes is counted, for the figures that follow from it, and not written. */
-#define BRIM_MATRIX_CLASSES_MAX 256
-
 /* Bytes of the host's memory. */
 typedef struct brim_footprint {
   uint64_t process_bytes; /* resident when it had planned */

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
-#include "session/footprint.h"
 
 static double ratio(double part, double whole)
 {
