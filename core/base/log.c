@@ -27,6 +27,7 @@ static bool is_mute;
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);
 static void *hook_context;
+static bool wants_color;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void brim_log_set_level(enum brim_level level)
@@ -50,11 +51,16 @@ void brim_log_set_hook(void (*function)(void *context, bool before), void *conte
   hook_context = context;
 }
 
-bool brim_log_color(void)
+void brim_log_read_environment(void)
 {
   const char *no_color = getenv("NO_COLOR");
   const char *term = getenv("TERM");
-  return isatty(STDERR_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+  wants_color = !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}
+
+bool brim_log_color(void)
+{
+  return wants_color && isatty(STDERR_FILENO);
 }
 
 /* False: the file takes no more; errno says why. */

@@ -16,6 +16,9 @@ void brim_say(const char *format, ...) BRIM_PRINTF(1, 2);
 /* "error: <text>" with the further lines of the text indented, for the thread's last error. With the
  * level at DEBUG also where in the source it comes from. */
 void brim_log_error(void);
+/* [init] NO_COLOR and TERM, once: a message may come while another thread changes the environment, as MPI does when it
+ * starts, and getenv() beside setenv() crashes. Until then no message is coloured. */
+void brim_log_read_environment(void);
 bool brim_log_color(void);
 /* [init] This process is a rank of several: rank 0 speaks; warnings and errors of the others say whose they are, and
  * what else they would say is said by rank 0 already. */

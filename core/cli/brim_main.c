@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/guard.h"
 #include "base/install.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
@@ -398,6 +399,7 @@ int brim_main(int argc, char **argv)
 {
   brim_cli cli = {.start = brim_now()};
   brim_crash_watch();
+  brim_log_read_environment();
   give_back_large_blocks();
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */

@@ -48,11 +48,11 @@ _Noreturn static void end_by(const brim_joining *j, int number)
 
 _Noreturn static void end_late(const brim_joining *j)
 {
-  brim_log_set_rank(brim_dist_started_rank());
+  brim_log_set_rank(j->rank);
   brim_fail(BRIM_ECOMM,
             "the %d ranks have not found each other within dist.timeout_seconds=%g\n"
             "one of them has stopped, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
-            (int)brim_dist_started(), j->seconds);
+            (int)j->ranks, j->seconds);
   if (brim_line_may_speak()) brim_log_error();
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
@@ -66,11 +66,12 @@ _Noreturn static void leave_late(const brim_joining *j)
   _exit(j->exit_status);
 }
 
+/* Nothing here may read the environment: MPI changes it as it starts, and getenv() beside setenv() crashes. */
 static void *watch(void *context)
 {
   const brim_joining *j = context;
-  const int rank = (int)brim_dist_started_rank();
-  const double seconds = j->seconds + (j->exit_status >= 0 ? 0 : TURN_SECONDS * (rank < TURNS ? rank : TURNS));
+  const double turn = TURN_SECONDS * (j->rank < TURNS ? j->rank : TURNS);
+  const double seconds = j->seconds + (j->exit_status >= 0 ? 0 : turn);
   struct pollfd ready[] = {{.fd = j->done, .events = POLLIN}, {.fd = j->signals, .events = POLLIN}};
   struct signalfd_siginfo info;
   double waited = 0, last = brim_now();
@@ -100,6 +101,8 @@ static brim_status begin(brim_joining *j)
   for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaddset(&set, watched[i]);
   j->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   j->done = eventfd(0, EFD_CLOEXEC);
+  j->rank = brim_dist_started_rank();
+  j->ranks = brim_dist_started();
   pthread_sigmask(SIG_BLOCK, &set, &j->before); /* here as on the other thread, which reads them */
   const bool has_files = j->signals >= 0 && j->done >= 0;
   const int code = has_files ? brim_thread_start(&j->thread, "brim-joining", watch, j) : errno;

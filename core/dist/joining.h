@@ -14,6 +14,7 @@ typedef struct brim_joining {
   void *self;
   double seconds;    /* to join; the time in which this process was stopped does not count */
   int exit_status;   /* of a process that leaves; -1: it joins */
+  int32_t rank, ranks;
   int signals, done; /* files */
   bool is_watching;
   pthread_t thread;

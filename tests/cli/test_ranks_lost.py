@@ -7,10 +7,11 @@ import pathlib
 import signal
 import struct
 import time
+import unittest
 
 from ranks import Ranks  # which finds jobs
 from jobs import ranks_among  # pylint: disable=wrong-import-order
-from support import BINARY, FAILED, SMALL, main
+from support import BINARY, FAILED, FAULT_SHIM, SANITIZED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
 RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
@@ -91,6 +92,18 @@ class Beginning(Ranks):
             result = self.ranks(3, f"run{rank}", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program)
             self.assertIn("the 3 ranks have not found each other within dist.timeout_seconds=2", result.err)
             self.assertEqual(processes(self.folder), {})
+
+
+    @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    def test_while_mpi_starts_no_other_thread_reads_the_environment(self):
+        shim = {"LD_PRELOAD": str(pathlib.Path(FAULT_SHIM).with_name("environment_shim.so"))}
+        self.ranks(2, "run", *SMALL, "training.steps=2", env=shim)
+        program = self.folder / "stops"
+        program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -STOP $$\nexec {BINARY} "$@"\n')
+        program.chmod(0o755)
+        late = self.ranks(2, "late", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program, env=shim)
+        self.assertIn("have not found each other", late.err)
+        self.assertNotIn("getenv()", late.err)
 
 
 class Drift(Jobs):

@@ -251,6 +251,7 @@ static bool use_terminal(unsigned short columns)
   setenv("TERM", "xterm", 1);
   setenv("LC_ALL", "C", 1);
   setenv("NO_COLOR", "1", 1);
+  brim_log_read_environment();
   unsetenv("COLUMNS");
   return true;
 }
@@ -461,6 +462,7 @@ static void the_look_follows_the_environment(void **state)
     setenv("TERM", cases[i].term, 1);
     setenv("NO_COLOR", cases[i].no_color, 1);
     setenv("LC_ALL", cases[i].locale, 1);
+    brim_log_read_environment();
     brim_progress_init(&progress, 0, 50, false);
     assert_int_equal(progress.terminal, cases[i].terminal);
     assert_int_equal(progress.color, cases[i].color);
