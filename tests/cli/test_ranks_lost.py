@@ -4,6 +4,8 @@ gone on with. And a rank whose weights have become others is found."""
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import struct
 import time
@@ -78,6 +80,21 @@ class Lost(Jobs):
             self.assertEqual(err.count("go on with: brim train --resume"), 1, err)
             self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
             self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
+
+
+    @unittest.skipUnless(shutil.which("ompi_info"), "another MPI has other files")
+    def test_what_a_killed_mpirun_leaves_in_shared_memory_the_next_job_removes(self):
+        process, found = self.begin("run", 2)
+        shared = set()
+        for rank in found.values():
+            mapped = pathlib.Path(f"/proc/{rank}/maps").read_text(encoding="utf-8")
+            shared |= set(re.findall(r"/dev/shm/[^/\s]+(?=/vader_segment|/sm_segment)", mapped))
+        self.assertEqual(len(shared), 2, shared)
+        process.kill()
+        process.communicate()
+        self.until(lambda: not processes(self.folder))
+        self.ranks(2, "next", *SMALL, "training.steps=2")
+        self.assertEqual([folder for folder in shared if pathlib.Path(folder).exists()], [])
 
 
 class Beginning(Ranks):

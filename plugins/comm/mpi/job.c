@@ -63,6 +63,7 @@ static brim_status start_mpi(void)
   if (is_ended) return brim_fail(BRIM_ECOMM, "MPI has ended in this process, and starts only once");
   if (is_started) return BRIM_OK;
   choose_interfaces();
+  mpi_segments_begin();
   block_signals(&before);
   const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &threads);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -188,6 +189,7 @@ void mpi_leave(double seconds)
   struct sigaction before;
   const unsigned left = watch((unsigned)seconds + 1, brim_status_exit(BRIM_ECOMM), &before);
   MPI_Finalize();
+  mpi_segments_end();
   alarm(0);
   sigaction(SIGALRM, &before, NULL);
   alarm(left); /* of a process that has lost a plugin's thread */
@@ -200,6 +202,7 @@ void mpi_end_all(int32_t exit_status)
   MPI_Initialized(&is_started);
   MPI_Finalized(&is_ended);
   end_starter_too();
+  mpi_segments_end();
   if (is_started && !is_ended) MPI_Abort(MPI_COMM_WORLD, exit_status);
   _exit(exit_status);
 }

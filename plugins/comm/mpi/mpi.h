@@ -44,6 +44,13 @@ void mpi_leave(double seconds);
 /* [any time] See brim_comm_ops. */
 void mpi_end_all(int32_t exit_status);
 
+/* ---- segments.c: memory that ranks of a host share ---- */
+
+/* [init] Before MPI starts in this process: where Open MPI puts its files. */
+void mpi_segments_begin(void);
+/* [any time] When nobody opens them any more. */
+void mpi_segments_end(void);
+
 /* ---- exchange.c: small messages, with a time ---- */
 
 typedef struct mpi_talk {
