@@ -221,8 +221,7 @@ static void note_left_out(brim_composition *c, const brim_chosen *chosen, const 
                                         value->origin.file, chosen->group, said)};
 }
 
-/* What another file says in its place needs no word. */
-static void tell_left_out(brim_composition *c)
+void brim_compose_tell_left_out(brim_composition *c)
 {
   for (size_t i = 0; i < c->left_out_count; i++)
     if (!brim_yaml_get_path(c->root, c->left_out[i].path)) brim_problem(&c->notes, BRIM_OK, "%s", c->left_out[i].note);
@@ -566,7 +565,6 @@ void brim_compose(brim_composition *c)
     c->notes = notes;
     changed = walk(c, node, path);
   }
-  tell_left_out(c);
   if (changed)
     brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
                  path);

@@ -81,6 +81,9 @@ const char *brim_compose_option_text(const brim_composition *c, const char *grou
 void brim_compose_choose(brim_composition *c, const brim_override *override);
 /* Builds c->root. What goes wrong is added to c->problems. */
 void brim_compose(brim_composition *c);
+/* After brim_compose() and the overrides: notes which values of a file were left out, as they belong to an option that
+ * was not chosen. What another file or an override says in such a value's place needs no word. */
+void brim_compose_tell_left_out(brim_composition *c);
 /* NULL if nothing is chosen. */
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
 /* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it

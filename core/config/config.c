@@ -4,6 +4,7 @@
 #include "config/config.h"
 
 #include <assert.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,18 +384,29 @@ static void show_missing(const loading *l, const brim_schema_row *row, const bri
   put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
 }
 
-/* "~/x" of a path, as shells write it: they replace it only where a word begins with it. */
+/* The home folder of the user that "~name" names, or of this one; NULL: there is none. */
+static const char *home_of(const char *name)
+{
+  if (!name[0]) return getenv("HOME");
+  const struct passwd *user = getpwnam(name);
+  return user ? user->pw_dir : NULL;
+}
+
+/* "~/x" and "~user/x" of a path, as shells write them: they replace them only where a word begins so. As in a shell,
+ * the name of no user is the name of a file. */
 static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
-  const char *home = getenv("HOME");
-  if (!node || !brim_schema_holds_path(row, node) || !brim_starts_with(node->scalar, "~/")) return node;
+  if (!node || !brim_schema_holds_path(row, node) || node->scalar[0] != '~') return node;
+  const size_t length = strcspn(node->scalar, "/");
+  const char *name = brim_arena_printf(l->c.arena, "%.*s", (int)length - 1, node->scalar + 1), *home = home_of(name);
+  if (name[0] && !home) return node;
   if (!home || !home[0]) {
     brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' has no meaning", row->path);
     return node;
   }
   brim_yaml *expanded = brim_yaml_clone(l->c.arena, node);
-  const size_t length = strlen(home);
-  expanded->scalar = brim_arena_printf(l->c.arena, "%s%s", home, node->scalar + (home[length - 1] == '/' ? 2 : 1));
+  const char *rest = node->scalar + length;
+  expanded->scalar = brim_arena_printf(l->c.arena, "%s%s", home, rest + (brim_ends_with(home, "/") && rest[0] == '/'));
   return expanded;
 }
 
@@ -527,6 +539,7 @@ static void load(loading *l, const brim_config_request *request)
   brim_schema_build(&l->schema, l->c.arena, &l->plugins);
   for (size_t i = 0; i < l->override_count; i++)
     if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
+  brim_compose_tell_left_out(&l->c);
   complete(l);
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");

@@ -518,7 +518,7 @@ static void say_test(const brim_report *r)
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
   if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
   say_classes(e);
-  if (e->confusion) snprintf(f1, sizeof f1, ", F1 %.4f", e->f1);
+  if (e->confusion) snprintf(f1, sizeof f1, ", macro F1 %.4f", e->f1);
   brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
 }
 

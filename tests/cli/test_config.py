@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pwd
 
 from support import BINARY, LOAD, SMALL, USAGE, Case, main, write_idx_dataset
 
@@ -196,6 +197,7 @@ class Choices(Case):
         result = self.brim("config", *mine, "optimizer=lion")
         self.assertEqual(result.err, "'optimizer.lr' of my/mine.yaml is left out: it belongs to optimizer=adamw\n")
         self.assertIn("  lr: 0.0001\n", result.out)
+        self.assertEqual(self.brim("config", *mine, "optimizer=lion", "optimizer.lr=0.1").err, "")
         (self.folder / "my/experiment").mkdir()
         (self.folder / "my/experiment/own.yaml").write_text("defaults: [optimizer: sgd, _self_]\n"
                                                             "optimizer: {lr: 0.25}\n")
@@ -288,6 +290,10 @@ class Runs(Case):
         self.assertIn(f"  dir: {self.folder}/home/deep/run\n", self.read("home/deep/run/config.yaml"))
         self.assert_error(self.brim("config", "run.dir=~/x", env={"HOME": ""}, status=USAGE),
                           "'run.dir': $HOME is not set")
+        user = pwd.getpwuid(os.getuid())
+        home = user.pw_dir.rstrip("/")
+        self.assertIn(f"  dir: {home}/x\n", self.brim("config", f"run.dir=~{user.pw_name}/x").out)
+        self.assertIn("  dir: ~nobody-of-this-name/x\n", self.brim("config", "run.dir=~nobody-of-this-name/x").out)
 
     def test_names_of_runs(self):
         self.assert_error(self.brim("config", "run.name=a\x1b[2Jb", status=USAGE),
