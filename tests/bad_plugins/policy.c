@@ -116,11 +116,31 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
   return BRIM_OK;
 }
 
+/* A good one too: says what it sees at this step, once. */
+static brim_status tell_view(const brim_step_view *view, brim_step_plan *out)
+{
+  static double first = -1;
+  static int64_t first_step;
+  size_t users = 0;
+  if (first < 0) {
+    first = view->seconds;
+    first_step = view->step;
+  }
+  if (view->step < first_step + 5) return BRIM_ENOTSUP;
+  BRIM_TRY(view->users(view, 0, NULL, 0, &users));
+  brim_reason(out->reason, "step %.9f, with all else %.9f, users %zu", view->step_seconds,
+              (view->seconds - first) / (double)(view->step - first_step), users);
+  first = view->seconds;
+  first_step = view->step;
+  return BRIM_OK;
+}
+
 static brim_status on_step(void *self, const brim_step_view *view, brim_step_plan *out)
 {
   (void)self;
   if (!bad_names("on_step") || view->step < bad_from()) return BRIM_ENOTSUP;
   if (bad_is("on_step", "rarely")) return step_rarely(view, out);
+  if (bad_is("on_step", "view")) return tell_view(view, out);
   if (bad_is("on_step", "odd")) out->micro_batch = 12345;
   if (bad_is("on_step", "reason")) endless(out->reason);
   return bad_in("on_step", view->step);

@@ -6,10 +6,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 
 from support import NO_FIT, SMALL, USAGE, Case, main
 
 PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 
 # Nothing is timed, so that larger micro-batches count as faster: what is guessed does not depend on the machine.
 # Micro-batches of 16 and more are multiples of the grain. The peaks are 1.4 MiB with 32, 2.2 with 64, 3.8 with 128, 6.9
@@ -327,6 +329,26 @@ class Order(Policies):
         self.brim(*argv, "policy=[robust,mine]")
         self.assertNotIn("policy.mine", dict(self.decisions("run")))
         self.assert_error(self.train("none", *words, "policy=mine", status=USAGE), "no option 'mine' in group 'policy'")
+
+
+class View(Policies):
+    """What on_step is told of the steps."""
+
+    def test_the_time_of_a_step_is_without_evaluations(self):
+        """Each step of 8 samples is followed by an evaluation of 2,048, of which the difference of two times has all."""
+        process = self.start("train", "run.dir=run", *LARGE, "dataset.test_count=2048", "training.batch_size=8",
+                             "training.steps=100000", "training.eval_every_steps=1", "training.num_workers=0",
+                             "policy=[bad]", f"--plugin-path={BAD}", env={"BRIM_BAD": "on_step:view"})
+        events = self.folder / "run/events.jsonl"
+        self.until(lambda: events.exists() and "with all else" in events.read_text(), process)
+        process.send_signal(signal.SIGTERM)
+        self.finish(process)
+        told = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
+        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", told)
+        self.assertTrue(found, told)
+        step, whole = map(float, found.groups())
+        self.assertGreater(step, 0)
+        self.assertLess(3 * step, whole)
 
 
 class Swarm(Policies):

@@ -205,7 +205,7 @@ static brim_status count_tokens(const text_dataset *d, int split, int64_t *out, 
 
 static uint64_t bytes_of(const text_dataset *d, int64_t tokens)
 {
-  return (uint64_t)tokens * (d->vocabulary ? 2 : 1);
+  return (uint64_t)tokens * (uint64_t)text_token_width(d->vocabulary);
 }
 
 static brim_status text_describe(const void *self, const char *split, brim_dataset_info *out)

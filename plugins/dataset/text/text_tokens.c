@@ -118,12 +118,16 @@ static brim_status add_text(const text_source *s, const char *name, sink *to)
   return status;
 }
 
+int32_t text_token_width(const bpe *vocabulary)
+{
+  return !vocabulary ? 1 : bpe_vocabulary(vocabulary) <= UINT16_MAX + 1 ? 2 : 4;
+}
+
 static brim_status make(const text_source *s, token_file *out)
 {
   const int32_t end = s->vocabulary ? bpe_end_of_text(s->vocabulary) : -1;
-  const int32_t width = !s->vocabulary ? 1 : bpe_vocabulary(s->vocabulary) <= UINT16_MAX + 1 ? 2 : 4;
   sink to = {0};
-  BRIM_TRY(sink_open(&to, s->files->bytes + s->files->count, width));
+  BRIM_TRY(sink_open(&to, s->files->bytes + s->files->count, text_token_width(s->vocabulary)));
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < s->files->count && status == BRIM_OK; i++) {
     if (i > 0 && end >= 0) status = take(&to, &end, 1);

@@ -15,6 +15,8 @@ typedef struct text_source {
   const char *cache_folder; /* empty: $XDG_CACHE_HOME/brim, or ~/.cache/brim */
 } text_source;
 
+/* Bytes of a token in memory and in the cache; NULL: bytes are tokens. */
+int32_t text_token_width(const bpe *vocabulary);
 /* Can the number of tokens be had without reading the text? Then *count is it. */
 bool text_tokens_count(const text_source *source, int64_t *count);
 /* Maps the tokens, or makes them, and keeps them in the cache if that can be written. Texts follow each other, with the
