@@ -8,7 +8,7 @@
 #
 # clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
 # .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so a banned function is an error
-# here too. pyflakes reads the Python scripts.
+# here too. pyflakes reads the Python scripts; scripts/folders.sh looks at the picture of the folders.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -43,6 +43,8 @@ mapfile -t sources < <(of 'c|h|cpp|cu|cuh')
 
 mapfile -t scripts < <(of py)
 ((!${#scripts[@]})) || pyflakes3 "${scripts[@]}" || failed=1
+
+scripts/folders.sh --check || failed=1
 
 # clang-tidy reads how each file is compiled; it checks headers where a file includes them.
 build=build/dev

@@ -96,7 +96,8 @@ def environment(home, prefix):
     kept = {key: value for key, value in os.environ.items() if not UNSET.match(key)}
     path = kept.get("PATH", os.defpath)
     return {**kept, "PATH": f"{prefix}/bin:{path}" if prefix else path, "HOME": str(home), "PWD": str(home),
-            "LC_ALL": "C.UTF-8", "TZ": "UTC", "CUDA_VISIBLE_DEVICES": "", "BRIM_CLAIMS_DIR": f"{home.parent}/claims"}
+            "LC_ALL": "C.UTF-8", "TZ": "UTC", "CUDA_VISIBLE_DEVICES": "", "BRIM_CLAIMS_DIR": f"{home.parent}/claims",
+            "OMP_NUM_THREADS": "2"}  # a plan's scratch grows with them
 
 
 def run(blocks, folder, prefix, seconds):

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "observe/svg.h"
 #include "report/runs.h"
+#include "report/svg.h"
 #include "store/rundir.h"
 
 #define CURVES_A_RUN 2    /* train, and what it is judged by */

@@ -10,7 +10,7 @@
 #include "cli/ranks.h"
 #include "cli/times.h"
 #include "graph/plan_json.h"
-#include "graph/plan_svg.h"
+#include "report/plan_svg.h"
 #include "session/features.h"
 #include "session/footprint.h"
 #include "session/placement.h"

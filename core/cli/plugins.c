@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "config/value.h"
+#include "param/value.h"
 
 #define COLUMNS_MAX 5
 

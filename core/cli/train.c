@@ -5,16 +5,17 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "config/kept.h"
 #include "dist/dist.h"
-#include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
-#include "memory/host.h"
+#include "launch/launch.h"
+#include "report/page.h"
 #include "store/checkpoint.h"
 #include "store/rundir.h"
 #include "train/run.h"
@@ -128,15 +129,38 @@ typedef struct train_end {
   int told;    /* the exit status if it was said already; 0: not */
 } train_end;
 
+static brim_status join(const brim_config *config, brim_dist **out)
+{
+  const brim_config_choice *comm = brim_config_choice_of(config, "comm");
+  const brim_dist_options options = {.registry = config->registry,
+                                     .comm = comm->plugin,
+                                     .params = comm->params,
+                                     .configuration = config->root,
+                                     .ranks = config->settings.dist.ranks,
+                                     .timeout_seconds = config->settings.dist.timeout_seconds};
+  return brim_dist_open(&options, out);
+}
+
+/* For people; a run without it is as good, so what goes wrong is a warning. */
+static void write_page(const char *run)
+{
+  if (brim_page_write(run) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "no " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
+}
+
 /* As a rank of a job, or alone. What there is to say of a job is said before any rank ends, since mpirun then ends the
  * others. */
 static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, train_end *ending)
 {
-  brim_run_options options = {config, o->resume, cli->quiet, cli->start, NULL};
+  brim_run_options options = {.config = config,
+                              .resume = o->resume,
+                              .quiet = cli->quiet,
+                              .start = cli->start,
+                              .write_page = config->settings.observe.report ? write_page : NULL};
   tell_auto(config);
   tell_environment();
   ending->joined = true;
-  BRIM_TRY(brim_dist_open(config, &options.dist));
+  BRIM_TRY(join(config, &options.dist));
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
   if (status != BRIM_OK && options.dist) ending->told = brim_cli_fail(status);
@@ -162,7 +186,6 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
 /* Ranks that are lost cannot say where to go on. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
-  launch->has_checkpoint = brim_checkpoint_exists;
   const brim_status status = brim_launch_run(launch, word, &ending->told);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
   return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);

@@ -2,7 +2,7 @@
  * so once, in one line. */
 #ifndef BRIM_CONFIG_ALIAS_H
 #define BRIM_CONFIG_ALIAS_H
-#include "config/problems.h"
+#include "param/problems.h"
 
 typedef struct brim_alias {
   const char *old; /* "training.fp16" */

@@ -3,7 +3,7 @@
 #define BRIM_CONFIG_APPLY_H
 #include "config/compose.h"
 #include "config/schema.h"
-#include "config/value.h"
+#include "param/value.h"
 
 /* Does this override choose the option of a group, rather than set a value? */
 bool brim_override_is_choice(const brim_composition *c, const brim_override *override);

@@ -1,6 +1,6 @@
 #include "config/batch.h"
 
-#include "config/value.h"
+#include "param/value.h"
 
 static const char batch_path[] = "training.batch_size", effective_path[] = "training.effective_batch_size",
                   accumulation_path[] = "training.gradient_accumulation_steps";

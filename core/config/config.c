@@ -13,7 +13,7 @@
 #include "config/compose.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
-#include "config/value.h"
+#include "param/value.h"
 
 #define RUN_NAME_BYTES_MAX 200 /* a folder is called by it and the time, and a folder's name has at most 255 */
 

@@ -9,7 +9,7 @@
 #ifndef BRIM_CONFIG_CONFIG_H
 #define BRIM_CONFIG_CONFIG_H
 #include "config/settings.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 #include "plugin/registry.h"
 
 typedef struct brim_config_request {

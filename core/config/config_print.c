@@ -8,7 +8,7 @@
 #include "config/compose.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
-#include "config/value.h"
+#include "param/value.h"
 
 enum { CELLS = 5 }; /* key, type, default, range, help */
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "config/value.h"
+#include "param/value.h"
 
 /* What the last word of this key says; NULL: none does. */
 static const char *value_given(const char *key, const char *const *word, size_t count)

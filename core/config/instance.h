@@ -2,7 +2,7 @@
 #ifndef BRIM_CONFIG_INSTANCE_H
 #define BRIM_CONFIG_INSTANCE_H
 #include "brim/plugin.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 /* Makes one of the defaults of its parameters, which live in `arena`; the caller destroys it if the plugin has destroy.
  * ECONFIG if a parameter has no default, or what create() said. */

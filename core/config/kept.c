@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/problems.h"
 #include "config/same.h"
 #include "config/schema.h"
+#include "param/problems.h"
 
 /* Keys of the core and of backends that may be edited in a run that is gone on with. The plan, the folders and the
  * records may then differ; what is trained does not. */

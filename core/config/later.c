@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/same.h"
-#include "config/value.h"
+#include "param/value.h"
 
 /* A key without a field. */
 #define LATER(section, T, key, def, range, help)                                                                       \

@@ -6,7 +6,7 @@
 #ifndef BRIM_CONFIG_LATER_H
 #define BRIM_CONFIG_LATER_H
 #include "brim/plugin.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 typedef struct brim_later_key {
   const char *section; /* "" for top-level keys, "training", ... */

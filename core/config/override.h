@@ -8,7 +8,7 @@
  * `key=` is the empty string. */
 #ifndef BRIM_CONFIG_OVERRIDE_H
 #define BRIM_CONFIG_OVERRIDE_H
-#include "config/problems.h"
+#include "param/problems.h"
 
 enum brim_override_mode { BRIM_OVERRIDE_SET, BRIM_OVERRIDE_ADD, BRIM_OVERRIDE_FORCE, BRIM_OVERRIDE_REMOVE };
 typedef struct brim_override {

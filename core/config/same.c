@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "config/value.h"
+#include "param/value.h"
 
 static bool same_list(const brim_list *a, const brim_list *b)
 {

@@ -2,7 +2,7 @@
 #ifndef BRIM_CONFIG_SAME_H
 #define BRIM_CONFIG_SAME_H
 #include "brim/plugin.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 /* Room for a value of any type. */
 typedef union brim_any_value {

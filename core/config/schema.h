@@ -4,7 +4,7 @@
 #define BRIM_CONFIG_SCHEMA_H
 #include "config/config.h"
 #include "config/later.h"
-#include "config/problems.h"
+#include "param/problems.h"
 
 #define BRIM_GROUPS_MAX 9
 #define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */

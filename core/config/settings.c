@@ -1,9 +1,9 @@
 /* Every key that the core itself reads. */
 #include "config/settings.h"
 
-#include "data/resample.h"
 #include "graph/fuse.h"
 #include "graph/recompute.h"
+#include "graph/shard.h"
 
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 

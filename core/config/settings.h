@@ -72,7 +72,7 @@ typedef struct brim_memory_settings {
 } brim_memory_settings;
 typedef struct brim_dist_settings {
   int64_t ranks; /* -1: auto */
-  int32_t shard; /* enum brim_shard */
+  int32_t shard; /* enum brim_shard of graph/shard.h */
   int32_t deal;  /* enum brim_deal */
   uint64_t bucket_mb;
   int64_t check_every_steps; /* 0: never */
@@ -86,6 +86,10 @@ typedef struct brim_observe_settings {
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 #define BRIM_UPDATE_NAMES "step|fused_backward"
 
+/* How images are resized. */
+enum brim_filter { BRIM_FILTER_NEAREST, BRIM_FILTER_BILINEAR, BRIM_FILTER_BICUBIC };
+#define BRIM_FILTER_NAMES "nearest|bilinear|bicubic"
+
 /* Which means and deviations samples are normalised by. */
 enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORMALIZE_CLIP };
 #define BRIM_NORMALIZE_NAMES "dataset|imagenet|clip"
@@ -93,10 +97,6 @@ enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORM
 /* What is kept in host memory rather than on the device. */
 enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
 #define BRIM_OFFLOAD_NAMES "none|optimizer"
-
-/* What of the training state ranks share out between them, in place of each having all of it. */
-enum brim_shard { BRIM_SHARD_NONE, BRIM_SHARD_OPTIMIZER, BRIM_SHARD_GRADIENTS };
-#define BRIM_SHARD_NAMES "none|optimizer|gradients"
 
 /* How a step's samples are dealt to the ranks. */
 enum brim_deal { BRIM_DEAL_AUTO, BRIM_DEAL_EVEN };

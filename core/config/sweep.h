@@ -8,7 +8,7 @@
  * configuration is loaded. */
 #ifndef BRIM_CONFIG_SWEEP_H
 #define BRIM_CONFIG_SWEEP_H
-#include "config/problems.h"
+#include "param/problems.h"
 
 #define BRIM_SWEEP_JOBS_MAX 10000
 

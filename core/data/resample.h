@@ -10,8 +10,7 @@
 #define BRIM_DATA_RESAMPLE_H
 #include <stdint.h>
 
-enum brim_filter { BRIM_FILTER_NEAREST, BRIM_FILTER_BILINEAR, BRIM_FILTER_BICUBIC };
-#define BRIM_FILTER_NAMES "nearest|bilinear|bicubic"
+#include "config/settings.h"
 
 /* Pixels in rows, channels together. */
 typedef struct brim_pixels {

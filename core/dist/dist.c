@@ -13,7 +13,6 @@
 #include "base/crash.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "config/config.h"
 #include "dist/hub.h"
 #include "dist/joining.h"
 #include "dist/line.h"
@@ -44,11 +43,10 @@ typedef struct party {
 } party;
 
 struct brim_dist {
-  const brim_config *config;
+  brim_dist_options options;
   brim_world world;
   party host;        /* joined */
   party collectives; /* its own, or another one's; ops NULL: not connected */
-  double seconds;    /* to wait for other ranks */
   uint64_t started, done;
   brim_ballot *all;  /* of a vote: what every rank says */
   bool is_connected; /* the collectives */
@@ -69,18 +67,17 @@ static bool has_host_half(const brim_comm_ops *ops)
   return BRIM_HAS(brim_comm_ops, ops, join);
 }
 
-static brim_status make_party(const brim_config *config, const char *id, party *out)
+static brim_status make_party(const brim_dist_options *o, const char *id, party *out)
 {
-  const brim_config_choice *chosen = brim_config_choice_of(config, "comm");
-  const brim_registry_entry *entry = brim_registry_find(config->registry, BRIM_COMM, id);
+  const brim_registry_entry *entry = brim_registry_find(o->registry, BRIM_COMM, id);
   if (!entry) {
-    const brim_registry_failure *failure = brim_registry_failure_of(config->registry, BRIM_COMM, id);
+    const brim_registry_failure *failure = brim_registry_failure_of(o->registry, BRIM_COMM, id);
     return brim_fail(BRIM_ELOAD, "communicator '%s' is needed for more than one rank%s%s", id,
                      failure ? ", and cannot be loaded: " : ", and this build has none: see `brim plugins`",
                      failure ? failure->reason : "");
   }
   *out = (party){.plugin = entry->plugin, .ops = entry->plugin->ops};
-  void *params = chosen->plugin == entry->plugin ? chosen->params : NULL;
+  void *params = o->comm == entry->plugin ? o->params : NULL;
   out->self = params;
   return entry->plugin->create ? entry->plugin->create(params, &out->self) : BRIM_OK;
 }
@@ -94,19 +91,19 @@ static void drop_party(party *p)
 /* The host's half is the chosen communicator's, if it has one. Ranks that brim has started without MPI have lines. */
 static brim_status choose_host(brim_dist *d)
 {
-  const brim_config_choice *chosen = brim_config_choice_of(d->config, "comm");
+  const brim_plugin *chosen = d->options.comm;
   if (brim_hub_is_there()) {
     d->host = (party){.plugin = &brim_comm_hub, .ops = brim_comm_hub.ops};
     return BRIM_OK;
   }
-  return make_party(d->config, has_host_half(chosen->plugin->ops) ? chosen->plugin->id : "mpi", &d->host);
+  return make_party(&d->options, has_host_half(chosen->ops) ? chosen->id : "mpi", &d->host);
 }
 
 /* ---- joining ---- */
 
 static brim_status check_ranks(const brim_dist *d)
 {
-  const int64_t set = d->config->settings.dist.ranks;
+  const int64_t set = d->options.ranks;
   if (set < 0 || set == d->world.ranks) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "dist.ranks is %lld, but %d rank%s started\nleave dist.ranks out, or start as many",
                    (long long)set, (int)d->world.ranks, d->world.ranks == 1 ? " was" : "s were");
@@ -143,7 +140,7 @@ static digest digest_of(const brim_yaml *root)
 /* All train the same. */
 static brim_status compare_configurations(brim_dist *d)
 {
-  const brim_yaml *root = d->config->root;
+  const brim_yaml *root = d->options.configuration;
   const digest own = digest_of(root);
   digest *all = brim_xcalloc((size_t)d->world.ranks, sizeof *all);
   brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
@@ -160,7 +157,7 @@ static brim_status join(brim_dist *d)
 {
   brim_joining watched;
   BRIM_TRY(choose_host(d));
-  BRIM_TRY(brim_joining_begin(&watched, d->host.ops, d->host.self, d->seconds));
+  BRIM_TRY(brim_joining_begin(&watched, d->host.ops, d->host.self, d->options.timeout_seconds));
   const brim_status status = d->host.ops->join(d->host.self, &d->world);
   brim_joining_end(&watched);
   if (status != BRIM_OK) return brim_fail_add(status, "the ranks could not be joined by %s", d->host.plugin->id);
@@ -172,13 +169,12 @@ static brim_status join(brim_dist *d)
   return brim_processors_share(d);
 }
 
-brim_status brim_dist_open(const brim_config *config, brim_dist **out)
+brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out)
 {
   *out = NULL;
   if (brim_dist_started() <= 1) return BRIM_OK;
   brim_dist *d = brim_xcalloc(1, sizeof *d);
-  d->config = config;
-  d->seconds = config->settings.dist.timeout_seconds;
+  d->options = *options;
   const brim_status status = join(d);
   if (status != BRIM_OK) {
     if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all have found the same */
@@ -238,7 +234,7 @@ static brim_status exchange(brim_dist *d, const void *own, uint32_t bytes, void 
 
 brim_status brim_dist_exchange(brim_dist *d, const void *own, uint32_t bytes, void *all)
 {
-  if (d) return exchange(d, own, bytes, all, PATIENCE * d->seconds);
+  if (d) return exchange(d, own, bytes, all, PATIENCE * d->options.timeout_seconds);
   memcpy(all, own, bytes);
   return BRIM_OK;
 }
@@ -320,12 +316,12 @@ static brim_status talk(void *context, const void *own, uint32_t bytes, void *al
 /* The host's own if the buffers are in its memory, else those of a communicator for the device. */
 static brim_status choose_collectives(brim_dist *d, bool on_device)
 {
-  const brim_config_choice *chosen = brim_config_choice_of(d->config, "comm");
-  const bool is_auto = chosen->plugin == &brim_comm_auto;
-  if (!on_device && (is_auto || chosen->plugin == d->host.plugin)) {
+  const brim_plugin *chosen = d->options.comm;
+  const bool is_auto = chosen == &brim_comm_auto;
+  if (!on_device && (is_auto || chosen == d->host.plugin)) {
     d->collectives = d->host;
   } else {
-    BRIM_TRY(make_party(d->config, is_auto ? "nccl" : chosen->plugin->id, &d->collectives));
+    BRIM_TRY(make_party(&d->options, is_auto ? "nccl" : chosen->id, &d->collectives));
   }
   const brim_comm_ops *ops = d->collectives.ops;
   if (d->host.plugin == &brim_comm_hub && !on_device)
@@ -340,7 +336,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
 brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, void *self, int device)
 {
   if (!d || d->collectives.ops) return BRIM_OK;
-  const brim_talk with = {d, talk, d->seconds};
+  const brim_talk with = {d, talk, d->options.timeout_seconds};
   const bool on_device = BRIM_HAS(brim_backend_ops, backend, run_program);
   BRIM_TRY(choose_collectives(d, on_device));
   BRIM_TRY(d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device));
@@ -361,9 +357,9 @@ void brim_dist_disconnect(brim_dist *d)
 static brim_status call_the_roll(brim_dist *d)
 {
   const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
-  BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->seconds));
+  BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
   (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within a quarter of dist.timeout_seconds=%g",
-                  d->seconds);
+                  d->options.timeout_seconds);
   return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are there, so one says it */
 }
 
@@ -388,7 +384,7 @@ static brim_status wait_until(brim_dist *d, uint64_t ticket)
     waited += now - last < ASLEEP_SECONDS ? now - last : 0;
     last = now;
     if (d->done < ticket) give_way(waited);
-    if (waited > SUMS_PATIENCE * d->seconds) return call_the_roll(d);
+    if (waited > SUMS_PATIENCE * d->options.timeout_seconds) return call_the_roll(d);
   }
   return BRIM_OK;
 }

@@ -7,16 +7,27 @@
 
 #include "brim/comm.h"
 #include "brim/plugin.h"
+#include "param/yaml.h"
+#include "plugin/registry.h"
 
-typedef struct brim_config brim_config; /* config/config.h */
 typedef struct brim_dist brim_dist;
+
+/* What there is to know before the job is joined. All of it stays the caller's, and stays until the job is closed. */
+typedef struct brim_dist_options {
+  const brim_registry *registry; /* where "mpi" and "nccl" are found */
+  const brim_plugin *comm;       /* the communicator that was chosen, with its parameters */
+  void *params;
+  const brim_yaml *configuration; /* of which all but what is about the rank's own machine is the same for all */
+  int64_t ranks;                  /* that the user wants; below 0: as many as were started */
+  double timeout_seconds;         /* to wait for other ranks */
+} brim_dist_options;
 
 /* What the group `comm` holds where nobody chooses: mpi, and between GPUs nccl. */
 extern const brim_plugin brim_comm_auto;
 
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks
  * says another number than whoever started it, or ranks have other configurations; ECOMM, ELOAD. */
-brim_status brim_dist_open(const brim_config *config, brim_dist **out);
+brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out);
 /* [init] `failed`: the other ranks may have ended, so this one does not wait for them. Else the process will end with
  * `exit_status`: that is how it ends if the communicator does not. */
 void brim_dist_close(brim_dist *dist, bool failed, int exit_status);

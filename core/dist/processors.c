@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/host.h"
 #include "base/text.h"
-#include "memory/host.h"
 
 /* ---- cutting ---- */
 

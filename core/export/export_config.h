@@ -1,8 +1,8 @@
 /* What Hugging Face keeps beside weights: config.json, which says what network they are of. */
 #ifndef BRIM_EXPORT_EXPORT_CONFIG_H
 #define BRIM_EXPORT_EXPORT_CONFIG_H
-#include "config/yaml.h"
 #include "export/export.h"
+#include "param/yaml.h"
 
 /* [init] Writes what the map has under `config` as JSON. In its values "${model.heads}" is a value of the run's
  * configuration, and "${shape:NAME:1}" a dimension of a parameter. ECONFIG if the run has no such value; EIO. */

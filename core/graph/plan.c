@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/settings.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
 #include "graph/fuse.h"

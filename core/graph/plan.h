@@ -93,7 +93,7 @@ typedef struct brim_plan_request {
   enum brim_recompute_kind recompute;
   uint64_t budget_bytes;        /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
   brim_world world;             /* which rank of how many the plan is for; ranks 0 or 1: there are no others */
-  uint32_t shard;               /* enum brim_shard of config/settings.h: what the ranks share out. See graph/shard.h */
+  uint32_t shard;               /* enum brim_shard: what the ranks share out. See graph/shard.h */
   uint64_t bucket_bytes;        /* gradients that are added up over the ranks at a time: see brim_buckets_size */
   brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];

@@ -22,6 +22,10 @@
 
 #define BRIM_SHARD_ELEMENTS 256
 
+/* What of the training state ranks share out between them, in place of each having all of it. */
+enum brim_shard { BRIM_SHARD_NONE, BRIM_SHARD_OPTIMIZER, BRIM_SHARD_GRADIENTS };
+#define BRIM_SHARD_NAMES "none|optimizer|gradients"
+
 typedef struct brim_shard_bucket {
   uint64_t first; /* element, from the start of the parameters */
   uint64_t part;  /* elements of each rank */

@@ -6,8 +6,8 @@
  * that nobody needs lie in a full swap, and training uses all processors there are. */
 #ifndef BRIM_MEMORY_PRESSURE_H
 #define BRIM_MEMORY_PRESSURE_H
+#include "base/host.h"
 #include "brim/backend.h"
-#include "memory/host.h"
 
 enum brim_pressure_level { BRIM_PRESSURE_CALM, BRIM_PRESSURE_WARNS, BRIM_PRESSURE_ACTS };
 

@@ -12,7 +12,7 @@
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/policy.h"
-#include "config/value.h"
+#include "param/value.h"
 #include "plugin/kind.h"
 #include "plugin/loader.h"
 

@@ -3,8 +3,8 @@
 #define BRIM_REPORT_PAGE_PARTS_H
 #include <jansson.h>
 
-#include "observe/svg.h"
 #include "report/page.h"
+#include "report/svg.h"
 
 /* A run with what only its own page shows. A file that is not there, or damaged, is NULL here. */
 typedef struct brim_page_run {

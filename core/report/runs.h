@@ -2,8 +2,8 @@
 #ifndef BRIM_REPORT_RUNS_H
 #define BRIM_REPORT_RUNS_H
 #include "base/table.h"
-#include "config/yaml.h"
 #include "observe/metrics.h"
+#include "param/yaml.h"
 #include "report/epochs.h"
 #include "store/summary.h"
 

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/host.h"
 #include "exec/ceiling.h"
 #include "exec/timing.h"
 #include "memory/choose.h"
-#include "memory/host.h"
 #include "session/communication.h"
 
 #define TIMED_SECONDS 3.0                      /* that a session spends on timing, before it guesses */

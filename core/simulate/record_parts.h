@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "config/yaml.h"
+#include "param/yaml.h"
 #include "simulate/record.h"
 #include "simulate/scenario.h"
 

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "config/problems.h"
-#include "config/value.h"
+#include "param/problems.h"
+#include "param/value.h"
 #include "simulate/scenario_keys.h"
 
 typedef struct reader {

@@ -2,7 +2,7 @@
 #ifndef BRIM_SIMULATE_SCENARIO_H
 #define BRIM_SIMULATE_SCENARIO_H
 #include "brim/plugin.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/table.h"
-#include "config/value.h"
+#include "param/value.h"
 
 #define SIZES "[0,1125899906842624]" /* BRIM_SCENE_BYTES_MAX */
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "brim/status.h"
-#include "observe/jsonl.h" /* what a run appends to */
+#include "store/jsonl.h" /* what a run appends to */
 
 /* Writes a whole file aside (".<name>.tmp" beside it), syncs it, and renames it into place: at `path` are the
  * old bytes or the new ones, never a part. One writer at a time. EIO with the reason. */

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 #define BRIM_WEIGHTS_RULES_MAX 1000
 #define BRIM_WEIGHTS_WILDCARDS_MAX 6     /* in a pattern */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "config/problems.h"
+#include "param/problems.h"
 #include "store/weights_map.h"
 
 #define FOLDER "weights"

@@ -2,7 +2,7 @@
  * plan.json, plugins.json and summary.json. */
 #ifndef BRIM_TRAIN_REPORT_H
 #define BRIM_TRAIN_REPORT_H
-#include "observe/jsonl.h"
+#include "store/jsonl.h"
 #include "train/trainer.h"
 
 typedef struct brim_report {

@@ -13,7 +13,6 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "base/order.h"
-#include "report/page.h"
 #include "session/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
@@ -299,19 +298,17 @@ static brim_status loop(brim_running *r)
 
 /* ---- the end ---- */
 
-/* For people; a run without it is as good, so what goes wrong is a warning. The error text stays. */
+/* The error text stays. */
 static void write_page(const brim_running *r, brim_status status)
 {
   char error[4096];
   snprintf(error, sizeof error, "%s", brim_error_text());
-  if (brim_page_write(r->dir) != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "no %s of the run: %s", BRIM_REPORT_NAME, brim_error_text());
+  r->options->write_page(r->dir);
   if (status != BRIM_OK) brim_fail(status, "%s", error);
 }
 
 static brim_status close_run(brim_running *r, brim_status status)
 {
-  const bool has_page = r->options->config->settings.observe.report;
   brim_progress_finish(&r->progress);
   const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
   if (!opened) brim_report_release(&r->report);
@@ -334,7 +331,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
   brim_session_close(r->session);
-  if (opened && has_page) write_page(r, status);
+  if (opened && r->options->write_page) write_page(r, status);
   if (r->lock >= 0) close(r->lock);
   brim_out_of_memory_advice(NULL);
   brim_crash_advice(NULL);

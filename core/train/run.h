@@ -10,6 +10,7 @@ typedef struct brim_run_options {
   bool quiet;          /* no progress */
   double start;        /* brim_now() when the process began */
   brim_dist *dist;     /* the job that this process is a rank of; NULL: it is alone */
+  void (*write_page)(const char *run); /* about the run, into its folder, when it has ended; NULL: none */
 } brim_run_options;
 
 /* Trains to the end, evaluates, and writes the summary. EINTERRUPTED after SIGINT or SIGTERM, when a checkpoint of the

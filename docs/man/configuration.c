@@ -3,8 +3,8 @@
 
 #include "config/alias.h"
 #include "config/schema.h"
-#include "config/value.h"
 #include "pages.h"
+#include "param/value.h"
 
 static void put_key(FILE *page, const brim_schema_row *row)
 {

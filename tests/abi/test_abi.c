@@ -17,7 +17,7 @@
 
 #include "base/install.h"
 #include "base/text.h"
-#include "config/value.h"
+#include "param/value.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 

@@ -33,6 +33,13 @@ class Devices(Case):
                 self.assertEqual(device["index"], 0)
                 self.assertEqual((device["capability"], device["uuid"], device["users"]), (None, None, None))
 
+    def test_threads_of_the_environment(self):
+        def threads(text):
+            found = json.loads(self.brim("devices", "--json", env={"OMP_NUM_THREADS": text}).out)["devices"]
+            return next(device["threads"] for device in found if device["backend"] == "cpu")
+        own = threads("")
+        self.assertEqual([threads(text) for text in ("37", "5,2", "0", "many")], [37, 5, own, own])
+
     def test_text_has_a_line_a_device(self):
         found = self.found()
         lines = self.brim("devices").out.split("\n\n")[0].splitlines()

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "config/value.h"
-#include "config/yaml.h"
+#include "param/value.h"
+#include "param/yaml.h"
 
 /* Fills the parameter struct: what `settings` says, else the default. */
 static void *fill_params(loaded *out, const char *settings)

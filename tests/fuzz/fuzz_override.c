@@ -8,7 +8,7 @@
 
 #include "config/interpolate.h"
 #include "config/override.h"
-#include "config/value.h"
+#include "param/value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

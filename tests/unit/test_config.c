@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "config/alias.h"
 #include "config/schema.h"
-#include "config/value.h"
+#include "param/value.h"
 #include "scratch.h"
 #include "unit/config_cases.h"
 

@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
+#include "base/host.h"
 #include "base/text.h"
 #include "dist/hub.h"
-#include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/processors.h"
-#include "memory/host.h"
+#include "launch/launch.h"
 
 #define RANKS 3
 #define PATIENCE 0.5

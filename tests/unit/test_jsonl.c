@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "observe/jsonl.h"
 #include "scratch.h"
+#include "store/jsonl.h"
 
 static brim_jsonl jsonl; /* 8 KiB: too large for a stack frame of a test */
 

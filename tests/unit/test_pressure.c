@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "memory/host.h"
+#include "base/host.h"
 #include "memory/pressure.h"
 #include "scratch.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "config/value.h"
+#include "param/value.h"
 
 typedef struct all {
   bool flag;

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "config/yaml.h"
+#include "param/yaml.h"
 #include "scratch.h"
 
 static brim_arena arena;

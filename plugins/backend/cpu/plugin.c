@@ -8,10 +8,13 @@
 
 #include "conv.h"
 
+#define THREADS_MAX 1024
+
 enum { ISA_AUTO, ISA_V2, ISA_V3, ISA_V4 };
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]", "threads to compute with; 0: all that this process may use"),
+    BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]",
+               "threads to compute with; 0: OMP_NUM_THREADS, or all that this process may use"),
     BRIM_PARAM(I64, cpu_params, devices, "1", "[1,1024]",
                "devices that the host is split into, each with memory of its own that all processes share"),
     BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL,
@@ -66,9 +69,19 @@ static void destroy(void *self)
   free(b);
 }
 
+/* As other programs that compute on threads read it; what is no number of threads says nothing. */
+static int32_t threads_of_environment(void)
+{
+  const char *text = getenv("OMP_NUM_THREADS");
+  const long threads = text ? strtol(text, NULL, 10) : 0;
+  return threads > 0 && threads <= THREADS_MAX ? (int32_t)threads : 0;
+}
+
 static brim_status start(cpu_backend *b)
 {
-  b->threads = b->params->threads > 0 ? (int32_t)b->params->threads : brim_host_threads();
+  b->threads = (int32_t)b->params->threads;
+  if (b->threads == 0) b->threads = threads_of_environment();
+  if (b->threads == 0) b->threads = brim_host_threads();
   BRIM_TRY(cpu_device_open(b));
   cpu_pool_single_openmp();
   BRIM_TRY(choose_isa(b));

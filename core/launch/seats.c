@@ -1,5 +1,5 @@
 /* See seats.h. Messages are read as they come, without waiting; answers are short, and whoever asked is reading. */
-#include "dist/seats.h"
+#include "launch/seats.h"
 
 #include <errno.h>
 #include <fcntl.h>

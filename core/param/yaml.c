@@ -1,6 +1,6 @@
 /* Reading YAML: libyaml's events become a tree, and everything that makes a configuration hard to reason about is
  * refused where it stands. The tree's own small functions are here too; printing is in yaml_print.c. */
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Line charts as SVG: a document of charts side by side and one legend below, or the parts of an HTML page. */
-#ifndef BRIM_OBSERVE_SVG_H
-#define BRIM_OBSERVE_SVG_H
+#ifndef BRIM_REPORT_SVG_H
+#define BRIM_REPORT_SVG_H
 #include <stdbool.h>
 
 #include "base/text.h"

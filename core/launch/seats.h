@@ -1,7 +1,7 @@
 /* The launcher's end of the ranks' lines (line.h): a seat for each rank. It serves their exchanges, and notes who has
  * come, who has said goodbye, and who is gone without. */
-#ifndef BRIM_DIST_SEATS_H
-#define BRIM_DIST_SEATS_H
+#ifndef BRIM_LAUNCH_SEATS_H
+#define BRIM_LAUNCH_SEATS_H
 #include <poll.h>
 #include <stdbool.h>
 #include <sys/types.h>

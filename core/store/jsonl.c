@@ -1,5 +1,5 @@
 /* JSON lines from a fixed buffer. See jsonl.h. */
-#include "observe/jsonl.h"
+#include "store/jsonl.h"
 
 #include <errno.h>
 #include <fcntl.h>

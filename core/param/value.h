@@ -1,8 +1,8 @@
 /* Values by declared type: one row of a parameter table, its text or YAML node, and the field. */
-#ifndef BRIM_CONFIG_VALUE_H
-#define BRIM_CONFIG_VALUE_H
+#ifndef BRIM_PARAM_VALUE_H
+#define BRIM_PARAM_VALUE_H
 #include "brim/plugin.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 /* Parses `node` by the type and range of `row` and stores it in the field of `params`. Strings and
  * lists live in `arena`. On ECONFIG `problem` says what is wrong without naming the key or position:

@@ -1,6 +1,6 @@
 /* How full this host is: what a run is warned by. */
-#ifndef BRIM_MEMORY_HOST_H
-#define BRIM_MEMORY_HOST_H
+#ifndef BRIM_BASE_HOST_H
+#define BRIM_BASE_HOST_H
 #include <stdbool.h>
 
 #include "brim/host.h"

@@ -1,6 +1,6 @@
 /* See launch_start.h. Each has a process group of its own, so that a terminal's Ctrl-C reaches the launcher alone,
  * which passes it on once. mpirun is told what it needs by its environment, not by options: so any MPI's will do. */
-#include "dist/launch_start.h"
+#include "launch/launch_start.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Every error found while a configuration is made, kept until all have been found, then told at once. */
-#ifndef BRIM_CONFIG_PROBLEMS_H
-#define BRIM_CONFIG_PROBLEMS_H
-#include "config/yaml.h"
+#ifndef BRIM_PARAM_PROBLEMS_H
+#define BRIM_PARAM_PROBLEMS_H
+#include "param/yaml.h"
 
 typedef struct brim_problems {
   brim_arena *arena;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "config/yaml.h"
+#include "param/yaml.h"
 
 /* Stricter than YAML, so that the text is plain in block and flow context and as a key. */
 static bool plain_is_safe(const char *s)

@@ -1,13 +1,13 @@
 /* The arena as a picture: to the right the operations in the order of a step, upwards the offset, and a rectangle for
  * each buffer from the operation that makes it to the last that needs it. What was dropped and made again is hatched,
  * with a dashed line from where it was dropped. Rectangles too small to be seen are left out, and counted. */
-#include "graph/plan_svg.h"
+#include "report/plan_svg.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "observe/svg.h"
+#include "report/svg.h"
 
 /* pixels */
 #define WIDTH 1180

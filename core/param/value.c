@@ -1,7 +1,7 @@
 /* Values by declared type. The rules for plain scalars are those of YAML 1.2's core schema, minus everything that
  * surprises: only `true` and `false` are booleans, an integer may stand for a number but not the reverse, and what is
  * quoted is a string. */
-#include "config/value.h"
+#include "param/value.h"
 
 #include <errno.h>
 #include <float.h>

@@ -3,7 +3,7 @@
  * exist below the mount, whose root is then the container's group: that is looked at too.
  *
  * Version 1 has a hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
-#include "memory/host.h"
+#include "base/host.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* A list of texts, joined at the end in the form of the command line's messages. */
-#include "config/problems.h"
+#include "param/problems.h"
 
 #include <stdarg.h>
 #include <stdio.h>

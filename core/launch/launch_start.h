@@ -1,10 +1,10 @@
 /* The processes of a launch: how they are started, and how what they leave behind is ended. */
-#ifndef BRIM_DIST_LAUNCH_START_H
-#define BRIM_DIST_LAUNCH_START_H
+#ifndef BRIM_LAUNCH_LAUNCH_START_H
+#define BRIM_LAUNCH_LAUNCH_START_H
 #include <signal.h>
 
-#include "dist/launch.h"
-#include "dist/seats.h"
+#include "launch/launch.h"
+#include "launch/seats.h"
 
 /* [init] A socket that mpirun's ranks connect to, named in the environment from here on; -1 with an error text. */
 int brim_launch_listen(void);

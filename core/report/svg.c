@@ -1,6 +1,6 @@
 /* Charts, written by hand: axes with round ticks, grid lines, a line for each curve. Long curves are thinned to the
  * lowest and the highest point of each piece, so that spikes stay visible. */
-#include "observe/svg.h"
+#include "report/svg.h"
 
 #include <math.h>
 #include <stdio.h>

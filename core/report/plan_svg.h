@@ -1,6 +1,6 @@
 /* A picture of a plan. */
-#ifndef BRIM_GRAPH_PLAN_SVG_H
-#define BRIM_GRAPH_PLAN_SVG_H
+#ifndef BRIM_REPORT_PLAN_SVG_H
+#define BRIM_REPORT_PLAN_SVG_H
 #include "graph/plan.h"
 
 typedef struct brim_plan_picture {

@@ -1,8 +1,8 @@
 /* Starting the ranks of a job on this machine, by mpirun or, between GPUs where there is no MPI, by brim itself; and
  * looking after them until all have ended: signals reach every rank once, one rank's death ends all with one message
  * that names it, and nothing is left running, however this process ends. Meanwhile it does nothing else. */
-#ifndef BRIM_DIST_LAUNCH_H
-#define BRIM_DIST_LAUNCH_H
+#ifndef BRIM_LAUNCH_LAUNCH_H
+#define BRIM_LAUNCH_LAUNCH_H
 #include <stdbool.h>
 
 #include "config/config.h"
@@ -12,7 +12,6 @@ typedef struct brim_rank_launch {
   char mpirun[4096];  /* its file; empty: brim starts the ranks */
   char folder[4096];  /* of the run; empty: a new one, of which nothing is known until the ranks tell */
   double end_seconds; /* that ranks may take to begin, and to end when the first has ended */
-  bool (*has_checkpoint)(const char *run); /* set by the caller of brim_launch_run: has a run's folder one? */
 } brim_rank_launch;
 
 /* [init] What dist.ranks comes to in this process. ELOAD if ranks are to be started, and there is nothing that can. */

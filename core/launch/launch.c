@@ -4,7 +4,7 @@
  * A rank is lost if its line ends without goodbye: the kernel closes lines whatever a process ends by. How it ended is
  * told by its parent, which is this process or mpirun (whose own exit status says so), so the message waits for that.
  * Orphans of mpirun become children of this process (PR_SET_CHILD_SUBREAPER), which ends them. */
-#include "dist/launch.h"
+#include "launch/launch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,8 @@
 #include "base/handler_text.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "dist/launch_start.h"
+#include "launch/launch_start.h"
+#include "store/checkpoint.h"
 
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
 #define END_SECONDS 2    /* to end by itself when the job is over; mpirun as many more */
@@ -105,7 +106,7 @@ static void stop(launcher *l, int number)
   l->stop_at = brim_now();
   if (++l->stops == 1) return;
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
-  if (folder[0] && l->launch->has_checkpoint(folder))
+  if (folder[0] && brim_checkpoint_exists(folder))
     brim_log(BRIM_LOG_INFO,
              "ended at once: the steps after the last checkpoint are lost\ngo on with: brim train --resume %s", folder);
   else

@@ -3,8 +3,8 @@
  * Parsed with libyaml. Refused, with position: duplicate keys, merge keys, recursive aliases, more than
  * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are
  * not scalars, tags, several documents. The same trees hold the values of command-line overrides. */
-#ifndef BRIM_CONFIG_YAML_H
-#define BRIM_CONFIG_YAML_H
+#ifndef BRIM_PARAM_YAML_H
+#define BRIM_PARAM_YAML_H
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Appending JSON lines without allocating: a record is formatted into a fixed buffer and appended with one
  * write(), so that a reader sees whole lines and a killed run leaves at most one partial line, at the end. */
-#ifndef BRIM_OBSERVE_JSONL_H
-#define BRIM_OBSERVE_JSONL_H
+#ifndef BRIM_STORE_JSONL_H
+#define BRIM_STORE_JSONL_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "brim/comm.h"
 #include "dist/dist.h"
-#include "dist/launch.h"
 #include "dist/line.h"
 #include "dist/started.h"
+#include "launch/launch.h"
 #include "memory/board.h"
 
 static bool is_on_device(const brim_config *config)

@@ -1,0 +1,61 @@
+# The folders of core/ are object libraries. Each sees the headers of its own and of those below it, so that an include
+# of anything else does not compile. This list is the only place that says which folder is below which; the picture in
+# docs/ARCHITECTURE.md is made of it (scripts/folders.sh).
+
+# brim_folder(NAME BELOW...): BELOW are the folders that it is built on; what these see it sees too.
+function(brim_folder name)
+  set(sees ${name})
+  foreach(below IN LISTS ARGN)
+    list(APPEND sees ${BRIM_${below}_SEES})
+  endforeach()
+  list(REMOVE_DUPLICATES sees)
+  set(BRIM_${name}_SEES ${sees} PARENT_SCOPE)
+
+  set(headers ${CMAKE_BINARY_DIR}/core/${name})
+  file(REMOVE_RECURSE ${headers})
+  file(MAKE_DIRECTORY ${headers})
+  foreach(folder IN LISTS sees)
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/core/${folder} ${headers}/${folder} SYMBOLIC)
+  endforeach()
+
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/${name}/*.c ${PROJECT_SOURCE_DIR}/core/${name}/*/*.c)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/core/cli/main.c)
+  add_library(brim_core_${name} OBJECT ${sources})
+  target_include_directories(brim_core_${name} PRIVATE ${headers} ${PROJECT_SOURCE_DIR}/core/include)
+  target_link_libraries(brim_core_${name} PRIVATE ${BRIM_CORE_LIBRARIES})
+  target_compile_definitions(brim_core_${name} PRIVATE ${BRIM_CORE_DEFINITIONS})
+  brim_options(brim_core_${name})
+  target_sources(brim_core INTERFACE $<TARGET_OBJECTS:brim_core_${name}>)
+  set(BRIM_CORE_SOURCES ${BRIM_CORE_SOURCES} ${sources} PARENT_SCOPE)
+endfunction()
+
+# What links brim_core has all objects, and sees all headers: the library, and tests that look inside.
+set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON Threads::Threads m ${CMAKE_DL_LIBS})
+set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
+    BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
+add_library(brim_core INTERFACE)
+target_include_directories(brim_core INTERFACE ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/core/include)
+target_link_libraries(brim_core INTERFACE ${BRIM_CORE_LIBRARIES})
+
+# engine: graphs, plans, programs, plugins, ranks. Knows no configuration.
+brim_folder(base)
+brim_folder(param base)
+brim_folder(plugin param)
+brim_folder(graph base)
+brim_folder(dist plugin)
+brim_folder(exec graph dist)
+brim_folder(builtin graph dist)
+# run: from a configuration to a finished run folder
+brim_folder(config graph plugin)
+brim_folder(data config)
+brim_folder(memory config)
+brim_folder(store exec)
+brim_folder(observe base)
+brim_folder(session builtin data memory store)
+brim_folder(train session observe)
+# tool: what looks at runs, starts them, or stands in for them
+brim_folder(report store observe)
+brim_folder(export session)
+brim_folder(launch memory store)
+brim_folder(simulate train)
+brim_folder(cli report export launch simulate)
