@@ -216,11 +216,13 @@ class Interruptions(Sweep):
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
     def test_a_second_signal_ends_the_job_at_once(self):
-        # a step of many seconds, so that the first signal finds no end of a step to write a checkpoint at
+        # a step of half a minute of processor time, so that the first signal finds no end of a step to write a checkpoint
+        # at; to begin takes a fraction of a second
         process = self.start("train", "-m", "run.dir=sweep", *SMALL[:1], *SMALL[2:], "model.hidden=[1000,1000]",
                              "dataset.train_count=1000000", "training.gradient_accumulation_steps=7000",
                              "training.steps=1000", "seed=range(3)")
-        self.wait_for_job(0)
+        job = self.wait_for_job(0)
+        self.until(lambda: self.processor_seconds(job) > 3, process, what="the first step")
         process.send_signal(signal.SIGINT)
         time.sleep(0.6)
         self.assertIsNone(process.poll(), "the first one waits for the end of the step")
@@ -242,6 +244,11 @@ class Interruptions(Sweep):
         self.wait_for_state(job, "RSD")
         process.send_signal(signal.SIGINT)
         self.assert_interrupted(self.finish(process, INTERRUPTED))
+
+    def processor_seconds(self, pid):
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def wait_for_state(self, pid, states):
         def state():
