@@ -45,6 +45,7 @@ brim_folder(graph base)
 brim_folder(dist plugin)
 brim_folder(exec graph dist)
 brim_folder(builtin graph dist)
+brim_folder(engine exec builtin)
 # run: from a configuration to a finished run folder
 brim_folder(config graph plugin)
 brim_folder(data config)

@@ -24,7 +24,7 @@ PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # In the order in which they are read; others follow.
 ORDER = ["plugin", "policy", "model", "dataset", "backend", "comm", "ops", "tensor", "status", "host",
-         "memory", "random"]
+         "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # Which side of a condition a reader is shown: C, on the host, by gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
@@ -296,8 +296,8 @@ must not, **[any thread]** that it may be called from each. What was added says 
         for stem, (intro, _) in self.headers.items():
             first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
             text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
-        text += "\n`#include <brim/brim.h>` has them all. [The shipped plugins and their parameters](plugins.md) are a "
-        text += "page of their own.\n\n## Names\n\n"
+        text += "\n`#include <brim/brim.h>` has them all but brim/engine.h, which is for programs. "
+        text += "[The shipped plugins and their parameters](plugins.md) are a page of their own.\n\n## Names\n\n"
         rows = {}
         for stem, (_, items) in self.headers.items():
             for item in items:

@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "brim/backend.h"
 #include "cli/cli.h"
-#include "config/instance.h"
 #include "exec/profile.h"
 #include "memory/board.h"
 #include "memory/claims.h"
+#include "plugin/instance.h"
 
 #define DEVICE_COLUMNS 7
 #define USER_COLUMNS 4

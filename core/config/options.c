@@ -11,7 +11,7 @@
 #include "brim/backend.h"
 #include "brim/model.h"
 #include "config/compose.h"
-#include "config/instance.h"
+#include "plugin/instance.h"
 
 uint32_t brim_compose_group_kind(const char *group)
 {

@@ -9,8 +9,8 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "brim/memory.h"
-#include "config/instance.h"
 #include "memory/choose.h"
+#include "plugin/instance.h"
 #include "plugin/registry.h"
 
 enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU }; /* RANK_CPU: the host by the backend made for it */

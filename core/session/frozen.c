@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "base/text.h"
-#include "session/initialize.h"
+#include "exec/initialize.h"
 #include "session/session_weights.h"
 
 typedef struct reader {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "exec/initialize.h"
 #include "session/features.h"
 #include "session/frozen.h"
-#include "session/initialize.h"
 #include "session/loss_scale.h"
 #include "session/placement.h"
 #include "train/trainer_parts.h"

@@ -16,8 +16,8 @@
 #include "builtin/builtin.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
+#include "exec/initialize.h"
 #include "exec/timing.h"
-#include "session/initialize.h"
 #include "unit/recompute_models.h"
 
 #define ROUNDS_MAX 200

@@ -1,4 +1,4 @@
-#include "config/instance.h"
+#include "plugin/instance.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Initialisation from counters: a value depends on seed, parameter's name and place alone. */
-#include "session/initialize.h"
+#include "exec/initialize.h"
 
 #include <math.h>
 #include <stdlib.h>

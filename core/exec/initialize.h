@@ -1,6 +1,6 @@
 /* First values of the parameters. */
-#ifndef BRIM_SESSION_INITIALIZE_H
-#define BRIM_SESSION_INITIALIZE_H
+#ifndef BRIM_EXEC_INITIALIZE_H
+#define BRIM_EXEC_INITIALIZE_H
 #include "exec/exec.h"
 
 /* Uniform in [-bound, bound], as each operation asks; from (seed, the parameter's name, the element) alone, so that

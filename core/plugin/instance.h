@@ -1,6 +1,6 @@
 /* A plugin's instance without a configuration: to look at what there is. */
-#ifndef BRIM_CONFIG_INSTANCE_H
-#define BRIM_CONFIG_INSTANCE_H
+#ifndef BRIM_PLUGIN_INSTANCE_H
+#define BRIM_PLUGIN_INSTANCE_H
 #include "brim/plugin.h"
 #include "param/yaml.h"
 

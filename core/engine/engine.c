@@ -1,0 +1,530 @@
+/* See brim/engine.h. */
+#include "brim/engine.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/convert.h"
+#include "base/text.h"
+#include "builtin/builtin.h"
+#include "exec/exec.h"
+#include "exec/initialize.h"
+#include "graph/fuse.h"
+#include "graph/plan.h"
+#include "plugin/instance.h"
+#include "plugin/registry.h"
+
+struct brim_engine {
+  brim_arena arena;
+  brim_registry *registry;
+  const brim_plugin *plugin; /* the backend's */
+  const brim_backend_ops *ops;
+  void *backend;
+  int device;
+};
+
+struct brim_training_plan {
+  brim_arena arena;
+  brim_engine *engine;
+  brim_network network;
+  brim_model_ops built; /* of network.build */
+  const brim_plugin *model;
+  void *model_self;
+  brim_loss_attr loss;
+  const brim_optimizer_ops *optimizer;
+  void *optimizer_params;
+  int64_t losses_each; /* of a sample */
+  brim_plan *plan;
+  bool is_placed;
+};
+
+struct brim_training {
+  brim_training_plan *of;
+  brim_exec *exec;
+  const brim_program *train, *update, *answer;
+  brim_step step;
+  int64_t fed;   /* samples of this batch */
+  double weight; /* losses of them that count */
+  void *values;  /* of a micro-batch, in the backend's type */
+  void *labels, *output;
+};
+
+/* Structs of callers that know fewer or more fields: those that both know. */
+static brim_status take(void *to, size_t bytes, const void *from, const char *name)
+{
+  uint32_t size = 0;
+  memset(to, 0, bytes);
+  if (from) memcpy(&size, from, sizeof size);
+  if (size < sizeof size) return brim_fail(BRIM_EINVAL, "%s: set its size to sizeof(%s)", name, name);
+  memcpy(to, from, size < bytes ? size : bytes);
+  return BRIM_OK;
+}
+
+/* Of what an earlier call should have made, or the caller must give. */
+static brim_status need(const void *pointer, const char *what)
+{
+  return pointer ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s is NULL", what);
+}
+
+static size_t count_words(const char *const *word)
+{
+  size_t count = 0;
+  while (word && word[count]) count++;
+  return count;
+}
+
+/* A plugin, and an instance of it that the words make. */
+static brim_status make(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
+                        brim_arena *arena, const brim_plugin **plugin, void **self)
+{
+  const brim_registry_entry *entry = brim_registry_find(e->registry, kind, id);
+  const brim_registry_failure *failure = entry ? NULL : brim_registry_failure_of(e->registry, kind, id);
+  if (failure) return brim_fail(BRIM_ELOAD, "%s '%s' cannot be loaded: %s", brim_kind_name(kind), id, failure->reason);
+  if (!entry) return brim_fail(BRIM_ELOAD, "there is no %s '%s'", brim_kind_name(kind), id);
+  const brim_status status = brim_instance_with(entry->plugin, word, count_words(word), arena, self);
+  if (status != BRIM_OK) return brim_fail_add(status, "while making %s '%s'", brim_kind_name(kind), id);
+  *plugin = entry->plugin;
+  return BRIM_OK;
+}
+
+/* ---- engines ---- */
+
+static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
+{
+  const char *id = o->backend ? o->backend : "cpu";
+  BRIM_TRY(brim_registry_open(o->plugins, count_words(o->plugins), &e->registry));
+  BRIM_TRY(make(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
+  e->ops = e->plugin->ops;
+  const int count = e->ops->device_count(e->backend);
+  if (o->device < 0 || o->device >= count)
+    return brim_fail(BRIM_ENODEVICE, "backend '%s' has %d device%s, and number %d is none of them", id, count,
+                     brim_plural(count), (int)o->device);
+  e->device = o->device;
+  return BRIM_HAS(brim_backend_ops, e->ops, select) ? e->ops->select(e->backend, e->device) : BRIM_OK;
+}
+
+brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out)
+{
+  brim_engine_options o;
+  *out = NULL;
+  BRIM_TRY(take(&o, sizeof o, options, "brim_engine_options"));
+  brim_engine *e = brim_xcalloc(1, sizeof *e);
+  const brim_status status = open_backend(e, &o);
+  if (status == BRIM_OK)
+    *out = e;
+  else
+    brim_engine_close(e);
+  return status;
+}
+
+void brim_engine_close(brim_engine *e)
+{
+  if (!e) return;
+  if (e->backend && e->plugin->destroy) e->plugin->destroy(e->backend);
+  brim_registry_free(e->registry);
+  brim_arena_release(&e->arena);
+  free(e);
+}
+
+/* ---- plans ---- */
+
+static brim_status check_network(const brim_network *n)
+{
+  if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: give one of build and model");
+  if (n->sample.rank < 1 || n->sample.rank >= BRIM_DIMS_MAX)
+    return brim_fail(BRIM_EINVAL, "brim_network.sample: 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
+                     (int)n->sample.rank);
+  for (int32_t i = 0; i < n->sample.rank; i++)
+    if (n->sample.dim[i] < 1)
+      return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d is %lld", (int)i, (long long)n->sample.dim[i]);
+  if (n->task < 0 || n->task > BRIM_TASK_VALUES)
+    return brim_fail(BRIM_EINVAL, "brim_network.task: no such task: %d", (int)n->task);
+  if (n->classes < 1) return brim_fail(BRIM_EINVAL, "brim_network.classes must be at least 1");
+  if (n->batch < 1) return brim_fail(BRIM_EINVAL, "brim_network.batch must be at least 1");
+  if (n->micro_batch < 1 || n->batch % n->micro_batch != 0)
+    return brim_fail(BRIM_EINVAL, "brim_network.micro_batch must divide the batch of %lld, got %lld",
+                     (long long)n->batch, (long long)n->micro_batch);
+  if (n->grain < 0) return brim_fail(BRIM_EINVAL, "brim_network.grain must not be negative");
+  if (n->activations && n->activations != BRIM_DTYPE_BF16)
+    return brim_fail(BRIM_EINVAL, "brim_network.activations: 0 or BRIM_DTYPE_BF16");
+  if (n->recompute < 0 || n->recompute > BRIM_RECOMPUTE_FULL)
+    return brim_fail(BRIM_EINVAL, "brim_network.recompute: 0, 1 or 2, got %d", (int)n->recompute);
+  return BRIM_OK;
+}
+
+static brim_status make_model(brim_training_plan *p)
+{
+  const brim_network *n = &p->network;
+  if (n->build) {
+    p->built = (brim_model_ops){.size = sizeof p->built, .build = n->build};
+    p->model_self = (void *)(uintptr_t)n->self;
+    return BRIM_OK;
+  }
+  BRIM_TRY(make(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
+  const brim_model_ops *ops = p->model->ops;
+  if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
+    return brim_fail(BRIM_ENOTSUP, "model '%s' is built around another, which needs a configuration", n->model);
+  p->built = (brim_model_ops){.size = sizeof p->built, .build = ops->build};
+  return BRIM_OK;
+}
+
+static brim_status make_loss(brim_training_plan *p, const char **op)
+{
+  const brim_network *n = &p->network;
+  const char *id = n->loss ? n->loss : n->task == BRIM_TASK_VALUES ? "mse" : "cross_entropy";
+  const brim_plugin *plugin;
+  brim_list weights = {0};
+  void *params;
+  BRIM_TRY(make(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
+  const brim_loss_ops *ops = plugin->ops;
+  ops->fill(params, &p->loss, &weights);
+  if (weights.count > 0) return brim_fail(BRIM_ENOTSUP, "weights of classes are not for programs yet");
+  *op = ops->op;
+  return BRIM_OK;
+}
+
+/* Do some labels count for nothing? */
+static bool ignores(const brim_training_plan *p)
+{
+  const brim_network *n = &p->network;
+  if (n->task == BRIM_TASK_TOKENS) return true;
+  return n->task == BRIM_TASK_CLASS && p->loss.ignores && p->loss.ignore_index >= 0 &&
+         p->loss.ignore_index < n->classes;
+}
+
+static brim_status make_optimizer(brim_training_plan *p)
+{
+  const brim_network *n = &p->network;
+  const brim_plugin *plugin;
+  const char *id = n->optimizer ? n->optimizer : "adamw";
+  BRIM_TRY(make(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
+  p->optimizer = plugin->ops;
+  return BRIM_OK;
+}
+
+static brim_status plan(brim_training_plan *p)
+{
+  const brim_network *n = &p->network;
+  const brim_engine *e = p->engine;
+  const char *loss;
+  BRIM_TRY(make_model(p));
+  BRIM_TRY(make_loss(p, &loss));
+  BRIM_TRY(make_optimizer(p));
+  const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
+  if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
+    return brim_fail(BRIM_ENOTSUP, "backend '%s' does not keep activations in bf16", e->plugin->id);
+  brim_loss_attr attr = p->loss; /* kernels know one label of tokens that counts for nothing */
+  if (n->task == BRIM_TASK_TOKENS && attr.ignores) attr.ignore_index = BRIM_NO_TOKEN;
+  brim_plan_request r = {.graph = {.model = &p->built,
+                                   .model_self = p->model_self,
+                                   .loss_op = loss,
+                                   .loss = attr,
+                                   .norm_group = n->micro_batch,
+                                   .sample = n->sample,
+                                   .task = n->task,
+                                   .classes = n->classes,
+                                   .real = e->ops->real,
+                                   .activations = n->activations,
+                                   .keep_output = n->answers != 0,
+                                   .fuse = BRIM_FUSE_ALL},
+                         .backend = e->ops,
+                         .backend_self = e->backend,
+                         .grain = n->grain,
+                         .recompute = (enum brim_recompute_kind)n->recompute};
+  brim_optimizer_describe(p->optimizer, p->optimizer_params, &r.update);
+  r.update.scaled = ignores(p);
+  r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
+  if (n->answers) r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_EVALUATE, n->micro_batch};
+  return brim_plan_create(&r, &p->plan);
+}
+
+static brim_status plan_network(brim_engine *e, const brim_network *n, brim_training_plan **out)
+{
+  *out = NULL;
+  BRIM_TRY(check_network(n));
+  brim_training_plan *p = brim_xcalloc(1, sizeof *p);
+  p->engine = e;
+  p->network = *n;
+  p->losses_each = n->task == BRIM_TASK_TOKENS ? n->sample.dim[0] : 1;
+  const brim_status status = plan(p);
+  if (status == BRIM_OK)
+    *out = p;
+  else
+    brim_engine_plan_free(p);
+  return status;
+}
+
+brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_training_plan **out)
+{
+  brim_network n;
+  *out = NULL;
+  BRIM_TRY(need(e, "the engine"));
+  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  if (n.micro_batch == 0) n.micro_batch = n.batch;
+  return plan_network(e, &n, out);
+}
+
+brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network, uint64_t bytes,
+                                    brim_training_plan **out)
+{
+  brim_network n;
+  uint64_t least = UINT64_MAX;
+  *out = NULL;
+  BRIM_TRY(need(e, "the engine"));
+  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  n.micro_batch = n.batch;
+  BRIM_TRY(check_network(&n));
+  for (; n.micro_batch > 0; n.micro_batch--) {
+    const bool is_grain = n.grain == 0 || n.micro_batch % n.grain == 0 || n.micro_batch < n.grain;
+    if (n.batch % n.micro_batch != 0 || !is_grain) continue;
+    brim_training_plan *p;
+    BRIM_TRY(plan_network(e, &n, &p));
+    if (p->plan->peak_bytes <= bytes) {
+      *out = p;
+      return BRIM_OK;
+    }
+    if (p->plan->peak_bytes < least) least = p->plan->peak_bytes;
+    brim_engine_plan_free(p);
+  }
+  return brim_fail(BRIM_EBUDGET, "the smallest micro-batch takes %llu bytes, and there are %llu",
+                   (unsigned long long)least, (unsigned long long)bytes);
+}
+
+void brim_engine_plan_free(brim_training_plan *p)
+{
+  if (!p) return;
+  brim_plan_free(p->plan);
+  if (p->model && p->model_self && p->model->destroy) p->model->destroy(p->model_self);
+  brim_arena_release(&p->arena);
+  free(p);
+}
+
+void brim_engine_figures(const brim_training_plan *p, brim_training_figures *out)
+{
+  const brim_plan *plan = p->plan;
+  const uint32_t size = out->size;
+  const brim_training_figures all = {.size = size,
+                                     .peak_bytes = plan->peak_bytes,
+                                     .parameter_bytes = plan->class_bytes[BRIM_ROLE_PARAMETER],
+                                     .gradient_bytes = plan->class_bytes[BRIM_ROLE_GRADIENT],
+                                     .optimizer_bytes = plan->class_bytes[BRIM_ROLE_OPTIMIZER],
+                                     .activation_bytes = plan->class_bytes[BRIM_ROLE_ACTIVATION],
+                                     .workspace_bytes = plan->class_bytes[BRIM_ROLE_WORKSPACE],
+                                     .data_bytes = plan->class_bytes[BRIM_ROLE_DATA],
+                                     .lower_bound_bytes = plan->lower_bound_bytes,
+                                     .parameters = brim_plan_parameters(plan),
+                                     .micro_batch = p->network.micro_batch,
+                                     .peak_node = plan->peak_op};
+  memcpy(out, &all, size < sizeof all ? size : sizeof all);
+}
+
+/* ---- training ---- */
+
+static size_t bytes_of(const brim_tensor *t)
+{
+  return (size_t)brim_shape_count(&t->shape) * brim_dtype_bytes(t->dtype);
+}
+
+static brim_status place(brim_training *t, uint64_t seed)
+{
+  brim_training_plan *p = t->of;
+  const int64_t n = p->network.micro_batch;
+  BRIM_TRY(brim_exec_open(p->plan, p->engine->device, &t->exec));
+  t->train = brim_plan_program(p->plan, BRIM_PROGRAM_TRAIN, n);
+  t->answer = brim_plan_program(p->plan, BRIM_PROGRAM_EVALUATE, n);
+  t->update = &p->plan->program[p->plan->program_count - 1];
+  const brim_graph *g = t->train->graph;
+  t->values = brim_try_malloc(bytes_of(g->input));
+  t->labels = brim_try_malloc(bytes_of(g->label));
+  t->output = brim_try_malloc(t->answer ? bytes_of(t->answer->graph->output) : 1);
+  if (!t->values || !t->labels || !t->output)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch of %lld samples", (long long)n);
+  t->step = (brim_step){.seed = seed,
+                        .loss_scale = 1.0 / ((double)p->network.batch * (double)p->losses_each),
+                        .norm_groups = p->network.batch / n,
+                        .gradient_scale = 1};
+  return brim_initialize_parameters(t->exec, t->train, seed);
+}
+
+brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_training **out)
+{
+  *out = NULL;
+  BRIM_TRY(need(p, "the plan"));
+  if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
+  brim_training *t = brim_xcalloc(1, sizeof *t);
+  t->of = p;
+  p->is_placed = true;
+  const brim_status status = place(t, seed);
+  if (status == BRIM_OK)
+    *out = t;
+  else
+    brim_engine_unplace(t);
+  return status;
+}
+
+void brim_engine_unplace(brim_training *t)
+{
+  if (!t) return;
+  brim_exec_close(t->exec);
+  free(t->values);
+  free(t->labels);
+  free(t->output);
+  t->of->is_placed = false;
+  free(t);
+}
+
+/* Of the caller's types, float and int32_t. */
+static void take_values(const brim_tensor *t, const void *from, void *to)
+{
+  const uint32_t type = t->dtype == BRIM_DTYPE_I32 ? BRIM_DTYPE_I32 : BRIM_DTYPE_F32;
+  const size_t count = (size_t)brim_shape_count(&t->shape);
+  if (t->dtype == type)
+    memcpy(to, from, bytes_of(t));
+  else
+    brim_convert(t->dtype, to, type, from, count);
+}
+
+/* Of classes and tokens: which count, *weight of them. */
+static brim_status take_labels(const brim_training *t, const void *from, double *weight)
+{
+  const brim_training_plan *p = t->of;
+  const brim_tensor *label = t->train->graph->label;
+  const int64_t count = brim_shape_count(&label->shape), classes = p->network.classes;
+  const bool is_tokens = p->network.task == BRIM_TASK_TOKENS, some_ignored = ignores(p);
+  take_values(label, from, t->labels);
+  *weight = (double)(p->network.micro_batch * p->losses_each);
+  if (label->dtype != BRIM_DTYPE_I32) return BRIM_OK;
+  int32_t *at = t->labels;
+  for (int64_t i = 0; i < count; i++) {
+    const bool is_ignored =
+        (is_tokens && at[i] == BRIM_NO_TOKEN) || (some_ignored && p->loss.ignores && at[i] == p->loss.ignore_index);
+    if (!is_ignored && (at[i] < 0 || at[i] >= classes))
+      return brim_fail(BRIM_EINVAL, "label %lld of the micro-batch is %d; there are %lld classes", (long long)i,
+                       (int)at[i], (long long)classes);
+    if (is_ignored && is_tokens) at[i] = BRIM_NO_TOKEN;
+    *weight -= is_ignored;
+  }
+  return BRIM_OK;
+}
+
+static brim_status check_tokens(const brim_training *t)
+{
+  const brim_tensor *input = t->train->graph->input;
+  const int64_t count = brim_shape_count(&input->shape);
+  if (input->dtype != BRIM_DTYPE_I32) return BRIM_OK;
+  for (int64_t i = 0; i < count; i++)
+    if (((int32_t *)t->values)[i] < 0 || ((int32_t *)t->values)[i] >= t->of->network.classes)
+      return brim_fail(BRIM_EINVAL, "token %lld of the micro-batch is %d; the vocabulary has %lld", (long long)i,
+                       (int)((int32_t *)t->values)[i], (long long)t->of->network.classes);
+  return BRIM_OK;
+}
+
+brim_status brim_engine_feed(brim_training *t, const void *values, const void *labels)
+{
+  double weight;
+  BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need(values, "values"));
+  BRIM_TRY(need(labels, "labels"));
+  const brim_network *n = &t->of->network;
+  if (t->fed == n->batch)
+    return brim_fail(BRIM_EINVAL, "all %lld samples of the batch are fed: call brim_engine_step", (long long)n->batch);
+  take_values(t->train->graph->input, values, t->values);
+  BRIM_TRY(check_tokens(t));
+  BRIM_TRY(take_labels(t, labels, &weight));
+  if (t->fed == 0) {
+    BRIM_TRY(brim_exec_zero_gradients(t->exec));
+    BRIM_TRY(brim_exec_zero_metrics(t->exec));
+    t->weight = 0;
+  }
+  t->step.first_sample = t->fed;
+  BRIM_TRY(brim_exec_load(t->exec, t->train, t->values, t->labels));
+  BRIM_TRY(brim_exec_run(t->exec, t->train, &t->step));
+  t->fed += n->micro_batch;
+  t->weight += weight;
+  return BRIM_OK;
+}
+
+brim_status brim_engine_step(brim_training *t, double *loss)
+{
+  double metrics[2];
+  BRIM_TRY(need(t, "the training"));
+  const brim_training_plan *p = t->of;
+  const brim_network *n = &p->network;
+  if (t->fed < n->batch)
+    return brim_fail(BRIM_EINVAL, "%lld of the batch's %lld samples are fed: call brim_engine_feed", (long long)t->fed,
+                     (long long)n->batch);
+  t->fed = 0; /* whatever becomes of this one */
+  BRIM_TRY(brim_exec_metrics(t->exec, t->train, metrics, 2));
+  if (t->weight == 0) return brim_fail(BRIM_EINVAL, "no label of the batch counts");
+  if (loss) *loss = metrics[0] / t->weight;
+  if (!isfinite(metrics[0]))
+    return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);
+  t->step.gradient_scale = ignores(p) ? (double)n->batch * (double)p->losses_each / t->weight : 1;
+  p->optimizer->fill(p->optimizer_params, 1, &t->step);
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
+  BRIM_TRY(brim_exec_wait(t->exec));
+  t->step.step++;
+  return BRIM_OK;
+}
+
+brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
+{
+  BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need(values, "values"));
+  if (!t->answer) return brim_fail(BRIM_EINVAL, "the plan has no room for answers: set brim_network.answers");
+  if (t->fed > 0) return brim_fail(BRIM_EINVAL, "a batch is being fed: call brim_engine_step first");
+  const brim_graph *g = t->answer->graph;
+  take_values(g->input, values, t->values);
+  BRIM_TRY(check_tokens(t));
+  memset(t->labels, 0, bytes_of(g->label));
+  BRIM_TRY(brim_exec_load(t->exec, t->answer, t->values, t->labels));
+  BRIM_TRY(brim_exec_run(t->exec, t->answer, &(brim_step){.loss_scale = 1}));
+  BRIM_TRY(brim_exec_read(t->exec, t->answer, g->output, t->output));
+  brim_convert(BRIM_DTYPE_F32, out, g->output->dtype, t->output, (size_t)brim_shape_count(&g->output->shape));
+  return BRIM_OK;
+}
+
+/* ---- parameters ---- */
+
+static brim_status find_parameter(const brim_training *t, const char *name, uint64_t count, const brim_tensor **out)
+{
+  const brim_parameter *p = brim_graph_named_parameter(t->train->graph, name);
+  const uint64_t has = p ? (uint64_t)brim_shape_count(&p->value->shape) : 0;
+  if (!p) return brim_fail(BRIM_EINVAL, "the network has no parameter '%s'", name);
+  if (has != count)
+    return brim_fail(BRIM_EINVAL, "parameter '%s' has %llu values, not %llu", name, (unsigned long long)has,
+                     (unsigned long long)count);
+  *out = p->value;
+  return BRIM_OK;
+}
+
+/* Through a copy in the backend's type, which may be float. */
+static brim_status move(brim_training *t, const char *name, uint64_t count, float *out, const float *in)
+{
+  const brim_tensor *value;
+  BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need(in ? (const void *)in : out, "the memory for the values"));
+  BRIM_TRY(find_parameter(t, name, count, &value));
+  void *copy = brim_try_malloc(bytes_of(value));
+  if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of '%s'", name);
+  if (in) brim_convert(value->dtype, copy, BRIM_DTYPE_F32, in, (size_t)count);
+  const brim_status status =
+      in ? brim_exec_write(t->exec, t->train, value, copy) : brim_exec_read(t->exec, t->train, value, copy);
+  if (out && status == BRIM_OK) brim_convert(BRIM_DTYPE_F32, out, value->dtype, copy, (size_t)count);
+  free(copy);
+  return status;
+}
+
+brim_status brim_engine_fetch(brim_training *t, const char *name, float *out, uint64_t count)
+{
+  return move(t, name, count, out, NULL);
+}
+
+brim_status brim_engine_write(brim_training *t, const char *name, const float *values, uint64_t count)
+{
+  return move(t, name, count, NULL, values);
+}
