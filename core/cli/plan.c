@@ -39,10 +39,10 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   const int64_t most = s->world.ranks > 1 ? brim_session_share(s) : 4 * effective;
   bool have_chosen = false;
   for (int64_t batch = 1; batch <= most && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
-    if (batch >= s->batch && !have_chosen) {
-      table[(*count)++] = row_of(s, chosen, s->batch, true);
+    if (batch >= s->choice.micro_batch && !have_chosen) {
+      table[(*count)++] = row_of(s, chosen, s->choice.micro_batch, true);
       have_chosen = true;
-      if (batch == s->batch) continue;
+      if (batch == s->choice.micro_batch) continue;
     }
     if (!brim_session_allows(s, batch)) continue;
     brim_plan *plan = NULL;
@@ -50,7 +50,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
     table[(*count)++] = row_of(s, plan, batch, false);
     brim_plan_free(plan);
   }
-  if (!have_chosen) table[(*count)++] = row_of(s, chosen, s->batch, true);
+  if (!have_chosen) table[(*count)++] = row_of(s, chosen, s->choice.micro_batch, true);
   return BRIM_OK;
 }
 
@@ -63,7 +63,7 @@ typedef struct step_speed {
 
 static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
 {
-  brim_variant v = brim_session_variant(s, s->batch);
+  brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   brim_figures none;
   BRIM_TRY(brim_session_figures(s, &v, &out->figures)); /* first, as not all may be timed */
   BRIM_TRY(brim_frontier_find(s, precisions, &out->frontier));
@@ -78,7 +78,7 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                               const row *table, size_t count, const brim_fits *fits, const step_speed *speed,
                               const brim_ranks *ranks, const brim_weights *weights, const brim_times *times)
 {
-  json_t *out = brim_plan_json(plan, s->batch), *rows = json_array();
+  json_t *out = brim_plan_json(plan, s->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
     json_array_append_new(rows, json_pack("{s:I, s:I, s:I, s:I, s:b}", "batch_size", (json_int_t)table[i].batch,
                                           "gradient_accumulation_steps", (json_int_t)table[i].accumulation,
@@ -176,7 +176,8 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
     snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
   printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
          brim_config_choice_of(s->config, "dataset")->name, brim_config_choice_of(s->config, "optimizer")->plugin->id,
-         format_rank(s, rank, sizeof rank), brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
+         format_rank(s, rank, sizeof rank), brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut),
+         s->device_info.name);
   if (s->data.train.summary) print_summary(brim_config_choice_of(s->config, "dataset")->name, s->data.train.summary);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
@@ -187,7 +188,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
   print_features(s);
-  print_recompute(plan, s->batch, speed);
+  print_recompute(plan, s->choice.micro_batch, speed);
   print_update(s);
   print_table(s, table, count);
 }
@@ -233,7 +234,7 @@ static void print_places(const brim_session *s, const brim_fits *fits, const bri
 static brim_status predict_host(brim_session *s, brim_footprint *host)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  BRIM_TRY(brim_session_plan(s, s->choice.micro_batch, &plan));
   const brim_status status = brim_session_start(s);
   if (status == BRIM_OK) brim_footprint_predict(s, plan, host);
   brim_plan_free(plan);
@@ -249,11 +250,11 @@ typedef struct wishes {
 
 static brim_status write_picture(const brim_session *s, const brim_plan *plan, const char *path)
 {
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->choice.micro_batch);
   char title[512], cut[BRIM_CUT_ROOM], rank[64];
   snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s", brim_config_choice_of(s->config, "model")->plugin->id,
            brim_config_choice_of(s->config, "dataset")->name, format_rank(s, rank, sizeof rank),
-           brim_session_format_cut(s, s->batch, cut, sizeof cut), s->device_info.name);
+           brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut), s->device_info.name);
   const uint64_t budget = plan->request.budget_bytes, room = brim_session_room(s, true);
   const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
   brim_text text = {0};
@@ -282,12 +283,12 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_status status = brim_placement_try(&s);
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
-  if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
+  if (status == BRIM_OK) status = brim_session_plan(s, s->choice.micro_batch, &plan);
   if (status == BRIM_OK) status = brim_session_weights_open(s, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
-  if (status == BRIM_OK && wish->times) status = brim_times_find(s, s->batch, &times);
+  if (status == BRIM_OK && wish->times) status = brim_times_find(s, s->choice.micro_batch, &times);
   if (status == BRIM_OK && wish->json)
     status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);

@@ -42,10 +42,10 @@ static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool 
 
 static void describe(const brim_session *s, const brim_plan *plan, brim_rank_group *g)
 {
-  g->batch = s->batch;
-  g->micros = brim_session_micros(s, s->batch);
+  g->batch = s->choice.micro_batch;
+  g->micros = brim_session_micros(s, s->choice.micro_batch);
   g->peak_bytes = plan->peak_bytes;
-  brim_session_format_cut(s, s->batch, g->cut, sizeof g->cut);
+  brim_session_format_cut(s, s->choice.micro_batch, g->cut, sizeof g->cut);
 }
 
 /* As one of the group would, from its configuration on. */
@@ -57,7 +57,7 @@ static brim_status plan_group(const brim_session *like, brim_rank_group *g)
   const brim_session_options options = {.no_timing = like->options.no_timing, .world = {rank, ranks, rank, ranks}};
   BRIM_TRY(brim_session_open(like->config, &options, &s));
   brim_status status = brim_placement_try(&s);
-  if (status == BRIM_OK) status = brim_session_plan(s, s->batch, &plan);
+  if (status == BRIM_OK) status = brim_session_plan(s, s->choice.micro_batch, &plan);
   if (status == BRIM_OK) describe(s, plan, g);
   brim_plan_free(plan);
   brim_session_close(s);

@@ -89,7 +89,7 @@ static brim_status try_plan(start *s, uint64_t *peak)
 {
   brim_plan *plan = NULL;
   BRIM_TRY(open_session(s));
-  BRIM_TRY(brim_session_plan(s->session, s->session->batch, &plan));
+  BRIM_TRY(brim_session_plan(s->session, s->session->choice.micro_batch, &plan));
   *peak = plan->peak_bytes;
   const brim_status status = brim_session_check_budget(s->session, plan);
   brim_plan_free(plan);
@@ -412,8 +412,8 @@ static void show_plan(const start *s, uint64_t peak)
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
           backend_of(session), session->device, brim_precision_names[session->settings->precision],
-          brim_session_format_cut(session, session->batch, cut, sizeof cut), brim_format_bytes(a, sizeof a, peak),
-          brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
+          brim_session_format_cut(session, session->choice.micro_batch, cut, sizeof cut),
+          brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
 }
 
 static brim_status ask_to_start(start *s, bool *go)

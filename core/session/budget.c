@@ -11,7 +11,7 @@
 static int64_t find_fitting(brim_session *s, uint64_t room, uint64_t *peak_bytes)
 {
   for (size_t i = 0; i < s->micro_batch_count; i++) {
-    if (s->micro_batch[i] >= s->batch) continue;
+    if (s->micro_batch[i] >= s->choice.micro_batch) continue;
     if (brim_session_peak(s, i, peak_bytes) != BRIM_OK) return 0;
     if (*peak_bytes <= room) return s->micro_batch[i];
   }
@@ -21,7 +21,7 @@ static int64_t find_fitting(brim_session *s, uint64_t room, uint64_t *peak_bytes
 /* What keeps micro-batches from being smaller still, if anything does. */
 static void tell_floor(const brim_session *s, brim_text *text)
 {
-  const int64_t least = s->micro_batch_count ? s->micro_batch[s->micro_batch_count - 1] : s->batch;
+  const int64_t least = s->micro_batch_count ? s->micro_batch[s->micro_batch_count - 1] : s->choice.micro_batch;
   if (least <= 1) return;
   if (s->norm_group > 1 && s->norm_group >= s->demands.min_batch_size)
     brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of training.norm_group=%lld",
@@ -46,11 +46,11 @@ static void suggest_batch(brim_session *s, uint64_t room, uint64_t beside, brim_
                      brim_format_bytes(bytes, sizeof bytes, beside + peak));
     return;
   }
-  if (last > 0 && s->micro_batch[last - 1] >= s->batch)
-    brim_text_printf(text, "\ntraining.batch_size=%lld is the smallest there is", (long long)s->batch);
+  if (last > 0 && s->micro_batch[last - 1] >= s->choice.micro_batch)
+    brim_text_printf(text, "\ntraining.batch_size=%lld is the smallest there is", (long long)s->choice.micro_batch);
   else
     brim_text_add(text, "\nno smaller training.batch_size fits");
-  if (last > 0 && s->micro_batch[last - 1] < s->batch && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
+  if (last > 0 && s->micro_batch[last - 1] < s->choice.micro_batch && brim_session_peak(s, last - 1, &peak) == BRIM_OK)
     brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)s->micro_batch[last - 1],
                      brim_format_bytes(bytes, sizeof bytes, beside + peak));
   tell_floor(s, text);
@@ -59,14 +59,14 @@ static void suggest_batch(brim_session *s, uint64_t room, uint64_t beside, brim_
 /* Would the batch fit as it is, if some of it were made again? */
 static void suggest_recompute(const brim_session *s, uint64_t room, uint64_t beside, brim_text *text)
 {
-  brim_variant v = brim_session_variant(s, s->batch);
+  brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   brim_plan *plan = NULL;
   char bytes[32];
   if (v.recompute == BRIM_RECOMPUTE_AUTO) return;
   v.recompute = BRIM_RECOMPUTE_AUTO;
-  v.budget_bytes = room;
-  if (room == 0 || brim_session_plan_variant(s, &v, false, &plan) != BRIM_OK) return;
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->batch);
+  v.within_bytes = room;
+  if (room == 0 || brim_session_plan_choice(s, &v, false, &plan) != BRIM_OK) return;
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->choice.micro_batch);
   if (train && plan->peak_bytes <= room)
     brim_text_printf(text, "\nmemory.recompute=auto would fit, with %s and %.1f %% more work in a step",
                      brim_format_bytes(bytes, sizeof bytes, beside + plan->peak_bytes),

@@ -25,7 +25,7 @@ size_t brim_session_list_micro_batches(brim_session *s)
   const int64_t effective = s->settings->training.effective_batch_size, share = brim_session_share(s);
   const bool multiples = s->grain > 1 && effective % s->grain == 0;
   if (s->micro_batch_count > 0) return s->micro_batch_count;
-  add_micro_batch(s, share > 0 ? share : s->batch, multiples);
+  add_micro_batch(s, share > 0 ? share : s->choice.micro_batch, multiples);
   for (int64_t k = 1; k * k <= effective; k++) {
     if (effective % k != 0) continue;
     if (k < share) add_micro_batch(s, k, multiples);
@@ -37,8 +37,6 @@ size_t brim_session_list_micro_batches(brim_session *s)
 
 brim_status brim_session_peak(brim_session *s, size_t index, uint64_t *bytes)
 {
-  const brim_variant v = brim_session_variant(s, s->micro_batch[index]);
-  if (s->peak[index] == 0) BRIM_TRY(brim_session_peak_of(s, &v, &s->peak[index]));
-  *bytes = s->peak[index];
-  return BRIM_OK;
+  const brim_choice v = brim_session_choice(s, s->micro_batch[index]);
+  return brim_session_peak_of(s, &v, bytes);
 }

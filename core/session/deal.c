@@ -162,7 +162,7 @@ static uint64_t hash_device(const brim_session *s)
 static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
 {
   brim_figures f;
-  const brim_variant v = brim_session_variant(s, s->batch);
+  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   const int64_t share = brim_session_step_samples(s);
   *nanoseconds = 0;
   if (share == 0) return BRIM_OK;
@@ -272,7 +272,8 @@ brim_status brim_deal_exchange_batches(brim_session *s)
 {
   if (s->world.ranks == 1 || !s->options.dist) return BRIM_OK;
   int64_t *all = brim_xcalloc((size_t)s->world.ranks, sizeof *all);
-  const brim_status status = brim_dist_exchange(s->options.dist, &s->batch, sizeof s->batch, all);
+  const brim_status status =
+      brim_dist_exchange(s->options.dist, &s->choice.micro_batch, sizeof s->choice.micro_batch, all);
   if (status != BRIM_OK) {
     free(all);
     return status;
@@ -300,7 +301,7 @@ void brim_deal_tell(const brim_session *s, brim_text *out)
   char cut[BRIM_CUT_ROOM];
   const long long effective = (long long)s->settings->training.effective_batch_size,
                   step = (long long)brim_session_all_samples(s);
-  brim_session_format_cut(s, s->batch, cut, sizeof cut);
+  brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut);
   brim_text_printf(out, "effective batch %lld", step);
   if (s->world.ranks == 1)
     brim_text_printf(out, " = %s", cut);

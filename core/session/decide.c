@@ -242,7 +242,7 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
 {
   brim_session *s = session_of(q);
   brim_figures f;
-  brim_variant v = brim_session_variant(s, micro_batch);
+  brim_choice v = brim_session_choice(s, micro_batch);
   v.precision = precision - 1;
   BRIM_TRY(as_answer(brim_session_figures(s, &v, &f)));
   *out = (brim_plan_figures){.size = sizeof *out,
@@ -251,7 +251,7 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
                              .step_seconds = f.step_seconds,
                              .recompute_share = f.recompute_share,
                              .rounds = brim_session_rounds(s, micro_batch)};
-  if (v.precision == s->precision) brim_session_show_figures(s, "plan", micro_batch, out);
+  if (v.precision == s->choice.precision) brim_session_show_figures(s, "plan", micro_batch, out);
   return BRIM_OK;
 }
 
@@ -288,13 +288,13 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .room_bytes = brim_session_room(s, false),
                            .later_bytes = brim_session_room(s, true),
                            .all_bytes = all,
-                           .effective_batch = share > 0 ? share : s->batch,
+                           .effective_batch = share > 0 ? share : s->choice.micro_batch,
                            .batch_size = set_batch(s),
                            .micro_batch = s->micro_batch,
                            .micro_batch_count = s->micro_batch_count,
                            .may_change_variant = may_change,
                            .precisions = precisions_of(s),
-                           .precision = chooses_precision(s) && may_change ? BRIM_AS_IT_IS : s->precision + 1,
+                           .precision = chooses_precision(s) && may_change ? BRIM_AS_IT_IS : s->choice.precision + 1,
                            .model = brim_config_choice_of(s->config, "model")->plugin->id,
                            .peak = answer_peak,
                            .host = &s->host};
@@ -304,7 +304,7 @@ static brim_plan_query query_of(brim_session *s, const views *v)
 static int32_t settle_precision(brim_session *s)
 {
   brim_policies_tell(s->policies, "precision=auto", "precision fp32", "as no policy chooses another");
-  return s->precision + 1;
+  return s->choice.precision + 1;
 }
 
 /* Takes a choice; what needs another configuration is in s->again. */
@@ -384,18 +384,17 @@ static brim_status decide_plan(brim_session *s)
  * micro-batch, as loaders of larger ones take more. */
 static brim_status foresee(brim_session *s)
 {
-  const int64_t before = s->batch;
-  const bool is_chosen = set_batch(s) == 0 || s->recompute == BRIM_RECOMPUTE_AUTO;
+  const int64_t before = s->choice.micro_batch;
+  const bool is_chosen = set_batch(s) == 0 || s->choice.recompute == BRIM_RECOMPUTE_AUTO;
   const size_t count = !is_chosen || s->stand_in || s->running ? 0 : brim_session_list_micro_batches(s);
   brim_plan *plan = NULL;
   if (count == 0) return BRIM_OK;
-  const brim_variant v = brim_session_variant(s, s->micro_batch[count - 1]);
-  BRIM_TRY(brim_session_plan_variant(s, &v, true, &plan));
-  brim_session_cut(s, v.batch);
+  const brim_choice v = brim_session_choice(s, s->micro_batch[count - 1]);
+  BRIM_TRY(brim_session_plan_choice(s, &v, true, &plan));
+  brim_session_cut(s, v.micro_batch);
   const brim_status status = brim_session_foresee(s, plan);
   brim_session_cut(s, before);
   brim_plan_free(plan);
-  memset(s->peak, 0, sizeof s->peak); /* of plans within another room */
   return status;
 }
 
@@ -442,10 +441,10 @@ static brim_status ask(brim_session *s, views *v, uint64_t needed, bool *refused
   brim_action action;
   BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
   BRIM_TRY(look_at_devices(s, "oom", v));
-  brim_session_show_plan(s, "oom", s->batch, needed);
+  brim_session_show_plan(s, "oom", s->choice.micro_batch, needed);
   if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
   const brim_oom event = {.size = sizeof event,
-                          .micro_batch = s->batch,
+                          .micro_batch = s->choice.micro_batch,
                           .needed_bytes = needed,
                           .room_bytes = brim_session_room(s, true),
                           .retries = s->retries,

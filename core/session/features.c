@@ -189,7 +189,7 @@ static brim_status find_key(const brim_session *s, uint64_t weights, uint64_t *o
   if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "backend"), &key);
   brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
   brim_text_printf(&key, "version %d weights %016llx precision %d grain %lld\n", BRIM_TRANSFORM_VERSION,
-                   (unsigned long long)weights, (int)s->precision, (long long)s->grain);
+                   (unsigned long long)weights, (int)s->choice.precision, (long long)s->grain);
   if (t->num_train_samples > 0) /* the others are holes */
     brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
   *out = brim_hash(BRIM_HASH_START, brim_text_str(&key), key.length);

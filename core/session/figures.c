@@ -157,7 +157,7 @@ void brim_session_compare_times(brim_session *s, const brim_plan *plan, double s
 {
   if (!s->profile || !brim_session_may_time(s) || s->world.ranks > 1)
     return; /* what ranks wait for each other is in no profile */
-  const brim_prediction p = predict_step(s, plan, s->batch);
+  const brim_prediction p = predict_step(s, plan, s->choice.micro_batch);
   if (p.guessed_seconds > 0 || p.derived_seconds > 0 || brim_profile_agree(p.seconds, seconds)) return;
   if (brim_profile_doubt(s->profile) == 0) return;
   brim_log(BRIM_LOG_INFO,
@@ -210,11 +210,11 @@ static brim_status go_without(brim_session *s, brim_status status)
   return BRIM_OK;
 }
 
-static brim_status time_variant(brim_session *s, const brim_variant *v)
+static brim_status time_choice(brim_session *s, const brim_choice *v)
 {
   brim_plan *plan = NULL;
   if (!brim_session_may_time(s)) return BRIM_OK;
-  BRIM_TRY(brim_session_plan_variant(s, v, true, &plan));
+  BRIM_TRY(brim_session_plan_choice(s, v, true, &plan));
   brim_status status = BRIM_OK;
   if (is_worth_timing(s, plan)) {
     const double start = brim_now();
@@ -251,22 +251,22 @@ brim_status brim_session_time(brim_session *s, const brim_plan *plan)
 
 /* ---- figures ---- */
 
-brim_status brim_session_figures(brim_session *s, const brim_variant *v, brim_figures *out)
+brim_status brim_session_figures(brim_session *s, const brim_choice *v, brim_figures *out)
 {
   brim_plan *plan = NULL;
   if (s->stand_in) return s->stand_in->figures(s->stand_in->context, v, brim_session_budget(s, v), out);
   BRIM_TRY(open_profile(s));
-  BRIM_TRY(time_variant(s, v));
-  BRIM_TRY(brim_session_plan_variant(s, v, false, &plan));
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, v->batch);
-  const brim_prediction p = predict_step(s, plan, v->batch);
+  BRIM_TRY(time_choice(s, v));
+  BRIM_TRY(brim_session_plan_choice(s, v, false, &plan));
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, v->micro_batch);
+  const brim_prediction p = predict_step(s, plan, v->micro_batch);
   *out = (brim_figures){.peak_bytes = plan->peak_bytes,
                         .lower_bound_bytes = plan->lower_bound_bytes,
                         .activation_bytes = plan->class_bytes[BRIM_ROLE_ACTIVATION],
                         .recomputed = train ? train->graph->recomputed_count : 0,
                         .recompute_share = train ? brim_recompute_share(train) : 0,
                         .step_seconds = p.seconds,
-                        .update_seconds = predict_update(s, plan, v->batch),
+                        .update_seconds = predict_update(s, plan, v->micro_batch),
                         .basis = p.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
                                  : p.derived_seconds > 0 ? BRIM_BASIS_DERIVED
                                                          : BRIM_BASIS_TIMED};

@@ -16,9 +16,9 @@ typedef struct brim_figures {
 
 /* May anything be timed for the session, as far as its settings and options go? */
 bool brim_session_may_time(const brim_session *session);
-/* [plan] Figures of a variant. What the profile lacks is timed before (unless memory.timing or the session's options
+/* [plan] Figures of a choice. What the profile lacks is timed before (unless memory.timing or the session's options
  * say no, or it would take long, or there is no room): then no plan of the session may be placed. */
-brim_status brim_session_figures(brim_session *session, const brim_variant *variant, brim_figures *out);
+brim_status brim_session_figures(brim_session *session, const brim_choice *choice, brim_figures *out);
 /* [plan] Predicted seconds of a step by a plan that is there, from what the profile has. NAN without one. */
 double brim_session_step_seconds(brim_session *session, const brim_plan *plan, int64_t batch);
 /* [init] Times what the profile lacks of a plan, and of what the device does at most, however long that takes. No plan

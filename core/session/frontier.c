@@ -9,18 +9,11 @@
 #define MICRO_BATCHES 8 /* that are looked at, besides the chosen one: the largest, and then by halves */
 #define BETTER 0.995    /* of the time of one with less memory, so that the difference is worth a row */
 
-static bool is_same(const brim_variant *a, const brim_variant *b)
+static brim_status add(brim_session *s, const brim_choice *v, brim_frontier *f)
 {
-  return a->batch == b->batch && a->precision == b->precision && a->recompute == b->recompute &&
-         a->budget_bytes == b->budget_bytes;
-}
-
-static brim_status add(brim_session *s, const brim_variant *v, brim_frontier *f)
-{
-  const brim_variant own = brim_session_variant(s, s->batch);
   if (f->count == BRIM_FRONTIER_MAX) return BRIM_OK;
-  brim_choice *c = &f->choice[f->count];
-  *c = (brim_choice){.variant = *v, .chosen = is_same(v, &own)};
+  brim_frontier_row *c = &f->row[f->count];
+  *c = (brim_frontier_row){.choice = *v, .chosen = brim_choice_equal(v, &s->choice)};
   BRIM_TRY(brim_session_figures(s, v, &c->figures));
   f->count++;
   return BRIM_OK;
@@ -31,14 +24,15 @@ static brim_status add(brim_session *s, const brim_variant *v, brim_frontier *f)
 static brim_status add_levels(brim_session *s, int64_t batch, int32_t precision, brim_frontier *f)
 {
   static const double shares[] = {0.85, 0.7, 0.55};
-  brim_variant v = {.batch = batch, .precision = precision};
-  const brim_variant own = brim_session_variant(s, batch);
+  brim_choice v = {.micro_batch = batch, .precision = precision};
+  brim_choice own = brim_session_choice(s, batch);
   const size_t first = f->count;
   for (v.recompute = BRIM_RECOMPUTE_NONE; v.recompute <= BRIM_RECOMPUTE_FULL; v.recompute++) BRIM_TRY(add(s, &v, f));
-  if (own.recompute == BRIM_RECOMPUTE_AUTO) BRIM_TRY(add(s, &(brim_variant){batch, precision, own.recompute, 0}, f));
+  own.precision = precision;
+  if (own.recompute == BRIM_RECOMPUTE_AUTO) BRIM_TRY(add(s, &own, f));
   v.recompute = BRIM_RECOMPUTE_AUTO;
   for (size_t i = 0; i < sizeof shares / sizeof shares[0] && first < f->count; i++) {
-    v.budget_bytes = (uint64_t)(shares[i] * (double)f->choice[first].figures.peak_bytes);
+    v.within_bytes = (uint64_t)(shares[i] * (double)f->row[first].figures.peak_bytes);
     BRIM_TRY(add(s, &v, f));
   }
   return BRIM_OK;
@@ -51,18 +45,18 @@ static brim_status add_precision(brim_session *s, int32_t precision, brim_fronti
   bool has_own = false;
   for (size_t i = 0, looked = 0; i < count && looked < MICRO_BATCHES; i++) {
     const int64_t batch = s->micro_batch[i];
-    if (batch > next && batch != s->batch) continue;
+    if (batch > next && batch != s->choice.micro_batch) continue;
     BRIM_TRY(add_levels(s, batch, precision, f));
-    has_own = has_own || batch == s->batch;
+    has_own = has_own || batch == s->choice.micro_batch;
     next = batch / 2;
     looked++;
   }
-  return has_own ? BRIM_OK : add_levels(s, s->batch, precision, f);
+  return has_own ? BRIM_OK : add_levels(s, s->choice.micro_batch, precision, f);
 }
 
 static int by_peak(const void *a, const void *b)
 {
-  const brim_choice *x = a, *y = b;
+  const brim_frontier_row *x = a, *y = b;
   if (x->figures.peak_bytes != y->figures.peak_bytes) return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
   if (x->chosen != y->chosen) return x->chosen ? -1 : 1;
   return (x->figures.step_seconds > y->figures.step_seconds) - (x->figures.step_seconds < y->figures.step_seconds);
@@ -73,12 +67,12 @@ static void keep_best(brim_frontier *f)
 {
   size_t kept = 0;
   double least = 0;
-  qsort(f->choice, f->count, sizeof f->choice[0], by_peak);
+  qsort(f->row, f->count, sizeof f->row[0], by_peak);
   for (size_t i = 0; i < f->count; i++) {
-    const double seconds = f->choice[i].figures.step_seconds;
+    const double seconds = f->row[i].figures.step_seconds;
     const bool better = least == 0 || seconds < BETTER * least;
     if (better) least = seconds;
-    if (better || f->choice[i].chosen) f->choice[kept++] = f->choice[i];
+    if (better || f->row[i].chosen) f->row[kept++] = f->row[i];
   }
   f->count = kept;
 }
@@ -87,7 +81,7 @@ brim_status brim_frontier_find(brim_session *s, bool precisions, brim_frontier *
 {
   *frontier = (brim_frontier){.room_bytes = brim_session_room(s, true)};
   for (int32_t p = 0; p < BRIM_PRECISIONS; p++)
-    if (p == s->precision || (precisions && brim_session_precisions(s) >> p & 1))
+    if (p == s->choice.precision || (precisions && brim_session_precisions(s) >> p & 1))
       BRIM_TRY(add_precision(s, p, frontier));
   keep_best(frontier);
   return BRIM_OK;

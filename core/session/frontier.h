@@ -6,16 +6,16 @@
 
 #define BRIM_FRONTIER_MAX 192
 
-typedef struct brim_choice {
-  brim_variant variant;
+typedef struct brim_frontier_row {
+  brim_choice choice;
   brim_figures figures;
   bool chosen; /* it is what the session has */
-} brim_choice;
+} brim_frontier_row;
 
 /* Ready when zeroed. */
 typedef struct brim_frontier {
-  brim_choice
-      choice[BRIM_FRONTIER_MAX]; /* by peak, rising; the time falls, but for the chosen one, which is there always */
+  brim_frontier_row
+      row[BRIM_FRONTIER_MAX]; /* by peak, rising; the time falls, but for the chosen one, which is there always */
   size_t count;
   uint64_t room_bytes; /* that a plan may take, within every limit */
 } brim_frontier;

@@ -15,7 +15,7 @@ static brim_status make_plan(placement *p)
   const brim_placement_wish *w = p->wish;
   brim_plan_free(p->plan);
   p->plan = NULL;
-  if (w->count == 0) return brim_session_plan(p->session, p->session->batch, &p->plan);
+  if (w->count == 0) return brim_session_plan(p->session, p->session->choice.micro_batch, &p->plan);
   return brim_session_plan_evaluation(p->session, w->count, w->batch, w->keep_output, &p->plan);
 }
 
@@ -108,7 +108,7 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
 static brim_status check(brim_session *s, uint64_t *needed)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_plan(s, s->batch, &plan));
+  BRIM_TRY(brim_session_plan(s, s->choice.micro_batch, &plan));
   *needed = plan->peak_bytes;
   brim_status status = brim_session_foresee(s, plan);
   if (status == BRIM_OK) status = brim_session_check_budget(s, plan);

@@ -48,9 +48,9 @@ static brim_status check_patience(const brim_session *s)
 static brim_status check_precision(const brim_session *s)
 {
   const uint32_t has = brim_session_backend_precisions(s);
-  const char *name = brim_precision_names[s->precision];
+  const char *name = brim_precision_names[s->choice.precision];
   const char *single = has >> BRIM_PRECISION_BF16 & 1 ? "fp32 and bf16" : "fp32";
-  if (has >> s->precision & 1) return brim_loss_scale_check(s->settings);
+  if (has >> s->choice.precision & 1) return brim_loss_scale_check(s->settings);
   return brim_fail(BRIM_ECONFIG,
                    "precision=%s: backend '%s' keeps activations in %s only\n"
                    "take precision=fp32, or a backend that keeps them in %s: cuda and cpu do",
@@ -105,17 +105,17 @@ brim_status brim_session_follow_data(brim_session *s)
 {
   const brim_training_settings *t = &s->settings->training;
   s->grain = choose_grain(s);
-  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+  s->choice.micro_batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
   BRIM_TRY(brim_session_find_norm_group(s));
-  brim_session_cut(s, s->batch);
+  brim_session_cut(s, s->choice.micro_batch);
   return BRIM_OK;
 }
 
 static brim_status open_session(brim_session *s, brim_decisions before)
 {
   choose_ops(s);
-  s->recompute = s->settings->memory.recompute;
-  s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
+  s->choice.recompute = s->settings->memory.recompute;
+  s->choice.precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);
@@ -162,6 +162,7 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
 {
   brim_session *s = *out = brim_xcalloc(1, sizeof *s);
   s->levels = brim_xcalloc(1, sizeof *s->levels);
+  s->peaks = brim_peaks_create();
   s->config = config;
   s->own_config = before->config;
   s->options = *options;
@@ -270,6 +271,7 @@ void brim_session_close(brim_session *s)
   brim_config_free(s->own_config);
   brim_recompute_cache_release(s->levels);
   free(s->levels);
+  brim_peaks_free(s->peaks);
   brim_arena_release(&s->arena);
   brim_deal_release(&s->deal);
   free(s->counted);

@@ -40,15 +40,27 @@ typedef struct brim_session_options {
 
 typedef struct brim_feature_set brim_feature_set; /* session/features.h */
 typedef struct brim_session brim_session;
-typedef struct brim_variant brim_variant;
 struct brim_figures; /* session/figures.h */
+
+/* How a step is planned, as far as it may be chosen: a value, to be compared and copied. */
+typedef struct brim_choice {
+  int64_t micro_batch;   /* samples */
+  int32_t precision;     /* enum brim_precision */
+  int32_t recompute;     /* enum brim_recompute_kind */
+  uint64_t within_bytes; /* that recompute=auto keeps below, and the others do not ask; 0: as configured, or within
+                          * brim_session_room */
+} brim_choice;
+bool brim_choice_equal(const brim_choice *a, const brim_choice *b);
+
+/* Peaks of plans that were asked for, by device and choice. */
+typedef struct brim_peaks brim_peaks;
 
 /* Who answers in the place of the planner, the queue and the host: `brim simulate`. */
 typedef struct brim_stand_in {
   void *context;
   /* Of a plan of which recompute=auto keeps below `budget_bytes`. */
-  brim_status (*peak)(void *context, const brim_variant *variant, uint64_t budget_bytes, uint64_t *bytes);
-  brim_status (*figures)(void *context, const brim_variant *variant, uint64_t budget_bytes, struct brim_figures *out);
+  brim_status (*peak)(void *context, const brim_choice *choice, uint64_t budget_bytes, uint64_t *bytes);
+  brim_status (*figures)(void *context, const brim_choice *choice, uint64_t budget_bytes, struct brim_figures *out);
   void (*tickets)(void *context, brim_arena *arena, brim_ticket **out, size_t *count);
   void (*waiting)(void *context, uint64_t key, size_t *count, uint64_t *first_bytes); /* as brim_claims_waiting */
   brim_host_memory (*host)(void *context, uint64_t *process_bytes);
@@ -86,7 +98,6 @@ struct brim_session {
   char wanted[64];          /* the same, or what a policy asks for */
   bool wait;                /* for a device, until there is room */
   double queue_seconds;     /* spent in line for devices, in all */
-  uint64_t within_bytes;    /* see brim_session_plan_within */
   uint64_t limit_bytes;     /* by a policy; 0: none */
   bool running;             /* it has begun: precision and model are what they are */
   brim_claim *held;         /* while a run that has begun changes its plan; NULL: see brim_session_hold */
@@ -100,16 +111,14 @@ struct brim_session {
                                           left before any of them had placed its plan; 0: it is alone */
   bool started, opening;               /* brim_session_start was called; the data is being read by a thread */
   brim_order order;
-  int64_t batch;             /* samples in a micro-batch: by its key, or by a policy */
+  brim_choice choice; /* resolved: by the configuration, by policies, or what a run that ran out of memory came to;
+                       * fp32 while nobody has chosen another precision for `auto` */
   int64_t grain, eval_batch; /* resolved */
   int64_t norm_group;        /* 0: the model has no statistics of groups of samples */
-  int32_t recompute;         /* enum brim_recompute_kind: as configured, or what a run that ran out of memory came to */
-  int32_t precision;         /* resolved: fp32 while nobody has chosen another for `auto` */
   brim_profile *profile;     /* of the device, by session/figures.h; NULL: not asked for yet */
   double timing_seconds;     /* spent on timing */
   /* for policies; see session/decide.h */
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first */
-  uint64_t peak[BRIM_MICRO_BATCHES_MAX];       /* of their plans; 0: not known yet */
   size_t micro_batch_count;
   int64_t retries, asked; /* plans tried on this device after ones that were not placed though they had room by the
                              plan; decisions about out-of-memory */
@@ -120,15 +129,8 @@ struct brim_session {
   brim_again again;
   brim_arena arena;              /* its words */
   brim_recompute_cache *levels;  /* of all its plans */
+  brim_peaks *peaks;             /* likewise */
   const brim_stand_in *stand_in; /* NULL: nobody, as in every run */
-};
-
-/* A plan that could be. */
-struct brim_variant {
-  int64_t batch;         /* samples in a micro-batch */
-  int32_t precision;     /* enum brim_precision */
-  int32_t recompute;     /* enum brim_recompute_kind */
-  uint64_t budget_bytes; /* that recompute=auto keeps below; 0: as configured */
 };
 
 /* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
@@ -188,15 +190,15 @@ void brim_session_part(const brim_session *session, enum brim_part part, int64_t
 int64_t brim_session_norm_groups(const brim_session *session, int64_t samples);
 /* The plan for micro-batches of `batch` samples. ECONFIG if that is not allowed. */
 brim_status brim_session_plan(const brim_session *session, int64_t batch, brim_plan **out);
-/* What is configured, for micro-batches of `batch` samples. */
-brim_variant brim_session_variant(const brim_session *session, int64_t batch);
-/* The plan of a variant. `alone`: of the full micro-batch and the update only, without evaluation. */
-brim_status brim_session_plan_variant(const brim_session *session, const brim_variant *variant, bool alone,
-                                      brim_plan **out);
-/* What a variant with recompute=auto keeps below. */
-uint64_t brim_session_budget(const brim_session *session, const brim_variant *variant);
-/* Peak of the plan of a variant. */
-brim_status brim_session_peak_of(const brim_session *session, const brim_variant *variant, uint64_t *bytes);
+/* The session's choice, for micro-batches of `batch` samples. */
+brim_choice brim_session_choice(const brim_session *session, int64_t batch);
+/* The plan of a choice. `alone`: of the full micro-batch and the update only, without evaluation. */
+brim_status brim_session_plan_choice(const brim_session *session, const brim_choice *choice, bool alone,
+                                     brim_plan **out);
+/* What a choice with recompute=auto keeps below. */
+uint64_t brim_session_budget(const brim_session *session, const brim_choice *choice);
+/* Peak of the plan of a choice; remembered. */
+brim_status brim_session_peak_of(const brim_session *session, const brim_choice *choice, uint64_t *bytes);
 /* The plan for evaluating `count` samples, `batch` at a time, and nothing else: no gradients, no optimizer state. With
  * `keep_output` the model's output can be read after each batch. */
 brim_status brim_session_plan_evaluation(const brim_session *session, int64_t count, int64_t batch, bool keep_output,
@@ -226,18 +228,14 @@ uint64_t brim_session_room_on(const brim_session *session, const brim_device_inf
  * host has in all counts, not what it has free. */
 uint64_t brim_session_room_beside(const brim_session *session, const brim_device_info *device, uint64_t room,
                                   bool later);
-/* Peaks are of plans within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
+/* `bytes`, or memory.recompute_budget_mb if that is less. */
+uint64_t brim_session_within(const brim_session *session, uint64_t bytes);
+/* Plans are made within so many bytes from now on, for memory.recompute=auto; 0: within brim_session_room. */
 void brim_session_plan_within(brim_session *session, uint64_t bytes);
 /* The same, and memory.recompute=auto from now on. */
 void brim_session_recompute_within(brim_session *session, uint64_t bytes);
-/* How the session plans, as far as a run that goes on may change it; and to plan so from now on. */
-typedef struct brim_way {
-  int64_t batch;
-  int32_t recompute; /* enum brim_recompute_kind */
-  uint64_t within_bytes;
-} brim_way;
-brim_way brim_session_way(const brim_session *session);
-void brim_session_go(brim_session *session, const brim_way *way);
+/* Plans so from now on. */
+void brim_session_go(brim_session *session, const brim_choice *choice);
 /* May brim choose what is made again? Not where the user has set memory.recompute to another than auto. */
 bool brim_session_may_recompute(const brim_session *session);
 /* Precisions that the backend has and the run's updates go with: bit 1 << enum brim_precision of each. */

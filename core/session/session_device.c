@@ -130,20 +130,20 @@ brim_status brim_session_claim(brim_session *s, const brim_plan *plan, brim_clai
   return status;
 }
 
-static void forget_peaks(brim_session *s)
+uint64_t brim_session_within(const brim_session *s, uint64_t bytes)
 {
-  if (s->recompute == BRIM_RECOMPUTE_AUTO) memset(s->peak, 0, sizeof s->peak);
+  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
+  return set > 0 && set < bytes ? set : bytes;
 }
 
 void brim_session_plan_within(brim_session *s, uint64_t bytes)
 {
-  s->within_bytes = bytes;
-  forget_peaks(s);
+  s->choice.within_bytes = brim_session_within(s, bytes);
 }
 
 void brim_session_recompute_within(brim_session *s, uint64_t bytes)
 {
-  s->recompute = BRIM_RECOMPUTE_AUTO;
+  s->choice.recompute = BRIM_RECOMPUTE_AUTO;
   brim_session_plan_within(s, bytes);
 }
 
@@ -153,22 +153,14 @@ bool brim_session_may_recompute(const brim_session *s)
   return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
 }
 
-brim_way brim_session_way(const brim_session *s)
+void brim_session_go(brim_session *s, const brim_choice *choice)
 {
-  return (brim_way){s->batch, s->recompute, s->within_bytes};
-}
-
-void brim_session_go(brim_session *s, const brim_way *way)
-{
-  brim_session_cut(s, way->batch);
-  s->recompute = way->recompute;
-  s->within_bytes = way->within_bytes;
-  memset(s->peak, 0, sizeof s->peak);
+  s->choice = *choice;
+  brim_session_cut(s, choice->micro_batch);
 }
 
 brim_status brim_session_look(brim_session *s)
 {
-  forget_peaks(s);
   return s->backend_ops->describe(s->backend, s->device, &s->device_info);
 }
 
@@ -176,7 +168,6 @@ brim_status brim_session_move(brim_session *s, int device)
 {
   if (device != s->device) brim_session_let_go(s);
   s->device = device;
-  memset(s->peak, 0, sizeof s->peak);
   brim_profile_close(s->profile);
   s->profile = NULL;
   return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);

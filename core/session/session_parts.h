@@ -1,6 +1,7 @@
 /* What a session is made of. Internal to session*.c. */
 #ifndef BRIM_SESSION_SESSION_PARTS_H
 #define BRIM_SESSION_SESSION_PARTS_H
+#include "session/peaks.h"
 #include "session/session.h"
 
 /* Of several ranks, none cuts larger micro-batches than its share; nor smaller ones than the least that can be planned

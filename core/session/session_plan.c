@@ -25,21 +25,23 @@ uint32_t brim_session_precisions(const brim_session *s)
   return brim_session_backend_precisions(s) & ~(brim_session_updates_in_backward(s) ? fp16 : 0);
 }
 
-brim_variant brim_session_variant(const brim_session *s, int64_t batch)
+brim_choice brim_session_choice(const brim_session *s, int64_t batch)
 {
-  return (brim_variant){batch, s->precision, s->recompute, 0};
+  brim_choice out = s->choice;
+  out.micro_batch = batch;
+  return out;
 }
 
 /* The type that frozen weights are kept in; 0: that of the others. With precision=bf16 kernels read them in bf16
  * anyway, so results are the same. */
-static uint32_t frozen_type(const brim_session *s, const brim_variant *v)
+static uint32_t frozen_type(const brim_session *s, const brim_choice *v)
 {
   const int32_t store = s->settings->backbone.store;
   const bool small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && v->precision == BRIM_PRECISION_BF16);
   return small ? BRIM_DTYPE_BF16 : 0;
 }
 
-static void add_backbone(const brim_session *s, const brim_variant *v, brim_graph_options *graph)
+static void add_backbone(const brim_session *s, const brim_choice *v, brim_graph_options *graph)
 {
   const brim_config_choice *backbone = brim_config_backbone(s->config);
   if (!backbone) return;
@@ -51,15 +53,14 @@ static void add_backbone(const brim_session *s, const brim_variant *v, brim_grap
   graph->keep_features = s->extracts;
 }
 
-uint64_t brim_session_budget(const brim_session *s, const brim_variant *v)
+uint64_t brim_session_budget(const brim_session *s, const brim_choice *v)
 {
-  const uint64_t room = brim_session_room(s, true), set = s->settings->memory.recompute_budget_mb << 20;
-  const bool within = s->within_bytes > 0 && (set == 0 || s->within_bytes < set);
-  const uint64_t budget = v->budget_bytes ? v->budget_bytes : within ? s->within_bytes : set;
-  return budget ? budget : room + (room == 0);
+  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
+  const uint64_t budget = v->within_bytes ? v->within_bytes : set ? set : brim_session_room(s, true);
+  return budget + (budget == 0);
 }
 
-static brim_plan_request make_request(const brim_session *s, const brim_variant *v)
+static brim_plan_request make_request(const brim_session *s, const brim_choice *v)
 {
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
   brim_plan_request r = {.graph = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
@@ -92,7 +93,7 @@ static brim_plan_request make_request(const brim_session *s, const brim_variant 
 /* Of the model with its backbone, in evaluation. */
 brim_status brim_session_graph(const brim_session *s, int64_t batch, brim_graph **out)
 {
-  const brim_variant v = brim_session_variant(s, batch);
+  const brim_choice v = brim_session_choice(s, batch);
   brim_plan_request r = make_request(s, &v);
   r.graph.batch = batch;
   return brim_graph_build(&r.graph, out);
@@ -131,11 +132,11 @@ static brim_status tell_samples(const brim_session *s, brim_status status)
 
 brim_status brim_session_find_norm_group(brim_session *s)
 {
-  const brim_variant v = brim_session_variant(s, s->batch);
+  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   brim_plan_request r = make_request(s, &v);
   brim_graph *g = NULL;
-  r.graph.fuse = 0;         /* the author's own operations */
-  r.graph.batch = s->batch; /* an author reads these shapes if something does not fit */
+  r.graph.fuse = 0;                      /* the author's own operations */
+  r.graph.batch = s->choice.micro_batch; /* an author reads these shapes if something does not fit */
   BRIM_TRY(tell_samples(s, brim_graph_build(&r.graph, &g)));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
@@ -176,10 +177,10 @@ static void add_training(brim_plan_request *r, const brim_order *order, bool alo
   for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
 }
 
-brim_status brim_session_plan_variant(const brim_session *s, const brim_variant *v, bool alone, brim_plan **out)
+brim_status brim_session_plan_choice(const brim_session *s, const brim_choice *v, bool alone, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
-  const int64_t batch = brim_session_limit_batch(s, v->batch), eval_batch = brim_session_eval_batch(s, batch);
+  const int64_t batch = brim_session_limit_batch(s, v->micro_batch), eval_batch = brim_session_eval_batch(s, batch);
   const brim_order order = brim_session_order_of(s, batch);
   if (!brim_session_allows(s, batch) && brim_session_updates_in_backward(s))
     return brim_session_refuse_accumulation(s, batch);
@@ -205,26 +206,30 @@ brim_status brim_session_plan_variant(const brim_session *s, const brim_variant 
   return brim_plan_create(&r, out);
 }
 
-brim_status brim_session_peak_of(const brim_session *s, const brim_variant *v, uint64_t *bytes)
+brim_status brim_session_peak_of(const brim_session *s, const brim_choice *v, uint64_t *bytes)
 {
+  brim_choice c = *v;
   brim_plan *plan = NULL;
-  if (s->stand_in) return s->stand_in->peak(s->stand_in->context, v, brim_session_budget(s, v), bytes);
-  BRIM_TRY(brim_session_plan_variant(s, v, false, &plan));
+  c.within_bytes = brim_session_budget(s, v);
+  if (s->stand_in) return s->stand_in->peak(s->stand_in->context, v, c.within_bytes, bytes);
+  if (brim_peaks_find(s->peaks, s->device, &c, bytes)) return BRIM_OK;
+  BRIM_TRY(brim_session_plan_choice(s, &c, false, &plan));
   *bytes = plan->peak_bytes;
   brim_plan_free(plan);
+  brim_peaks_keep(s->peaks, s->device, &c, *bytes);
   return BRIM_OK;
 }
 
 brim_status brim_session_plan(const brim_session *s, int64_t batch, brim_plan **out)
 {
-  const brim_variant v = brim_session_variant(s, batch);
-  return brim_session_plan_variant(s, &v, false, out);
+  const brim_choice v = brim_session_choice(s, batch);
+  return brim_session_plan_choice(s, &v, false, out);
 }
 
 brim_status brim_session_plan_evaluation(const brim_session *s, int64_t count, int64_t batch, bool keep_output,
                                          brim_plan **out)
 {
-  const brim_variant v = brim_session_variant(s, batch);
+  const brim_choice v = brim_session_choice(s, batch);
   brim_plan_request r = make_request(s, &v);
   r.graph.keep_output = keep_output;
   add_evaluation(&r, count, batch);

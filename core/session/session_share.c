@@ -149,9 +149,9 @@ int64_t brim_session_eval_batch(const brim_session *s, int64_t batch)
 
 void brim_session_cut(brim_session *s, int64_t batch)
 {
-  s->batch = brim_session_limit_batch(s, batch);
-  s->eval_batch = brim_session_eval_batch(s, s->batch);
-  s->order = brim_session_order_of(s, s->batch);
+  s->choice.micro_batch = brim_session_limit_batch(s, batch);
+  s->eval_batch = brim_session_eval_batch(s, s->choice.micro_batch);
+  s->order = brim_session_order_of(s, s->choice.micro_batch);
   s->demands.steps = s->order.steps;
 }
 
@@ -160,7 +160,7 @@ void brim_session_deal(brim_session *s, int64_t *weight)
   free(s->deal.weight);
   s->deal.weight = weight;
   s->micro_batch_count = 0;
-  memset(s->peak, 0, sizeof s->peak);
-  brim_session_cut(s, s->batch);
+  brim_peaks_forget(s->peaks);
+  brim_session_cut(s, s->choice.micro_batch);
   brim_session_warn_of_idle_ranks(s);
 }

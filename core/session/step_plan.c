@@ -58,18 +58,11 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
   return BRIM_OK;
 }
 
-/* What the session would plan within, if it had `bytes`. */
-static uint64_t budget_of(const brim_session *s, uint64_t bytes)
-{
-  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
-  return set > 0 && set < bytes ? set : bytes;
-}
-
 static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
 {
-  brim_variant v = brim_session_variant(s, batch);
+  brim_choice v = brim_session_choice(s, batch);
   v.recompute = recompute;
-  v.budget_bytes = budget_of(s, budget);
+  v.within_bytes = brim_session_within(s, budget);
   return brim_session_peak_of(s, &v, peak);
 }
 
@@ -176,8 +169,8 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .seconds = seconds,
                          .demands = &s->demands,
                          .planned_bytes = q->own_bytes,
-                         .micro_batch = s->batch,
-                         .effective_batch = share > 0 ? share : s->batch,
+                         .micro_batch = s->choice.micro_batch,
+                         .effective_batch = share > 0 ? share : s->choice.micro_batch,
                          .grain = s->grain,
                          .choice = s->micro_batch,
                          .choice_count = choices,
@@ -195,8 +188,8 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
 
 /* ---- what it comes to ---- */
 
-/* What was said, as a way. */
-static brim_status find_way(brim_step_question *q, const brim_step_plan *plan, brim_way *out)
+/* What was said, as a choice. */
+static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan, brim_choice *out)
 {
   uint64_t peak;
   const brim_session *s = q->session;
@@ -205,26 +198,28 @@ static brim_status find_way(brim_step_question *q, const brim_step_plan *plan, b
     BRIM_TRY(plain_peak(q, plan->micro_batch, 0, &peak));
     within = needs_more_recompute(s, peak, plan->within_bytes);
   }
-  *out = (brim_way){plan->micro_batch, within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute,
-                    within ? plan->within_bytes : 0};
+  *out = brim_session_choice(s, plan->micro_batch);
+  out->recompute = within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute;
+  out->within_bytes = within ? brim_session_within(s, plan->within_bytes) : 0;
   return BRIM_OK;
 }
 
-brim_status brim_step_plan_way(brim_step_question *q, const brim_step_plan *answer, brim_way *way, uint64_t *peak)
+brim_status brim_step_plan_choice(brim_step_question *q, const brim_step_plan *answer, brim_choice *choice,
+                                  uint64_t *peak)
 {
   const brim_step_view view = {.host = q};
-  BRIM_TRY(find_way(q, answer, way));
+  BRIM_TRY(find_choice(q, answer, choice));
   return peak_within(&view, answer->micro_batch, answer->within_bytes, peak);
 }
 
-void brim_step_plan_tell(const brim_step_question *q, const char *who, const brim_way *to, uint64_t after,
+void brim_step_plan_tell(const brim_step_question *q, const char *who, const brim_choice *to, uint64_t after,
                          const char *reason)
 {
   char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
   const bool less = after < q->own_bytes;
   brim_format_bytes(bytes, sizeof bytes, less ? q->own_bytes - after : after - q->own_bytes);
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
-  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->session->batch, (long long)to->batch,
-           to->within_bytes > 0 ? " with recompute" : "", reason);
+  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->session->choice.micro_batch,
+           (long long)to->micro_batch, to->within_bytes > 0 ? " with recompute" : "", reason);
   brim_policies_tell(q->session->policies, who, choice, text);
 }

@@ -18,11 +18,11 @@ typedef struct brim_step_question {
 brim_status brim_step_plan_ask(brim_step_question *question, int64_t step, double seconds, brim_step_plan *out,
                                const char **who);
 /* [step] The answer as a way, and the peak of its plan. */
-brim_status brim_step_plan_way(brim_step_question *question, const brim_step_plan *answer, brim_way *way,
-                               uint64_t *peak);
+brim_status brim_step_plan_choice(brim_step_question *question, const brim_step_plan *answer, brim_choice *choice,
+                                  uint64_t *peak);
 /* What a plan could have in the place of the run's own, as the device was looked at last. */
 uint64_t brim_step_plan_room(const brim_step_question *question);
 /* Tells the user: "200.0 MiB given back: micro-batch 64 -> 16, as a run waits for cpu:0". */
-void brim_step_plan_tell(const brim_step_question *question, const char *who, const brim_way *to, uint64_t after,
+void brim_step_plan_tell(const brim_step_question *question, const char *who, const brim_choice *to, uint64_t after,
                          const char *reason);
 #endif

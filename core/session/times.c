@@ -72,10 +72,10 @@ static void gather(brim_session *s, const brim_plan *plan, brim_times *out)
 
 brim_status brim_times_find(brim_session *s, int64_t batch, brim_times *out)
 {
-  const brim_variant v = brim_session_variant(s, batch);
+  const brim_choice v = brim_session_choice(s, batch);
   brim_figures figures;
   *out = (brim_times){0};
-  BRIM_TRY(brim_session_plan_variant(s, &v, true, &out->plan));
+  BRIM_TRY(brim_session_plan_choice(s, &v, true, &out->plan));
   BRIM_TRY(brim_session_time(s, out->plan));
   BRIM_TRY(brim_session_figures(s, &v, &figures));
   out->ceiling = brim_ceiling_find(s->profile, &out->plan->request);

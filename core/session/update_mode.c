@@ -57,6 +57,7 @@ brim_status brim_session_check_update(const brim_session *s)
         "optimizer.update=fused_backward does not go with precision=fp16: whether a gradient overflowed is "
         "known only at the end of the backward pass, when parameters are updated already\n"
         "take precision=bf16 or fp32, " REMEDY);
-  if (t->effective_batch_size > s->batch) return brim_session_refuse_accumulation(s, s->batch);
+  if (t->effective_batch_size > s->choice.micro_batch)
+    return brim_session_refuse_accumulation(s, s->choice.micro_batch);
   return BRIM_OK;
 }

@@ -159,9 +159,9 @@ static bool may_take(brim_sim_job *job, uint64_t peak)
 
 static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, const char *who)
 {
-  brim_way to;
+  brim_choice to;
   uint64_t peak;
-  BRIM_TRY(brim_step_plan_way(&job->question, answer, &to, &peak));
+  BRIM_TRY(brim_step_plan_choice(&job->question, answer, &to, &peak));
   if (!may_take(job, peak)) return BRIM_OK;
   brim_step_plan_tell(&job->question, who, &to, peak, answer->reason);
   brim_session_go(job->session, &to);

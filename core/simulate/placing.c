@@ -147,22 +147,23 @@ static brim_status place_here(brim_sim_job *job)
   }
 }
 
-static void count_plan(brim_sim_job *job, const brim_way *before)
+/* `recompute`, `arena`: as they were before it was placed. */
+static void count_plan(brim_sim_job *job, int32_t recompute, uint64_t arena)
 {
   const brim_session *s = job->session;
-  const brim_way now = brim_session_way(s);
   const bool changes =
-      now.batch != before->batch || now.recompute != before->recompute || job->arena != before->within_bytes;
+      s->choice.micro_batch != job->costs.micro_batch || s->choice.recompute != recompute || job->arena != arena;
   if (job->was_placed && changes) job->costs.plan_changes++;
   if (job->arena > job->costs.peak_bytes) job->costs.peak_bytes = job->arena;
-  job->costs.micro_batch = s->batch;
+  job->costs.micro_batch = s->choice.micro_batch;
   snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, s->device);
   job->was_placed = true;
 }
 
 brim_status brim_sim_place(brim_sim_job *job)
 {
-  const brim_way before = {job->costs.micro_batch, job->session->recompute, job->arena};
+  const int32_t recompute = job->session->choice.recompute;
+  const uint64_t arena = job->arena;
   BRIM_TRY(brim_session_look(job->session));
   for (;;) {
     const brim_status status = place_here(job);
@@ -172,7 +173,7 @@ brim_status brim_sim_place(brim_sim_job *job)
     BRIM_TRY(brim_session_settle(&job->session));
   }
   job->is_held = false;
-  count_plan(job, &before);
+  count_plan(job, recompute, arena);
   brim_scene_settle(job->all->scene);
   return BRIM_OK;
 }
@@ -285,10 +286,10 @@ brim_status brim_sim_shrink(brim_sim_job *job, uint64_t bytes, const char *why)
   uint64_t peak = 0;
   brim_session *s = job->session;
   brim_ladder *l = ladder_of(job);
-  const brim_way before = brim_session_way(s);
+  const brim_choice before = s->choice;
   l->needed_bytes = job->arena;
   const brim_status status = brim_ladder_make_smaller(l, bytes, &peak);
-  const brim_way to = brim_session_way(s);
+  const brim_choice to = s->choice;
   brim_session_go(s, &before);
   BRIM_TRY(status);
   if (!brim_ladder_take_smaller(l, &to, peak, why)) return BRIM_OK;

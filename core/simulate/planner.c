@@ -5,7 +5,7 @@
 #define REMEMBERED 64 /* plans; a simulation comes back to a few */
 
 typedef struct remembered {
-  brim_variant variant; /* with its budget */
+  brim_choice choice; /* with its budget */
   brim_figures figures;
 } remembered;
 
@@ -40,24 +40,18 @@ const brim_session *brim_planner_session(const brim_planner *p)
   return p->session;
 }
 
-static bool is_same(const brim_variant *a, const brim_variant *b)
+brim_status brim_planner_figures(brim_planner *p, const brim_choice *choice, uint64_t budget, brim_figures *out)
 {
-  return a->batch == b->batch && a->precision == b->precision && a->recompute == b->recompute &&
-         a->budget_bytes == b->budget_bytes;
-}
-
-brim_status brim_planner_figures(brim_planner *p, const brim_variant *variant, uint64_t budget, brim_figures *out)
-{
-  brim_variant v = *variant;
-  v.budget_bytes = v.recompute == BRIM_RECOMPUTE_AUTO ? budget : 0; /* the others do not ask */
+  brim_choice c = *choice;
+  c.within_bytes = budget;
   for (size_t i = 0; i < p->count; i++) {
-    if (!is_same(&p->plan[i].variant, &v)) continue;
+    if (!brim_choice_equal(&p->plan[i].choice, &c)) continue;
     *out = p->plan[i].figures;
     return BRIM_OK;
   }
-  BRIM_TRY(brim_session_figures(p->session, &v, out));
+  BRIM_TRY(brim_session_figures(p->session, &c, out));
   if (p->count < REMEMBERED) p->count++;
-  p->plan[p->next] = (remembered){v, *out};
+  p->plan[p->next] = (remembered){c, *out};
   p->next = (p->next + 1) % REMEMBERED;
   return BRIM_OK;
 }

@@ -12,6 +12,6 @@ brim_status brim_planner_open(const brim_config *config, brim_planner **out);
 void brim_planner_close(brim_planner *planner); /* NULL: nothing */
 const brim_session *brim_planner_session(const brim_planner *planner);
 /* Figures of a plan of which recompute=auto keeps below `budget_bytes`, remembered. */
-brim_status brim_planner_figures(brim_planner *planner, const brim_variant *variant, uint64_t budget_bytes,
+brim_status brim_planner_figures(brim_planner *planner, const brim_choice *choice, uint64_t budget_bytes,
                                  brim_figures *out);
 #endif

@@ -14,7 +14,7 @@
 
 /* ---- plans ---- */
 
-static bool is_half(const brim_variant *v)
+static bool is_half(const brim_choice *v)
 {
   return v->precision == BRIM_PRECISION_BF16 || v->precision == BRIM_PRECISION_FP16;
 }
@@ -41,17 +41,17 @@ static uint64_t as_bytes(double bytes)
 }
 
 /* With so much recompute; 0: none. */
-static uint64_t level_peak(const brim_scene_model *m, const brim_variant *v, size_t level)
+static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size_t level)
 {
-  double fixed = (double)m->fixed, all = fixed + (double)m->sample * (double)v->batch;
-  if (m->peak_count > 0) interpolate(m, v->batch, &fixed, &all);
+  double fixed = (double)m->fixed, all = fixed + (double)m->sample * (double)v->micro_batch;
+  if (m->peak_count > 0) interpolate(m, v->micro_batch, &fixed, &all);
   double activations = all - fixed;
   if (is_half(v) && m->half_memory > 0) activations *= m->half_memory;
   if (level > 0) activations *= m->recompute[level - 1].memory;
   return as_bytes(fixed + activations);
 }
 
-static size_t find_level(const brim_scene_model *m, const brim_variant *v, uint64_t budget)
+static size_t find_level(const brim_scene_model *m, const brim_choice *v, uint64_t budget)
 {
   size_t level = 0;
   if (v->recompute == BRIM_RECOMPUTE_BLOCKS) return m->recompute_count > 0;
@@ -74,12 +74,12 @@ static double speed_of(const brim_sim_job *job)
   return job->on_host ? s->host.speed : s->device[job->session->device].speed;
 }
 
-static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_t level)
+static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t level)
 {
   const brim_scene_model *m = job->plans;
-  const brim_scene_peak *known = known_peak(m, v->batch);
+  const brim_scene_peak *known = known_peak(m, v->micro_batch);
   const brim_session *s = job->session;
-  const double samples = (double)brim_session_share(s), micros = (double)brim_session_micros(s, v->batch);
+  const double samples = (double)brim_session_share(s), micros = (double)brim_session_micros(s, v->micro_batch);
   const double half = is_half(v) ? m->half_time : 1;
   const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
   const double again = level > 0 ? m->recompute[level - 1].work : 0;
@@ -87,10 +87,10 @@ static double step_seconds(const brim_sim_job *job, const brim_variant *v, size_
 }
 
 /* By the scenario's model. */
-static void find_figures(const brim_sim_job *job, const brim_variant *v, uint64_t budget, brim_figures *out)
+static void find_figures(const brim_sim_job *job, const brim_choice *v, uint64_t budget, brim_figures *out)
 {
   const size_t level = find_level(job->plans, v, budget);
-  const brim_scene_peak *known = known_peak(job->plans, v->batch);
+  const brim_scene_peak *known = known_peak(job->plans, v->micro_batch);
   *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
                         .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
                         .step_seconds = step_seconds(job, v, level),
@@ -98,7 +98,7 @@ static void find_figures(const brim_sim_job *job, const brim_variant *v, uint64_
   out->lower_bound_bytes = out->peak_bytes;
 }
 
-static brim_status answer_figures(void *context, const brim_variant *v, uint64_t budget, brim_figures *out)
+static brim_status answer_figures(void *context, const brim_choice *v, uint64_t budget, brim_figures *out)
 {
   const brim_sim_job *job = context;
   if (job->all->planner) {
@@ -110,7 +110,7 @@ static brim_status answer_figures(void *context, const brim_variant *v, uint64_t
   return BRIM_OK;
 }
 
-static brim_status answer_peak(void *context, const brim_variant *v, uint64_t budget, uint64_t *bytes)
+static brim_status answer_peak(void *context, const brim_choice *v, uint64_t budget, uint64_t *bytes)
 {
   brim_figures f;
   BRIM_TRY(answer_figures(context, v, budget, &f));
@@ -121,7 +121,7 @@ static brim_status answer_peak(void *context, const brim_variant *v, uint64_t bu
 static brim_status figures_now(const brim_sim_job *job, brim_figures *out)
 {
   const brim_session *s = job->session;
-  const brim_variant v = brim_session_variant(s, s->batch);
+  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   return answer_figures(job->stand_in.context, &v, brim_session_budget(s, &v), out);
 }
 
@@ -230,8 +230,8 @@ static brim_session *make_session(brim_sim_job *job, brim_config *config, const 
   s->backend_ops = &job->backend_ops;
   s->stand_in = &job->stand_in;
   s->data.count[BRIM_PART_TRAIN] = job->all->scenario->samples;
-  s->recompute = s->settings->memory.recompute;
-  s->precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
+  s->choice.recompute = s->settings->memory.recompute;
+  s->choice.precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
   s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : job->all->scenario->grain;
   s->norm_group = job->all->scenario->norm_group;
   if (job->all->planner) follow_planner(s, brim_planner_session(job->all->planner));
@@ -244,9 +244,9 @@ static brim_session *make_session(brim_sim_job *job, brim_config *config, const 
 
 static brim_status check_precision(const brim_session *s)
 {
-  if (brim_session_precisions(s) >> s->precision & 1) return BRIM_OK;
+  if (brim_session_precisions(s) >> s->choice.precision & 1) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
-                   brim_precision_names[s->precision]);
+                   brim_precision_names[s->choice.precision]);
 }
 
 static brim_status open_session(brim_sim_job *job, brim_decisions before)
@@ -258,8 +258,8 @@ static brim_status open_session(brim_sim_job *job, brim_decisions before)
   if (!job->all->planner) brim_policies_answer_there(s->policies); /* plans of a real model take time */
   BRIM_TRY(check_precision(s));
   BRIM_TRY(brim_session_find_device(s));
-  s->batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
-  brim_session_cut(s, s->batch);
+  s->choice.micro_batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+  brim_session_cut(s, s->choice.micro_batch);
   return BRIM_OK;
 }
 

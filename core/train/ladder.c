@@ -46,7 +46,7 @@ static brim_status clean(brim_ladder *l, const brim_failure *f)
 /* The peak of the session's plan as it is now. */
 static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 {
-  const brim_variant v = brim_session_variant(s, s->batch);
+  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
   return brim_session_peak_of(s, &v, bytes);
 }
 
@@ -55,7 +55,7 @@ static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 static brim_status recompute_within(const brim_ladder *l, uint64_t *bytes)
 {
   brim_session *s = *l->session;
-  const brim_way before = brim_session_way(s);
+  const brim_choice before = s->choice;
   if (!brim_session_may_recompute(s)) return BRIM_ENOTSUP;
   brim_session_recompute_within(s, *bytes);
   const brim_status status = peak_of(s, bytes);
@@ -94,9 +94,9 @@ static brim_status ask_policies(brim_ladder *l, const brim_failure *f)
 static int64_t find_half(brim_session *s)
 {
   const size_t count = brim_session_list_micro_batches(s);
-  if (s->grain == 0 || brim_session_rounds(s, s->batch)) return 0;
+  if (s->grain == 0 || brim_session_rounds(s, s->choice.micro_batch)) return 0;
   for (size_t i = 0; i < count; i++)
-    if (s->micro_batch[i] <= s->batch / 2 && s->micro_batch[i] % s->grain == 0) return s->micro_batch[i];
+    if (s->micro_batch[i] <= s->choice.micro_batch / 2 && s->micro_batch[i] % s->grain == 0) return s->micro_batch[i];
   return 0;
 }
 
@@ -107,7 +107,7 @@ static brim_status halve(brim_ladder *l, const brim_failure *f)
   const int64_t half = find_half(s);
   if (l->tries >= retries_max(l)) return BRIM_ENOTSUP;
   if (half == 0) {
-    brim_ladder_tell(l, f, "no smaller micro-batch than %lld%s", (long long)s->batch,
+    brim_ladder_tell(l, f, "no smaller micro-batch than %lld%s", (long long)s->choice.micro_batch,
                      s->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
                                      "policy may choose (policy+=robust)"
                                    : " gives the same bits");
@@ -185,7 +185,7 @@ brim_status brim_ladder_make_smaller(const brim_ladder *l, uint64_t bytes, uint6
   }
 }
 
-bool brim_ladder_take_smaller(const brim_ladder *l, const brim_way *to, uint64_t peak, const char *why)
+bool brim_ladder_take_smaller(const brim_ladder *l, const brim_choice *to, uint64_t peak, const char *why)
 {
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   brim_session *s = *l->session;
@@ -197,7 +197,7 @@ bool brim_ladder_take_smaller(const brim_ladder *l, const brim_way *to, uint64_t
   }
   brim_session_go(s, to);
   brim_ladder_tell(l, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-                   brim_session_format_cut(s, to->batch, cut, sizeof cut),
+                   brim_session_format_cut(s, to->micro_batch, cut, sizeof cut),
                    to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
                    brim_format_bytes(a, sizeof a, peak), b);
   return true;

@@ -48,7 +48,7 @@ void brim_ladder_begin_again(brim_ladder *ladder);
 brim_status brim_ladder_make_smaller(const brim_ladder *ladder, uint64_t bytes, uint64_t *peak);
 /* Takes what that has come to, from the way of before, and tells it as the answer to `why`. False if it is no smaller.
  */
-bool brim_ladder_take_smaller(const brim_ladder *ladder, const brim_way *to, uint64_t peak, const char *why);
+bool brim_ladder_take_smaller(const brim_ladder *ladder, const brim_choice *to, uint64_t peak, const char *why);
 /* Tells the user, as "recovery". */
 void brim_ladder_tell(const brim_ladder *ladder, const brim_failure *failure, const char *format, ...)
     BRIM_PRINTF(3, 4);

@@ -135,10 +135,10 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
   uint64_t peak = 0;
   brim_session *s = *r->session;
   brim_ladder *l = ladder_of(r);
-  const brim_way before = brim_session_way(s);
+  const brim_choice before = s->choice;
   l->needed_bytes = placed_bytes(r);
   const brim_status status = brim_ladder_make_smaller(l, bytes, &peak);
-  const brim_way to = brim_session_way(s);
+  const brim_choice to = s->choice;
   brim_session_go(s, &before);
   BRIM_TRY(status);
   if (peak < l->needed_bytes) BRIM_TRY(brim_trainer_park(r->trainer));

@@ -314,8 +314,8 @@ static brim_status write_profile(const char *dir, const brim_session *session)
 
 static json_t *describe_plan(brim_session *session, const brim_plan *plan)
 {
-  json_t *out = brim_plan_json(plan, session->batch);
-  const double seconds = brim_session_step_seconds(session, plan, session->batch);
+  json_t *out = brim_plan_json(plan, session->choice.micro_batch);
+  const double seconds = brim_session_step_seconds(session, plan, session->choice.micro_batch);
   if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
   brim_deal_describe(session, out);
   return out;

@@ -19,10 +19,10 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
 }
 
 /* If there is no memory for more after all, the run goes on with what it had. */
-static brim_status replan(brim_resize *r, const brim_way *to, bool grows)
+static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
 {
   brim_session *s = r->question.session;
-  const brim_way from = brim_session_way(s);
+  const brim_choice from = s->choice;
   brim_session_go(s, to);
   const brim_status status = brim_recover_as_want(s, brim_trainer_replan(r->trainer));
   if (!grows || !brim_status_is_want(status)) return status;
@@ -32,7 +32,7 @@ static brim_status replan(brim_resize *r, const brim_way *to, bool grows)
 }
 
 /* The session is changed when nothing reads samples by it any more, and the values are on the host. */
-static brim_status change(brim_resize *r, const brim_way *to, uint64_t before, uint64_t after)
+static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before, uint64_t after)
 {
   const brim_status parked = brim_trainer_park(r->trainer);
   if (parked != BRIM_OK) {
@@ -47,10 +47,10 @@ static brim_status change(brim_resize *r, const brim_way *to, uint64_t before, u
 
 brim_status brim_resize_do(brim_resize *r)
 {
-  brim_way to;
+  brim_choice to;
   uint64_t after;
   const uint64_t before = r->question.own_bytes = brim_trainer_device_bytes(r->trainer);
-  BRIM_TRY(brim_step_plan_way(&r->question, &r->answer, &to, &after));
+  BRIM_TRY(brim_step_plan_choice(&r->question, &r->answer, &to, &after));
   return after > before && !may_grow(r, after) ? BRIM_OK : change(r, &to, before, after);
 }
 

@@ -140,7 +140,7 @@ static brim_status open_logs(brim_running *r)
 static void announce_recompute(const brim_running *r)
 {
   const brim_plan *plan = brim_trainer_plan(r->trainer);
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->batch);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->choice.micro_batch);
   brim_text text = {0};
   if (train) brim_recompute_tell(train, plan->request.recompute, &text);
   if (text.length > 0) brim_say("%s", text.s);
@@ -167,11 +167,11 @@ static void announce(const brim_running *r)
   const char *precision = brim_precision_names[r->settings->precision];
   if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
-  if (brim_session_rounds(s, s->batch))
+  if (brim_session_rounds(s, s->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
              "rounding",
-             (long long)s->batch, (long long)s->grain);
+             (long long)s->choice.micro_batch, (long long)s->grain);
 }
 
 /* Before hours are spent on a run of whose classes somebody wants to know more. */

@@ -128,7 +128,7 @@ static brim_rank_figures measure(brim_running *r)
                                .waiting_seconds = r->waited_seconds,
                                .device_bytes = brim_trainer_device_bytes(r->trainer),
                                .resident_bytes = brim_rss_bytes(),
-                               .batch = s->batch,
+                               .batch = s->choice.micro_batch,
                                .step_samples = brim_order_share(&s->order, 0).count};
   r->steps_seconds = r->waited_seconds = 0;
   return f;

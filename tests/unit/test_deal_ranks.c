@@ -97,7 +97,7 @@ static bool check_files(brim_session *s)
 {
   json_t *plan = json_object();
   CHECK(brim_deal_exchange_batches(s) == BRIM_OK);
-  CHECK(s->deal.batch[own_rank] == s->batch);
+  CHECK(s->deal.batch[own_rank] == s->choice.micro_batch);
   brim_deal_describe(s, plan);
   CHECK(json_integer_value(json_object_get(plan, "ranks")) == 2);
   CHECK(json_array_size(json_object_get(plan, "deal")) == (s->deal.weight ? 2 : 0));
@@ -115,7 +115,7 @@ static bool check_shares(brim_session *s, const part *p)
   CHECK(p->differs || first.share == 64);
   CHECK(!s->deal.weight || s->deal.weight[0] + s->deal.weight[1] == 128);
   CHECK(brim_session_share(s) == (own_rank == 0 ? first : second).share);
-  CHECK(s->batch <= brim_session_share(s));
+  CHECK(s->choice.micro_batch <= brim_session_share(s));
   brim_deal_tell(s, &text);
   CHECK(strstr(brim_text_str(&text), p->differs ? "dealt to 2 ranks" : "effective batch 128 = 2 ranks x"));
   brim_text_release(&text);
@@ -144,7 +144,7 @@ static bool run_rank(const part *p)
     CHECK(status == BRIM_OK);
     CHECK(check_shares(s, p) && check_files(s));
     if (p->resume) CHECK(s->deal.weight[0] == 100 && brim_session_share(s) == (own_rank == 0 ? 100 : 28));
-    if (p->resume) CHECK(s->batch == (own_rank == 0 ? 32 : 4));
+    if (p->resume) CHECK(s->choice.micro_batch == (own_rank == 0 ? 32 : 4));
     CHECK(brim_deal_settle(job(), BRIM_OK, &s) == BRIM_OK); /* again: nobody has to answer */
   }
   brim_session_close(s);
