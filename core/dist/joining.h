@@ -12,8 +12,8 @@
 typedef struct brim_joining {
   const brim_comm_ops *ops; /* whose end_all ends the job */
   void *self;
-  double seconds;    /* to join; the time in which this process was stopped does not count */
-  int exit_status;   /* of a process that leaves; -1: it joins */
+  double seconds;  /* to join; the time in which this process was stopped does not count */
+  int exit_status; /* of a process that leaves; -1: it joins */
   int32_t rank, ranks;
   int signals, done; /* files */
   bool is_watching;

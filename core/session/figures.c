@@ -251,22 +251,22 @@ brim_status brim_session_time(brim_session *s, const brim_plan *plan)
 
 /* ---- figures ---- */
 
-brim_status brim_session_figures(brim_session *s, const brim_choice *v, brim_figures *out)
+brim_status brim_session_figures(brim_session *s, const brim_choice *choice, brim_figures *out)
 {
   brim_plan *plan = NULL;
-  if (s->stand_in) return s->stand_in->figures(s->stand_in->context, v, brim_session_budget(s, v), out);
+  if (s->stand_in) return s->stand_in->figures(s->stand_in->context, choice, brim_session_budget(s, choice), out);
   BRIM_TRY(open_profile(s));
-  BRIM_TRY(time_choice(s, v));
-  BRIM_TRY(brim_session_plan_choice(s, v, false, &plan));
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, v->micro_batch);
-  const brim_prediction p = predict_step(s, plan, v->micro_batch);
+  BRIM_TRY(time_choice(s, choice));
+  BRIM_TRY(brim_session_plan_choice(s, choice, false, &plan));
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, choice->micro_batch);
+  const brim_prediction p = predict_step(s, plan, choice->micro_batch);
   *out = (brim_figures){.peak_bytes = plan->peak_bytes,
                         .lower_bound_bytes = plan->lower_bound_bytes,
                         .activation_bytes = plan->class_bytes[BRIM_ROLE_ACTIVATION],
                         .recomputed = train ? train->graph->recomputed_count : 0,
                         .recompute_share = train ? brim_recompute_share(train) : 0,
                         .step_seconds = p.seconds,
-                        .update_seconds = predict_update(s, plan, v->micro_batch),
+                        .update_seconds = predict_update(s, plan, choice->micro_batch),
                         .basis = p.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
                                  : p.derived_seconds > 0 ? BRIM_BASIS_DERIVED
                                                          : BRIM_BASIS_TIMED};

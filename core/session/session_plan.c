@@ -53,10 +53,10 @@ static void add_backbone(const brim_session *s, const brim_choice *v, brim_graph
   graph->keep_features = s->extracts;
 }
 
-uint64_t brim_session_budget(const brim_session *s, const brim_choice *v)
+uint64_t brim_session_budget(const brim_session *s, const brim_choice *choice)
 {
   const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
-  const uint64_t budget = v->within_bytes ? v->within_bytes : set ? set : brim_session_room(s, true);
+  const uint64_t budget = choice->within_bytes ? choice->within_bytes : set ? set : brim_session_room(s, true);
   return budget + (budget == 0);
 }
 
@@ -177,10 +177,11 @@ static void add_training(brim_plan_request *r, const brim_order *order, bool alo
   for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
 }
 
-brim_status brim_session_plan_choice(const brim_session *s, const brim_choice *v, bool alone, brim_plan **out)
+brim_status brim_session_plan_choice(const brim_session *s, const brim_choice *choice, bool alone, brim_plan **out)
 {
   const brim_training_settings *t = &s->settings->training;
-  const int64_t batch = brim_session_limit_batch(s, v->micro_batch), eval_batch = brim_session_eval_batch(s, batch);
+  const int64_t batch = brim_session_limit_batch(s, choice->micro_batch),
+                eval_batch = brim_session_eval_batch(s, batch);
   const brim_order order = brim_session_order_of(s, batch);
   if (!brim_session_allows(s, batch) && brim_session_updates_in_backward(s))
     return brim_session_refuse_accumulation(s, batch);
@@ -190,11 +191,11 @@ brim_status brim_session_plan_choice(const brim_session *s, const brim_choice *v
                      "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
                      "choose another of the two, or training.gradient_accumulation_steps=1",
                      (long long)batch, (long long)s->norm_group);
-  brim_plan_request r = make_request(s, v);
+  brim_plan_request r = make_request(s, choice);
   brim_optimizer_describe(s->optimizer_ops, s->optimizer_params, &r.update);
   r.update.in_backward = brim_session_updates_in_backward(s);
   r.update.offloaded = s->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
-  r.update.checked = v->precision == BRIM_PRECISION_FP16;
+  r.update.checked = choice->precision == BRIM_PRECISION_FP16;
   const bool is_weighted = s->label_weights.count > 0 || s->data.train.task == BRIM_TASK_TOKENS;
   r.update.scaled = t->clip_norm > 0 || is_weighted || r.update.checked;
   r.update.ema_decay = t->ema_decay;
@@ -206,12 +207,12 @@ brim_status brim_session_plan_choice(const brim_session *s, const brim_choice *v
   return brim_plan_create(&r, out);
 }
 
-brim_status brim_session_peak_of(const brim_session *s, const brim_choice *v, uint64_t *bytes)
+brim_status brim_session_peak_of(const brim_session *s, const brim_choice *choice, uint64_t *bytes)
 {
-  brim_choice c = *v;
+  brim_choice c = *choice;
   brim_plan *plan = NULL;
-  c.within_bytes = brim_session_budget(s, v);
-  if (s->stand_in) return s->stand_in->peak(s->stand_in->context, v, c.within_bytes, bytes);
+  c.within_bytes = brim_session_budget(s, choice);
+  if (s->stand_in) return s->stand_in->peak(s->stand_in->context, choice, c.within_bytes, bytes);
   if (brim_peaks_find(s->peaks, s->device, &c, bytes)) return BRIM_OK;
   BRIM_TRY(brim_session_plan_choice(s, &c, false, &plan));
   *bytes = plan->peak_bytes;

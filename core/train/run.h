@@ -5,11 +5,11 @@
 #include "dist/dist.h"
 
 typedef struct brim_run_options {
-  brim_config *config; /* files of the backend are copied to the run, and named there */
-  const char *resume;  /* folder of the run to go on with; NULL: a new run */
-  bool quiet;          /* no progress */
-  double start;        /* brim_now() when the process began */
-  brim_dist *dist;     /* the job that this process is a rank of; NULL: it is alone */
+  brim_config *config;                 /* files of the backend are copied to the run, and named there */
+  const char *resume;                  /* folder of the run to go on with; NULL: a new run */
+  bool quiet;                          /* no progress */
+  double start;                        /* brim_now() when the process began */
+  brim_dist *dist;                     /* the job that this process is a rank of; NULL: it is alone */
   void (*write_page)(const char *run); /* about the run, into its folder, when it has ended; NULL: none */
 } brim_run_options;
 

@@ -132,8 +132,8 @@ static brim_status open_logs(brim_running *r)
   if (r->settings->observe.tensorboard)
     brim_running_heed_tensorboard(
         r, brim_tensorboard_open(&r->tensorboard, r->dir, r->options->resume ? r->state->step + 1 : -1));
-  brim_policies_listen(r->session->policies, on_decision, r); /* and hears what was decided before */
   brim_running_event(r, r->options->resume ? "resumed" : "started", NULL);
+  brim_policies_listen(r->session->policies, on_decision, r);
   return BRIM_OK;
 }
 

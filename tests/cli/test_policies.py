@@ -335,7 +335,7 @@ class View(Policies):
     """What on_step is told of the steps."""
 
     def test_the_time_of_a_step_is_without_evaluations(self):
-        """Each step of 8 samples is followed by an evaluation of 2,048, of which the difference of two times has all."""
+        """Each step of 8 samples is followed by an evaluation of 2,048, which the difference of two times includes."""
         process = self.start("train", "run.dir=run", *LARGE, "dataset.test_count=2048", "training.batch_size=8",
                              "training.steps=100000", "training.eval_every_steps=1", "training.num_workers=0",
                              "policy=[bad]", f"--plugin-path={BAD}", env={"BRIM_BAD": "on_step:view"})

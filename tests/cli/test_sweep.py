@@ -216,8 +216,8 @@ class Interruptions(Sweep):
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
     def test_a_second_signal_ends_the_job_at_once(self):
-        # a step of half a minute of processor time, so that the first signal finds no end of a step to write a checkpoint
-        # at; to begin takes a fraction of a second
+        # a step of half a minute of processor time, so that the first signal finds no end of a step to write a
+        # checkpoint at; to begin takes a fraction of a second
         process = self.start("train", "-m", "run.dir=sweep", *SMALL[:1], *SMALL[2:], "model.hidden=[1000,1000]",
                              "dataset.train_count=1000000", "training.gradient_accumulation_steps=7000",
                              "training.steps=1000", "seed=range(3)")

@@ -1,6 +1,6 @@
-/* Ranks of Open MPI on one host share memory by files in /dev/shm. mpirun removes them, and if it is killed nothing does:
- * so each rank has a folder for its own, which it locks as long as it lives, and whoever starts next removes those that
- * are not locked. */
+/* Ranks of Open MPI on one host share memory by files in /dev/shm. mpirun removes them, and if it is killed nothing
+ * does: so each rank has a folder for its own, which it locks as long as it lives, and whoever starts next removes
+ * those that are not locked. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
