@@ -227,7 +227,8 @@ class ProcessorTime(Case):
         """The kernel sends the signal every second from the soft limit on."""
         words = [*SMALL, "training.checkpoint_every_steps=100000000", "training.eval_every_steps=100000000"]
         process = self.start("train", "run.dir=run", *words, "training.steps=100000000")
-        self.until((self.folder / "run" / "metrics.jsonl").exists, process)
+        metrics = self.folder / "run" / "metrics.jsonl"
+        self.until(lambda: metrics.exists() and metrics.stat().st_size > 0, process, what="a step's record")
         for _ in range(3):
             process.send_signal(signal.SIGXCPU)
         result = self.finish(process, INTERRUPTED)
