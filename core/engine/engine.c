@@ -229,12 +229,12 @@ static brim_status plan(brim_training_plan *p)
                                    .classes = n->classes,
                                    .real = e->ops->real,
                                    .activations = n->activations,
-                                   .keep_output = n->answers != 0,
                                    .fuse = BRIM_FUSE_ALL},
                          .backend = e->ops,
                          .backend_self = e->backend,
                          .grain = n->grain,
-                         .recompute = (enum brim_recompute_kind)n->recompute};
+                         .recompute = (enum brim_recompute_kind)n->recompute,
+                         .keep_answers = n->answers != 0};
   brim_optimizer_describe(p->optimizer, p->optimizer_params, &r.update);
   r.update.scaled = ignores(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};

@@ -77,7 +77,7 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
   const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
-  const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !(o->keep_output && !o->training) && !o->class_weights;
+  const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
   if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
   if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
   if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
@@ -194,7 +194,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
                            brim_status_name(status));
   BRIM_TRY(brim_wrap_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
-  if (o->keep_output && !o->training) g->kept = g->output;
+  if (o->keep_output) g->kept = g->output;
   if (o->keep_features) g->kept = brim_wrap_features(g);
   g->offers = o->offers;
   g->offers_arg = o->offers_arg;

@@ -156,7 +156,7 @@ typedef struct brim_graph_options {
   uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
   bool training;        /* with dropout, gradients */
   bool folds_later;     /* the backward pass ends at tensors that are made of parameters; the update does the rest */
-  bool keep_output;     /* the output is read after a program of evaluation */
+  bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the features of the backbone are */
   uint64_t fuse;        /* of enum brim_fusion: what may become one operation */
   /* Whether the backend has an operation; NULL: it has all. Fusion is done only where it has the fused one. */

@@ -128,6 +128,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   brim_graph_options options = plan->request.graph;
   options.batch = shape->batch;
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
+  if (plan->request.keep_answers && !options.training) options.keep_output = true;
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;

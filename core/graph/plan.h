@@ -96,6 +96,7 @@ typedef struct brim_plan_request {
   uint32_t shard;               /* enum brim_shard: what the ranks share out. See graph/shard.h */
   uint64_t bucket_bytes;        /* gradients that are added up over the ranks at a time: see brim_buckets_size */
   brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
+  bool keep_answers;            /* graph.keep_output, of evaluation only */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
 } brim_plan_request;
