@@ -45,7 +45,11 @@ fi
 echo "setup: installing ${missing[*]}" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" </dev/null >>"$log" 2>&1; }
+# Another program that installs something is waited for.
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" \
+    </dev/null >>"$log" 2>&1
+}
 updated=yes
 apt -o APT::Update::Error-Mode=any update || updated=no # what is known already may still do
 if ! apt install --yes --no-install-recommends "${missing[@]}"; then
