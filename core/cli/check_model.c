@@ -33,8 +33,8 @@ static brim_status plan_once(const brim_config *config, outline *out)
 {
   brim_session *session = NULL;
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){0}, &session));
-  brim_status status = brim_session_plan(session, session->choice.micro_batch, &plan);
+  BRIM_TRY(brim_session_open(config, &(brim_setup_options){0}, &session));
+  brim_status status = brim_planner_plan(&session->planner, &session->choice, false, &plan);
   if (status == BRIM_OK) status = brim_plan_check(plan);
   if (status == BRIM_OK) *out = (outline){plan->peak_bytes, (int32_t)plan->program[0].graph->node_count};
   brim_plan_free(plan);

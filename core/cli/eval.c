@@ -30,7 +30,7 @@ static const char *part_name(const eval *e)
 
 static const char *class_name(const eval *e, int64_t class)
 {
-  const char *const *names = e->session->data.train.class_names;
+  const char *const *names = e->session->setup->data.train.class_names;
   return names ? names[class] : "";
 }
 
@@ -161,14 +161,14 @@ static void print_text(const eval *e)
 static brim_status check_share(const eval *e)
 {
   const brim_session *s = e->session;
-  const bool is_share = e->part == BRIM_PART_VALIDATION && s->data.validation.count == 0;
-  if (!is_share || !s->was || !brim_data_is_kept_of(s->was, s->data.plugin)) return BRIM_OK;
-  return brim_data_compare(s->was, s->kept, true);
+  const bool is_share = e->part == BRIM_PART_VALIDATION && s->setup->data.validation.count == 0;
+  if (!is_share || !s->setup->was || !brim_data_is_kept_of(s->setup->was, s->setup->data.plugin)) return BRIM_OK;
+  return brim_data_compare(s->setup->was, s->setup->kept, true);
 }
 
 static brim_status choose_part(eval *e)
 {
-  const int64_t *count = e->session->data.count;
+  const int64_t *count = e->session->setup->data.count;
   if (!e->split)
     e->part = count[BRIM_PART_TEST] || !count[BRIM_PART_VALIDATION] ? BRIM_PART_TEST : BRIM_PART_VALIDATION;
   else if (strcmp(e->split, "test") == 0)
@@ -186,10 +186,11 @@ static brim_status choose_part(eval *e)
 static brim_status evaluate(eval *e, const brim_config *config)
 {
   BRIM_TRY(
-      brim_session_open(config, &(brim_session_options){.run = e->run, .read_data = true, .whole = true}, &e->session));
+      brim_session_open(config, &(brim_setup_options){.run = e->run, .read_data = true, .whole = true}, &e->session));
   BRIM_TRY(choose_part(e));
-  const int64_t count = e->session->data.count[e->part];
-  BRIM_TRY(brim_trainer_open_evaluation(e->session, count, e->session->eval_batch, false, e->checkpoint, &e->trainer));
+  const int64_t count = e->session->setup->data.count[e->part];
+  BRIM_TRY(brim_trainer_open_evaluation(e->session, count, brim_session_eval_batch(e->session), false, e->checkpoint,
+                                        &e->trainer));
   BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
   if (e->json) return print_json(e);
   print_text(e);

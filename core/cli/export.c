@@ -95,7 +95,7 @@ static brim_status read_data(const export_wishes *w, brim_arena *arena, const ch
 {
   json_t *kept = NULL;
   *out = NULL;
-  BRIM_TRY(brim_record_read(w->run, BRIM_SESSION_DATA_NAME, &kept));
+  BRIM_TRY(brim_record_read(w->run, BRIM_SETUP_DATA_NAME, &kept));
   char *text = kept ? json_dumps(kept, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   if (text) *out = brim_arena_string(arena, text);
   free(text);
@@ -124,7 +124,7 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
 }
 
 static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
-                                 const brim_session *s, brim_arena *arena, const brim_parameters *trained)
+                                 const brim_setup *s, brim_arena *arena, const brim_parameters *trained)
 {
   brim_parameters merged;
   if (w->merge) {
@@ -156,8 +156,8 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
   BRIM_TRY(brim_cli_run_config(cli, w->run, file, sizeof file));
   BRIM_TRY(brim_cli_config(cli, file, word, number, owns + w->words, &config));
   brim_status status = brim_session_open(
-      config, &(brim_session_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
-  if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s, arena, trained);
+      config, &(brim_setup_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
+  if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s->setup, arena, trained);
   brim_session_close(s);
   brim_config_free(config);
   return status;

@@ -9,9 +9,9 @@
 static const char *const basis_names[] = {
     [BRIM_BASIS_TIMED] = "timed", [BRIM_BASIS_DERIVED] = "derived", [BRIM_BASIS_GUESSED] = "guessed"};
 
-static double samples_per_second(const brim_session *s, const brim_frontier_row *c)
+static double samples_per_second(const brim_setup *s, const brim_frontier_row *c)
 {
-  return (double)brim_session_step_samples(s) / c->figures.step_seconds;
+  return (double)brim_setup_step_samples(s) / c->figures.step_seconds;
 }
 
 static bool has_precisions(const brim_frontier *f)
@@ -29,14 +29,14 @@ static void print_time(const brim_figures *f, char *out, size_t room)
   snprintf(out, room, "%s%.*f ms", mark[f->basis], ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
 }
 
-static void print_choice(const brim_session *s, const brim_frontier_row *c, bool precisions, brim_text *out)
+static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool precisions, brim_text *out)
 {
   char peak[32], activations[32], step[32], extra[32] = "";
   const brim_figures *f = &c->figures;
   print_time(f, step, sizeof step);
   if (f->recompute_share > 0) snprintf(extra, sizeof extra, "%.1f %%", 100 * f->recompute_share);
   brim_text_printf(out, "%c %11lld  %12lld  %9s  ", c->chosen ? '*' : ' ', (long long)c->choice.micro_batch,
-                   (long long)brim_session_micros(s, c->choice.micro_batch),
+                   (long long)brim_setup_micros(s, c->choice.micro_batch),
                    brim_recompute_name((enum brim_recompute_kind)c->choice.recompute));
   if (precisions) brim_text_printf(out, "%9s  ", brim_precision_names[c->choice.precision]);
   brim_text_printf(out, "%10s  %11s  %10s  %9.0f%s%s\n", brim_format_bytes(peak, sizeof peak, f->peak_bytes),
@@ -53,7 +53,7 @@ static void print_notes(const brim_frontier *f, brim_text *out)
     brim_text_add(out, "  ? partly guessed by common rates: the device profile has no times of such kernels\n");
 }
 
-void brim_cli_print_frontier(const brim_frontier *f, const brim_session *s, brim_text *out)
+void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_text *out)
 {
   char bytes[32];
   const bool precisions = has_precisions(f);
@@ -71,14 +71,14 @@ void brim_cli_print_frontier(const brim_frontier *f, const brim_session *s, brim
   print_notes(f, out);
 }
 
-json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_session *s)
+json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_setup *s)
 {
   json_t *rows = json_array();
   for (size_t i = 0; i < f->count; i++) {
     const brim_frontier_row *c = &f->row[i];
     json_t *row = json_pack(
         "{s:I, s:I, s:s, s:s, s:I, s:I, s:b, s:b}", "batch_size", (json_int_t)c->choice.micro_batch,
-        "gradient_accumulation_steps", (json_int_t)brim_session_micros(s, c->choice.micro_batch), "recompute",
+        "gradient_accumulation_steps", (json_int_t)brim_setup_micros(s, c->choice.micro_batch), "recompute",
         brim_recompute_name((enum brim_recompute_kind)c->choice.recompute), "precision",
         brim_precision_names[c->choice.precision], "peak_bytes", (json_int_t)c->figures.peak_bytes, "activation_bytes",
         (json_int_t)c->figures.activation_bytes, "fits", c->figures.peak_bytes <= f->room_bytes, "chosen", c->chosen);

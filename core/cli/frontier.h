@@ -4,8 +4,8 @@
 #include <jansson.h>
 
 #include "base/text.h"
-#include "session/frontier.h"
+#include "planner/frontier.h"
 
-void brim_cli_print_frontier(const brim_frontier *frontier, const brim_session *session, brim_text *out);
-json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_session *session);
+void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
+json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 #endif

@@ -10,12 +10,13 @@
 #include "cli/ranks.h"
 #include "cli/times.h"
 #include "graph/plan_json.h"
+#include "planner/footprint.h"
+#include "planner/room.h"
 #include "report/plan_svg.h"
-#include "session/features.h"
-#include "session/footprint.h"
+#include "session/extract.h"
 #include "session/placement.h"
 #include "session/session.h"
-#include "session/session_weights.h"
+#include "setup/setup_weights.h"
 #include "store/rundir.h"
 
 #define TABLE_ROWS_MAX 24
@@ -28,15 +29,15 @@ typedef struct row {
 
 static row row_of(const brim_session *s, const brim_plan *plan, int64_t batch, bool chosen)
 {
-  return (row){batch, brim_session_micros(s, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
+  return (row){batch, brim_setup_micros(s->setup, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
 }
 
 /* Micro-batches worth showing: the powers of two up to four times the effective batch, or of several ranks up to the
  * rank's share of it, and the chosen one. */
 static brim_status make_table(const brim_session *s, const brim_plan *chosen, row *table, size_t *count)
 {
-  const int64_t effective = s->settings->training.effective_batch_size;
-  const int64_t most = s->world.ranks > 1 ? brim_session_share(s) : 4 * effective;
+  const int64_t effective = s->setup->settings->training.effective_batch_size;
+  const int64_t most = s->setup->world.ranks > 1 ? brim_setup_share(s->setup) : 4 * effective;
   bool have_chosen = false;
   for (int64_t batch = 1; batch <= most && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
     if (batch >= s->choice.micro_batch && !have_chosen) {
@@ -44,9 +45,10 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
       have_chosen = true;
       if (batch == s->choice.micro_batch) continue;
     }
-    if (!brim_session_allows(s, batch)) continue;
+    if (!brim_setup_allows(s->setup, batch)) continue;
     brim_plan *plan = NULL;
-    BRIM_TRY(brim_session_plan(s, batch, &plan));
+    const brim_choice other = brim_choice_cut(&s->choice, batch);
+    BRIM_TRY(brim_planner_plan(&s->planner, &other, false, &plan));
     table[(*count)++] = row_of(s, plan, batch, false);
     brim_plan_free(plan);
   }
@@ -54,22 +56,24 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
   return BRIM_OK;
 }
 
-/* What the plan takes of time: the step, and what of it is spent on making things again. */
+/* What the plan takes of time: the step, and what of it is spent on making things again; and what comes before. */
 typedef struct step_speed {
   brim_figures figures;
-  double extra; /* share of the step without; 0: nothing is made again */
+  double extra;            /* share of the step without; 0: nothing is made again */
+  uint64_t features_bytes; /* at the peak of computing features, before training; 0: there are none */
   brim_frontier frontier;
 } step_speed;
 
 static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
 {
-  brim_choice v = brim_session_choice(s, s->choice.micro_batch);
+  brim_choice v = s->choice;
   brim_figures none;
-  BRIM_TRY(brim_session_figures(s, &v, &out->figures)); /* first, as not all may be timed */
-  BRIM_TRY(brim_frontier_find(s, precisions, &out->frontier));
+  BRIM_TRY(brim_extract_peak(s, &out->features_bytes));
+  BRIM_TRY(brim_planner_figures(&s->planner, &v, &out->figures)); /* first, as not all may be timed */
+  BRIM_TRY(brim_frontier_find(&s->planner, &s->choice, precisions, &out->frontier));
   if (out->figures.recomputed == 0) return BRIM_OK;
   v.recompute = BRIM_RECOMPUTE_NONE;
-  BRIM_TRY(brim_session_figures(s, &v, &none));
+  BRIM_TRY(brim_planner_figures(&s->planner, &v, &none));
   out->extra = out->figures.step_seconds / none.step_seconds - 1;
   return BRIM_OK;
 }
@@ -86,12 +90,12 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "step_seconds", json_real(speed->figures.step_seconds));
-  json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, s));
+  json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, s->setup));
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
-  if (s->features)
-    json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)brim_features_peak(s->features)));
+  if (s->setup->features)
+    json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)speed->features_bytes));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   if (times->count > 0) json_object_set_new(out, "times", brim_cli_times_json(times));
   return brim_cli_print_json(out);
@@ -111,7 +115,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
 
 static void print_update(const brim_session *s)
 {
-  if (!brim_session_updates_in_backward(s)) return;
+  if (!brim_setup_updates_in_backward(s->setup)) return;
   printf("update=fused_backward: each parameter is updated in the backward pass, when its gradient is there\n");
 }
 
@@ -125,32 +129,32 @@ static void print_host(const brim_plan *plan)
 }
 
 /* What a probe computes before it is trained. */
-static void print_features(const brim_session *s)
+static void print_features(uint64_t peak)
 {
   char bytes[32];
-  if (!s->features) return;
+  if (peak == 0) return;
   printf(
       "features: computed once, before training, unless they are kept from another run; peak %s, exactly %llu bytes, "
       "which are given back\n",
-      brim_format_bytes(bytes, sizeof bytes, brim_features_peak(s->features)),
-      (unsigned long long)brim_features_peak(s->features));
+      brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
 /* "rank 0 of 4, ", where there are several. */
 static const char *format_rank(const brim_session *s, char *out, size_t room)
 {
   out[0] = '\0';
-  if (s->world.ranks > 1) snprintf(out, room, "rank %d of %d, ", (int)s->world.rank, (int)s->world.ranks);
+  if (s->setup->world.ranks > 1)
+    snprintf(out, room, "rank %d of %d, ", (int)s->setup->world.rank, (int)s->setup->world.ranks);
   return out;
 }
 
 static void print_table(const brim_session *s, const row *table, size_t count)
 {
   char a[32], b[32];
-  const int64_t effective = s->settings->training.effective_batch_size;
+  const int64_t effective = s->setup->settings->training.effective_batch_size;
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
   for (size_t i = 0; i < count; i++) {
-    const bool fits = s->world.ranks > 1 || table[i].batch * table[i].accumulation == effective;
+    const bool fits = s->setup->world.ranks > 1 || table[i].batch * table[i].accumulation == effective;
     printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
            (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
            brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes), fits ? "" : "   another effective batch");
@@ -174,11 +178,12 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   const int length = snprintf(values, sizeof values, "   %" PRIu64 " values", all);
   if (trained < all)
     snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
-  printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->config, "model")->plugin->id,
-         brim_config_choice_of(s->config, "dataset")->name, brim_config_choice_of(s->config, "optimizer")->plugin->id,
-         format_rank(s, rank, sizeof rank), brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut),
-         s->device_info.name);
-  if (s->data.train.summary) print_summary(brim_config_choice_of(s->config, "dataset")->name, s->data.train.summary);
+  printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->setup->config, "model")->plugin->id,
+         brim_config_choice_of(s->setup->config, "dataset")->name,
+         brim_config_choice_of(s->setup->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
+         brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut), s->planner.device_info.name);
+  if (s->setup->data.train.summary)
+    print_summary(brim_config_choice_of(s->setup->config, "dataset")->name, s->setup->data.train.summary);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
@@ -187,7 +192,7 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
-  print_features(s);
+  print_features(speed->features_bytes);
   print_recompute(plan, s->choice.micro_batch, speed);
   print_update(s);
   print_table(s, table, count);
@@ -222,7 +227,7 @@ static void print_places(const brim_session *s, const brim_fits *fits, const bri
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
   brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
-  brim_cli_print_frontier(frontier, s, &text);
+  brim_cli_print_frontier(frontier, s->setup, &text);
   brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);
   printf("\n%s\n", brim_text_str(&text));
@@ -234,9 +239,9 @@ static void print_places(const brim_session *s, const brim_fits *fits, const bri
 static brim_status predict_host(brim_session *s, brim_footprint *host)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_plan(s, s->choice.micro_batch, &plan));
+  BRIM_TRY(brim_planner_plan(&s->planner, &s->choice, false, &plan));
   const brim_status status = brim_session_start(s);
-  if (status == BRIM_OK) brim_footprint_predict(s, plan, host);
+  if (status == BRIM_OK) brim_footprint_predict(&s->planner, plan, s->choice.micro_batch, host);
   brim_plan_free(plan);
   return status;
 }
@@ -252,10 +257,11 @@ static brim_status write_picture(const brim_session *s, const brim_plan *plan, c
 {
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->choice.micro_batch);
   char title[512], cut[BRIM_CUT_ROOM], rank[64];
-  snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s", brim_config_choice_of(s->config, "model")->plugin->id,
-           brim_config_choice_of(s->config, "dataset")->name, format_rank(s, rank, sizeof rank),
-           brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut), s->device_info.name);
-  const uint64_t budget = plan->request.budget_bytes, room = brim_session_room(s, true);
+  snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s",
+           brim_config_choice_of(s->setup->config, "model")->plugin->id,
+           brim_config_choice_of(s->setup->config, "dataset")->name, format_rank(s, rank, sizeof rank),
+           brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut), s->planner.device_info.name);
+  const uint64_t budget = plan->request.budget_bytes, room = brim_planner_room(&s->planner, true);
   const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
   brim_text text = {0};
   brim_plan_svg(plan, train ? train : &plan->program[plan->peak_program], &picture, &text);
@@ -272,23 +278,23 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_footprint host = {0};
   brim_fits fits = {0};
   brim_ranks ranks = {0};
-  brim_session_weights weights = {0};
+  brim_setup_weights weights = {0};
   brim_times times = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   step_speed speed = {.extra = 0};
   const int32_t job = brim_cli_planned_ranks(&config->settings);
   BRIM_TRY(
-      brim_session_open(config, &(brim_session_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &s));
+      brim_session_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &s));
   brim_status status = brim_placement_try(&s);
   if (status == BRIM_OK) status = predict_host(s, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
-  if (status == BRIM_OK) status = brim_session_plan(s, s->choice.micro_batch, &plan);
-  if (status == BRIM_OK) status = brim_session_weights_open(s, plan->program[0].graph, &weights);
+  if (status == BRIM_OK) status = brim_planner_plan(&s->planner, &s->choice, false, &plan);
+  if (status == BRIM_OK) status = brim_setup_weights_open(s->setup, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(s, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
-  if (status == BRIM_OK && wish->times) status = brim_times_find(s, s->choice.micro_batch, &times);
+  if (status == BRIM_OK && wish->times) status = brim_times_find(&s->planner, &s->choice, &times);
   if (status == BRIM_OK && wish->json)
     status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
@@ -296,9 +302,9 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
-  if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  if (status == BRIM_OK) status = brim_planner_check(&s->planner, &s->choice, plan);
   brim_times_release(&times);
-  brim_session_weights_close(&weights);
+  brim_setup_weights_close(&weights);
   brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
   brim_plan_free(plan);

@@ -114,10 +114,10 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
 {
   brim_session *session = NULL;
   brim_text out = {0};
-  BRIM_TRY(brim_session_open(config, &(brim_session_options){.run = p->run, .unread = true, .whole = true}, &session));
+  BRIM_TRY(brim_session_open(config, &(brim_setup_options){.run = p->run, .unread = true, .whole = true}, &session));
   brim_status status = brim_predict(session, p->checkpoint, arena, p->file, p->file_count);
-  p->values = session->data.train.task == BRIM_TASK_VALUES ? session->answers : 0;
-  p->names = session->data.train.class_names;
+  p->values = session->setup->data.train.task == BRIM_TASK_VALUES ? session->setup->answers : 0;
+  p->names = session->setup->data.train.class_names;
   if (status == BRIM_OK && p->json) status = format_json(p, &out);
   if (status == BRIM_OK && !p->json) format_csv(p, &out);
   if (status == BRIM_OK) status = write_out(p, &out);

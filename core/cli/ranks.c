@@ -43,9 +43,9 @@ static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool 
 static void describe(const brim_session *s, const brim_plan *plan, brim_rank_group *g)
 {
   g->batch = s->choice.micro_batch;
-  g->micros = brim_session_micros(s, s->choice.micro_batch);
+  g->micros = brim_setup_micros(s->setup, s->choice.micro_batch);
   g->peak_bytes = plan->peak_bytes;
-  brim_session_format_cut(s, s->choice.micro_batch, g->cut, sizeof g->cut);
+  brim_setup_format_cut(s->setup, s->choice.micro_batch, g->cut, sizeof g->cut);
 }
 
 /* As one of the group would, from its configuration on. */
@@ -53,11 +53,11 @@ static brim_status plan_group(const brim_session *like, brim_rank_group *g)
 {
   brim_session *s = NULL;
   brim_plan *plan = NULL;
-  const int32_t rank = g->rank[0], ranks = like->world.ranks;
-  const brim_session_options options = {.no_timing = like->options.no_timing, .world = {rank, ranks, rank, ranks}};
-  BRIM_TRY(brim_session_open(like->config, &options, &s));
+  const int32_t rank = g->rank[0], ranks = like->setup->world.ranks;
+  const brim_setup_options options = {.no_timing = like->setup->options.no_timing, .world = {rank, ranks, rank, ranks}};
+  BRIM_TRY(brim_session_open(like->setup->config, &options, &s));
   brim_status status = brim_placement_try(&s);
-  if (status == BRIM_OK) status = brim_session_plan(s, s->choice.micro_batch, &plan);
+  if (status == BRIM_OK) status = brim_planner_plan(&s->planner, &s->choice, false, &plan);
   if (status == BRIM_OK) describe(s, plan, g);
   brim_plan_free(plan);
   brim_session_close(s);
@@ -99,10 +99,10 @@ static void join_groups(brim_ranks *ranks)
 brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, const brim_plan *plan, brim_ranks *out)
 {
   brim_status status = BRIM_OK;
-  if (s->world.ranks == 1) return BRIM_OK;
-  for (int32_t r = 0; r < s->world.ranks; r++) {
-    const brim_load load = brim_session_load(s, r);
-    brim_rank_group *g = group_of(out, &load, s->settings->dist.shard != BRIM_SHARD_NONE, s->world.ranks);
+  if (s->setup->world.ranks == 1) return BRIM_OK;
+  for (int32_t r = 0; r < s->setup->world.ranks; r++) {
+    const brim_load load = brim_setup_load(s->setup, r);
+    brim_rank_group *g = group_of(out, &load, s->setup->settings->dist.shard != BRIM_SHARD_NONE, s->setup->world.ranks);
     g->rank[g->count++] = r;
   }
   describe(s, plan, &out->group[0]);

@@ -264,7 +264,7 @@ static bool names_model(const brim_sim_shown *shown)
 }
 
 /* Their configuration asks for no device of this machine, and no policy. */
-static brim_status load_planner(command *c, const brim_sim_shown *shown, brim_config **out)
+static brim_status load_real_plans(command *c, const brim_sim_shown *shown, brim_config **out)
 {
   static const char *const own[] = {"policy=fixed", "device=auto", "wait_for_gpu=false"};
   brim_arena *arena = &c->operands.arena;
@@ -278,25 +278,25 @@ static brim_status load_planner(command *c, const brim_sim_shown *shown, brim_co
   return brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
 }
 
-static brim_status open_planner(command *c, const brim_sim_shown *shown, brim_config **config, brim_planner **out)
+static brim_status open_real_plans(command *c, const brim_sim_shown *shown, brim_config **config, brim_real_plans **out)
 {
   if (!names_model(shown)) return BRIM_OK;
-  BRIM_TRY(load_planner(c, shown, config));
-  return brim_planner_open(*config, out);
+  BRIM_TRY(load_real_plans(c, shown, config));
+  return brim_real_plans_open(*config, out);
 }
 
 static brim_status simulate(command *c, brim_sim_shown *shown)
 {
   brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
-  brim_planner *planner = NULL;
+  brim_real_plans *real = NULL;
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
   const double start = brim_now();
   brim_cli_hush(c->cli, true);
-  if (status == BRIM_OK) status = open_planner(c, shown, &planned, &planner);
-  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, planner, &shown->result);
+  if (status == BRIM_OK) status = open_real_plans(c, shown, &planned, &real);
+  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, real, &shown->result);
   brim_cli_hush(c->cli, false);
-  brim_planner_close(planner);
+  brim_real_plans_close(real);
   brim_config_free(planned);
   c->simulated += brim_now() - start;
   for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);

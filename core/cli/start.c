@@ -12,7 +12,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fits.h"
-#include "session/cuts.h"
+#include "planner/cuts.h"
+#include "planner/room.h"
 #include "session/placement.h"
 
 #define BATCHES_SHOWN_MAX 12
@@ -78,7 +79,7 @@ static brim_status open_session(start *s)
   drop_session(s);
   brim_cli_hush(s->cli, true);
   brim_status status = compose(s, &s->config);
-  if (status == BRIM_OK) status = brim_session_open(s->config, &(brim_session_options){0}, &s->session);
+  if (status == BRIM_OK) status = brim_session_open(s->config, &(brim_setup_options){0}, &s->session);
   if (status == BRIM_OK) status = brim_placement_try(&s->session);
   brim_cli_hush(s->cli, false);
   return status;
@@ -89,9 +90,9 @@ static brim_status try_plan(start *s, uint64_t *peak)
 {
   brim_plan *plan = NULL;
   BRIM_TRY(open_session(s));
-  BRIM_TRY(brim_session_plan(s->session, s->session->choice.micro_batch, &plan));
+  BRIM_TRY(brim_planner_plan(&s->session->planner, &s->session->choice, false, &plan));
   *peak = plan->peak_bytes;
-  const brim_status status = brim_session_check_budget(s->session, plan);
+  const brim_status status = brim_planner_check(&s->session->planner, &s->session->choice, plan);
   brim_plan_free(plan);
   return status;
 }
@@ -128,7 +129,7 @@ static brim_status open_device(start *s)
 
 static const char *backend_of(const brim_session *session)
 {
-  return brim_config_choice_of(session->config, "backend")->plugin->id;
+  return brim_config_choice_of(session->setup->config, "backend")->plugin->id;
 }
 
 /* ---- questions ---- */
@@ -230,7 +231,7 @@ static brim_status ask_device(start *s)
 static const char *list_precisions(const start *s)
 {
   const char *list = "";
-  const uint32_t has = brim_session_precisions(s->session);
+  const uint32_t has = brim_setup_precisions(s->session->setup);
   for (size_t i = 0; i < BRIM_PRECISIONS; i++)
     if (has >> i & 1) list = brim_arena_printf(s->arena, "%s%s%s", list, list[0] ? ", " : "", brim_precision_names[i]);
   return list;
@@ -250,7 +251,7 @@ static brim_status choose_precision(start *s, uint32_t has, const char *choices,
 static brim_status ask_precision(start *s)
 {
   const char *answer;
-  const uint32_t has = brim_session_precisions(s->session);
+  const uint32_t has = brim_setup_precisions(s->session->setup);
   const char *choices = list_precisions(s);
   const int32_t own = s->own->settings.precision;
   if (is_given(s, "precision")) return BRIM_OK;
@@ -267,18 +268,20 @@ static brim_status ask_precision(start *s)
 static brim_status check_room(start *s)
 {
   const brim_session *session = s->session;
-  const uint64_t room = brim_session_room(session, true);
+  const uint64_t room = brim_planner_room(&session->planner, true);
   uint64_t peak = 0, nearest = UINT64_MAX;
   char a[32], b[32];
   if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan will be judged */
-  for (size_t i = brim_session_list_micro_batches(s->session); i-- > 0;) {
-    BRIM_TRY(brim_session_peak(s->session, i, &peak));
+  for (size_t i = brim_planner_list_cuts(&s->session->planner); i-- > 0;) {
+    const brim_choice c = brim_choice_cut(&session->choice, session->planner.micro_batch[i]);
+    BRIM_TRY(brim_planner_peak(&session->planner, &c, &peak));
     if (peak <= room) return BRIM_OK;
     if (peak < nearest) nearest = peak;
   }
   return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
-                   backend_of(session), session->device, brim_precision_names[session->settings->precision],
-                   brim_format_bytes(a, sizeof a, nearest), brim_format_bytes(b, sizeof b, room));
+                   backend_of(session), session->planner.device,
+                   brim_precision_names[session->setup->settings->precision], brim_format_bytes(a, sizeof a, nearest),
+                   brim_format_bytes(b, sizeof b, room));
 }
 
 /* Until something fits there. */
@@ -296,9 +299,9 @@ static brim_status ask_place(start *s)
 static brim_status show_batches(start *s)
 {
   brim_session *session = s->session;
-  const uint64_t room = brim_session_room(session, true);
-  const size_t count = brim_session_list_micro_batches(session);
-  const long long effective = (long long)session->settings->training.effective_batch_size;
+  const uint64_t room = brim_planner_room(&session->planner, true);
+  const size_t count = brim_planner_list_cuts(&session->planner);
+  const long long effective = (long long)session->setup->settings->training.effective_batch_size;
   char bytes[32];
   size_t shown = 0;
   if (s->cli->quiet || s->yes) return BRIM_OK;
@@ -306,10 +309,11 @@ static brim_status show_batches(start *s)
           brim_format_bytes(bytes, sizeof bytes, room));
   for (size_t i = 0; i < count && shown < BATCHES_SHOWN_MAX; i++) {
     uint64_t peak;
-    BRIM_TRY(brim_session_peak(session, i, &peak));
+    const brim_choice c = brim_choice_cut(&session->choice, session->planner.micro_batch[i]);
+    BRIM_TRY(brim_planner_peak(&session->planner, &c, &peak));
     if (peak > room) continue;
-    fprintf(stderr, "  %8lld x %-8lld %10s\n", (long long)session->micro_batch[i],
-            effective / (long long)session->micro_batch[i], brim_format_bytes(bytes, sizeof bytes, peak));
+    fprintf(stderr, "  %8lld x %-8lld %10s\n", (long long)session->planner.micro_batch[i],
+            effective / (long long)session->planner.micro_batch[i], brim_format_bytes(bytes, sizeof bytes, peak));
     shown++;
   }
   fputs("\n", stderr);
@@ -406,14 +410,15 @@ static brim_status become(const char *const *word)
 static void show_plan(const start *s, uint64_t peak)
 {
   const brim_session *session = s->session;
-  const brim_config *config = session->config; /* what the policies have made of it */
+  const brim_config *config = session->setup->config; /* what the policies have made of it */
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
-          backend_of(session), session->device, brim_precision_names[session->settings->precision],
-          brim_session_format_cut(session, session->choice.micro_batch, cut, sizeof cut),
-          brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, session->device_info.free_bytes));
+          backend_of(session), session->planner.device, brim_precision_names[session->setup->settings->precision],
+          brim_setup_format_cut(session->setup, session->choice.micro_batch, cut, sizeof cut),
+          brim_format_bytes(a, sizeof a, peak),
+          brim_format_bytes(b, sizeof b, session->planner.device_info.free_bytes));
 }
 
 static brim_status ask_to_start(start *s, bool *go)

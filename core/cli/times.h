@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/text.h"
-#include "session/times.h"
+#include "planner/times.h"
 
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);

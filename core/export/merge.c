@@ -7,8 +7,7 @@
 #include "base/convert.h"
 #include "base/text.h"
 #include "graph/wrap.h"
-#include "session/frozen.h"
-#include "session/session_parts.h"
+#include "setup/frozen.h"
 #include "store/checkpoint.h"
 
 typedef struct merger {
@@ -136,14 +135,16 @@ static brim_status check_weights(const char *checkpoint, uint64_t hash)
                    checkpoint);
 }
 
-brim_status brim_merge_graph(const brim_session *s, brim_graph **out)
+brim_status brim_merge_graph(const brim_setup *s, brim_graph **out)
 {
-  if (brim_config_backbone(s->config)) return brim_session_graph(s, 1, out);
+  brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
+  options.batch = 1;
+  if (brim_config_backbone(s->config)) return brim_graph_build(&options, out);
   return brim_fail(BRIM_ECONFIG, "model=%s is not around another: what was trained is the whole model",
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
-brim_status brim_merge(const brim_session *s, const char *checkpoint, const brim_parameters *trained, brim_arena *arena,
+brim_status brim_merge(const brim_setup *s, const char *checkpoint, const brim_parameters *trained, brim_arena *arena,
                        brim_parameters *out)
 {
   brim_graph *g = NULL;

@@ -11,13 +11,12 @@
 #include "base/text.h"
 #include "export/merge.h"
 #include "graph/wrap.h"
-#include "session/session_parts.h"
 #include "store/rundir.h"
 
 #define PREFIX "base_model.model."
 
 typedef struct adapter {
-  const brim_session *session;
+  const brim_setup *setup;
   const brim_graph *graph;
   const brim_parameters *trained;
   brim_arena arena;
@@ -126,7 +125,7 @@ static brim_status find_fan_in(adapter *a, bool *fan_in)
   size_t count;
   const brim_graph *g = a->graph;
   const brim_wrap_change *c = brim_wrap_changes(g, &count);
-  const brim_config_request *request = &a->session->config->request;
+  const brim_config_request *request = &a->setup->config->request;
   const brim_weights_search search = {request->search, request->search_count};
   brim_safetensor *frozen = BRIM_ARENA_NEW(&a->arena, brim_safetensor, g->parameter_count);
   brim_parameters backbone = {.tensor = frozen};
@@ -155,7 +154,7 @@ static brim_status write_config(adapter *a, const char *folder)
   BRIM_TRY(find_fan_in(a, &fan_in));
   json_t *root =
       json_pack("{s:s, s:o, s:I, s:f, s:f, s:o, s:s, s:o, s:b, s:b, s:o}", "peft_type", "LORA",
-                "base_model_name_or_path", text_or_null(a->session->settings->model.weights), "r", (json_int_t)o->r,
+                "base_model_name_or_path", text_or_null(a->setup->settings->model.weights), "r", (json_int_t)o->r,
                 "lora_alpha", o->alpha, "lora_dropout", o->dropout, "target_modules", targets_of(a), "bias", "none",
                 "modules_to_save", a->saved ? json_pack("[s]", a->saved) : json_null(), "fan_in_fan_out", fan_in,
                 "inference_mode", 1, "task_type", text_or_null(is_language ? "CAUSAL_LM" : NULL));
@@ -214,11 +213,11 @@ static brim_status write_all(adapter *a, const char *folder)
   return status;
 }
 
-brim_status brim_peft_write(const brim_session *s, const brim_parameters *trained, const char *folder)
+brim_status brim_peft_write(const brim_setup *s, const brim_parameters *trained, const char *folder)
 {
   brim_graph *g = NULL;
   BRIM_TRY(brim_merge_graph(s, &g));
-  adapter a = {.session = s, .graph = g, .trained = trained};
+  adapter a = {.setup = s, .graph = g, .trained = trained};
   const brim_status status = write_all(&a, folder);
   brim_arena_release(&a.arena);
   brim_graph_free(g);

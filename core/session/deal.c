@@ -8,65 +8,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "session/figures.h"
+#include "planner/figures.h"
+#include "session/session.h"
 #include "store/record.h"
 
-#define PARTS_A_RANK 64 /* that a step is cut into, to be dealt */
 #define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
 #define ERROR_ROOM 4096
-
-void brim_deal_release(brim_dealing *deal)
-{
-  free(deal->weight);
-  free(deal->batch);
-  *deal = (brim_dealing){0};
-}
-
-/* ---- arithmetic ---- */
-
-/* What rounding down left goes to the first ranks of those whose weights it has made the smallest for their speed. */
-static int32_t most_loaded(const uint64_t *speed, const int64_t *weight, int32_t ranks)
-{
-  int32_t best = 0;
-  for (int32_t r = 1; r < ranks; r++)
-    if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;
-  return best;
-}
-
-bool brim_deal_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
-{
-  const int64_t parts = (int64_t)PARTS_A_RANK * ranks;
-  uint64_t least = UINT64_MAX, sum = 0;
-  int64_t given = 0;
-  for (int32_t r = 0; r < ranks; r++) least = sample_time[r] < least ? sample_time[r] : least;
-  if (least == 0) return false;
-  if (least > UINT64_MAX >> 20) least = UINT64_MAX >> 20;
-  uint64_t *speed = brim_xmalloc((size_t)ranks * sizeof *speed);
-  for (int32_t r = 0; r < ranks; r++) {
-    speed[r] = (least << 20) / sample_time[r];
-    if (speed[r] == 0) speed[r] = 1;
-    sum += speed[r];
-  }
-  for (int32_t r = 0; r < ranks; r++) {
-    weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* everybody has something */
-    given += weight[r];
-  }
-  for (; given < parts; given++) weight[most_loaded(speed, weight, ranks)]++;
-  free(speed);
-  return true;
-}
-
-brim_portion brim_deal_portion(const brim_dealing *deal, int32_t rank, int32_t ranks)
-{
-  brim_portion p = {0, 0, 0};
-  if (!deal->weight) return brim_portion_even(rank, ranks);
-  for (int32_t r = 0; r < ranks; r++) {
-    if (r < rank) p.from += deal->weight[r];
-    if (r <= rank) p.to += deal->weight[r];
-    p.of += deal->weight[r];
-  }
-  return p;
-}
 
 /* ---- what a run has kept ---- */
 
@@ -79,10 +26,11 @@ static json_t *numbers(const int64_t *value, int32_t count)
 
 void brim_deal_describe(const brim_session *s, json_t *plan)
 {
-  if (s->world.ranks <= 1) return;
-  json_object_set_new(plan, "ranks", json_integer(s->world.ranks));
-  if (s->deal.weight) json_object_set_new(plan, "deal", numbers(s->deal.weight, s->world.ranks));
-  if (s->deal.batch) json_object_set_new(plan, "batch_sizes", numbers(s->deal.batch, s->world.ranks));
+  if (s->setup->world.ranks <= 1) return;
+  json_object_set_new(plan, "ranks", json_integer(s->setup->world.ranks));
+  if (s->setup->deal.weight) json_object_set_new(plan, "deal", numbers(s->setup->deal.weight, s->setup->world.ranks));
+  if (s->setup->deal.batch)
+    json_object_set_new(plan, "batch_sizes", numbers(s->setup->deal.batch, s->setup->world.ranks));
 }
 
 /* The same of a folder's plan.json, as text; empty if it has none, or of another number of ranks. */
@@ -90,12 +38,12 @@ static void read_kept(const brim_session *s, char *out, size_t room)
 {
   static const char *const keys[] = {"deal", "batch_sizes"};
   char path[4200];
-  if (!s->options.resume) return;
-  snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
+  if (!s->setup->options.resume) return;
+  snprintf(path, sizeof path, "%s/plan.json", s->setup->options.resume);
   json_t *plan = brim_json_load(path, 0, NULL), *kept = json_object();
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     json_object_set(kept, keys[i], json_object_get(plan, keys[i]));
-  const bool fits = json_integer_value(json_object_get(plan, "ranks")) == s->world.ranks;
+  const bool fits = json_integer_value(json_object_get(plan, "ranks")) == s->setup->world.ranks;
   const size_t length = fits ? json_dumpb(kept, out, room - 1, JSON_COMPACT) : 0;
   out[length < room ? length : 0] = '\0';
   json_decref(plan);
@@ -121,7 +69,7 @@ static int64_t *parse_numbers(const json_t *array, int32_t ranks, int64_t sum)
 static void parse_kept(const char *text, int32_t ranks, brim_dealing *deal)
 {
   json_t *kept = json_loads(text, 0, NULL);
-  deal->weight = parse_numbers(json_object_get(kept, "deal"), ranks, (int64_t)PARTS_A_RANK * ranks);
+  deal->weight = parse_numbers(json_object_get(kept, "deal"), ranks, (int64_t)BRIM_PARTS_A_RANK * ranks);
   deal->batch = parse_numbers(json_object_get(kept, "batch_sizes"), ranks, 0);
   json_decref(kept);
 }
@@ -153,7 +101,7 @@ static brim_status exchange(brim_dist *dist, const word *own, word *all)
 
 static uint64_t hash_device(const brim_session *s)
 {
-  const brim_device_info *d = &s->device_info;
+  const brim_device_info *d = &s->planner.device_info;
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
@@ -162,11 +110,11 @@ static uint64_t hash_device(const brim_session *s)
 static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
 {
   brim_figures f;
-  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
-  const int64_t share = brim_session_step_samples(s);
+  const brim_choice v = s->choice;
+  const int64_t share = brim_setup_step_samples(s->setup);
   *nanoseconds = 0;
   if (share == 0) return BRIM_OK;
-  BRIM_TRY(brim_session_figures(s, &v, &f));
+  BRIM_TRY(brim_planner_figures(&s->planner, &v, &f));
   const double each = 1e9 * (f.step_seconds - f.update_seconds) / (double)share;
   if (isfinite(each) && each >= 1 && each < 1e18) *nanoseconds = (uint64_t)each;
   return BRIM_OK;
@@ -175,9 +123,9 @@ static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
 static void log_weights(const brim_session *s)
 {
   brim_text text = {0};
-  for (int32_t r = 0; r < s->world.ranks; r++)
-    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)s->deal.weight[r]);
-  if (s->world.rank == 0)
+  for (int32_t r = 0; r < s->setup->world.ranks; r++)
+    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)s->setup->deal.weight[r]);
+  if (s->setup->world.rank == 0)
     brim_log(BRIM_LOG_INFO, "devices differ: samples are dealt to the ranks as %s, by predicted times (dist.deal=auto)",
              brim_text_str(&text));
   brim_text_release(&text);
@@ -186,13 +134,13 @@ static void log_weights(const brim_session *s)
 /* By the times that all ranks predict; nothing where some cannot. */
 static brim_status weigh_ranks(brim_dist *dist, brim_session *s, word *own, word *all)
 {
-  const int32_t ranks = s->world.ranks;
+  const int32_t ranks = s->setup->world.ranks;
   own->status = predict_sample(s, &own->sample_time);
   BRIM_TRY(exchange(dist, own, all));
   uint64_t *times = brim_xmalloc((size_t)ranks * sizeof *times);
   int64_t *weight = brim_xmalloc((size_t)ranks * sizeof *weight);
   for (int32_t r = 0; r < ranks; r++) times[r] = all[r].sample_time;
-  if (brim_deal_weigh(times, ranks, weight)) {
+  if (brim_dealing_weigh(times, ranks, weight)) {
     brim_session_deal(s, weight);
     log_weights(s);
   } else {
@@ -229,9 +177,9 @@ static brim_status share_kept(brim_dist *dist, brim_status before, const brim_se
 
 static void take_kept(brim_session *s, brim_dealing *kept)
 {
-  free(s->deal.batch);
-  s->deal.batch = kept->batch;
-  if (kept->weight && s->settings->dist.deal == BRIM_DEAL_AUTO)
+  free(s->setup->deal.batch);
+  s->setup->deal.batch = kept->batch;
+  if (kept->weight && s->setup->settings->dist.deal == BRIM_DEAL_AUTO)
     brim_session_deal(s, kept->weight);
   else
     free(kept->weight);
@@ -247,10 +195,11 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_ses
   if (own.status == BRIM_OK) own.device = hash_device(*session);
   BRIM_TRY(exchange(dist, &own, all));
   brim_session *s = *session;
-  s->deal.is_settled = true;
-  if (is_kept || s->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, s->world.ranks)) return BRIM_OK;
+  s->setup->deal.is_settled = true;
+  if (is_kept || s->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, s->setup->world.ranks))
+    return BRIM_OK;
   BRIM_TRY(weigh_ranks(dist, s, &own, all));
-  if (!s->deal.weight) return BRIM_OK;
+  if (!s->setup->deal.weight) return BRIM_OK;
   own.status = brim_session_settle(session);
   return exchange(dist, &own, all);
 }
@@ -258,7 +207,7 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_ses
 brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_session **session)
 {
   const bool alone = !dist || brim_dist_world(dist).ranks == 1;
-  if (alone || (before == BRIM_OK && (*session)->deal.is_settled)) {
+  if (alone || (before == BRIM_OK && (*session)->setup->deal.is_settled)) {
     BRIM_TRY(before);
     return brim_session_settle(session);
   }
@@ -270,16 +219,16 @@ brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_session *
 
 brim_status brim_deal_exchange_batches(brim_session *s)
 {
-  if (s->world.ranks == 1 || !s->options.dist) return BRIM_OK;
-  int64_t *all = brim_xcalloc((size_t)s->world.ranks, sizeof *all);
+  if (s->setup->world.ranks == 1 || !s->setup->options.dist) return BRIM_OK;
+  int64_t *all = brim_xcalloc((size_t)s->setup->world.ranks, sizeof *all);
   const brim_status status =
-      brim_dist_exchange(s->options.dist, &s->choice.micro_batch, sizeof s->choice.micro_batch, all);
+      brim_dist_exchange(s->setup->options.dist, &s->choice.micro_batch, sizeof s->choice.micro_batch, all);
   if (status != BRIM_OK) {
     free(all);
     return status;
   }
-  free(s->deal.batch);
-  s->deal.batch = all;
+  free(s->setup->deal.batch);
+  s->setup->deal.batch = all;
   return BRIM_OK;
 }
 
@@ -288,28 +237,28 @@ brim_status brim_deal_exchange_batches(brim_session *s)
 /* Do all ranks have as many samples of a full step, in the same micro-batches as far as is known? */
 static bool is_even(const brim_session *s)
 {
-  const int64_t step = brim_session_all_samples(s), units = brim_session_norm_groups(s, step);
-  if (s->deal.weight || brim_session_step_samples(s) * s->world.ranks != step) return false;
-  if (s->norm_group > 0 && units % s->world.ranks != 0) return false;
-  for (int32_t r = 0; s->deal.batch && r < s->world.ranks; r++)
-    if (s->deal.batch[r] != s->deal.batch[0]) return false;
+  const int64_t step = brim_setup_all_samples(s->setup), units = brim_setup_norm_groups(s->setup, step);
+  if (s->setup->deal.weight || brim_setup_step_samples(s->setup) * s->setup->world.ranks != step) return false;
+  if (s->setup->norm_group > 0 && units % s->setup->world.ranks != 0) return false;
+  for (int32_t r = 0; s->setup->deal.batch && r < s->setup->world.ranks; r++)
+    if (s->setup->deal.batch[r] != s->setup->deal.batch[0]) return false;
   return true;
 }
 
 void brim_deal_tell(const brim_session *s, brim_text *out)
 {
   char cut[BRIM_CUT_ROOM];
-  const long long effective = (long long)s->settings->training.effective_batch_size,
-                  step = (long long)brim_session_all_samples(s);
-  brim_session_format_cut(s, s->choice.micro_batch, cut, sizeof cut);
+  const long long effective = (long long)s->setup->settings->training.effective_batch_size,
+                  step = (long long)brim_setup_all_samples(s->setup);
+  brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut);
   brim_text_printf(out, "effective batch %lld", step);
-  if (s->world.ranks == 1)
+  if (s->setup->world.ranks == 1)
     brim_text_printf(out, " = %s", cut);
   else if (is_even(s))
-    brim_text_printf(out, " = %d ranks x %s", (int)s->world.ranks, cut);
+    brim_text_printf(out, " = %d ranks x %s", (int)s->setup->world.ranks, cut);
   else
-    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)s->world.ranks, (int)s->world.rank,
-                     (long long)brim_session_step_samples(s), cut);
+    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)s->setup->world.ranks,
+                     (int)s->setup->world.rank, (long long)brim_setup_step_samples(s->setup), cut);
   if (step < effective)
     brim_text_printf(out, " (%lld asked for; the data have %lld training samples)", effective, step);
 }

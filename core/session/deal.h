@@ -6,27 +6,9 @@
 #include <jansson.h>
 
 #include "base/text.h"
-#include "data/order.h"
 #include "dist/dist.h"
 
 struct brim_session;
-
-/* Ready when zeroed: to each as many. */
-typedef struct brim_dealing {
-  int64_t *weight; /* of each rank: its part of a step is the weight, of the sum of all; NULL: all have the same */
-  int64_t *batch;  /* samples in each rank's micro-batches; NULL: not known */
-  bool is_settled; /* the ranks have agreed on it */
-} brim_dealing;
-
-void brim_deal_release(brim_dealing *deal);
-
-/* ---- arithmetic ---- */
-
-/* Weights by what a sample takes on each rank, in any unit: the faster the more, at least 1, together 64 for each rank.
- * Integers only, so that every rank comes to the same. False, and nothing written, if some is not known: 0. */
-bool brim_deal_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight);
-/* Of one of so many ranks. */
-brim_portion brim_deal_portion(const brim_dealing *deal, int32_t rank, int32_t ranks);
 
 /* ---- the ranks agree ---- */
 

@@ -10,9 +10,10 @@
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
-#include "session/cuts.h"
-#include "session/figures.h"
-#include "session/footprint.h"
+#include "planner/cuts.h"
+#include "planner/figures.h"
+#include "planner/footprint.h"
+#include "planner/room.h"
 #include "session/sights.h"
 #include "store/record.h"
 
@@ -30,7 +31,7 @@ typedef struct views {
 
 static const char *backend_id(const brim_session *s)
 {
-  return brim_config_choice_of(s->config, "backend")->plugin->id;
+  return brim_config_choice_of(s->setup->config, "backend")->plugin->id;
 }
 
 /* Runs in line that would take a device. */
@@ -43,8 +44,8 @@ static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t k
 
 uint64_t brim_decide_device_key(const brim_session *s)
 {
-  const int devices = s->backend_ops->device_count(s->backend);
-  return brim_device_key(backend_id(s), s->device, devices, &s->device_info);
+  const int devices = s->setup->backend_ops->device_count(s->setup->backend);
+  return brim_device_key(backend_id(s), s->planner.device, devices, &s->planner.device_info);
 }
 
 static void view_device(const brim_session *s, int device, const brim_device_info *info, brim_device_view *out)
@@ -59,7 +60,7 @@ static void view_device(const brim_session *s, int device, const brim_device_inf
 
 void brim_decide_view_device(const brim_session *s, brim_device_view *out)
 {
-  view_device(s, s->device, &s->device_info, out);
+  view_device(s, s->planner.device, &s->planner.device_info, out);
 }
 
 static brim_status list_tickets(const brim_session *s, brim_arena *arena, brim_ticket **out, size_t *count)
@@ -71,17 +72,17 @@ static brim_status list_tickets(const brim_session *s, brim_arena *arena, brim_t
 
 static brim_status look_at_devices(brim_session *s, const char *question, views *v)
 {
-  const brim_backend_ops *ops = s->backend_ops;
+  const brim_backend_ops *ops = s->setup->backend_ops;
   brim_ticket *ticket = NULL;
   size_t tickets = 0;
   bool listed = false;
-  int count = ops->device_count(s->backend);
+  int count = ops->device_count(s->setup->backend);
   if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend_id(s));
   if (count > DEVICES_MAX) count = DEVICES_MAX;
   for (int i = 0; i < count; i++) {
     brim_device_info info = {0};
     brim_device_view *d = &v->device[i];
-    BRIM_TRY(ops->describe(s->backend, i, &info));
+    BRIM_TRY(ops->describe(s->setup->backend, i, &info));
     view_device(s, i, &info, d);
     if (d->is_shared && !listed) BRIM_TRY(list_tickets(s, &v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
@@ -109,7 +110,7 @@ static void ask_again(brim_session *s, const char *format, ...)
  */
 static bool is_limited_host(const brim_session *s)
 {
-  return s->device_info.on_host && s->device_info.limited;
+  return s->planner.device_info.on_host && s->planner.device_info.limited;
 }
 
 static brim_status refuse_host(brim_status status)
@@ -122,10 +123,10 @@ static brim_status go_to_host(brim_session *s)
 {
   if (is_limited_host(s))
     return refuse_host(brim_fail(BRIM_ENODEVICE, "no device has room, and a policy asks for the host's processors"));
-  if (s->options.resume)
+  if (s->setup->options.resume)
     return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
                      backend_id(s));
-  if (s->running && s->backend_ops->real != BRIM_DTYPE_F32)
+  if (s->running && s->setup->backend_ops->real != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ENODEVICE,
                      "a run that has begun in double precision cannot go on with the host's processors");
   if (s->changes >= CHANGES_MAX)
@@ -141,8 +142,8 @@ static brim_status go_to_host(brim_session *s)
 static brim_status take_place(brim_session *s, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(s);
-  s->wait = s->wait || place->kind == BRIM_PLACE_WAIT;
-  s->limit_bytes = place->limit_bytes;
+  s->planner.waits = s->planner.waits || place->kind == BRIM_PLACE_WAIT;
+  s->planner.limit_bytes = place->limit_bytes;
   snprintf(s->wanted, sizeof s->wanted, "%s",
            place->kind == BRIM_PLACE_DEVICE ? v->device[place->device].name : s->asked_device);
   if (place->kind != BRIM_PLACE_DEVICE || place->limit_bytes == 0) return BRIM_OK;
@@ -154,9 +155,9 @@ static brim_status take_place(brim_session *s, const views *v, const brim_place 
 /* The device that $GPU_DEVICE_ID names is the user's, for policies too; "cpu" is the name of the first. */
 static brim_status name_device(brim_session *s, const views *v)
 {
-  const brim_device_wish wish = {s->demands.device, s->settings->auto_device, 0};
+  const brim_device_wish wish = {s->demands.device, s->setup->settings->auto_device, 0};
   int named;
-  BRIM_TRY(brim_device_named(backend_id(s), s->backend_ops, s->backend, &wish, &named));
+  BRIM_TRY(brim_device_named(backend_id(s), s->setup->backend_ops, s->setup->backend, &wish, &named));
   if (named >= 0 && (size_t)named < v->query.count)
     s->demands.device = brim_arena_string(&s->arena, v->device[named].name);
   return BRIM_OK;
@@ -199,8 +200,8 @@ brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int coun
   views v = {.arena = {0}};
   const brim_status status = look_at_devices(s, NULL, &v);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
-    out[i] = (brim_device_limit){true, s->limit_bytes};
-    if (i != s->device && (size_t)i < v.query.count) out[i] = limit_on(s, &v, i);
+    out[i] = (brim_device_limit){true, s->planner.limit_bytes};
+    if (i != s->planner.device && (size_t)i < v.query.count) out[i] = limit_on(s, &v, i);
   }
   brim_arena_release(&v.arena);
   return status;
@@ -211,8 +212,9 @@ brim_status brim_decide_limits(brim_session *s, brim_device_limit *out, int coun
 /* Of the plan of a micro-batch of the list. */
 static brim_status peak_of(brim_session *s, int64_t micro_batch, uint64_t *bytes)
 {
-  for (size_t i = 0; i < s->micro_batch_count; i++)
-    if (s->micro_batch[i] == micro_batch) return brim_session_peak(s, i, bytes);
+  const brim_choice c = brim_choice_cut(&s->choice, micro_batch);
+  for (size_t i = 0; i < s->planner.micro_batch_count; i++)
+    if (s->planner.micro_batch[i] == micro_batch) return brim_planner_peak(&s->planner, &c, bytes);
   return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                    (long long)micro_batch);
 }
@@ -242,60 +244,60 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
 {
   brim_session *s = session_of(q);
   brim_figures f;
-  brim_choice v = brim_session_choice(s, micro_batch);
+  brim_choice v = brim_choice_cut(&s->choice, micro_batch);
   v.precision = precision - 1;
-  BRIM_TRY(as_answer(brim_session_figures(s, &v, &f)));
+  BRIM_TRY(as_answer(brim_planner_figures(&s->planner, &v, &f)));
   *out = (brim_plan_figures){.size = sizeof *out,
                              .basis = f.basis,
                              .peak_bytes = f.peak_bytes,
                              .step_seconds = f.step_seconds,
                              .recompute_share = f.recompute_share,
-                             .rounds = brim_session_rounds(s, micro_batch)};
+                             .rounds = brim_setup_rounds(s->setup, micro_batch)};
   if (v.precision == s->choice.precision) brim_session_show_figures(s, "plan", micro_batch, out);
   return BRIM_OK;
 }
 
 static bool chooses_precision(const brim_session *s)
 {
-  return s->settings->precision == BRIM_PRECISION_AUTO;
+  return s->setup->settings->precision == BRIM_PRECISION_AUTO;
 }
 
 /* Updates in the backward pass do not go with fp16: see update_mode.c. */
 static uint32_t precisions_of(const brim_session *s)
 {
-  const uint32_t has = brim_session_precisions(s) << 1;
-  return brim_session_updates_in_backward(s) ? has & ~(1u << BRIM_TAKE_FP16) : has;
+  const uint32_t has = brim_setup_precisions(s->setup) << 1;
+  return brim_setup_updates_in_backward(s->setup) ? has & ~(1u << BRIM_TAKE_FP16) : has;
 }
 
 /* The user's micro-batch, or all that the rank has of a step; 0: auto. */
 static int64_t set_batch(const brim_session *s)
 {
-  const int64_t set = s->settings->training.batch_size, share = brim_session_share(s);
+  const int64_t set = s->setup->settings->training.batch_size, share = brim_setup_share(s->setup);
   if (set <= 0) return 0;
   return share > 0 && set > share ? share : set;
 }
 
 static brim_plan_query query_of(brim_session *s, const views *v)
 {
-  const int64_t share = brim_session_share(s);
-  const bool may_change = !s->options.resume && !s->running && s->changes < CHANGES_MAX;
+  const int64_t share = brim_setup_share(s->setup);
+  const bool may_change = !s->setup->options.resume && !s->running && s->changes < CHANGES_MAX;
   uint64_t all = 0;
   for (size_t i = 0; i < v->query.count; i++) all += v->device[i].total_bytes;
   s->host = (brim_policy_host){answer_figures, s};
   return (brim_plan_query){.size = sizeof(brim_plan_query),
                            .demands = &s->demands,
-                           .device = &v->device[s->device < DEVICES_MAX ? s->device : 0],
-                           .room_bytes = brim_session_room(s, false),
-                           .later_bytes = brim_session_room(s, true),
+                           .device = &v->device[s->planner.device < DEVICES_MAX ? s->planner.device : 0],
+                           .room_bytes = brim_planner_room(&s->planner, false),
+                           .later_bytes = brim_planner_room(&s->planner, true),
                            .all_bytes = all,
                            .effective_batch = share > 0 ? share : s->choice.micro_batch,
                            .batch_size = set_batch(s),
-                           .micro_batch = s->micro_batch,
-                           .micro_batch_count = s->micro_batch_count,
+                           .micro_batch = s->planner.micro_batch,
+                           .micro_batch_count = s->planner.micro_batch_count,
                            .may_change_variant = may_change,
                            .precisions = precisions_of(s),
                            .precision = chooses_precision(s) && may_change ? BRIM_AS_IT_IS : s->choice.precision + 1,
-                           .model = brim_config_choice_of(s->config, "model")->plugin->id,
+                           .model = brim_config_choice_of(s->setup->config, "model")->plugin->id,
                            .peak = answer_peak,
                            .host = &s->host};
 }
@@ -324,8 +326,8 @@ static void take_plan(brim_session *s, const brim_plan_query *q, const brim_plan
 static int64_t read_kept_batch(const brim_session *s)
 {
   char path[4200];
-  if (s->world.ranks > 1) return s->deal.batch ? s->deal.batch[s->world.rank] : 0;
-  snprintf(path, sizeof path, "%s/plan.json", s->options.resume);
+  if (s->setup->world.ranks > 1) return s->setup->deal.batch ? s->setup->deal.batch[s->setup->world.rank] : 0;
+  snprintf(path, sizeof path, "%s/plan.json", s->setup->options.resume);
   json_t *plan = brim_json_load(path, 0, NULL);
   const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
   const bool is_alone = !json_object_get(plan, "ranks");
@@ -337,14 +339,14 @@ static int64_t read_kept_batch(const brim_session *s)
 static bool fits(brim_session *s, int64_t batch)
 {
   uint64_t peak = 0;
-  return peak_of(s, batch, &peak) == BRIM_OK && peak <= brim_session_room(s, true);
+  return peak_of(s, batch, &peak) == BRIM_OK && peak <= brim_planner_room(&s->planner, true);
 }
 
 static brim_status choose_plan(brim_session *s, views *v)
 {
   brim_plan_choice plan;
   const int64_t set = set_batch(s);
-  const int64_t kept = s->options.resume && !s->asked ? read_kept_batch(s) : 0;
+  const int64_t kept = s->setup->options.resume && !s->asked ? read_kept_batch(s) : 0;
   const int64_t decided = s->decided_batch > 0 ? s->decided_batch : kept;
   s->decided_batch = 0;
   if (decided > 0 && fits(s, decided)) {
@@ -370,9 +372,9 @@ static brim_status choose_plan(brim_session *s, views *v)
 static brim_status decide_plan(brim_session *s)
 {
   views v = {.arena = {0}};
-  if (brim_session_list_micro_batches(s) == 0)
+  if (brim_planner_list_cuts(&s->planner) == 0)
     return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
-                     (long long)BRIM_MICRO_BATCH_MAX, (long long)s->settings->training.effective_batch_size);
+                     (long long)BRIM_MICRO_BATCH_MAX, (long long)s->setup->settings->training.effective_batch_size);
   brim_session_show_run(s);
   brim_status status = look_at_devices(s, "plan", &v);
   if (status == BRIM_OK) status = choose_plan(s, &v);
@@ -384,16 +386,14 @@ static brim_status decide_plan(brim_session *s)
  * micro-batch, as loaders of larger ones take more. */
 static brim_status foresee(brim_session *s)
 {
-  const int64_t before = s->choice.micro_batch;
+  brim_planner *planner = &s->planner;
   const bool is_chosen = set_batch(s) == 0 || s->choice.recompute == BRIM_RECOMPUTE_AUTO;
-  const size_t count = !is_chosen || s->stand_in || s->running ? 0 : brim_session_list_micro_batches(s);
+  const size_t count = !is_chosen || planner->model || s->running ? 0 : brim_planner_list_cuts(planner);
   brim_plan *plan = NULL;
   if (count == 0) return BRIM_OK;
-  const brim_choice v = brim_session_choice(s, s->micro_batch[count - 1]);
-  BRIM_TRY(brim_session_plan_choice(s, &v, true, &plan));
-  brim_session_cut(s, v.micro_batch);
-  const brim_status status = brim_session_foresee(s, plan);
-  brim_session_cut(s, before);
+  const brim_choice c = brim_choice_cut(&s->choice, planner->micro_batch[count - 1]);
+  BRIM_TRY(brim_planner_plan(planner, &c, true, &plan));
+  const brim_status status = brim_planner_foresee(planner, plan, c.micro_batch);
   brim_plan_free(plan);
   return status;
 }
@@ -403,7 +403,7 @@ brim_status brim_session_settle(brim_session **session)
   for (;;) {
     BRIM_TRY(foresee(*session));
     BRIM_TRY(decide_plan(*session));
-    if ((*session)->again.count == 0) return BRIM_OK;
+    if (!brim_session_asks(*session)) return BRIM_OK;
     BRIM_TRY(brim_session_remake(session));
   }
 }
@@ -414,9 +414,9 @@ brim_status brim_session_settle(brim_session **session)
 static brim_status move(brim_session *s, views *v, const brim_place *place)
 {
   int device;
-  if (s->device < DEVICES_MAX) s->tried |= UINT64_C(1) << s->device;
+  if (s->planner.device < DEVICES_MAX) s->tried |= UINT64_C(1) << s->planner.device;
   BRIM_TRY(take_place(s, v, place));
-  device = place->kind == BRIM_PLACE_DEVICE ? place->device : s->device;
+  device = place->kind == BRIM_PLACE_DEVICE ? place->device : s->planner.device;
   BRIM_TRY(brim_session_move(s, device));
   s->retries = 0;
   return choose_plan(s, v);
@@ -432,25 +432,25 @@ static brim_status act(brim_session *s, views *v, const brim_oom *event, const b
 
 bool brim_decide_is_want(const brim_session *s, brim_status status)
 {
-  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->wait);
+  return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !s->planner.waits);
 }
 
 /* The event, and the policies' answer to it: ENOTSUP if no policy decides, the decision is to give up, or *refused. */
 static brim_status ask(brim_session *s, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
-  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
   BRIM_TRY(look_at_devices(s, "oom", v));
   brim_session_show_plan(s, "oom", s->choice.micro_batch, needed);
   if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
   const brim_oom event = {.size = sizeof event,
                           .micro_batch = s->choice.micro_batch,
                           .needed_bytes = needed,
-                          .room_bytes = brim_session_room(s, true),
+                          .room_bytes = brim_planner_room(&s->planner, true),
                           .retries = s->retries,
                           .plan = query_of(s, v),
                           .devices = v->query,
-                          .device = s->device};
+                          .device = s->planner.device};
   BRIM_TRY(brim_policies_on_oom(s->policies, &event, &action));
   *refused = action.kind == BRIM_ACT_PLACE && action.place.kind == BRIM_PLACE_HOST && is_limited_host(s);
   if (action.kind == BRIM_ACT_GIVE_UP || *refused) return BRIM_ENOTSUP;
@@ -462,7 +462,7 @@ brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t
   views v = {.arena = {0}};
   char text[4096];
   snprintf(text, sizeof text, "%s", brim_error_text());
-  if (brim_session_list_micro_batches(s) == 0) return failure;
+  if (brim_planner_list_cuts(&s->planner) == 0) return failure;
   bool refused = false;
   const brim_status status = ask(s, &v, needed, &refused);
   brim_arena_release(&v.arena);
@@ -491,8 +491,8 @@ static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bo
                             .host_total_bytes = host.total_bytes,
                             .host_available_bytes = host.available_bytes,
                             .process_bytes = process,
-                            .device_total_bytes = s->device_info.total_bytes,
-                            .device_free_bytes = s->device_info.free_bytes,
+                            .device_total_bytes = s->planner.device_info.total_bytes,
+                            .device_free_bytes = s->planner.device_info.free_bytes,
                             .device_planned_bytes = planned};
 }
 
@@ -501,7 +501,7 @@ static brim_status ask_at_boundary(brim_session *s, int64_t step, int64_t round,
                                    brim_boundary *out)
 {
   if (!brim_policies_watch(s->policies)) return BRIM_ENOTSUP;
-  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
   const brim_memory_view view = view_of(s, step, round, is_end, planned);
   brim_device_view device;
   brim_decide_view_device(s, &device);
@@ -514,7 +514,7 @@ brim_status brim_decide_at_boundary(brim_session *s, int64_t step, int64_t round
                                     enum brim_cleanup *out)
 {
   brim_boundary boundary;
-  const int64_t every = s->settings->training.clear_cache_every_n_rounds;
+  const int64_t every = s->setup->settings->training.clear_cache_every_n_rounds;
   *out = BRIM_CLEAN_NONE;
   const brim_status status = ask_at_boundary(s, step, round, is_end, planned, &boundary);
   if (status == BRIM_OK) *out = (enum brim_cleanup)boundary.cleanup;

@@ -3,11 +3,11 @@
 #define BRIM_SESSION_DECIDE_H
 #include "session/session.h"
 
-/* [init] Which device to plan for: sets what the session wants, and its limit. ENODEVICE with session->again if it is
- * to be the host's processors. */
+/* [init] Which device to plan for: sets what the session wants, and its limit. ENODEVICE with brim_session_asks if it
+ * is to be the host's processors. */
 brim_status brim_decide_device(brim_session *session);
 /* [init] A plan did not get its memory: `failure` and the thread's error text say why. OK: plan and place again, in
- * other micro-batches, or on another device, which is selected. Else `failure`, with its text; session->again if
+ * other micro-batches, or on another device, which is selected. Else `failure`, with its text; brim_session_asks if
  * another configuration is asked for. */
 brim_status brim_decide_after_oom(brim_session *session, brim_status failure, uint64_t needed_bytes);
 /* Is it want of memory that another plan or device may have? A run that may wait has had all its time. */

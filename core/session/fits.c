@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/cuts.h"
+#include "planner/cuts.h"
+#include "planner/room.h"
 #include "session/decide.h"
 
 void brim_fits_release(brim_fits *fits)
@@ -17,33 +18,34 @@ void brim_fits_release(brim_fits *fits)
 
 /* The largest micro-batch whose plan takes at most `room`. Peaks fall with the micro-batch, or nearly so: what is found
  * was planned and fits, and the next larger one was planned and does not. */
-static brim_status search(brim_session *s, uint64_t room, brim_fit *out)
+static brim_status search(brim_session *s, const brim_choice *within, uint64_t room, brim_fit *out)
 {
-  const size_t count = brim_session_list_micro_batches(s);
+  const size_t count = brim_planner_list_cuts(&s->planner);
   size_t low = 0, high = count; /* the list falls: those before low do not fit, that at high does */
   uint64_t peak = 0;
   *out = (brim_fit){0};
   while (low < high) {
     const size_t middle = low == 0 && high == count ? 0 : low + (high - low) / 2; /* mostly, the largest fits */
-    BRIM_TRY(brim_session_peak(s, middle, &peak));
+    const brim_choice c = brim_choice_cut(within, s->planner.micro_batch[middle]);
+    BRIM_TRY(brim_planner_peak(&s->planner, &c, &peak));
     if (peak <= room)
       high = middle;
     else
       low = middle + 1;
   }
   if (high == count) return BRIM_OK;
-  BRIM_TRY(brim_session_peak(s, high, &peak));
-  const int64_t batch = s->micro_batch[high];
-  *out = (brim_fit){batch, brim_session_micros(s, batch), peak};
+  const int64_t batch = s->planner.micro_batch[high];
+  const brim_choice found = brim_choice_cut(within, batch);
+  BRIM_TRY(brim_planner_peak(&s->planner, &found, &peak));
+  *out = (brim_fit){batch, brim_setup_micros(s->setup, batch), peak};
   return BRIM_OK;
 }
 
 static brim_status find_fit(brim_session *s, uint64_t room, brim_fit *out)
 {
-  brim_session_plan_within(s, room > 0 ? room : 1);
-  const brim_status status = search(s, room, out);
-  brim_session_plan_within(s, 0);
-  return status;
+  brim_choice within = s->choice;
+  within.within_bytes = brim_planner_within(&s->planner, room > 0 ? room : 1);
+  return search(s, &within, room, out);
 }
 
 static uint64_t less(uint64_t bytes, uint64_t taken)
@@ -55,16 +57,16 @@ static uint64_t less(uint64_t bytes, uint64_t taken)
  * the driver and the libraries take. */
 static brim_status fill(brim_session *s, int index, const brim_device_limit *limit, brim_device_fit *d)
 {
-  const uint64_t taken = s->device_info.taken_bytes;
-  brim_device_info info = s->device_info;
-  if (index != s->device) {
+  const uint64_t taken = s->planner.device_info.taken_bytes;
+  brim_device_info info = s->planner.device_info;
+  if (index != s->planner.device) {
     info.total_bytes = d->info.total_bytes;
     info.free_bytes = less(d->info.free_bytes, taken);
   }
-  const uint64_t now = brim_session_room_on(s, &info, limit->bytes, info.free_bytes);
-  const uint64_t empty = brim_session_room_on(s, &info, limit->bytes, less(info.total_bytes, taken));
-  BRIM_TRY(find_fit(s, brim_session_room_beside(s, &info, now, false), &d->now));
-  return find_fit(s, brim_session_room_beside(s, &info, empty, true), &d->empty);
+  const uint64_t now = brim_planner_room_on(&s->planner, &info, limit->bytes, info.free_bytes);
+  const uint64_t empty = brim_planner_room_on(&s->planner, &info, limit->bytes, less(info.total_bytes, taken));
+  BRIM_TRY(find_fit(s, brim_planner_room_beside(&s->planner, &info, now, false), &d->now));
+  return find_fit(s, brim_planner_room_beside(&s->planner, &info, empty, true), &d->empty);
 }
 
 /* ---- the devices of a backend ---- */
@@ -78,13 +80,13 @@ static bool are_alike(const brim_device_info *a, const brim_device_info *b)
 
 static brim_status add_rows(brim_fits *fits, const brim_session *s, int count)
 {
-  const char *backend = brim_config_choice_of(s->config, "backend")->plugin->id;
+  const char *backend = brim_config_choice_of(s->setup->config, "backend")->plugin->id;
   fits->device = brim_xrealloc(fits->device, (fits->count + (size_t)count) * sizeof *fits->device);
   for (int i = 0; i < count; i++) {
     brim_device_fit *d = &fits->device[fits->count + (size_t)i];
-    *d = (brim_device_fit){.backend = backend, .chosen = i == s->device};
+    *d = (brim_device_fit){.backend = backend, .chosen = i == s->planner.device};
     snprintf(d->name, sizeof d->name, "%s:%d", backend, i);
-    BRIM_TRY(s->backend_ops->describe(s->backend, i, &d->info));
+    BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, i, &d->info));
   }
   fits->count += (size_t)count;
   return BRIM_OK;
@@ -95,7 +97,7 @@ static brim_status fill_kind(brim_session *s, const brim_device_limit *limit, br
                              int count)
 {
   for (int i = 0; i < count; i++) {
-    if (done[i] || !are_alike(&row[i].info, &s->device_info)) continue;
+    if (done[i] || !are_alike(&row[i].info, &s->planner.device_info)) continue;
     done[i] = true;
     BRIM_TRY(fill(s, i, &limit[i], &row[i]));
   }
@@ -105,15 +107,15 @@ static brim_status fill_kind(brim_session *s, const brim_device_limit *limit, br
 /* All that the run may have, kind after kind, the session's own first. On one that cannot be selected nothing fits. */
 static brim_status fill_rows(brim_session *s, const brim_device_limit *limit, brim_device_fit *row, int count)
 {
-  const int own = s->device;
-  const brim_device_info own_info = s->device_info;
+  const int own = s->planner.device;
+  const brim_device_info own_info = s->planner.device_info;
   bool *done = brim_xcalloc((size_t)count, sizeof *done);
   for (int i = 0; i < count; i++) done[i] = !limit[i].allowed;
   brim_status status = fill_kind(s, limit, row, done, count);
   for (int i = 0; i < count && status == BRIM_OK; i++)
     if (!done[i] && brim_session_move(s, i) == BRIM_OK) status = fill_kind(s, limit, row, done, count);
-  if (s->device != own && status == BRIM_OK) status = brim_session_move(s, own);
-  s->device_info = own_info; /* what a GPU's context takes is seen only when it is made */
+  if (s->planner.device != own && status == BRIM_OK) status = brim_session_move(s, own);
+  s->planner.device_info = own_info; /* what a GPU's context takes is seen only when it is made */
   free(done);
   return status;
 }
@@ -121,7 +123,7 @@ static brim_status fill_rows(brim_session *s, const brim_device_limit *limit, br
 brim_status brim_fits_add(brim_fits *fits, brim_session *s)
 {
   const size_t before = fits->count;
-  const int count = s->backend_ops->device_count(s->backend);
+  const int count = s->setup->backend_ops->device_count(s->setup->backend);
   brim_status status = add_rows(fits, s, count);
   brim_device_limit *limit = brim_xcalloc((size_t)count, sizeof *limit);
   if (status == BRIM_OK) status = brim_decide_limits(s, limit, count);
@@ -140,11 +142,11 @@ static brim_status add_backend(brim_fits *fits, const brim_session *like, const 
   brim_session *s = NULL;
   snprintf(backend, sizeof backend, "backend=%s", id);
   const char *const words[] = {backend, "device=auto"};
-  BRIM_TRY(brim_config_load_again(like->config, words, sizeof words / sizeof words[0], &config));
-  brim_status status = brim_session_open(config, &(brim_session_options){.world = like->world}, &s);
+  BRIM_TRY(brim_config_load_again(like->setup->config, words, sizeof words / sizeof words[0], &config));
+  brim_status status = brim_session_open(config, &(brim_setup_options){.world = like->setup->world}, &s);
   if (status == BRIM_OK) {
     const size_t before = fits->count;
-    const bool same = strcmp(brim_config_choice_of(s->config, "backend")->plugin->id, id) == 0;
+    const bool same = strcmp(brim_config_choice_of(s->setup->config, "backend")->plugin->id, id) == 0;
     if (same) status = brim_fits_add(fits, s); /* else a policy went elsewhere */
     for (size_t i = before; i < fits->count; i++) fits->device[i].chosen = false;
     brim_session_close(s);
@@ -170,7 +172,7 @@ static bool is_for_host(const brim_registry *registry, const char *id)
 
 void brim_fits_add_others(brim_fits *fits, const brim_session *s)
 {
-  const brim_registry *registry = s->config->registry;
+  const brim_registry *registry = s->setup->config->registry;
   const char *id;
   for (size_t i = 0; (id = brim_registry_home(registry, BRIM_BACKEND, i)) != NULL; i++) {
     if (has_backend(fits, id) || !is_for_host(registry, id)) continue;

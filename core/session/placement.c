@@ -1,28 +1,29 @@
 #include "session/placement.h"
 
+#include "planner/footprint.h"
+#include "planner/room.h"
 #include "session/decide.h"
-#include "session/footprint.h"
 
 typedef struct placement {
   brim_session *session;
-  const brim_placement_wish *wish;
+  const brim_evaluation_wish *wish;
   brim_plan *plan;
   brim_exec *exec;
 } placement;
 
 static brim_status make_plan(placement *p)
 {
-  const brim_placement_wish *w = p->wish;
+  const brim_planner *planner = &p->session->planner;
   brim_plan_free(p->plan);
   p->plan = NULL;
-  if (w->count == 0) return brim_session_plan(p->session, p->session->choice.micro_batch, &p->plan);
-  return brim_session_plan_evaluation(p->session, w->count, w->batch, w->keep_output, &p->plan);
+  if (!p->wish) return brim_planner_plan(planner, &p->session->choice, false, &p->plan);
+  return brim_planner_plan_evaluation(planner, &p->session->choice, p->wish, &p->plan);
 }
 
 /* To the device that was claimed, if it is another. */
 static brim_status move(placement *p, int device)
 {
-  if (device != p->session->device) {
+  if (device != p->session->planner.device) {
     brim_plan_free(p->plan);
     p->plan = NULL;
     BRIM_TRY(brim_session_move(p->session, device));
@@ -38,7 +39,7 @@ static brim_status open_held(placement *p, bool *placed)
 {
   *placed = false;
   if (!p->session->held) return BRIM_OK;
-  const brim_status status = brim_exec_open(p->plan, p->session->device, &p->exec);
+  const brim_status status = brim_exec_open(p->plan, p->session->planner.device, &p->exec);
   brim_session_let_go(p->session);
   *placed = status == BRIM_OK;
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
@@ -53,13 +54,13 @@ static brim_status claim_and_open(placement *p)
     bool placed;
     brim_claim *claim;
     if (!p->plan) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
-    BRIM_TRY(brim_session_check_budget(p->session, p->plan));
+    BRIM_TRY(brim_planner_check(&p->session->planner, &p->session->choice, p->plan));
     BRIM_TRY(open_held(p, &placed));
     if (placed) return BRIM_OK;
     BRIM_TRY(brim_session_claim(p->session, p->plan, &claim, &device));
-    const bool queues = claim && p->session->wait;
+    const bool queues = claim && p->session->planner.waits;
     brim_status status = move(p, device);
-    if (status == BRIM_OK) status = brim_exec_open(p->plan, p->session->device, &p->exec);
+    if (status == BRIM_OK) status = brim_exec_open(p->plan, p->session->planner.device, &p->exec);
     brim_claim_release(claim);
     if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
     brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
@@ -69,8 +70,8 @@ static brim_status claim_and_open(placement *p)
 /* Would the process fit the host? That is said before data are read and devices are waited for. */
 static brim_status foresee(placement *p)
 {
-  BRIM_TRY(brim_session_foresee(p->session, p->plan));
-  return brim_session_check_budget(p->session, p->plan);
+  BRIM_TRY(brim_planner_foresee(&p->session->planner, p->plan, p->session->choice.micro_batch));
+  return brim_planner_check(&p->session->planner, &p->session->choice, p->plan);
 }
 
 static brim_status place(placement *p)
@@ -80,7 +81,7 @@ static brim_status place(placement *p)
     brim_status status = foresee(p);
     if (status == BRIM_OK) BRIM_TRY(brim_session_start(p->session));
     if (status == BRIM_OK) status = claim_and_open(p);
-    if (status == BRIM_OK || p->wish->count > 0 || !brim_decide_is_want(p->session, status) || !p->plan) return status;
+    if (status == BRIM_OK || p->wish || !brim_decide_is_want(p->session, status) || !p->plan) return status;
     const uint64_t needed = p->plan->peak_bytes;
     brim_plan_free(p->plan); /* plans are of the device that they were made for */
     p->plan = NULL;
@@ -88,7 +89,7 @@ static brim_status place(placement *p)
   }
 }
 
-brim_status brim_placement_open(brim_session *session, const brim_placement_wish *wish, brim_plan **plan,
+brim_status brim_placement_open(brim_session *session, const brim_evaluation_wish *wish, brim_plan **plan,
                                 brim_exec **exec)
 {
   placement p = {.session = session, .wish = wish};
@@ -97,8 +98,8 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
     brim_plan_free(p.plan);
     return status;
   }
-  session->besides_bytes = 0;
-  brim_exec_join(p.exec, session->options.dist);
+  session->planner.besides_bytes = 0;
+  brim_exec_join(p.exec, session->setup->options.dist);
   *plan = p.plan;
   *exec = p.exec;
   return BRIM_OK;
@@ -108,10 +109,10 @@ brim_status brim_placement_open(brim_session *session, const brim_placement_wish
 static brim_status check(brim_session *s, uint64_t *needed)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_plan(s, s->choice.micro_batch, &plan));
+  BRIM_TRY(brim_planner_plan(&s->planner, &s->choice, false, &plan));
   *needed = plan->peak_bytes;
-  brim_status status = brim_session_foresee(s, plan);
-  if (status == BRIM_OK) status = brim_session_check_budget(s, plan);
+  brim_status status = brim_planner_foresee(&s->planner, plan, s->choice.micro_batch);
+  if (status == BRIM_OK) status = brim_planner_check(&s->planner, &s->choice, plan);
   brim_plan_free(plan);
   return status;
 }
@@ -125,7 +126,7 @@ brim_status brim_placement_try(brim_session **session)
     brim_status status = check(s, &needed);
     if (!brim_decide_is_want(s, status)) return status;
     status = brim_decide_after_oom(s, status, needed);
-    if (s->again.count > 0) {
+    if (brim_session_asks(s)) {
       BRIM_TRY(brim_session_remake(session));
       BRIM_TRY(brim_session_settle(session));
     } else if (status != BRIM_OK) {

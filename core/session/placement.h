@@ -5,17 +5,12 @@
 #include "exec/exec.h"
 #include "session/session.h"
 
-/* What is planned: training, as the session goes; or `count` samples evaluated, `batch` at a time. */
-typedef struct brim_placement_wish {
-  int64_t count, batch; /* count 0: training */
-  bool keep_output;
-} brim_placement_wish;
-
-/* [init] Both belong to the caller on success. EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan and no device were found;
- * session->again if a policy asks for another configuration. EINTERRUPTED. */
-brim_status brim_placement_open(brim_session *session, const brim_placement_wish *wish, brim_plan **plan,
+/* [init] Of training, as the session goes, or of an evaluation, if `wish` is not NULL. Both belong to the caller on
+ * success. EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan and no device were found; brim_session_asks if a policy asks for
+ * another configuration. EINTERRUPTED. */
+brim_status brim_placement_open(brim_session *session, const brim_evaluation_wish *wish, brim_plan **plan,
                                 brim_exec **exec);
 /* [plan] What brim_placement_open would do as far as it can be known without placing: settles the session, and lets the
- * policies go on where a plan does not fit. OK also if they find none that fits: brim_session_check_budget tells. */
+ * policies go on where a plan does not fit. OK also if they find none that fits: brim_planner_check tells. */
 brim_status brim_placement_try(brim_session **session);
 #endif

@@ -1,33 +1,27 @@
 /* The device of a session: which one, what of it is claimed, and what may change about it. See session.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory/board.h"
 #include "memory/choose.h"
 #include "session/decide.h"
-#include "session/session_parts.h"
 #include "session/sights.h"
-
-#define TURN_SECONDS 10 /* that a rank waits for others of its job to place their plans on the same device */
-
-const char *brim_session_backend_id(const brim_session *s)
-{
-  return brim_config_choice_of(s->config, "backend")->plugin->id;
-}
 
 static brim_device_wish wish_of(const brim_session *s)
 {
-  return (brim_device_wish){s->wanted, s->settings->auto_device, s->demands.min_device_bytes};
+  return (brim_device_wish){s->wanted, s->setup->settings->auto_device, s->demands.min_device_bytes};
 }
 
 /* Ranks of a host that may have any device take one each, in turn. */
 static const char *device_of_rank(brim_session *s)
 {
-  const char *device = s->settings->device, *environment = getenv("GPU_DEVICE_ID");
-  const int count = s->backend_ops->device_count(s->backend);
-  if (s->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
+  const char *device = s->setup->settings->device, *environment = getenv("GPU_DEVICE_ID");
+  const int count = s->setup->backend_ops->device_count(s->setup->backend);
+  if (s->setup->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
     return device;
-  return brim_arena_printf(&s->arena, "%s:%d", brim_session_backend_id(s), (int)s->world.local_rank % count);
+  return brim_arena_printf(&s->arena, "%s:%d", brim_setup_backend_id(s->setup),
+                           (int)s->setup->world.local_rank % count);
 }
 
 /* A share of the host is as large as the user has made it, so it need not have more than that free, unless the command
@@ -35,18 +29,18 @@ static const char *device_of_rank(brim_session *s)
 static brim_status read_least(const brim_session *s, uint64_t *bytes)
 {
   brim_device_info first = {0};
-  const brim_yaml *node = brim_yaml_get_path(s->config->root, "min_gpu_memory_mb");
+  const brim_yaml *node = brim_yaml_get_path(s->setup->config->root, "min_gpu_memory_mb");
   const bool is_typed = node && node->origin.text;
-  *bytes = s->settings->min_gpu_memory_mb << 20;
-  if (*bytes == 0 || is_typed || s->backend_ops->device_count(s->backend) < 1) return BRIM_OK;
-  BRIM_TRY(s->backend_ops->describe(s->backend, 0, &first));
+  *bytes = s->setup->settings->min_gpu_memory_mb << 20;
+  if (*bytes == 0 || is_typed || s->setup->backend_ops->device_count(s->setup->backend) < 1) return BRIM_OK;
+  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, 0, &first));
   if (first.on_host && first.limited && first.total_bytes < *bytes) *bytes = first.total_bytes;
   return BRIM_OK;
 }
 
 static brim_status read_demands(brim_session *s)
 {
-  const brim_settings *set = s->settings;
+  const brim_settings *set = s->setup->settings;
   uint64_t least;
   BRIM_TRY(read_least(s, &least));
   s->asked_device = device_of_rank(s);
@@ -55,7 +49,7 @@ static brim_status read_demands(brim_session *s)
                               .min_device_bytes = least,
                               .min_batch_size = set->min_batch_size,
                               .max_retries = set->max_retries};
-  s->wait = set->wait_for_gpu;
+  s->planner.waits = set->wait_for_gpu;
   snprintf(s->wanted, sizeof s->wanted, "%s", s->asked_device);
   return BRIM_OK;
 }
@@ -66,15 +60,17 @@ brim_status brim_session_find_device(brim_session *s)
   BRIM_TRY(read_demands(s));
   BRIM_TRY(brim_decide_device(s));
   brim_device_wish wish = wish_of(s);
-  if (s->wait) wish.min_bytes = 0;
-  return brim_device_choose(brim_session_backend_id(s), s->backend_ops, s->backend, &wish, &s->device, &s->device_info);
+  if (s->planner.waits) wish.min_bytes = 0;
+  return brim_device_choose(brim_setup_backend_id(s->setup), s->setup->backend_ops, s->setup->backend, &wish,
+                            &s->planner.device, &s->planner.device_info);
 }
 
 bool brim_session_hold(brim_session *s, bool alone)
 {
-  const brim_claim_request request = {.backend = brim_session_backend_id(s), .ops = s->backend_ops, .self = s->backend};
-  if (s->held || !brim_device_is_shared(&s->device_info)) return true;
-  return brim_claim_hold(&request, s->device, alone, &s->held) == BRIM_OK;
+  const brim_claim_request request = {
+      .backend = brim_setup_backend_id(s->setup), .ops = s->setup->backend_ops, .self = s->setup->backend};
+  if (s->held || !brim_device_is_shared(&s->planner.device_info)) return true;
+  return brim_claim_hold(&request, s->planner.device, alone, &s->held) == BRIM_OK;
 }
 
 void brim_session_let_go(brim_session *s)
@@ -99,7 +95,7 @@ static void on_wait(void *context, const char *place)
 static void claimed(brim_session *s, int device, uint64_t need_bytes, double seconds)
 {
   char name[64], waited[128];
-  snprintf(name, sizeof name, "%s:%d", brim_session_backend_id(s), device);
+  snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(s->setup), device);
   snprintf(waited, sizeof waited, "%s, after %.3g s in the queue", name, seconds);
   brim_session_show_wait(s, name, need_bytes, waited, seconds);
 }
@@ -109,84 +105,35 @@ brim_status brim_session_claim(brim_session *s, const brim_plan *plan, brim_clai
   const brim_device_wish wish = wish_of(s);
   waiting w = {s, plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes};
   double waited = 0;
-  const brim_claim_request request = {.backend = brim_session_backend_id(s),
-                                      .ops = s->backend_ops,
-                                      .self = s->backend,
-                                      .wish = wish,
-                                      .need_bytes = w.need_bytes,
-                                      .wait = s->wait || s->options.dist,
-                                      .timeout_seconds =
-                                          s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : TURN_SECONDS,
-                                      .interval_seconds = s->settings->gpu_check_interval_seconds,
-                                      .stop = s->options.stop,
-                                      .on_wait = on_wait,
-                                      .context = &w};
+  const brim_claim_request request = {
+      .backend = brim_setup_backend_id(s->setup),
+      .ops = s->setup->backend_ops,
+      .self = s->setup->backend,
+      .wish = wish,
+      .need_bytes = w.need_bytes,
+      .wait = s->planner.waits || s->setup->options.dist,
+      .timeout_seconds = s->planner.waits ? 60 * s->setup->settings->gpu_wait_timeout_minutes : BRIM_CLAIM_TURN_SECONDS,
+      .interval_seconds = s->setup->settings->gpu_check_interval_seconds,
+      .stop = s->setup->options.stop,
+      .on_wait = on_wait,
+      .context = &w};
   *claim = NULL;
-  *device = s->device;
-  if (!brim_device_is_shared(&s->device_info)) return BRIM_OK;
+  *device = s->planner.device;
+  if (!brim_device_is_shared(&s->planner.device_info)) return BRIM_OK;
   const brim_status status = brim_claim_take(&request, claim, device, &waited);
   s->queue_seconds += waited;
   if (status == BRIM_OK && waited > 0) claimed(s, *device, w.need_bytes, waited);
   return status;
 }
 
-uint64_t brim_session_within(const brim_session *s, uint64_t bytes)
-{
-  const uint64_t set = s->settings->memory.recompute_budget_mb << 20;
-  return set > 0 && set < bytes ? set : bytes;
-}
-
-void brim_session_plan_within(brim_session *s, uint64_t bytes)
-{
-  s->choice.within_bytes = brim_session_within(s, bytes);
-}
-
-void brim_session_recompute_within(brim_session *s, uint64_t bytes)
-{
-  s->choice.recompute = BRIM_RECOMPUTE_AUTO;
-  brim_session_plan_within(s, bytes);
-}
-
-bool brim_session_may_recompute(const brim_session *s)
-{
-  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
-  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
-}
-
-void brim_session_go(brim_session *s, const brim_choice *choice)
-{
-  s->choice = *choice;
-  brim_session_cut(s, choice->micro_batch);
-}
-
-brim_status brim_session_look(brim_session *s)
-{
-  return s->backend_ops->describe(s->backend, s->device, &s->device_info);
-}
-
 brim_status brim_session_move(brim_session *s, int device)
 {
-  if (device != s->device) brim_session_let_go(s);
-  s->device = device;
-  brim_profile_close(s->profile);
-  s->profile = NULL;
-  return brim_device_select(s->backend_ops, s->backend, device, &s->device_info);
+  if (device != s->planner.device) brim_session_let_go(s);
+  return brim_planner_select(&s->planner, device);
 }
 
 void brim_session_tell_device(const brim_session *s)
 {
   const brim_device_wish wish = wish_of(s);
-  brim_device_tell(brim_session_backend_id(s), s->backend_ops, s->backend, &wish, s->device);
-}
-
-brim_status brim_session_read_fraction(brim_session *s)
-{
-  const char *text = getenv("TF_GPU_MEMORY_FRACTION");
-  char *end = NULL;
-  if (!text || !text[0] || s->settings->memory.limit > 0 || !brim_device_is_shared(&s->device_info)) return BRIM_OK;
-  s->fraction = strtod(text, &end);
-  if (*end || !(s->fraction > 0 && s->fraction <= 1))
-    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s', which is no share in (0,1]", text);
-  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s is taken as memory.limit=%s", text, text);
-  return BRIM_OK;
+  brim_device_tell(brim_setup_backend_id(s->setup), s->setup->backend_ops, s->setup->backend, &wish, s->planner.device);
 }

@@ -55,9 +55,9 @@ void brim_session_show_run(const brim_session *s)
                             .at = brim_policy_clock(),
                             .question = "plan",
                             .device = "",
-                            .grain = s->grain,
-                            .norm_group = s->norm_group,
-                            .samples = s->data.count[BRIM_PART_TRAIN],
+                            .grain = s->setup->grain,
+                            .norm_group = s->setup->norm_group,
+                            .samples = s->setup->data.count[BRIM_PART_TRAIN],
                             .steps = s->order.steps};
   brim_policies_show(s->policies, &sight);
 }

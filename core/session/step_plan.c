@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "session/cuts.h"
+#include "planner/cuts.h"
+#include "planner/room.h"
 #include "session/decide.h"
 #include "session/sights.h"
 
@@ -19,7 +20,8 @@ static brim_step_question *question_of(const brim_step_view *view)
 uint64_t brim_step_plan_room(const brim_step_question *q)
 {
   const brim_session *s = q->session;
-  return brim_session_room_on(s, &s->device_info, s->limit_bytes, s->device_info.free_bytes + q->own_bytes);
+  return brim_planner_room_on(&s->planner, &s->planner.device_info, s->planner.limit_bytes,
+                              s->planner.device_info.free_bytes + q->own_bytes);
 }
 
 static void show(brim_step_question *q, const brim_device_view *d, uint64_t waiting_bytes)
@@ -50,7 +52,7 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
 {
   brim_step_question *q = question_of(view);
   brim_session *s = q->session;
-  BRIM_TRY(brim_session_look(s));
+  BRIM_TRY(brim_planner_look(&s->planner));
   brim_decide_view_device(s, device);
   device->waiting = view->waiting;
   *room = brim_step_plan_room(q);
@@ -60,10 +62,10 @@ static brim_status look(const brim_step_view *view, brim_device_view *device, ui
 
 static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
 {
-  brim_choice v = brim_session_choice(s, batch);
+  brim_choice v = brim_choice_cut(&s->choice, batch);
   v.recompute = recompute;
-  v.within_bytes = brim_session_within(s, budget);
-  return brim_session_peak_of(s, &v, peak);
+  v.within_bytes = brim_planner_within(&s->planner, budget);
+  return brim_planner_peak(&s->planner, &v, peak);
 }
 
 /* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
@@ -71,10 +73,10 @@ static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompu
 static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   brim_session *s = q->session;
-  const int32_t kind = s->settings->memory.recompute;
+  const int32_t kind = s->setup->settings->memory.recompute;
   size_t i = 0;
-  while (i < s->micro_batch_count && s->micro_batch[i] != batch) i++;
-  if (i == s->micro_batch_count)
+  while (i < s->planner.micro_batch_count && s->planner.micro_batch[i] != batch) i++;
+  if (i == s->planner.micro_batch_count)
     return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                      (long long)batch);
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
@@ -88,8 +90,8 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
 
 static bool needs_more_recompute(const brim_session *s, uint64_t peak, uint64_t bytes)
 {
-  return bytes > 0 && peak > bytes && s->settings->memory.recompute != BRIM_RECOMPUTE_AUTO &&
-         brim_session_may_recompute(s);
+  return bytes > 0 && peak > bytes && s->setup->settings->memory.recompute != BRIM_RECOMPUTE_AUTO &&
+         brim_setup_may_recompute(s->setup);
 }
 
 static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64_t bytes, uint64_t *peak)
@@ -104,13 +106,13 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
 {
   brim_session *s = question_of(view)->session;
-  const brim_backend_ops *ops = s->backend_ops;
+  const brim_backend_ops *ops = s->setup->backend_ops;
   brim_device_user user[BRIM_DEVICE_USES_MAX];
   *count = 0;
-  if (device < 0 || device >= ops->device_count(s->backend))
+  if (device < 0 || device >= ops->device_count(s->setup->backend))
     return brim_fail(BRIM_ECONFIG, "there is no device %d to ask about", (int)device);
   if (!BRIM_HAS(brim_backend_ops, ops, users)) return BRIM_OK;
-  BRIM_TRY(ops->users(s->backend, device, user, BRIM_DEVICE_USES_MAX, count));
+  BRIM_TRY(ops->users(s->setup->backend, device, user, BRIM_DEVICE_USES_MAX, count));
   for (size_t i = 0; i < *count && i < room && i < BRIM_DEVICE_USES_MAX; i++) {
     out[i] = (brim_device_use){.pid = user[i].pid, .bytes = user[i].bytes, .is_own = user[i].pid == (int64_t)getpid()};
     snprintf(out[i].name, sizeof out[i].name, "%s", user[i].name);
@@ -135,7 +137,7 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
   size_t waiting;
   uint64_t bytes;
   const brim_session *s = q->session;
-  if (!brim_device_is_shared(&s->device_info)) return;
+  if (!brim_device_is_shared(&s->planner.device_info)) return;
   if (count_waiting(s, &waiting, &bytes) == BRIM_OK) {
     view->waiting = (int32_t)waiting;
     view->waiting_bytes = bytes;
@@ -161,8 +163,8 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                                const char **who)
 {
   brim_session *s = q->session;
-  const size_t choices = brim_session_list_micro_batches(s);
-  const int64_t share = brim_session_share(s);
+  const size_t choices = brim_planner_list_cuts(&s->planner);
+  const int64_t share = brim_setup_share(s->setup);
   if (choices == 0) return BRIM_ENOTSUP;
   brim_step_view view = {.size = sizeof view,
                          .step = step,
@@ -171,8 +173,8 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .planned_bytes = q->own_bytes,
                          .micro_batch = s->choice.micro_batch,
                          .effective_batch = share > 0 ? share : s->choice.micro_batch,
-                         .grain = s->grain,
-                         .choice = s->micro_batch,
+                         .grain = s->setup->grain,
+                         .choice = s->planner.micro_batch,
                          .choice_count = choices,
                          .look = look,
                          .peak_within = peak_within,
@@ -193,14 +195,14 @@ static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan
 {
   uint64_t peak;
   const brim_session *s = q->session;
-  bool within = s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
+  bool within = s->setup->settings->memory.recompute == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
   if (!within) {
     BRIM_TRY(plain_peak(q, plan->micro_batch, 0, &peak));
     within = needs_more_recompute(s, peak, plan->within_bytes);
   }
-  *out = brim_session_choice(s, plan->micro_batch);
-  out->recompute = within ? BRIM_RECOMPUTE_AUTO : s->settings->memory.recompute;
-  out->within_bytes = within ? brim_session_within(s, plan->within_bytes) : 0;
+  *out = brim_choice_cut(&s->choice, plan->micro_batch);
+  out->recompute = within ? BRIM_RECOMPUTE_AUTO : s->setup->settings->memory.recompute;
+  out->within_bytes = within ? brim_planner_within(&s->planner, plan->within_bytes) : 0;
   return BRIM_OK;
 }
 

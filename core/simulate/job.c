@@ -64,7 +64,7 @@ static brim_status write_checkpoint(brim_sim_job *job)
 
 static int64_t round_of(const brim_sim_job *job)
 {
-  const int64_t length = every(job, job->session->settings->training.eval_every_steps);
+  const int64_t length = every(job, job->session->setup->settings->training.eval_every_steps);
   return job->step / length + (job->step % length > 0);
 }
 
@@ -89,7 +89,7 @@ static brim_status end_round(brim_sim_job *job)
 
 static brim_status after_commit(brim_sim_job *job)
 {
-  const brim_training_settings *t = &job->session->settings->training;
+  const brim_training_settings *t = &job->session->setup->settings->training;
   const bool round = is_due(job, t->eval_every_steps);
   if (round && job->evaluated_step != job->step) BRIM_TRY(pause_for(job, job->all->scenario->evaluation_time));
   if (round) job->evaluated_step = job->step;
@@ -109,7 +109,7 @@ static double host_percent(const brim_sim_job *job)
 /* What a run does then: a checkpoint, a heavy cleanup, and, where the plan is in that memory, a smaller one. */
 static brim_status act_on_pressure(brim_sim_job *job, double percent)
 {
-  const brim_memory_settings *m = &job->session->settings->memory;
+  const brim_memory_settings *m = &job->session->setup->settings->memory;
   const double total = (double)job->all->scenario->host.memory;
   const double aim =
       m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
@@ -123,7 +123,7 @@ static brim_status act_on_pressure(brim_sim_job *job, double percent)
 static brim_status heed_pressure(brim_sim_job *job)
 {
   char text[64];
-  const brim_memory_settings *m = &job->session->settings->memory;
+  const brim_memory_settings *m = &job->session->setup->settings->memory;
   const double percent = host_percent(job);
   const bool acts = m->critical_percent > 0 && percent >= m->critical_percent;
   const bool warns = m->warn_percent > 0 && percent >= m->warn_percent;
@@ -154,7 +154,8 @@ static bool may_take(brim_sim_job *job, uint64_t peak)
   const uint64_t key = brim_decide_device_key(job->session);
   if (peak <= job->arena) return true;
   brim_scene_waiting(job->all->scene, job->index, key, &waiting, &first);
-  return waiting == 0 && brim_session_look(job->session) == BRIM_OK && peak <= brim_step_plan_room(&job->question);
+  return waiting == 0 && brim_planner_look(&job->session->planner) == BRIM_OK &&
+         peak <= brim_step_plan_room(&job->question);
 }
 
 static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, const char *who)
@@ -198,7 +199,7 @@ static brim_status look_around(brim_sim_job *job)
 static int64_t next_stop(const brim_sim_job *job)
 {
   const brim_scenario *scene = job->all->scenario;
-  const brim_training_settings *t = &job->session->settings->training;
+  const brim_training_settings *t = &job->session->setup->settings->training;
   const int64_t each[] = {every(job, t->eval_every_steps), every(job, t->checkpoint_every_steps)};
   int64_t stop = job->session->order.steps;
   for (size_t i = 0; i < 2; i++) {
@@ -300,10 +301,10 @@ static brim_status train(brim_sim_job *job)
   brim_scene_take(job->all->scene, BRIM_SCENE_HOST, job->resident);
   BRIM_TRY(brim_sim_open(job));
   BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
-  BRIM_TRY(brim_session_look(job->session));
+  BRIM_TRY(brim_planner_look(&job->session->planner));
   BRIM_TRY(brim_session_settle(&job->session));
   BRIM_TRY(brim_sim_place(job));
-  job->session->running = true;
+  job->session->running = job->session->planner.has_begun = true;
   job->ladder.session = &job->session;
   job->asked = brim_scene_now(job->all->scene);
   return loop(job);

@@ -9,7 +9,7 @@
 
 typedef struct brim_sim_case {
   const brim_scenario *scenario;
-  brim_planner *planner; /* NULL: the scenario's model plans */
+  brim_real_plans *real; /* NULL: the scenario's model plans */
   brim_scene *scene;
   brim_simulation *out;
   brim_turns turns;
@@ -45,8 +45,7 @@ typedef struct brim_sim_job {
 brim_status brim_sim_open(brim_sim_job *job);
 void brim_sim_close_session(brim_session *session);
 /* Seconds of a step as the session plans now; *again: of them for recompute. */
-brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, double *again);
-brim_status brim_sim_peak(const brim_sim_job *job, uint64_t *bytes); /* of the session's plan */
+brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again);
 
 /* ---- placing.c ---- */
 /* Places the session's plan as a run does: waits, asks policies, another configuration. */

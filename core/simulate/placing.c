@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "planner/room.h"
 #include "session/decide.h"
 #include "simulate/job.h"
 
@@ -31,14 +32,14 @@ static brim_status refuse(const brim_sim_job *job, const brim_scene_look *look, 
 static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
 {
   const brim_session *s = job->session;
-  const double patience = s->wait ? 60 * s->settings->gpu_wait_timeout_minutes : 0;
-  const double longest = s->settings->gpu_check_interval_seconds;
+  const double patience = s->planner.waits ? 60 * s->setup->settings->gpu_wait_timeout_minutes : 0;
+  const double longest = s->setup->settings->gpu_check_interval_seconds;
   double waited = 0, pause = LOOK_SECONDS;
   for (;;) {
     const brim_scene_look look = brim_scene_try(job->all->scene, job->index);
     *device = look.device;
     if (look.device >= 0) return BRIM_OK;
-    if (!s->wait || !look.large) return refuse(job, &look, bytes);
+    if (!s->planner.waits || !look.large) return refuse(job, &look, bytes);
     if (waited >= patience)
       return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes)", patience / 60);
     if (pause > longest) pause = longest;
@@ -54,11 +55,11 @@ static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
 static int wanted_device(const brim_session *s)
 {
   int named = -1;
-  const brim_device_wish wish = {s->wanted, s->settings->auto_device, 0};
-  return brim_device_named(brim_config_choice_of(s->config, "backend")->plugin->id, s->backend_ops, s->backend, &wish,
-                           &named) == BRIM_OK
+  const brim_device_wish wish = {s->wanted, s->setup->settings->auto_device, 0};
+  return brim_device_named(brim_config_choice_of(s->setup->config, "backend")->plugin->id, s->setup->backend_ops,
+                           s->setup->backend, &wish, &named) == BRIM_OK
              ? named
-             : s->device;
+             : s->planner.device;
 }
 
 /* A device for the plan, as brim_session_claim finds one. */
@@ -66,10 +67,10 @@ static brim_status claim(brim_sim_job *job, uint64_t peak, int *device)
 {
   char bytes[32], place[64];
   const brim_session *s = job->session;
-  *device = s->device;
-  if (!brim_device_is_shared(&s->device_info)) return BRIM_OK;
+  *device = s->planner.device;
+  if (!brim_device_is_shared(&s->planner.device_info)) return BRIM_OK;
   const uint64_t least = s->demands.min_device_bytes;
-  const brim_scene_wish wish = {wanted_device(s), s->settings->auto_device, peak > least ? peak : least};
+  const brim_scene_wish wish = {wanted_device(s), s->setup->settings->auto_device, peak > least ? peak : least};
   brim_scene_join(job->all->scene, job->index, &wish);
   const double before = job->costs.waiting_seconds;
   const brim_status status = wait_for_turn(job, wish.bytes, device);
@@ -102,14 +103,14 @@ static brim_status open_plan(brim_sim_job *job, uint64_t peak)
   char a[32], b[32];
   bool loses = false;
   brim_session *s = job->session;
-  BRIM_TRY(s->backend_ops->describe(s->backend, s->device, &s->device_info));
+  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
   if (fails_now(job, 0, &loses))
     return brim_fail(BRIM_ENOMEM_DEVICE, "%s were not to be had, though the device says that they are free",
                      brim_format_bytes(a, sizeof a, peak));
-  if (s->device_info.free_bytes < peak)
+  if (s->planner.device_info.free_bytes < peak)
     return brim_fail(BRIM_ENOMEM_DEVICE, "%s were asked for, and %s are free", brim_format_bytes(a, sizeof a, peak),
-                     brim_format_bytes(b, sizeof b, s->device_info.free_bytes));
-  job->place = job->on_host ? BRIM_SCENE_HOST : s->device;
+                     brim_format_bytes(b, sizeof b, s->planner.device_info.free_bytes));
+  job->place = job->on_host ? BRIM_SCENE_HOST : s->planner.device;
   job->arena = peak;
   job->is_placed = true;
   brim_scene_take(job->all->scene, job->place, peak);
@@ -121,14 +122,14 @@ static brim_status claim_and_open(brim_sim_job *job, uint64_t *peak)
 {
   int device;
   brim_session *s = job->session;
-  BRIM_TRY(brim_sim_peak(job, peak));
-  BRIM_TRY(brim_session_check_peak(s, *peak));
+  BRIM_TRY(brim_planner_peak(&s->planner, &s->choice, peak));
+  BRIM_TRY(brim_planner_check_peak(&s->planner, *peak));
   if (job->is_held && open_plan(job, *peak) == BRIM_OK) return BRIM_OK;
   job->is_held = false;
   brim_status status = claim(job, *peak, &device);
-  if (status == BRIM_OK && device != s->device) {
+  if (status == BRIM_OK && device != s->planner.device) {
     status = brim_session_move(s, device);
-    if (status == BRIM_OK) status = brim_sim_peak(job, peak);
+    if (status == BRIM_OK) status = brim_planner_peak(&s->planner, &s->choice, peak);
   }
   if (status == BRIM_OK) status = open_plan(job, *peak);
   brim_scene_leave(job->all->scene, job->index);
@@ -156,7 +157,7 @@ static void count_plan(brim_sim_job *job, int32_t recompute, uint64_t arena)
   if (job->was_placed && changes) job->costs.plan_changes++;
   if (job->arena > job->costs.peak_bytes) job->costs.peak_bytes = job->arena;
   job->costs.micro_batch = s->choice.micro_batch;
-  snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, s->device);
+  snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, s->planner.device);
   job->was_placed = true;
 }
 
@@ -164,11 +165,11 @@ brim_status brim_sim_place(brim_sim_job *job)
 {
   const int32_t recompute = job->session->choice.recompute;
   const uint64_t arena = job->arena;
-  BRIM_TRY(brim_session_look(job->session));
+  BRIM_TRY(brim_planner_look(&job->session->planner));
   for (;;) {
     const brim_status status = place_here(job);
     if (status == BRIM_OK) break;
-    if (job->session->again.count == 0) return status;
+    if (!brim_session_asks(job->session)) return status;
     BRIM_TRY(brim_session_remake(&job->session));
     BRIM_TRY(brim_session_settle(&job->session));
   }
@@ -206,7 +207,7 @@ static brim_status ladder_prepare(void *self)
   brim_sim_job *job = self;
   job->is_held = job->is_placed;
   brim_sim_unplace(job);
-  return brim_session_look(job->session);
+  return brim_planner_look(&job->session->planner);
 }
 
 static brim_status go_back(brim_sim_job *job, const brim_failure *f)
@@ -230,7 +231,7 @@ static brim_status ladder_go_on(void *self, const brim_failure *f, bool replans,
 {
   brim_sim_job *job = self;
   const double pause = job->all->scenario->replan_time;
-  while (status != BRIM_OK && job->session->again.count > 0) {
+  while (status != BRIM_OK && brim_session_asks(job->session)) {
     status = brim_session_remake(&job->session);
     if (status == BRIM_OK) status = brim_session_settle(&job->session);
     job->ladder.is_over = status != BRIM_OK;

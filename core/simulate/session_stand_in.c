@@ -7,9 +7,8 @@
 #include "base/text.h"
 #include "dist/dist.h"
 #include "graph/recompute.h"
+#include "planner/figures.h"
 #include "session/decide.h"
-#include "session/figures.h"
-#include "session/session_parts.h"
 #include "simulate/job.h"
 
 /* ---- plans ---- */
@@ -51,13 +50,13 @@ static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size
   return as_bytes(fixed + activations);
 }
 
-static size_t find_level(const brim_scene_model *m, const brim_choice *v, uint64_t budget)
+static size_t find_level(const brim_scene_model *m, const brim_choice *v)
 {
   size_t level = 0;
   if (v->recompute == BRIM_RECOMPUTE_BLOCKS) return m->recompute_count > 0;
   if (v->recompute == BRIM_RECOMPUTE_FULL) return m->recompute_count;
   if (v->recompute == BRIM_RECOMPUTE_AUTO)
-    while (level < m->recompute_count && level_peak(m, v, level) > budget) level++;
+    while (level < m->recompute_count && level_peak(m, v, level) > v->within_bytes) level++;
   return level;
 }
 
@@ -71,7 +70,7 @@ static const brim_scene_peak *known_peak(const brim_scene_model *m, int64_t batc
 static double speed_of(const brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
-  return job->on_host ? s->host.speed : s->device[job->session->device].speed;
+  return job->on_host ? s->host.speed : s->device[job->session->planner.device].speed;
 }
 
 static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t level)
@@ -79,7 +78,8 @@ static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t
   const brim_scene_model *m = job->plans;
   const brim_scene_peak *known = known_peak(m, v->micro_batch);
   const brim_session *s = job->session;
-  const double samples = (double)brim_session_share(s), micros = (double)brim_session_micros(s, v->micro_batch);
+  const double samples = (double)brim_setup_share(s->setup),
+               micros = (double)brim_setup_micros(s->setup, v->micro_batch);
   const double half = is_half(v) ? m->half_time : 1;
   const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
   const double again = level > 0 ? m->recompute[level - 1].work : 0;
@@ -87,9 +87,9 @@ static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t
 }
 
 /* By the scenario's model. */
-static void find_figures(const brim_sim_job *job, const brim_choice *v, uint64_t budget, brim_figures *out)
+static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_figures *out)
 {
-  const size_t level = find_level(job->plans, v, budget);
+  const size_t level = find_level(job->plans, v);
   const brim_scene_peak *known = known_peak(job->plans, v->micro_batch);
   *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
                         .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
@@ -98,45 +98,22 @@ static void find_figures(const brim_sim_job *job, const brim_choice *v, uint64_t
   out->lower_bound_bytes = out->peak_bytes;
 }
 
-static brim_status answer_figures(void *context, const brim_choice *v, uint64_t budget, brim_figures *out)
+static brim_status answer_figures(void *context, const brim_choice *v, brim_figures *out)
 {
   const brim_sim_job *job = context;
-  if (job->all->planner) {
-    BRIM_TRY(brim_planner_figures(job->all->planner, v, budget, out));
-    out->step_seconds /= speed_of(job);
-  } else {
-    find_figures(job, v, budget, out);
+  if (!job->all->real) {
+    find_figures(job, v, out);
+    return BRIM_OK;
   }
+  BRIM_TRY(brim_real_plans_figures(job->all->real, v, out));
+  out->step_seconds /= speed_of(job);
   return BRIM_OK;
 }
 
-static brim_status answer_peak(void *context, const brim_choice *v, uint64_t budget, uint64_t *bytes)
+brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again)
 {
   brim_figures f;
-  BRIM_TRY(answer_figures(context, v, budget, &f));
-  *bytes = f.peak_bytes;
-  return BRIM_OK;
-}
-
-static brim_status figures_now(const brim_sim_job *job, brim_figures *out)
-{
-  const brim_session *s = job->session;
-  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
-  return answer_figures(job->stand_in.context, &v, brim_session_budget(s, &v), out);
-}
-
-brim_status brim_sim_peak(const brim_sim_job *job, uint64_t *bytes)
-{
-  brim_figures f;
-  BRIM_TRY(figures_now(job, &f));
-  *bytes = f.peak_bytes;
-  return BRIM_OK;
-}
-
-brim_status brim_sim_step_seconds(const brim_sim_job *job, double *seconds, double *again)
-{
-  brim_figures f;
-  BRIM_TRY(figures_now(job, &f));
+  BRIM_TRY(brim_planner_figures(&job->session->planner, &job->session->choice, &f));
   *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* which no prediction knows */
   *again = *seconds * f.recompute_share / (1 + f.recompute_share);
   return BRIM_OK;
@@ -198,7 +175,7 @@ static void make_plugins(brim_sim_job *job, brim_config *config)
   const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
   job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
                                         .real = BRIM_DTYPE_F32,
-                                        .stores = job->plans->half_memory > 0 || job->all->planner ? half : 0,
+                                        .stores = job->plans->half_memory > 0 || job->all->real ? half : 0,
                                         .device_count = device_count,
                                         .describe = describe};
   job->backend = (brim_plugin){.size = sizeof job->backend,
@@ -208,33 +185,45 @@ static void make_plugins(brim_sim_job *job, brim_config *config)
                                .ops = &job->backend_ops};
   job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
   put_in_place(config, "backend", &job->backend);
-  if (!job->all->planner) put_in_place(config, "model", &job->model);
+  if (!job->all->real) put_in_place(config, "model", &job->model);
 }
 
-static void follow_planner(brim_session *s, const brim_session *planner)
+static void follow_real_plans(brim_setup *s, const brim_setup *real)
 {
-  s->data.count[BRIM_PART_TRAIN] = planner->data.count[BRIM_PART_TRAIN];
-  s->grain = planner->grain;
-  s->norm_group = planner->norm_group;
+  s->data.count[BRIM_PART_TRAIN] = real->data.count[BRIM_PART_TRAIN];
+  s->grain = real->grain;
+  s->norm_group = real->norm_group;
 }
 
-/* One that is made again leaves what has been decided. */
-static brim_session *make_session(brim_sim_job *job, brim_config *config, const brim_session *before)
+/* As far as policies and plans ask. */
+static brim_setup *make_setup(brim_sim_job *job, brim_config *config, brim_config *own)
 {
-  brim_session *s = brim_xcalloc(1, sizeof *s);
+  const brim_scenario *scene = job->all->scenario;
+  brim_setup *s = brim_xcalloc(1, sizeof *s);
   make_plugins(job, config);
   s->config = config;
+  s->own_config = own;
   s->settings = &config->settings;
   s->world = brim_dist_world(NULL);
   s->backend = job;
   s->backend_ops = &job->backend_ops;
+  s->data.count[BRIM_PART_TRAIN] = scene->samples;
+  s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : scene->grain;
+  s->norm_group = scene->norm_group;
+  if (job->all->real) follow_real_plans(s, brim_real_plans_session(job->all->real)->setup);
+  return s;
+}
+
+/* One that is made again leaves what has been decided. */
+static brim_session *make_session(brim_sim_job *job, brim_config *config, brim_config *own, const brim_session *before)
+{
+  brim_session *s = brim_xcalloc(1, sizeof *s);
+  s->setup = make_setup(job, config, own);
+  brim_planner_open(&s->planner, s->setup);
+  s->planner.model = &job->stand_in.plans;
   s->stand_in = &job->stand_in;
-  s->data.count[BRIM_PART_TRAIN] = job->all->scenario->samples;
-  s->choice.recompute = s->settings->memory.recompute;
-  s->choice.precision = s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
-  s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : job->all->scenario->grain;
-  s->norm_group = job->all->scenario->norm_group;
-  if (job->all->planner) follow_planner(s, brim_planner_session(job->all->planner));
+  s->choice =
+      (brim_choice){.precision = brim_setup_precision(s->setup), .recompute = config->settings.memory.recompute};
   if (!before) return s;
   s->changes = before->changes + 1;
   s->running = before->running;
@@ -244,7 +233,7 @@ static brim_session *make_session(brim_sim_job *job, brim_config *config, const 
 
 static brim_status check_precision(const brim_session *s)
 {
-  if (brim_session_precisions(s) >> s->choice.precision & 1) return BRIM_OK;
+  if (brim_setup_precisions(s->setup) >> s->choice.precision & 1) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
                    brim_precision_names[s->choice.precision]);
 }
@@ -252,24 +241,25 @@ static brim_status check_precision(const brim_session *s)
 static brim_status open_session(brim_sim_job *job, brim_decisions before)
 {
   brim_session *s = job->session;
-  const brim_training_settings *t = &s->settings->training;
-  BRIM_TRY(brim_policies_open(s->config, before, &s->policies));
+  BRIM_TRY(brim_policies_open(s->setup->config, before, &s->policies));
   brim_policies_listen(s->policies, on_decision, job);
-  if (!job->all->planner) brim_policies_answer_there(s->policies); /* plans of a real model take time */
+  if (!job->all->real) brim_policies_answer_there(s->policies); /* plans of a real model take time */
   BRIM_TRY(check_precision(s));
   BRIM_TRY(brim_session_find_device(s));
-  s->choice.micro_batch = t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
-  brim_session_cut(s, s->choice.micro_batch);
+  brim_session_cut(s, brim_setup_micro_batch(s->setup));
   return BRIM_OK;
 }
 
+/* The job stands in for the instances of the setup, which there is nothing to give back of. */
 void brim_sim_close_session(brim_session *s)
 {
   if (!s) return;
   brim_policies_close(s->policies);
-  brim_deal_release(&s->deal);
+  brim_planner_close(&s->planner);
+  brim_dealing_release(&s->setup->deal);
+  brim_config_free(s->setup->own_config);
+  free(s->setup);
   brim_arena_release(&s->arena);
-  brim_config_free(s->own_config);
   free(s);
 }
 
@@ -278,7 +268,7 @@ static brim_status take_model(brim_sim_job *job, const char *id)
 {
   const brim_scenario *s = job->all->scenario;
   const brim_scene_model *all[] = {&s->model, &s->small_model};
-  if (job->all->planner)
+  if (job->all->real)
     return brim_fail(BRIM_ECONFIG,
                      "model=%s: plans are of the model that the command line names, which policies cannot change here",
                      id);
@@ -315,9 +305,8 @@ static brim_status remake(void *context, brim_session **session)
   const brim_again again = old->again;
   old->again.count = 0;
   BRIM_TRY(take_words(job, &again, word, &count));
-  BRIM_TRY(brim_config_load_again(old->config, word, count, &config));
-  job->session = *session = make_session(job, config, old);
-  job->session->own_config = config;
+  BRIM_TRY(brim_config_load_again(old->setup->config, word, count, &config));
+  job->session = *session = make_session(job, config, config, old);
   const brim_decisions decisions = brim_policies_take_decisions(old->policies);
   brim_sim_close_session(old);
   job->question = (brim_step_question){.session = job->session};
@@ -327,13 +316,12 @@ static brim_status remake(void *context, brim_session **session)
 brim_status brim_sim_open(brim_sim_job *job)
 {
   job->stand_in = (brim_stand_in){.context = job,
-                                  .peak = answer_peak,
-                                  .figures = answer_figures,
+                                  .plans = {job, answer_figures},
                                   .tickets = answer_tickets,
                                   .waiting = answer_waiting,
                                   .host = answer_host,
                                   .remake = remake};
-  job->session = make_session(job, job->config, NULL);
+  job->session = make_session(job, job->config, NULL, NULL);
   job->question = (brim_step_question){.session = job->session};
   brim_status status = open_session(job, (brim_decisions){0});
   while (status != BRIM_OK && job->session->again.count > 0) status = brim_session_remake(&job->session);

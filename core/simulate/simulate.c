@@ -75,11 +75,11 @@ static brim_status run(brim_sim_case *c, brim_config *const *config)
   return status;
 }
 
-brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_planner *planner,
+brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_real_plans *real,
                           brim_simulation *out)
 {
   brim_sim_job *jobs = brim_xcalloc(scenario->job_count, sizeof *jobs);
-  brim_sim_case c = {.scenario = scenario, .planner = planner, .out = out, .job = jobs, .count = scenario->job_count};
+  brim_sim_case c = {.scenario = scenario, .real = real, .out = out, .job = jobs, .count = scenario->job_count};
   *out = (brim_simulation){.scenario = scenario, .job_count = scenario->job_count};
   list_policies(config[0], out);
   c.scene = brim_scene_open(scenario, on_world, &c);

@@ -4,7 +4,7 @@
 #ifndef BRIM_SIMULATE_SIMULATE_H
 #define BRIM_SIMULATE_SIMULATE_H
 #include "config/config.h"
-#include "simulate/planner.h"
+#include "simulate/real_plans.h"
 #include "simulate/scenario.h"
 #include "simulate/world.h"
 
@@ -60,9 +60,9 @@ typedef struct brim_simulation {
 } brim_simulation;
 
 /* [init] Runs it. `config`: one for each job, which the caller keeps until the result is released; they are changed.
- * `planner`: of the plans, in the place of the scenario's model; NULL: none. What becomes of the jobs is a result, not
+ * `real`: the plans, in the place of the scenario's model; NULL: none. What becomes of the jobs is a result, not
  * a status. */
-brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_planner *planner,
+brim_status brim_simulate(const brim_scenario *scenario, brim_config *const *config, brim_real_plans *real,
                           brim_simulation *out);
 void brim_simulation_release(brim_simulation *simulation);
 #endif

@@ -39,7 +39,7 @@ static brim_status reserve(brim_generator *g)
 
 static brim_status open(brim_generator *g, const char *checkpoint)
 {
-  const brim_dataset_info *info = &g->session->data.train;
+  const brim_dataset_info *info = &g->session->setup->data.train;
   if (info->task != BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run answers whole samples: it does not go on with a text\n"
                                    "brim predict has its answers");

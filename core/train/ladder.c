@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "session/cuts.h"
+#include "planner/cuts.h"
+#include "planner/room.h"
 #include "session/decide.h"
 
 #define REASON_ROOM 512
@@ -28,7 +29,7 @@ void brim_ladder_tell(const brim_ladder *l, const brim_failure *f, const char *f
 
 static int64_t retries_max(const brim_ladder *l)
 {
-  return (*l->session)->settings->max_retries;
+  return (*l->session)->setup->settings->max_retries;
 }
 
 /* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
@@ -46,8 +47,8 @@ static brim_status clean(brim_ladder *l, const brim_failure *f)
 /* The peak of the session's plan as it is now. */
 static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 {
-  const brim_choice v = brim_session_choice(s, s->choice.micro_batch);
-  return brim_session_peak_of(s, &v, bytes);
+  const brim_choice v = s->choice;
+  return brim_planner_peak(&s->planner, &v, bytes);
 }
 
 /* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
@@ -56,8 +57,9 @@ static brim_status recompute_within(const brim_ladder *l, uint64_t *bytes)
 {
   brim_session *s = *l->session;
   const brim_choice before = s->choice;
-  if (!brim_session_may_recompute(s)) return BRIM_ENOTSUP;
-  brim_session_recompute_within(s, *bytes);
+  if (!brim_setup_may_recompute(s->setup)) return BRIM_ENOTSUP;
+  s->choice.recompute = BRIM_RECOMPUTE_AUTO;
+  s->choice.within_bytes = brim_planner_within(&s->planner, *bytes);
   const brim_status status = peak_of(s, bytes);
   if (status == BRIM_OK && *bytes < l->needed_bytes) return BRIM_OK;
   brim_session_go(s, &before);
@@ -68,7 +70,7 @@ static brim_status recompute_within(const brim_ladder *l, uint64_t *bytes)
 static brim_status recompute_more(brim_ladder *l, const brim_failure *f)
 {
   char a[32], b[32];
-  const uint64_t room = brim_session_room(*l->session, true);
+  const uint64_t room = brim_planner_room(&(*l->session)->planner, true);
   uint64_t bytes = l->needed_bytes - l->needed_bytes / 4;
   if (room > 0 && room < bytes) bytes = room;
   if (l->tries >= retries_max(l) || bytes == 0) return BRIM_ENOTSUP;
@@ -93,10 +95,11 @@ static brim_status ask_policies(brim_ladder *l, const brim_failure *f)
 /* The largest of at most half, of those that change no bit; 0: none. */
 static int64_t find_half(brim_session *s)
 {
-  const size_t count = brim_session_list_micro_batches(s);
-  if (s->grain == 0 || brim_session_rounds(s, s->choice.micro_batch)) return 0;
+  const size_t count = brim_planner_list_cuts(&s->planner);
+  if (s->setup->grain == 0 || brim_setup_rounds(s->setup, s->choice.micro_batch)) return 0;
   for (size_t i = 0; i < count; i++)
-    if (s->micro_batch[i] <= s->choice.micro_batch / 2 && s->micro_batch[i] % s->grain == 0) return s->micro_batch[i];
+    if (s->planner.micro_batch[i] <= s->choice.micro_batch / 2 && s->planner.micro_batch[i] % s->setup->grain == 0)
+      return s->planner.micro_batch[i];
   return 0;
 }
 
@@ -108,13 +111,14 @@ static brim_status halve(brim_ladder *l, const brim_failure *f)
   if (l->tries >= retries_max(l)) return BRIM_ENOTSUP;
   if (half == 0) {
     brim_ladder_tell(l, f, "no smaller micro-batch than %lld%s", (long long)s->choice.micro_batch,
-                     s->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
-                                     "policy may choose (policy+=robust)"
-                                   : " gives the same bits");
+                     s->setup->grain == 0
+                         ? " by itself: without training.grain results would differ by rounding, which a "
+                           "policy may choose (policy+=robust)"
+                         : " gives the same bits");
     return BRIM_ENOTSUP;
   }
   brim_session_cut(s, half);
-  brim_ladder_tell(l, f, "micro-batch %s, %lld of %lld", brim_session_format_cut(s, half, cut, sizeof cut),
+  brim_ladder_tell(l, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(s->setup, half, cut, sizeof cut),
                    (long long)l->tries + 1, (long long)retries_max(l));
   return BRIM_OK;
 }
@@ -197,7 +201,7 @@ bool brim_ladder_take_smaller(const brim_ladder *l, const brim_choice *to, uint6
   }
   brim_session_go(s, to);
   brim_ladder_tell(l, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-                   brim_session_format_cut(s, to->micro_batch, cut, sizeof cut),
+                   brim_setup_format_cut(s->setup, to->micro_batch, cut, sizeof cut),
                    to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
                    brim_format_bytes(a, sizeof a, peak), b);
   return true;

@@ -13,7 +13,7 @@ typedef struct brim_nonfinite {
   const brim_span *span;         /* its samples */
   brim_step step;
   double loss;    /* its sum */
-  bool is_scaled; /* session/loss_scale.h */
+  bool is_scaled; /* setup/loss_scale.h */
   bool *is_found; /* out: is the operation among this rank's micro-batches? Or else a parameter was lost before */
 } brim_nonfinite;
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "session/cuts.h"
+#include "planner/cuts.h"
 #include "session/decide.h"
 
 #define ERROR_ROOM 4096
@@ -56,7 +56,7 @@ static brim_status prepare(void *self)
 {
   brim_recovery *r = self;
   BRIM_TRY(brim_trainer_park(r->trainer));
-  return brim_session_look(*r->session);
+  return brim_planner_look(&(*r->session)->planner);
 }
 
 /* Also from what placing has come to. */
@@ -64,9 +64,9 @@ static brim_status go_on(void *self, const brim_failure *f, bool replans, brim_s
 {
   brim_recovery *r = self;
   if (status == BRIM_OK) status = make_whole(r, f, replans);
-  if ((*r->session)->options.dist)
+  if ((*r->session)->setup->options.dist)
     (*r->session)->again.count = 0; /* all ranks keep the configuration they began with */
-  while (status != BRIM_OK && !r->ladder.is_over && (*r->session)->again.count > 0) {
+  while (status != BRIM_OK && !r->ladder.is_over && brim_session_asks(*r->session)) {
     status = remake(r);
     if (status == BRIM_OK) status = make_whole(r, f, true);
   }

@@ -5,7 +5,7 @@
 
 brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
 {
-  const brim_memory_settings *m = &brim_trainer_session(t)->settings->memory;
+  const brim_memory_settings *m = &brim_trainer_session(t)->setup->settings->memory;
   const brim_pressure_options options = {.limits = {m->warn_percent, m->critical_percent},
                                          .interval_seconds = m->check_interval_seconds};
   BRIM_TRY(brim_pressure_open(&options, out));
@@ -20,10 +20,10 @@ void brim_relief_aim(const brim_trainer *t, brim_pressure *pressure)
     brim_pressure_aim(pressure, NULL);
     return;
   }
-  const brim_pressure_device device = {.ops = s->backend_ops,
-                                       .backend = s->backend,
-                                       .device = s->device,
-                                       .own_bytes = brim_trainer_device_bytes(t) + s->device_info.taken_bytes};
+  const brim_pressure_device device = {.ops = s->setup->backend_ops,
+                                       .backend = s->setup->backend,
+                                       .device = s->planner.device,
+                                       .own_bytes = brim_trainer_device_bytes(t) + s->planner.device_info.taken_bytes};
   brim_pressure_aim(pressure, &device);
 }
 
@@ -31,9 +31,9 @@ void brim_relief_line(const brim_session *s, const brim_pressure_reading *r, boo
 {
   brim_text_printf(out, "%s at round %lld: RAM at %.1f%%", acts ? "Critical" : "Warning", (long long)round,
                    r->host.ram_percent);
-  if (r->device_left_bytes > 0 && s->device_info.on_host)
-    brim_text_printf(out, ", %s:%d at %.1f%%", brim_config_choice_of(s->config, "backend")->plugin->id, s->device,
-                     r->device_percent);
+  if (r->device_left_bytes > 0 && s->planner.device_info.on_host)
+    brim_text_printf(out, ", %s:%d at %.1f%%", brim_config_choice_of(s->setup->config, "backend")->plugin->id,
+                     s->planner.device, r->device_percent);
   else if (r->device_left_bytes > 0)
     brim_text_printf(out, ", GPU at %.1f%%", r->device_percent);
   if (r->host.swap_percent > 0) brim_text_printf(out, ", swap at %.1f%%", r->host.swap_percent);
@@ -66,12 +66,12 @@ static double excess(double used, double total, double percent)
 uint64_t brim_relief_target(const brim_trainer *t, const brim_pressure_reading *r)
 {
   const brim_session *s = brim_trainer_session(t);
-  const brim_memory_settings *m = &s->settings->memory;
+  const brim_memory_settings *m = &s->setup->settings->memory;
   const double percent =
       m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
   const double arena = (double)brim_trainer_device_bytes(t);
   double much = 0;
-  if (s->device_info.on_host && r->host.ram_percent >= m->critical_percent)
+  if (s->planner.device_info.on_host && r->host.ram_percent >= m->critical_percent)
     much = excess((double)r->host.ram_used_bytes, (double)r->host.ram_total_bytes, percent);
   if (r->device_grew && r->device_percent >= m->critical_percent) {
     /* what others have is to be `percent` of what is left then */
@@ -83,7 +83,7 @@ uint64_t brim_relief_target(const brim_trainer *t, const brim_pressure_reading *
 
 uint64_t brim_relief_allocated(const brim_trainer *t)
 {
-  const bool on_host = brim_trainer_session(t)->device_info.on_host;
+  const bool on_host = brim_trainer_session(t)->planner.device_info.on_host;
   return brim_rss_bytes() + (on_host ? 0 : brim_trainer_device_bytes(t));
 }
 

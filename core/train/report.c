@@ -17,8 +17,9 @@
 #include "base/process.h"
 #include "base/table.h"
 #include "graph/plan_json.h"
-#include "session/figures.h"
-#include "session/footprint.h"
+#include "planner/figures.h"
+#include "planner/footprint.h"
+#include "session/deal.h"
 #include "store/record.h"
 #include "store/rundir.h"
 #include "store/summary.h"
@@ -48,9 +49,10 @@ static void tell_no_test(brim_report *r, const brim_plugin *dataset)
 
 void brim_report_begin(brim_report *r, const brim_session *s)
 {
-  if (s->data.count[BRIM_PART_TEST] == 0) tell_no_test(r, brim_config_choice_of(s->config, "dataset")->plugin);
-  r->task = s->data.train.task;
-  r->tokens_each = r->task == BRIM_TASK_TOKENS ? s->data.elements : 0;
+  if (s->setup->data.count[BRIM_PART_TEST] == 0)
+    tell_no_test(r, brim_config_choice_of(s->setup->config, "dataset")->plugin);
+  r->task = s->setup->data.train.task;
+  r->tokens_each = r->task == BRIM_TASK_TOKENS ? s->setup->data.elements : 0;
   for (size_t part = 0; part < sizeof r->figures / sizeof r->figures[0]; part++) r->figures[part].task = r->task;
 }
 
@@ -97,9 +99,10 @@ void brim_report_memory(brim_report *r, const brim_trainer *t)
   r->host_bytes = brim_trainer_host_bytes(t);
   r->device_bytes = brim_trainer_device_bytes(t);
   if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
-  r->device_taken_bytes = s->device_info.taken_bytes;
-  snprintf(r->device, sizeof r->device, "%s:%d", brim_config_choice_of(s->config, "backend")->plugin->id, s->device);
-  snprintf(r->device_name, sizeof r->device_name, "%s", s->device_info.name);
+  r->device_taken_bytes = s->planner.device_info.taken_bytes;
+  snprintf(r->device, sizeof r->device, "%s:%d", brim_config_choice_of(s->setup->config, "backend")->plugin->id,
+           s->planner.device);
+  snprintf(r->device_name, sizeof r->device_name, "%s", s->planner.device_info.name);
 }
 
 double brim_report_rate(const brim_report *r)
@@ -306,7 +309,7 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
 static brim_status write_profile(const char *dir, const brim_session *session)
 {
   brim_text text = {0};
-  if (session->profile) brim_profile_print_used(session->profile, &text);
+  if (session->planner.profile) brim_profile_print_used(session->planner.profile, &text);
   const brim_status status = text.length > 0 ? write_text(dir, BRIM_PROFILE_NAME, &text) : BRIM_OK;
   brim_text_release(&text);
   return status;
@@ -315,7 +318,7 @@ static brim_status write_profile(const char *dir, const brim_session *session)
 static json_t *describe_plan(brim_session *session, const brim_plan *plan)
 {
   json_t *out = brim_plan_json(plan, session->choice.micro_batch);
-  const double seconds = brim_session_step_seconds(session, plan, session->choice.micro_batch);
+  const double seconds = brim_planner_step_seconds(&session->planner, plan, session->choice.micro_batch);
   if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
   brim_deal_describe(session, out);
   return out;
@@ -348,7 +351,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
   if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(session, plan));
-  if (status == BRIM_OK) status = write_json(dir, BRIM_SESSION_DATA_NAME, json_incref(session->kept));
+  if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(session->setup->kept));
   if (status == BRIM_OK) status = write_profile(dir, session);
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }

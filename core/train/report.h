@@ -22,7 +22,7 @@ typedef struct brim_report {
   uint64_t device_taken_bytes;              /* besides arenas, by the driver and libraries */
   char device[64];                          /* "cuda:0" */
   char device_name[128];                    /* "NVIDIA H100 80GB HBM3" */
-  uint64_t predicted_rss_bytes;             /* see session/footprint.h */
+  uint64_t predicted_rss_bytes;             /* see planner/footprint.h */
   double loss_scale;                        /* 0: the loss is not scaled */
   int64_t skipped_steps;
 } brim_report;

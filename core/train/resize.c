@@ -13,7 +13,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
 {
   brim_session *s = r->question.session;
   if (!brim_session_hold(s, true)) return false;
-  const bool fits = brim_session_look(s) == BRIM_OK && bytes <= brim_step_plan_room(&r->question);
+  const bool fits = brim_planner_look(&s->planner) == BRIM_OK && bytes <= brim_step_plan_room(&r->question);
   if (!fits) brim_session_let_go(s);
   return fits;
 }

@@ -13,7 +13,7 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "base/order.h"
-#include "session/figures.h"
+#include "planner/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -113,10 +113,10 @@ static brim_status interrupt(brim_running *r)
 static brim_status finish(brim_running *r)
 {
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
-  if (r->session->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
+  if (r->session->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
   const int64_t step = r->state->step;
   const bool recorded =
-      step > 0 && r->session->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
+      step > 0 && r->session->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
   brim_evaluation e;
   const brim_status status = brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
@@ -356,7 +356,8 @@ brim_status brim_run(const brim_run_options *options)
   brim_stop_doing(BRIM_STOP_ENDING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
-    brim_session_compare_times(r->session, brim_trainer_plan(r->trainer), recent_seconds(r));
+    brim_planner_compare_times(&r->session->planner, brim_trainer_plan(r->trainer), r->session->choice.micro_batch,
+                               recent_seconds(r));
   if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);
     collect_memory(r);

@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "dist/line.h"
-#include "session/communication.h"
+#include "planner/communication.h"
+#include "planner/figures.h"
 #include "session/deal.h"
-#include "session/figures.h"
 #include "store/rundir.h"
 #include "store/weights.h"
 #include "train/run_parts.h"
@@ -57,7 +57,8 @@ static brim_status load_and_make_folder(brim_running *r)
 /* It would train on noise, which nobody wants but to try things out. */
 static void warn_of_random_backbone(const brim_running *r)
 {
-  if (!brim_config_backbone(r->session->config) || r->settings->model.weights[0] || !brim_running_speaks(r)) return;
+  if (!brim_config_backbone(r->session->setup->config) || r->settings->model.weights[0] || !brim_running_speaks(r))
+    return;
   brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
                           "trained ones");
 }
@@ -154,32 +155,32 @@ static void announce(const brim_running *r)
   brim_text batch = {0};
   brim_deal_tell(s, &batch);
   brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
-           brim_config_choice_of(r->config, "dataset")->name, (long long)s->data.count[BRIM_PART_TRAIN],
-           brim_plural(s->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
-           brim_config_choice_of(r->config, "backend")->plugin->id, s->device_info.name);
-  if (s->data.train.summary)
-    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, s->data.train.summary);
+           brim_config_choice_of(r->config, "dataset")->name, (long long)s->setup->data.count[BRIM_PART_TRAIN],
+           brim_plural(s->setup->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
+           brim_config_choice_of(r->config, "backend")->plugin->id, s->planner.device_info.name);
+  if (s->setup->data.train.summary)
+    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, s->setup->data.train.summary);
   brim_say("memory planned and placed: %s; %s; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);
   brim_text_release(&batch);
   announce_recompute(r);
   const char *precision = brim_precision_names[r->settings->precision];
-  if (r->settings->precision != BRIM_PRECISION_FP32 && s->device_info.on_host)
+  if (r->settings->precision != BRIM_PRECISION_FP32 && s->planner.device_info.on_host)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
-  if (brim_session_rounds(s, s->choice.micro_batch))
+  if (brim_setup_rounds(s->setup, s->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
              "rounding",
-             (long long)s->choice.micro_batch, (long long)s->grain);
+             (long long)s->choice.micro_batch, (long long)s->setup->grain);
 }
 
 /* Before hours are spent on a run of whose classes somebody wants to know more. */
 static void announce_left_out(brim_running *r)
 {
   char text[200];
-  const int64_t *count = r->session->data.count, classes = r->session->data.train.classes;
-  if (r->session->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
+  const int64_t *count = r->session->setup->data.count, classes = r->session->setup->data.train.classes;
+  if (r->session->setup->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
   if (count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
@@ -188,7 +189,7 @@ static void announce_left_out(brim_running *r)
 
 static brim_status open_session(brim_running *r)
 {
-  const brim_session_options options = {
+  const brim_setup_options options = {
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
   const brim_status status = brim_session_open(r->config, &options, &r->session);
   return brim_deal_settle(r->options->dist, status, &r->session);
@@ -198,7 +199,7 @@ static brim_status open_session(brim_running *r)
 static brim_status connect(const brim_running *r)
 {
   const brim_session *s = r->session;
-  return brim_dist_connect(r->options->dist, s->backend_ops, s->backend, s->device);
+  return brim_dist_connect(r->options->dist, s->setup->backend_ops, s->setup->backend, s->planner.device);
 }
 
 static brim_status open_trainer(brim_running *r)
@@ -206,7 +207,7 @@ static brim_status open_trainer(brim_running *r)
   for (;;) {
     const brim_status status = brim_trainer_open(r->session, &r->trainer);
     brim_crash_watch_exit();
-    if (status == BRIM_OK || r->session->again.count == 0) return status;
+    if (status == BRIM_OK || !brim_session_asks(r->session)) return status;
     BRIM_TRY(brim_session_remake(&r->session));
     BRIM_TRY(brim_session_settle(&r->session));
     BRIM_TRY(connect(r));
@@ -215,7 +216,7 @@ static brim_status open_trainer(brim_running *r)
 
 void brim_running_follow_session(brim_running *r)
 {
-  if (r->session->own_config) r->config = r->session->own_config;
+  if (r->session->setup->own_config) r->config = r->session->setup->own_config;
   r->settings = &r->config->settings;
   r->resize = (brim_resize){.question = {.session = r->session}, .trainer = r->trainer};
   if (!r->recovery.ladder.is_over) brim_policies_listen(r->session->policies, on_decision, r);
@@ -243,10 +244,10 @@ brim_status brim_running_begin(brim_running *r)
   brim_reserve_take();
   BRIM_TRY(open_session(r));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
-  BRIM_TRY(brim_running_begin_together(r, brim_communication_time(r->session)));
+  BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->session->planner)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->session));
-  if (r->session->own_config) r->config = r->session->own_config;
+  if (r->session->setup->own_config) r->config = r->session->setup->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->session);

@@ -183,7 +183,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
 static brim_status evaluate_if_due(brim_running *r)
 {
   brim_train_state *s = r->state;
-  const int64_t *count = r->session->data.count;
+  const int64_t *count = r->session->setup->data.count;
   if (s->evaluated_step == s->step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
   if (count[part] == 0) return BRIM_OK;

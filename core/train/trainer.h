@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "exec/exec.h"
-#include "session/footprint.h"
+#include "planner/footprint.h"
 #include "session/session.h"
 #include "store/checkpoint.h"
 
@@ -62,7 +62,7 @@ brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
  * optimizer or backend's precision. Before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);
 /* [step] Trains one step and commits it. ENUMERIC if the loss is not finite: names the step and the first operation
- * that made such a value; nothing is committed. Where the loss is scaled (session/loss_scale.h) such a step is
+ * that made such a value; nothing is committed. Where the loss is scaled (setup/loss_scale.h) such a step is
  * committed without an update, and counted in the state, until it no longer helps to lower the scale. With `more` the
  * caller promises to go straight on to the next step, whatever this one gives, without reading or writing parameters:
  * then a device that can has the next step begun before the host waits for the loss of this one. On failure the step is

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "session/session_weights.h"
+#include "setup/setup_weights.h"
 #include "train/trainer_parts.h"
 
 /* Parameters have the same index in every program; evaluation's may lie elsewhere (training.ema_decay). */
@@ -11,12 +11,13 @@ static brim_status write_parameter(brim_trainer *t, size_t parameter, const void
 {
   const brim_plan *plan = t->plan;
   for (size_t i = 0; i < plan->program_count; i++)
-    if (i == 0 || (t->session->settings->training.ema_decay > 0 && plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
+    if (i == 0 ||
+        (t->session->setup->settings->training.ema_decay > 0 && plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
       BRIM_TRY(brim_exec_write(t->exec, &plan->program[i], plan->program[i].graph->parameter[parameter].value, values));
   return BRIM_OK;
 }
 
-static brim_status fill(brim_trainer *t, const brim_session_weights *w)
+static brim_status fill(brim_trainer *t, const brim_setup_weights *w)
 {
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < w->count && status == BRIM_OK; i++) {
@@ -30,7 +31,7 @@ static brim_status fill(brim_trainer *t, const brim_session_weights *w)
   return status;
 }
 
-static void tell(const brim_session_weights *w)
+static void tell(const brim_setup_weights *w)
 {
   brim_text text = {0};
   brim_weights_tell(w->weights, &text);
@@ -40,15 +41,16 @@ static void tell(const brim_session_weights *w)
 
 brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
 {
-  brim_session_weights w;
+  brim_setup_weights w;
   if (record) *record = NULL;
-  BRIM_TRY(brim_session_weights_open(t->session, t->plan->program[0].graph, &w));
+  BRIM_TRY(brim_setup_weights_open(t->session->setup, t->plan->program[0].graph, &w));
   brim_status status = BRIM_OK;
   if (w.weights) {
-    if (!brim_config_backbone(t->session->config)) status = fill(t, &w); /* else they are there: session/frozen.h */
+    if (!brim_config_backbone(t->session->setup->config))
+      status = fill(t, &w); /* else they are there: setup/frozen.h */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) tell(&w);
   }
-  brim_session_weights_close(&w);
+  brim_setup_weights_close(&w);
   return status;
 }

@@ -223,12 +223,12 @@ static void check_arena(const char *backend, const char *batch)
   brim_session *session = NULL;
   brim_trainer *trainer = NULL;
   brim_evaluation evaluation;
-  assert_int_equal(brim_session_open(config, &(brim_session_options){.read_data = true}, &session), BRIM_OK);
-  assert_int_equal(brim_session_finish_data(session), BRIM_OK);
-  brim_backend_ops ops = *session->backend_ops;
+  assert_int_equal(brim_session_open(config, &(brim_setup_options){.read_data = true}, &session), BRIM_OK);
+  assert_int_equal(brim_setup_finish_data(session->setup), BRIM_OK);
+  brim_backend_ops ops = *session->setup->backend_ops;
   ops.place = place_before_a_wall;
   ops.unplace = unplace_before_a_wall;
-  session->backend_ops = &ops;
+  session->setup->backend_ops = &ops;
   arena_placed = (placed){0};
   assert_int_equal(brim_trainer_open(session, &trainer), BRIM_OK);
   const uint64_t peak = brim_trainer_plan(trainer)->peak_bytes;

@@ -76,7 +76,7 @@ static opened open_run(const char *dir)
   opened o;
   o.config = load(scratch("%s/config.yaml", dir), NULL, 0);
   snprintf(o.checkpoint, sizeof o.checkpoint, "%s", scratch("%s/checkpoints/last", dir));
-  must(brim_session_open(o.config, &(brim_session_options){.whole = true, .no_timing = true}, &o.session));
+  must(brim_session_open(o.config, &(brim_setup_options){.whole = true, .no_timing = true}, &o.session));
   return o;
 }
 
@@ -93,7 +93,7 @@ static void merge(const char *dir, const char *file)
   brim_parameters trained, merged;
   const brim_weights_map *map;
   must(brim_parameters_read(&arena, o.checkpoint, &trained));
-  must(brim_merge(o.session, o.checkpoint, &trained, &arena, &merged));
+  must(brim_merge(o.session->setup, o.checkpoint, &trained, &arena, &merged));
   must(brim_export_choose(&arena, &(brim_weights_search){searched, 1}, "hf", &merged, &map));
   assert_string_equal(map->name, "hf_gpt2");
   must(brim_export_write(&merged, map, 0, NULL, scratch("%s", file)));

@@ -97,10 +97,10 @@ static bool check_files(brim_session *s)
 {
   json_t *plan = json_object();
   CHECK(brim_deal_exchange_batches(s) == BRIM_OK);
-  CHECK(s->deal.batch[own_rank] == s->choice.micro_batch);
+  CHECK(s->setup->deal.batch[own_rank] == s->choice.micro_batch);
   brim_deal_describe(s, plan);
   CHECK(json_integer_value(json_object_get(plan, "ranks")) == 2);
-  CHECK(json_array_size(json_object_get(plan, "deal")) == (s->deal.weight ? 2 : 0));
+  CHECK(json_array_size(json_object_get(plan, "deal")) == (s->setup->deal.weight ? 2 : 0));
   CHECK(json_array_size(json_object_get(plan, "batch_sizes")) == 2);
   json_decref(plan);
   return true;
@@ -108,14 +108,14 @@ static bool check_files(brim_session *s)
 
 static bool check_shares(brim_session *s, const part *p)
 {
-  const brim_load first = brim_session_load(s, 0), second = brim_session_load(s, 1);
+  const brim_load first = brim_setup_load(s->setup, 0), second = brim_setup_load(s->setup, 1);
   brim_text text = {0};
   CHECK(first.share + second.share == 128);
-  CHECK((s->deal.weight != NULL) == p->differs);
+  CHECK((s->setup->deal.weight != NULL) == p->differs);
   CHECK(p->differs || first.share == 64);
-  CHECK(!s->deal.weight || s->deal.weight[0] + s->deal.weight[1] == 128);
-  CHECK(brim_session_share(s) == (own_rank == 0 ? first : second).share);
-  CHECK(s->choice.micro_batch <= brim_session_share(s));
+  CHECK(!s->setup->deal.weight || s->setup->deal.weight[0] + s->setup->deal.weight[1] == 128);
+  CHECK(brim_setup_share(s->setup) == (own_rank == 0 ? first : second).share);
+  CHECK(s->choice.micro_batch <= brim_setup_share(s->setup));
   brim_deal_tell(s, &text);
   CHECK(strstr(brim_text_str(&text), p->differs ? "dealt to 2 ranks" : "effective batch 128 = 2 ranks x"));
   brim_text_release(&text);
@@ -133,7 +133,7 @@ static bool run_rank(const part *p)
   if (p->failing == own_rank)
     status = brim_fail(BRIM_ENODEVICE, "no device");
   else
-    status = brim_session_open(config, &(brim_session_options){.dist = job(), .resume = p->resume}, &s);
+    status = brim_session_open(config, &(brim_setup_options){.dist = job(), .resume = p->resume}, &s);
   status = brim_deal_settle(job(), status, &s);
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
@@ -143,7 +143,7 @@ static bool run_rank(const part *p)
   } else {
     CHECK(status == BRIM_OK);
     CHECK(check_shares(s, p) && check_files(s));
-    if (p->resume) CHECK(s->deal.weight[0] == 100 && brim_session_share(s) == (own_rank == 0 ? 100 : 28));
+    if (p->resume) CHECK(s->setup->deal.weight[0] == 100 && brim_setup_share(s->setup) == (own_rank == 0 ? 100 : 28));
     if (p->resume) CHECK(s->choice.micro_batch == (own_rank == 0 ? 32 : 4));
     CHECK(brim_deal_settle(job(), BRIM_OK, &s) == BRIM_OK); /* again: nobody has to answer */
   }

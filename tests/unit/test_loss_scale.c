@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "session/loss_scale.h"
+#include "setup/loss_scale.h"
 
 static brim_settings settings_of(int64_t init_scale, int64_t interval)
 {

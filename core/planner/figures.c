@@ -1,0 +1,297 @@
+/* See figures.h. */
+#include "planner/figures.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/host.h"
+#include "exec/ceiling.h"
+#include "exec/timing.h"
+#include "memory/choose.h"
+#include "memory/claims.h"
+#include "planner/communication.h"
+#include "planner/room.h"
+
+#define TIMED_SECONDS 3.0                      /* that are spent on timing, before it guesses */
+#define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* of arenas that are placed on the host to be timed */
+#define ROUNDS 7                               /* that timing takes at least, when it is foreseen how long */
+
+/* ---- the profile ---- */
+
+static brim_profile_subject subject_of(const brim_planner *p)
+{
+  const brim_config_choice *backend = brim_config_choice_of(p->setup->config, "backend");
+  brim_profile_subject subject = {
+      .backend = backend->plugin->id, .device = p->device_info.name, .threads = p->device_info.threads};
+  uint64_t bytes = 0;
+  if (backend->file[0] && brim_file_hash(backend->file, &bytes, &subject.build) != BRIM_OK) subject.build = 0;
+  return subject;
+}
+
+/* A run that is gone on with has its own; what it lacks is guessed. */
+static bool find_path(const brim_planner *p, const brim_profile_subject *subject, char *out, size_t room)
+{
+  const char *named = p->setup->settings->memory.profile;
+  if (p->setup->options.resume) {
+    snprintf(out, room, "%s/%s", p->setup->options.resume, BRIM_PROFILE_NAME);
+    return true;
+  }
+  if (named[0] == '\0') return brim_profile_default_path(subject, out, room);
+  snprintf(out, room, "%s", named);
+  return true;
+}
+
+static brim_status open_profile(brim_planner *p)
+{
+  char path[BRIM_PATH_MAX];
+  if (p->profile) return BRIM_OK;
+  const brim_profile_subject subject = subject_of(p);
+  const bool has_path = find_path(p, &subject, path, sizeof path);
+  const brim_status status = brim_profile_open(has_path ? path : NULL, &subject, &p->profile);
+  if (status == BRIM_OK || (p->setup->settings->memory.profile[0] && !p->setup->options.resume)) return status;
+  brim_log(BRIM_LOG_INFO, "without a device profile: %s", brim_error_text());
+  if (!p->setup->options.resume) unlink(path); /* a cache that cannot be read is made anew */
+  return brim_profile_open(p->setup->options.resume ? NULL : path, &subject, &p->profile);
+}
+
+void brim_planner_save_profile(const brim_planner *p)
+{
+  if (p->profile && !p->setup->options.resume && brim_profile_save(p->profile) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+}
+
+/* ---- time ---- */
+
+#define ELEMENT_SECONDS 1e-9 /* that common hosts take to prepare an element of a sample */
+
+static void time_sample(brim_planner *p, const char *what)
+{
+  double seconds = 0;
+  const void *params =
+      p->setup->features ? p->setup->data.self : brim_config_choice_of(p->setup->config, "dataset")->params;
+  if (brim_data_sample_seconds(&p->setup->data, params, p->setup->backend_ops->real, &seconds) == BRIM_OK)
+    brim_profile_add(p->profile, what, 1, seconds, 0);
+  else
+    brim_log(BRIM_LOG_DEBUG, "samples could not be timed: %s", brim_error_text());
+}
+
+/* Samples that the loader prepares take the host's time too, where its threads share the processors with kernels: the
+ * threads of a kernel wait for each other, so what one of them loses all lose. */
+static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
+{
+  char what[288], shape[96], transform[128];
+  const double workers = (double)p->setup->settings->training.num_workers;
+  snprintf(what, sizeof what, "sample %s %s %s to %s%s", p->setup->data.plugin->id,
+           brim_dtype_name(p->setup->data.train.dtype),
+           brim_shape_format(shape, sizeof shape, &p->setup->data.train.sample),
+           brim_dtype_name(p->setup->backend_ops->real),
+           brim_transform_text(&p->setup->data.transform, transform, sizeof transform));
+  if (brim_setup_may_time(p->setup) && brim_profile_lacks(p->profile, what, 1)) time_sample(p, what);
+  brim_prediction loading = {0};
+  brim_predict_other(p->profile, what, 1, ELEMENT_SECONDS * (double)p->setup->data.elements, (double)samples, &loading);
+  t->guessed_seconds += loading.guessed_seconds;
+  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
+               processors = (quota > 0 && quota < online ? quota : online) / brim_host_ranks();
+  const double threads = p->device_info.on_host ? p->device_info.threads : 1;
+  if (workers == 0 || threads + workers > processors) t->seconds += loading.seconds;
+  if (workers > 0 && t->seconds < loading.seconds / workers) t->seconds = loading.seconds / workers;
+}
+
+static double rated_copy(const brim_rates *rates, uint64_t bytes)
+{
+  return brim_rates_seconds(rates, (brim_cost){.bytes = bytes});
+}
+
+/* The last micro-batch of the rank's share, if it is another than the ones before it. */
+static const brim_program *odd_one(const brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  const int64_t micros = brim_setup_step_micros(p->setup, batch),
+                rest = brim_setup_step_samples(p->setup) - (micros - 1) * batch;
+  return micros > 1 && rest != batch ? brim_plan_program(plan, BRIM_PROGRAM_TRAIN, rest) : NULL;
+}
+
+/* A step as the trainer does it: see accumulate in trainer.c. */
+static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  const brim_rates rates = brim_rates_of(&p->device_info);
+  const double micros = (double)brim_setup_step_micros(p->setup, batch);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
+  const brim_program *odd = odd_one(p, plan, batch);
+  brim_prediction t = {0};
+  if (!train) train = &plan->program[0];
+  const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
+  brim_predict_other(p->profile, BRIM_TIMED_ZERO, (int64_t)plan->gradient_bytes,
+                     rated_copy(&rates, plan->gradient_bytes), 1, &t);
+  brim_predict_other(p->profile, BRIM_TIMED_LOAD, (int64_t)fed, rated_copy(&rates, fed), micros, &t);
+  brim_predict_other(p->profile, BRIM_TIMED_METRICS, 1, rates.node_seconds, 1, &t);
+  brim_predict_program(p->profile, &rates, train, odd ? micros - 1 : micros, &t);
+  if (odd) brim_predict_program(p->profile, &rates, odd, 1, &t);
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].info.batch == 0) brim_predict_program(p->profile, &rates, &plan->program[i], 1, &t);
+  add_loading(p, brim_setup_step_samples(p->setup), &t);
+  t.seconds += brim_communication_predict(p, plan, micros);
+  return t;
+}
+
+/* The time of a step after its micro-batches: the sums of ranks, and the update. */
+static double predict_update(brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  const brim_rates rates = brim_rates_of(&p->device_info);
+  brim_prediction t = {0};
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].info.batch == 0) brim_predict_program(p->profile, &rates, &plan->program[i], 1, &t);
+  return t.seconds + brim_communication_predict(p, plan, (double)brim_setup_step_micros(p->setup, batch));
+}
+
+double brim_planner_step_seconds(brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  if (!p->profile || brim_profile_ratio(p->profile, NULL) <= 0) return NAN;
+  return predict_step(p, plan, batch).seconds;
+}
+
+void brim_planner_compare_times(brim_planner *p, const brim_plan *plan, int64_t batch, double seconds)
+{
+  if (!p->profile || !brim_setup_may_time(p->setup) || p->setup->world.ranks > 1)
+    return; /* what ranks wait for each other is in no profile */
+  const brim_prediction t = predict_step(p, plan, batch);
+  if (t.guessed_seconds > 0 || t.derived_seconds > 0 || brim_profile_agree(t.seconds, seconds)) return;
+  if (brim_profile_doubt(p->profile) == 0) return;
+  brim_log(BRIM_LOG_INFO,
+           "steps take %.3g ms, but the device profile predicts %.3g ms: the next run that needs these times takes "
+           "them again",
+           1e3 * seconds, 1e3 * t.seconds);
+  brim_planner_save_profile(p);
+}
+
+/* ---- timing ---- */
+
+/* Is something of it not known, would it be over soon, and is there room? The first may take longer. */
+static bool is_worth_timing(brim_planner *p, const brim_plan *plan)
+{
+  const brim_rates rates = brim_rates_of(&p->device_info);
+  const uint64_t most = p->device_info.on_host ? TIMED_HOST_BYTES : UINT64_MAX;
+  if (plan->peak_bytes > brim_planner_room(p, false) || plan->peak_bytes > most) return false;
+  const double seconds = ROUNDS * brim_timing_foresee(p->profile, &rates, plan);
+  return seconds > 0 && p->timing_seconds + seconds <= (p->timing_seconds > 0 ? TIMED_SECONDS : 2 * TIMED_SECONDS);
+}
+
+/* What is timed of a plan: what it is made of, unless it is one by which a ceiling is timed. */
+static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
+{
+  const brim_rates rates = brim_rates_of(&p->device_info);
+  if (kind < BRIM_CEILINGS) return brim_ceiling_time(p->profile, plan, kind, p->device);
+  return brim_timing_run(p->profile, &rates, plan, p->device);
+}
+
+/* On a device that others use, in line with them, and not where somebody waits. */
+static brim_status claim(const brim_planner *p, const brim_plan *plan, brim_claim **out, int *device)
+{
+  char name[64];
+  double waited;
+  const brim_setup *setup = p->setup;
+  snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(setup), p->device);
+  const brim_claim_request request = {.backend = brim_setup_backend_id(setup),
+                                      .ops = setup->backend_ops,
+                                      .self = setup->backend,
+                                      .wish = {.device = name},
+                                      .need_bytes = plan->peak_bytes,
+                                      .wait = setup->options.dist != NULL,
+                                      .timeout_seconds = BRIM_CLAIM_TURN_SECONDS,
+                                      .interval_seconds = setup->settings->gpu_check_interval_seconds,
+                                      .stop = setup->options.stop};
+  *out = NULL;
+  *device = p->device;
+  return brim_device_is_shared(&p->device_info) ? brim_claim_take(&request, out, device, &waited) : BRIM_OK;
+}
+
+static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
+{
+  brim_claim *claimed;
+  int device;
+  BRIM_TRY(claim(p, plan, &claimed, &device));
+  const brim_status status = time_here(p, plan, kind);
+  brim_claim_release(claimed);
+  return status;
+}
+
+/* Plans are guessed about then. What is wrong with the device, if it is more than want of room, a run will meet too. */
+static brim_status go_without(brim_planner *p, brim_status status)
+{
+  const bool is_want = status == BRIM_ENOMEM_DEVICE || status == BRIM_ENODEVICE;
+  brim_log(is_want ? BRIM_LOG_DEBUG : BRIM_LOG_WARN, "kernels could not be timed: %s", brim_error_text());
+  if (!is_want) p->timing_seconds = TIMED_SECONDS;
+  return BRIM_OK;
+}
+
+static brim_status time_choice(brim_planner *p, const brim_choice *v)
+{
+  brim_plan *plan = NULL;
+  if (!brim_setup_may_time(p->setup)) return BRIM_OK;
+  BRIM_TRY(brim_planner_plan(p, v, true, &plan));
+  brim_status status = BRIM_OK;
+  if (is_worth_timing(p, plan)) {
+    const double start = brim_now();
+    status = time_plan(p, plan, BRIM_CEILINGS);
+    p->timing_seconds += brim_now() - start;
+    if (status == BRIM_OK)
+      brim_planner_save_profile(p);
+    else if (status != BRIM_EINTERRUPTED)
+      status = go_without(p, status);
+  }
+  brim_plan_free(plan);
+  return status;
+}
+
+static brim_status time_ceiling(brim_planner *p, const brim_plan *like, enum brim_ceiling_kind kind)
+{
+  brim_plan *plan = NULL;
+  BRIM_TRY(brim_ceiling_plan(&like->request, p->device_info.on_host != 0, kind, &plan));
+  const brim_status status = time_plan(p, plan, kind);
+  brim_plan_free(plan);
+  return status;
+}
+
+brim_status brim_planner_time(brim_planner *p, const brim_plan *plan)
+{
+  BRIM_TRY(open_profile(p));
+  if (!brim_setup_may_time(p->setup))
+    return brim_fail(BRIM_ECONFIG, "nothing is to be timed here: leave out --no-timing and memory.timing=false");
+  for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(p, plan, (enum brim_ceiling_kind)kind));
+  BRIM_TRY(time_plan(p, plan, BRIM_CEILINGS));
+  brim_planner_save_profile(p);
+  return BRIM_OK;
+}
+
+/* ---- figures ---- */
+
+brim_status brim_planner_figures(brim_planner *p, const brim_choice *choice, brim_figures *out)
+{
+  brim_plan *plan = NULL;
+  if (p->model) {
+    brim_choice c = *choice;
+    c.within_bytes = brim_planner_budget(p, choice);
+    return p->model->figures(p->model->context, &c, out);
+  }
+  BRIM_TRY(open_profile(p));
+  BRIM_TRY(time_choice(p, choice));
+  BRIM_TRY(brim_planner_plan(p, choice, false, &plan));
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, choice->micro_batch);
+  const brim_prediction t = predict_step(p, plan, choice->micro_batch);
+  *out = (brim_figures){.peak_bytes = plan->peak_bytes,
+                        .lower_bound_bytes = plan->lower_bound_bytes,
+                        .activation_bytes = plan->class_bytes[BRIM_ROLE_ACTIVATION],
+                        .recomputed = train ? train->graph->recomputed_count : 0,
+                        .recompute_share = train ? brim_recompute_share(train) : 0,
+                        .step_seconds = t.seconds,
+                        .update_seconds = predict_update(p, plan, choice->micro_batch),
+                        .basis = t.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
+                                 : t.derived_seconds > 0 ? BRIM_BASIS_DERIVED
+                                                         : BRIM_BASIS_TIMED};
+  brim_plan_free(plan);
+  return BRIM_OK;
+}

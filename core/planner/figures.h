@@ -1,0 +1,34 @@
+/* What plans that could be take of memory and time, by the device profile: what policies choose by, and brim plan
+ * shows. */
+#ifndef BRIM_PLANNER_FIGURES_H
+#define BRIM_PLANNER_FIGURES_H
+#include "brim/policy.h"
+#include "planner/planner.h"
+
+typedef struct brim_figures {
+  uint64_t peak_bytes, lower_bound_bytes, activation_bytes; /* exact */
+  size_t recomputed;                                        /* operations */
+  double recompute_share;                                   /* see brim_recompute_share */
+  double step_seconds;                                      /* predicted, of this rank's share with its update */
+  double update_seconds;                                    /* of it: the update, and what the ranks take to add up */
+  enum brim_basis basis;
+} brim_figures;
+
+/* [plan] Figures of a choice. What the profile lacks is timed before (unless memory.timing or the setup's options say
+ * no, or it would take long, or there is no room): then no plan may be placed. */
+brim_status brim_planner_figures(brim_planner *planner, const brim_choice *choice, brim_figures *out);
+/* [plan] Predicted seconds of a step by a plan that is there, from what the profile has. NAN without one. */
+double brim_planner_step_seconds(brim_planner *planner, const brim_plan *plan, int64_t batch);
+/* [init] Times what the profile lacks of a plan, and of what the device does at most, however long that takes. No plan
+ * may be placed. ECONFIG where nothing is timed; ENOMEM_DEVICE, ENODEVICE: there is no room. */
+brim_status brim_planner_time(brim_planner *planner, const brim_plan *plan);
+/* [plan] Writes the file of the profile, if something was timed. What goes wrong there is said and no failure. */
+void brim_planner_save_profile(const brim_planner *planner);
+
+#define BRIM_PROFILE_NAME "profile.jsonl" /* in a run's folder */
+/* What steps of a plan really took: if that is no time like the predicted one, what it was predicted by is
+ * doubted, and timed again when it is asked for next. Times that come out the same then are sure, and not doubted
+ * again.
+ */
+void brim_planner_compare_times(brim_planner *planner, const brim_plan *plan, int64_t batch, double seconds);
+#endif

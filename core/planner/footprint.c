@@ -1,0 +1,265 @@
+/* See footprint.h. */
+#include "planner/footprint.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "exec/exec.h"
+
+#define THREAD_PAGES 3 /* that a thread of a loader touches: its descriptor with its variables, and the stack's end */
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
+}
+
+static uint64_t page_bytes(void)
+{
+  return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t kernel_bytes(const brim_plan *plan)
+{
+  uint64_t bytes = brim_exec_table_bytes(plan);
+  for (size_t i = 0; i < plan->program_count; i++)
+    for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
+  return bytes;
+}
+
+static const brim_dataset_info *info_of(const brim_data *data, enum brim_part part)
+{
+  if (part == BRIM_PART_TEST) return &data->test;
+  return part == BRIM_PART_VALIDATION && data->validation.count > 0 ? &data->validation : &data->train;
+}
+
+static uint64_t loader_bytes(const brim_loader_options *options)
+{
+  const uint64_t threads = (uint64_t)options->threads, readers = threads > 0 ? threads : 1;
+  return brim_loader_bytes(options) + threads * THREAD_PAGES * page_bytes() +
+         readers * info_of(options->data, options->part)->decoding_bytes;
+}
+
+static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
+{
+  uint64_t bytes = 0;
+  for (int part = BRIM_PART_VALIDATION; part <= BRIM_PART_TEST; part++) {
+    if (p->data.count[part] == 0) continue;
+    const brim_loader_options options = brim_setup_part_loader(p, (enum brim_part)part, batch);
+    bytes = larger(bytes, loader_bytes(&options));
+  }
+  return bytes;
+}
+
+int64_t brim_footprint_cells(const brim_setup *p)
+{
+  const brim_dataset_info *info = &p->data.train;
+  return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
+}
+
+/* Made for the first evaluation, and kept. */
+static uint64_t score_bytes(const brim_planner *p)
+{
+  const bool tests = p->setup->data.count[BRIM_PART_TEST] > 0,
+             validates = p->setup->data.count[BRIM_PART_VALIDATION] > 0;
+  const uint64_t matrix = (uint64_t)brim_footprint_cells(p->setup) * sizeof(double);
+  return tests ? 2 * matrix : validates ? matrix : 0;
+}
+
+static uint64_t mapped_bytes(const brim_planner *p)
+{
+  const brim_data *d = &p->setup->data;
+  const uint64_t mapped = d->train.mapped_bytes + d->validation.mapped_bytes + d->test.mapped_bytes;
+  return mapped < p->data_bytes ? mapped : p->data_bytes;
+}
+
+/* The matrix and the figures of each class as JSON. A value of jansson's is a block of 32 bytes and a pointer in an
+ * array that doubles; its line in the text is there twice (store/record.c). A class is an object of five values. */
+static uint64_t summary_bytes(const brim_planner *p)
+{
+  enum { CELL_BYTES = 72, CLASS_BYTES = 1536 };
+  const uint64_t cells = (uint64_t)brim_footprint_cells(p->setup), classes = (uint64_t)p->setup->data.train.classes;
+  if (p->setup->data.count[BRIM_PART_TEST] == 0 || cells == 0) return 0;
+  return classes * CLASS_BYTES + (classes > BRIM_MATRIX_CLASSES_MAX ? 0 : cells * CELL_BYTES);
+}
+
+/* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
+ * and the model's is let go when its tensors are copied. */
+static void add_copies(brim_footprint *f, const brim_plan *plan)
+{
+  const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
+  const bool averages = update->first_average < update->node_count;
+  uint64_t model = 0, optimizer = 0;
+  for (size_t i = 0; i < update->parameter_count; i++) {
+    const brim_parameter *parameter = &update->parameter[i];
+    if (parameter->is_frozen) continue; /* in no checkpoint */
+    model += parameter->value->bytes;
+    optimizer += averages ? parameter->value->bytes : 0;
+  }
+  for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
+  f->copy_bytes = model + optimizer;
+  f->resume_bytes = f->copy_bytes + larger(model, optimizer);
+}
+
+/* As wide as it is computed with, and as it is kept if that is not the same: see frozen.c. */
+static uint64_t frozen_bytes(const brim_plan *plan)
+{
+  const brim_graph *g = plan->program[0].graph;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_tensor *t = g->parameter[i].value;
+    const uint64_t wide = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(g->real);
+    if (g->parameter[i].is_frozen) bytes = larger(bytes, wide + (t->dtype == g->real ? 0 : t->bytes));
+  }
+  return bytes;
+}
+
+/* All that stays from the first step on, but for training's loader. */
+static uint64_t kept_bytes(const brim_footprint *f)
+{
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
+}
+
+/* The largest of what comes one after the other. */
+static uint64_t passing_bytes(const brim_footprint *f)
+{
+  return larger(larger(f->evaluation_bytes, f->copy_bytes), f->summary_bytes);
+}
+
+/* What comes and goes while it trains. */
+static uint64_t running_bytes(const brim_footprint *f)
+{
+  return f->score_bytes + f->loader_bytes + passing_bytes(f);
+}
+
+static uint64_t most_bytes(const brim_footprint *f)
+{
+  return kept_bytes(f) + larger(running_bytes(f), f->frozen_bytes);
+}
+
+static void add_up(brim_footprint *f)
+{
+  f->total_bytes = larger(f->total_bytes, most_bytes(f));
+}
+
+void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_t batch, brim_footprint *out)
+{
+  const brim_loader_options train = brim_setup_train_loader(p->setup, batch);
+  *out = (brim_footprint){.process_bytes = p->resident_bytes,
+                          .arena_bytes = p->device_info.on_host ? plan->peak_bytes : 0,
+                          .state_bytes = plan->host_bytes,
+                          .kernel_bytes = kernel_bytes(plan),
+                          .data_bytes = p->data_bytes,
+                          .mapped_bytes = mapped_bytes(p),
+                          .score_bytes = score_bytes(p),
+                          .loader_bytes = loader_bytes(&train),
+                          .evaluation_bytes = evaluation_bytes(p->setup, batch),
+                          .summary_bytes = summary_bytes(p),
+                          .frozen_bytes = frozen_bytes(plan)};
+  add_copies(out, plan);
+  out->total_bytes = brim_rss_peak_bytes(); /* it has had so much, to time kernels */
+  add_up(out);
+}
+
+void brim_footprint_follow_data(const brim_setup *p, int64_t batch, brim_footprint *f)
+{
+  const brim_loader_options train = brim_setup_train_loader(p, batch);
+  f->loader_bytes = loader_bytes(&train);
+  f->evaluation_bytes = evaluation_bytes(p, batch);
+  add_up(f);
+}
+
+/* Of a plan of training. */
+static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  brim_footprint f;
+  brim_footprint_predict(p, plan, batch, &f);
+  return most_bytes(&f) - f.process_bytes - f.arena_bytes - f.mapped_bytes;
+}
+
+brim_status brim_planner_foresee(brim_planner *p, const brim_plan *plan, int64_t batch)
+{
+  if (p->has_begun || p->model) return BRIM_OK;
+  BRIM_TRY(brim_planner_measure(p));
+  p->besides_bytes = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)
+                         ? training_bytes(p, plan, batch)
+                         : kernel_bytes(plan) + p->data_bytes - mapped_bytes(p) + evaluation_bytes(p->setup, batch) +
+                               frozen_bytes(plan);
+  return BRIM_OK;
+}
+
+void brim_footprint_add_resume(brim_footprint *f)
+{
+  f->total_bytes = larger(f->total_bytes, kept_bytes(f) + f->resume_bytes);
+}
+
+/* The terms, in the order in which they are told. */
+static const struct {
+  const char *key, *text;
+  size_t offset;
+} terms[] = {
+#define TERM(name, text)                                                                                               \
+  {                                                                                                                    \
+#name, text, offsetof(brim_footprint, name)                                                                        \
+  }
+    TERM(process_bytes, "program and libraries"),
+    TERM(arena_bytes, "arena"),
+    TERM(state_bytes, "optimizer's state"),
+    TERM(kernel_bytes, "kernels"),
+    TERM(data_bytes, "data"),
+    TERM(score_bytes, "confusion matrix"),
+    TERM(loader_bytes, "micro-batches ahead"),
+    TERM(evaluation_bytes, "the same in an evaluation"),
+    TERM(summary_bytes, "the confusion matrix as it is written"),
+    TERM(copy_bytes, "copy for a checkpoint"),
+    TERM(frozen_bytes, "the largest frozen weight while it is placed"),
+#undef TERM
+};
+#define TERM_COUNT (sizeof terms / sizeof terms[0])
+
+static uint64_t term_of(const brim_footprint *f, size_t i)
+{
+  uint64_t bytes;
+  memcpy(&bytes, (const char *)f + terms[i].offset, sizeof bytes);
+  return bytes;
+}
+
+/* What is not there at the peak adds nothing: an evaluation, a checkpoint and the summary come one after the other, and
+ * all, with training's loader and what evaluations count, after the frozen weights. */
+static bool adds(const brim_footprint *f, size_t i)
+{
+  const size_t at = terms[i].offset;
+  const bool running = running_bytes(f) >= f->frozen_bytes;
+  const size_t passing = passing_bytes(f) == f->evaluation_bytes ? offsetof(brim_footprint, evaluation_bytes)
+                         : passing_bytes(f) == f->copy_bytes     ? offsetof(brim_footprint, copy_bytes)
+                                                                 : offsetof(brim_footprint, summary_bytes);
+  const bool passes = at == offsetof(brim_footprint, evaluation_bytes) || at == offsetof(brim_footprint, copy_bytes) ||
+                      at == offsetof(brim_footprint, summary_bytes);
+  if (term_of(f, i) == 0) return false;
+  if (at == offsetof(brim_footprint, frozen_bytes)) return !running;
+  if (at == offsetof(brim_footprint, loader_bytes) || at == offsetof(brim_footprint, score_bytes)) return running;
+  return !passes || (running && at == passing);
+}
+
+void brim_footprint_tell(const brim_footprint *f, brim_text *out)
+{
+  char bytes[32];
+  const char *before = ": ";
+  brim_text_printf(out, "the process will take about %s of the host",
+                   brim_format_bytes(bytes, sizeof bytes, f->total_bytes));
+  for (size_t i = 0; i < TERM_COUNT; i++) {
+    if (!adds(f, i)) continue;
+    brim_text_printf(out, "%s%s %s", before, brim_format_bytes(bytes, sizeof bytes, term_of(f, i)), terms[i].text);
+    before = ", ";
+  }
+}
+
+json_t *brim_footprint_json(const brim_footprint *f)
+{
+  json_t *o = json_object();
+  for (size_t i = 0; i < TERM_COUNT; i++) json_object_set_new(o, terms[i].key, json_integer((json_int_t)term_of(f, i)));
+  json_object_set_new(o, "resume_bytes", json_integer((json_int_t)f->resume_bytes));
+  json_object_set_new(o, "total_bytes", json_integer((json_int_t)f->total_bytes));
+  return o;
+}

@@ -1,0 +1,181 @@
+/* The plans of a setup. See planner.h. */
+#include "planner/planner.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/process.h"
+#include "memory/choose.h"
+#include "planner/figures.h"
+#include "planner/peaks.h"
+#include "planner/room.h"
+
+bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
+{
+  const bool asks = a->recompute == BRIM_RECOMPUTE_AUTO;
+  return a->micro_batch == b->micro_batch && a->precision == b->precision && a->recompute == b->recompute &&
+         (!asks || a->within_bytes == b->within_bytes);
+}
+
+brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)
+{
+  brim_choice out = *choice;
+  out.micro_batch = micro_batch;
+  return out;
+}
+
+void brim_planner_open(brim_planner *p, const brim_setup *setup)
+{
+  *p = (brim_planner){
+      .setup = setup, .peaks = brim_peaks_create(), .levels = brim_xcalloc(1, sizeof(brim_recompute_cache))};
+}
+
+void brim_planner_close(brim_planner *p)
+{
+  brim_profile_close(p->profile);
+  if (p->levels) brim_recompute_cache_release(p->levels);
+  free(p->levels);
+  brim_peaks_free(p->peaks);
+  *p = (brim_planner){0};
+}
+
+brim_status brim_planner_select(brim_planner *p, int device)
+{
+  p->device = device;
+  brim_profile_close(p->profile);
+  p->profile = NULL;
+  return brim_device_select(p->setup->backend_ops, p->setup->backend, device, &p->device_info);
+}
+
+brim_status brim_planner_look(brim_planner *p)
+{
+  return p->setup->backend_ops->describe(p->setup->backend, p->device, &p->device_info);
+}
+
+brim_status brim_planner_measure(brim_planner *p)
+{
+  p->resident_bytes = brim_rss_bytes();
+  return p->setup->data.opened ? BRIM_OK : brim_data_host_bytes(&p->setup->data, &p->data_bytes);
+}
+
+void brim_planner_forget(brim_planner *p)
+{
+  p->micro_batch_count = 0;
+  brim_peaks_forget(p->peaks);
+}
+
+uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
+{
+  const uint64_t set = p->setup->settings->memory.recompute_budget_mb << 20;
+  const uint64_t budget = choice->within_bytes ? choice->within_bytes : set ? set : brim_planner_room(p, true);
+  return budget + (budget == 0);
+}
+
+/* ---- plans ---- */
+
+static brim_plan_request make_request(const brim_planner *p, const brim_choice *choice)
+{
+  const brim_setup *setup = p->setup;
+  return (brim_plan_request){.graph = brim_setup_graph_options(setup, choice->precision),
+                             .backend = setup->backend_ops,
+                             .backend_self = setup->backend,
+                             .grain = setup->grain,
+                             .recompute = (enum brim_recompute_kind)choice->recompute,
+                             .levels = p->levels,
+                             .world = setup->world,
+                             .shard = (uint32_t)setup->settings->dist.shard,
+                             .bucket_bytes = setup->settings->dist.bucket_mb << 20,
+                             .budget_bytes = brim_planner_budget(p, choice)};
+}
+
+/* Adds a batch shape if it is not there yet. */
+static void add_shape(brim_plan_request *r, enum brim_program_kind kind, int64_t batch)
+{
+  bool known = batch == 0;
+  for (size_t k = 0; k < r->shape_count; k++) known = known || (r->shape[k].kind == kind && r->shape[k].batch == batch);
+  if (!known) r->shape[r->shape_count++] = (brim_batch_shape){kind, batch};
+}
+
+/* Those in which `count` samples are evaluated. */
+static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
+{
+  if (count >= batch) add_shape(r, BRIM_PROGRAM_EVALUATE, batch);
+  add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
+}
+
+/* A rank without samples of a part has the sums of an evaluation all the same. */
+static void add_part(const brim_planner *p, brim_plan_request *r, enum brim_part part, int64_t batch)
+{
+  int64_t first, count;
+  brim_setup_part(p->setup, part, &first, &count);
+  add_evaluation(r, count == 0 && p->setup->data.count[part] > 0 ? 1 : count, batch);
+}
+
+/* The micro-batches of the rank; `alone`: but those that are left over. A rank without samples has gradients and the
+ * update all the same. */
+static void add_training(brim_plan_request *r, const brim_order *order, bool alone)
+{
+  int64_t size[BRIM_ORDER_SIZES];
+  const size_t count = brim_order_sizes(order, size);
+  if (alone || count == 0) add_shape(r, BRIM_PROGRAM_TRAIN, order->batch);
+  for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
+}
+
+brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
+{
+  const brim_training_settings *t = &p->setup->settings->training;
+  const int64_t batch = brim_setup_limit_batch(p->setup, choice->micro_batch),
+                eval_batch = brim_setup_eval_batch(p->setup, batch);
+  const brim_order order = brim_setup_order(p->setup, batch);
+  if (!brim_setup_allows(p->setup, batch) && brim_setup_updates_in_backward(p->setup))
+    return brim_setup_refuse_accumulation(p->setup, batch);
+  if (!brim_setup_allows(p->setup, batch))
+    return brim_fail(BRIM_ECONFIG,
+                     "training.batch_size %lld is not a multiple of training.norm_group %lld, and the model has batch "
+                     "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
+                     "choose another of the two, or training.gradient_accumulation_steps=1",
+                     (long long)batch, (long long)p->setup->norm_group);
+  brim_plan_request r = make_request(p, choice);
+  brim_optimizer_describe(p->setup->optimizer_ops, p->setup->optimizer_params, &r.update);
+  r.update.in_backward = brim_setup_updates_in_backward(p->setup);
+  r.update.offloaded = p->setup->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
+  r.update.checked = choice->precision == BRIM_PRECISION_FP16;
+  const bool is_weighted = p->setup->label_weights.count > 0 || p->setup->data.train.task == BRIM_TASK_TOKENS;
+  r.update.scaled = t->clip_norm > 0 || is_weighted || r.update.checked;
+  r.update.ema_decay = t->ema_decay;
+  r.update.max_norm = t->clip_norm;
+  add_training(&r, &order, alone);
+  if (alone) return brim_plan_create(&r, out);
+  add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
+  add_part(p, &r, BRIM_PART_TEST, eval_batch);
+  return brim_plan_create(&r, out);
+}
+
+brim_status brim_planner_plan_evaluation(const brim_planner *p, const brim_choice *choice,
+                                         const brim_evaluation_wish *wish, brim_plan **out)
+{
+  brim_plan_request r = make_request(p, choice);
+  r.graph.keep_output = wish->keep_output;
+  r.graph.keep_features = wish->keep_features;
+  add_evaluation(&r, wish->count, wish->batch);
+  return brim_plan_create(&r, out);
+}
+
+brim_status brim_planner_peak(const brim_planner *p, const brim_choice *choice, uint64_t *bytes)
+{
+  brim_choice c = *choice;
+  brim_plan *plan = NULL;
+  brim_figures f = {0};
+  c.within_bytes = brim_planner_budget(p, choice);
+  if (p->model) {
+    BRIM_TRY(p->model->figures(p->model->context, &c, &f));
+    *bytes = f.peak_bytes;
+    return BRIM_OK;
+  }
+  if (brim_peaks_find(p->peaks, p->device, &c, bytes)) return BRIM_OK;
+  BRIM_TRY(brim_planner_plan(p, &c, false, &plan));
+  *bytes = plan->peak_bytes;
+  brim_plan_free(plan);
+  brim_peaks_keep(p->peaks, p->device, &c, *bytes);
+  return BRIM_OK;
+}

@@ -1,0 +1,75 @@
+/* What plans take, of memory and time: functions of a setup, a choice, and the device as it was looked at last. Nothing
+ * is placed, but for timing (figures.h), and nothing is decided. Peaks that were found are remembered. */
+#ifndef BRIM_PLANNER_PLANNER_H
+#define BRIM_PLANNER_PLANNER_H
+#include "exec/profile.h"
+#include "planner/choice.h"
+#include "setup/setup.h"
+
+#define BRIM_MICRO_BATCHES_MAX 256
+
+typedef struct brim_peaks brim_peaks; /* planner/peaks.h */
+struct brim_figures;                  /* planner/figures.h */
+
+/* Who answers in the place of plans: the model of a scenario. Of a choice with the budget that recompute=auto keeps
+ * below. */
+typedef struct brim_plan_model {
+  void *context;
+  brim_status (*figures)(void *context, const brim_choice *choice, struct brim_figures *out);
+} brim_plan_model;
+
+typedef struct brim_planner {
+  const brim_setup *setup;
+  const brim_plan_model *model; /* NULL: plans are made */
+  /* The device that is planned for, and what the run may have of it. */
+  int device;
+  brim_device_info device_info; /* as it was looked at last */
+  double fraction;              /* of its memory, from the environment; 0: none */
+  uint64_t limit_bytes;         /* by a policy; 0: none */
+  bool waits;                   /* for it, until there is room */
+  /* The host, in bytes. */
+  uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_planner_measure */
+  uint64_t besides_bytes;              /* what the process will take of the host besides resident_bytes and an arena, as
+                                          brim_planner_foresee has found; 0: not known, or the plan is placed */
+  uint64_t host_share_bytes;           /* of several ranks here: what this one may have of the host in all, by what was
+                                          left before any of them had placed its plan; 0: it is alone */
+  bool has_begun;                      /* the data is being read, or a plan was placed: nothing is foreseen any more */
+  /* What is remembered. */
+  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: see cuts.h */
+  size_t micro_batch_count;                    /* 0: not listed yet */
+  brim_recompute_cache *levels;                /* of all its plans */
+  brim_peaks *peaks;                           /* likewise */
+  brim_profile *profile;                       /* of the device, by figures.h; NULL: not asked for yet */
+  double timing_seconds;                       /* spent on timing */
+} brim_planner;
+
+/* What is evaluated: `count` samples, `batch` at a time. */
+typedef struct brim_evaluation_wish {
+  int64_t count, batch;
+  bool keep_output, keep_features; /* the model's output, or the backbone's features, can be read after each batch */
+} brim_evaluation_wish;
+
+/* [init] The setup must outlive it, and have the instance of its backend. */
+void brim_planner_open(brim_planner *planner, const brim_setup *setup);
+void brim_planner_close(brim_planner *planner);
+
+/* [init] For another device from now on. Plans of before must be freed. What brim_device_select returns. */
+brim_status brim_planner_select(brim_planner *planner, int device);
+/* Looks at what the device has now. */
+brim_status brim_planner_look(brim_planner *planner);
+/* [init] Looks at what the process has of the host, and what the data will take. */
+brim_status brim_planner_measure(brim_planner *planner);
+/* Other samples of a step are the rank's: what is remembered of plans is forgotten. */
+void brim_planner_forget(brim_planner *planner);
+
+/* [plan] The plan of a choice. `alone`: of the full micro-batch and the update only, without evaluation. ECONFIG if its
+ * micro-batch is not allowed. */
+brim_status brim_planner_plan(const brim_planner *planner, const brim_choice *choice, bool alone, brim_plan **out);
+/* [plan] The plan of an evaluation, and nothing else: no gradients, no optimizer state. */
+brim_status brim_planner_plan_evaluation(const brim_planner *planner, const brim_choice *choice,
+                                         const brim_evaluation_wish *wish, brim_plan **out);
+/* What a choice with recompute=auto keeps below. */
+uint64_t brim_planner_budget(const brim_planner *planner, const brim_choice *choice);
+/* [plan] Peak of the plan of a choice. */
+brim_status brim_planner_peak(const brim_planner *planner, const brim_choice *choice, uint64_t *bytes);
+#endif

@@ -1,0 +1,297 @@
+/* Does a plan fit what the device has, and what the process may take of it? If not: where the memory goes, and what
+ * would fit. See room.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "memory/choose.h"
+#include "planner/cuts.h"
+#include "planner/footprint.h"
+#include "planner/room.h"
+
+/* The largest micro-batch below the chosen one that fits. 0: none. */
+static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t *peak_bytes)
+{
+  for (size_t i = 0; i < p->micro_batch_count; i++) {
+    const brim_choice smaller = brim_choice_cut(choice, p->micro_batch[i]);
+    if (smaller.micro_batch >= choice->micro_batch) continue;
+    if (brim_planner_peak(p, &smaller, peak_bytes) != BRIM_OK) return 0;
+    if (*peak_bytes <= room) return p->micro_batch[i];
+  }
+  return 0;
+}
+
+/* What keeps micro-batches from being smaller still, if anything does. */
+static void tell_floor(const brim_planner *p, const brim_choice *choice, brim_text *text)
+{
+  const int64_t least = p->micro_batch_count ? p->micro_batch[p->micro_batch_count - 1] : choice->micro_batch;
+  if (least <= 1) return;
+  if (p->setup->norm_group > 1 && p->setup->norm_group >= p->setup->settings->min_batch_size)
+    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of training.norm_group=%lld",
+                     (long long)least, (long long)p->setup->norm_group);
+  else
+    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of min_batch_size=%lld", (long long)least,
+                     (long long)p->setup->settings->min_batch_size);
+}
+
+/* The nearest micro-batch that would fit, or the memory that the smallest one needs. `beside`: what the text counts
+ * besides arenas. */
+static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside, brim_text *text)
+{
+  const int64_t effective = p->setup->settings->training.effective_batch_size;
+  char bytes[32];
+  uint64_t peak = 0;
+  const size_t last = brim_planner_list_cuts(p);
+  const int64_t batch = find_fitting(p, choice, room, &peak);
+  if (batch > 0) {
+    brim_text_printf(text, "\ntraining.batch_size=%lld training.gradient_accumulation_steps=%lld would fit, with %s",
+                     (long long)batch, (long long)(effective / batch),
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
+    return;
+  }
+  if (last > 0 && p->micro_batch[last - 1] >= choice->micro_batch)
+    brim_text_printf(text, "\ntraining.batch_size=%lld is the smallest there is", (long long)choice->micro_batch);
+  else
+    brim_text_add(text, "\nno smaller training.batch_size fits");
+  const brim_choice least = brim_choice_cut(choice, last > 0 ? p->micro_batch[last - 1] : choice->micro_batch);
+  if (least.micro_batch < choice->micro_batch && brim_planner_peak(p, &least, &peak) == BRIM_OK)
+    brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)least.micro_batch,
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
+  tell_floor(p, choice, text);
+}
+
+/* Would the batch fit as it is, if some of it were made again? */
+static void suggest_recompute(const brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
+                              brim_text *text)
+{
+  brim_choice v = *choice;
+  brim_plan *plan = NULL;
+  char bytes[32];
+  if (v.recompute == BRIM_RECOMPUTE_AUTO) return;
+  v.recompute = BRIM_RECOMPUTE_AUTO;
+  v.within_bytes = room;
+  if (room == 0 || brim_planner_plan(p, &v, false, &plan) != BRIM_OK) return;
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, choice->micro_batch);
+  if (train && plan->peak_bytes <= room)
+    brim_text_printf(text, "\nmemory.recompute=auto would fit, with %s and %.1f %% more work in a step",
+                     brim_format_bytes(bytes, sizeof bytes, beside + plan->peak_bytes),
+                     100 * brim_recompute_share(train));
+  brim_plan_free(plan);
+}
+
+/* Adds what would fit, to the text about a plan that does not. */
+static void suggest_training(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
+                             brim_text *text)
+{
+  suggest_batch(p, choice, room, beside, text);
+  suggest_recompute(p, choice, room, beside, text);
+}
+
+static void suggest_evaluation(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
+                               brim_text *text)
+{
+  char bytes[32];
+  for (int64_t batch = brim_setup_eval_batch(p->setup, choice->micro_batch) / 2; batch >= 1; batch /= 2) {
+    brim_plan *smaller = NULL;
+    if (brim_planner_plan_evaluation(p, choice, &(brim_evaluation_wish){batch, batch, true, false}, &smaller) !=
+        BRIM_OK)
+      break;
+    const uint64_t peak = smaller->peak_bytes;
+    brim_plan_free(smaller);
+    if (peak > room) continue;
+    brim_text_printf(text, "\ntraining.eval_batch_size=%lld would fit, with %s", (long long)batch,
+                     brim_format_bytes(bytes, sizeof bytes, beside + peak));
+    return;
+  }
+  brim_text_add(text, "\nno smaller training.eval_batch_size fits");
+}
+
+/* The least of what limits the process on a device, of which a policy lets it have `cap` (0: all), and what it is
+ * called; 0: nothing does. */
+static uint64_t least_limit(const brim_planner *p, const brim_device_info *device, uint64_t cap, char *name,
+                            size_t room)
+{
+  const brim_memory_settings *m = &p->setup->settings->memory;
+  const double share = m->limit > 0 ? m->limit : p->fraction;
+  const uint64_t limits[] = {m->limit_mb << 20, (uint64_t)(share * (double)device->total_bytes), cap};
+  char of_share[64];
+  snprintf(of_share, sizeof of_share, "%s=%.4g", m->limit > 0 ? "memory.limit" : "TF_GPU_MEMORY_FRACTION", share);
+  const char *const names[] = {"memory.limit_mb", of_share, "the policy"};
+  uint64_t least = 0;
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    if (limits[i] == 0 || (least > 0 && limits[i] >= least)) continue;
+    least = limits[i];
+    snprintf(name, room, "%s", names[i]);
+  }
+  return least;
+}
+
+/* What is left of it for arenas: it counts what the process has of the device already. */
+static uint64_t left_of(uint64_t limit, const brim_device_info *device)
+{
+  const uint64_t taken = device->taken_bytes;
+  return limit > taken ? limit - taken : 0;
+}
+
+/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries have 1.0 MiB" */
+static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
+{
+  char bytes[32];
+  brim_text_printf(text, "%s allows %s", name, brim_format_bytes(bytes, sizeof bytes, limit));
+  if (p->device_info.taken_bytes > 0)
+    brim_text_printf(text, ", of which the driver and the libraries have %s",
+                     brim_format_bytes(bytes, sizeof bytes, p->device_info.taken_bytes));
+}
+
+static bool may_wait(const brim_planner *p)
+{
+  return p->waits && brim_device_is_shared(&p->device_info);
+}
+
+uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *device, uint64_t cap, uint64_t has)
+{
+  char name[64];
+  const uint64_t limit = least_limit(p, device, cap, name, sizeof name);
+  return limit > 0 && left_of(limit, device) < has ? left_of(limit, device) : has;
+}
+
+/* What this process may have of the host in all: what it has, and what is left; its share among several ranks here.
+ * UINT64_MAX: not known. */
+static uint64_t host_allows(const brim_planner *p, bool later, bool *is_grouped)
+{
+  const brim_host_memory host = brim_host_memory_now();
+  const uint64_t ranks = p->setup->world.local_ranks > 1 ? (uint64_t)p->setup->world.local_ranks : 1;
+  const uint64_t left = later ? host.total_bytes : host.available_bytes;
+  *is_grouped = host.is_grouped;
+  if (left == UINT64_MAX) return left;
+  if (later) return left / ranks;
+  return p->host_share_bytes > 0 ? p->host_share_bytes : left + brim_rss_bytes();
+}
+
+uint64_t brim_planner_room_beside(const brim_planner *p, const brim_device_info *device, uint64_t room, bool later)
+{
+  bool is_grouped;
+  if (p->besides_bytes == 0 || !device->on_host) return room;
+  const uint64_t allowed = host_allows(p, later, &is_grouped), others = p->resident_bytes + p->besides_bytes;
+  const uint64_t left = allowed > others ? allowed - others : 0;
+  return left < room ? left : room;
+}
+
+uint64_t brim_planner_room(const brim_planner *p, bool later)
+{
+  const bool waits = later && may_wait(p);
+  const uint64_t has = waits ? p->device_info.total_bytes : p->device_info.free_bytes;
+  const uint64_t room = brim_planner_room_on(p, &p->device_info, p->limit_bytes, has);
+  return brim_planner_room_beside(p, &p->device_info, room, waits);
+}
+
+/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB": what it is, EBUDGET or ENOMEM_DEVICE. */
+static brim_status tell_want(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
+{
+  char name[64], bytes[32];
+  const uint64_t room = brim_planner_room(p, true);
+  const uint64_t limit = least_limit(p, &p->device_info, p->limit_bytes, name, sizeof name);
+  const bool over_limit = limit > 0 && peak > left_of(limit, &p->device_info);
+  brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
+  if (over_limit)
+    tell_limit(p, name, limit, text);
+  else
+    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room),
+                     may_wait(p) ? "" : " free");
+  return over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
+}
+
+brim_status brim_planner_check_peak(const brim_planner *p, uint64_t peak)
+{
+  brim_text text = {0};
+  if (peak <= brim_planner_room(p, true)) return BRIM_OK;
+  const brim_status status = tell_want(p, peak, "run", &text);
+  (void)brim_fail(status, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return status;
+}
+
+/* Where it goes, as far as that is predicted. */
+static void tell_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
+                        brim_text *text)
+{
+  brim_footprint f;
+  if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
+  brim_footprint_predict(p, plan, choice->micro_batch, &f);
+  f.data_bytes -= f.mapped_bytes;
+  f.total_bytes = total; /* without what the process had before and has given back */
+  brim_text_add(text, "\n");
+  brim_footprint_tell(&f, text);
+}
+
+/* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */
+static bool is_over_host(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, const char *who,
+                         brim_text *text)
+{
+  bool is_grouped;
+  char needed[32], left[32];
+  const uint64_t arena = p->device_info.on_host ? plan->peak_bytes : 0;
+  const uint64_t total = p->resident_bytes + p->besides_bytes + arena;
+  if (p->besides_bytes == 0) return false;
+  const uint64_t allowed = host_allows(p, may_wait(p), &is_grouped);
+  if (total <= allowed) return false;
+  brim_text_printf(text, "the %s needs %s of the host's memory, but the %s leaves it %s", who,
+                   brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
+                   brim_format_bytes(left, sizeof left, allowed));
+  tell_causes(p, choice, plan, total, text);
+  return true;
+}
+
+static brim_status check_host(brim_planner *p, const brim_choice *choice, const brim_plan *plan, bool evaluating)
+{
+  brim_text text = {0};
+  brim_status status = BRIM_OK;
+  if (is_over_host(p, choice, plan, evaluating ? "evaluation" : "run", &text)) {
+    const uint64_t room = brim_planner_room(p, true), beside = p->resident_bytes + p->besides_bytes;
+    if (p->device_info.on_host)
+      evaluating ? suggest_evaluation(p, choice, room, beside, &text)
+                 : suggest_training(p, choice, room, beside, &text);
+    status = brim_fail(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
+  }
+  brim_text_release(&text);
+  return status;
+}
+
+brim_status brim_planner_check(brim_planner *p, const brim_choice *choice, const brim_plan *plan)
+{
+  char bytes[32];
+  const bool evaluating = !brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  BRIM_TRY(check_host(p, choice, plan, evaluating));
+  const uint64_t room = brim_planner_room(p, true);
+  if (plan->peak_bytes <= room) return BRIM_OK;
+  brim_text text = {0};
+  const brim_status status = tell_want(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
+  brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
+    brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
+                     brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
+  evaluating ? suggest_evaluation(p, choice, room, 0, &text) : suggest_training(p, choice, room, 0, &text);
+  (void)brim_fail(status, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  return status;
+}
+
+uint64_t brim_planner_within(const brim_planner *p, uint64_t bytes)
+{
+  const uint64_t set = p->setup->settings->memory.recompute_budget_mb << 20;
+  return set > 0 && set < bytes ? set : bytes;
+}
+
+brim_status brim_planner_read_fraction(brim_planner *p)
+{
+  const char *text = getenv("TF_GPU_MEMORY_FRACTION");
+  char *end = NULL;
+  if (!text || !text[0] || p->setup->settings->memory.limit > 0 || !brim_device_is_shared(&p->device_info))
+    return BRIM_OK;
+  p->fraction = strtod(text, &end);
+  if (*end || !(p->fraction > 0 && p->fraction <= 1))
+    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s', which is no share in (0,1]", text);
+  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s is taken as memory.limit=%s", text, text);
+  return BRIM_OK;
+}

@@ -1,0 +1,215 @@
+/* See extract.h. */
+#include "session/extract.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/convert.h"
+#include "base/thread.h"
+#include "session/placement.h"
+#include "setup/features.h"
+#include "setup/frozen.h"
+
+#define TOLD_SECONDS 10 /* between lines that say how far it is */
+
+typedef struct extraction {
+  brim_session *session; /* for now, of samples */
+  brim_plan *plan;
+  brim_exec *exec;
+  const brim_program *program;
+  brim_feature_writer *writer;
+  int64_t batch, done, total;
+  double told;
+  void *values, *kept; /* [batch, elements]; the features as the backend has them */
+  int32_t *labels;     /* [batch] */
+  float *row;
+} extraction;
+
+typedef struct stream {
+  enum brim_part part;
+  int64_t count, batch;
+} stream;
+
+static brim_span next_span(void *context, int64_t sequence)
+{
+  const stream *s = context;
+  const int64_t first = sequence * s->batch, rest = s->count - first;
+  return (brim_span){s->part, 0, first, rest <= 0 ? 0 : rest < s->batch ? rest : s->batch};
+}
+
+static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
+{
+  const int64_t width = x->writer->shape.values,
+                index = brim_data_index(&x->session->setup->data, span->part, 0, span->first + i);
+  const enum brim_feature_split split = span->part == BRIM_PART_TEST ? BRIM_FEATURES_TEST : BRIM_FEATURES_TRAIN;
+  for (int64_t f = 0; f < width; f++) {
+    x->row[f] = (float)brim_value_at(x->program->graph->kept->dtype, x->kept, i * width + f);
+    if (!isfinite(x->row[f]))
+      return brim_fail(BRIM_ENUMERIC, "the backbone's features of sample %lld are not finite", (long long)index);
+  }
+  return brim_feature_writer_put(x->writer, split, index, x->row, x->labels[i]);
+}
+
+static void tell_progress(extraction *x)
+{
+  if (brim_now() - x->told < TOLD_SECONDS) return;
+  x->told = brim_now();
+  brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
+}
+
+/* The last batch is filled up with what was there before; what comes out of that is not kept. */
+static brim_status compute_batch(extraction *x, const brim_batch *batch)
+{
+  const brim_data *data = &x->session->setup->data;
+  const brim_step step = {.loss_scale = 1};
+  const size_t count = (size_t)batch->span.count;
+  memcpy(x->values, batch->values,
+         count * (size_t)data->elements * brim_dtype_bytes(x->session->setup->backend_ops->real));
+  memcpy(x->labels, batch->labels, count * sizeof *x->labels);
+  BRIM_TRY(brim_exec_load(x->exec, x->program, x->values, x->labels));
+  BRIM_TRY(brim_exec_run(x->exec, x->program, &step));
+  BRIM_TRY(brim_exec_read(x->exec, x->program, x->program->graph->kept, x->kept));
+  for (int64_t i = 0; i < batch->span.count; i++) BRIM_TRY(keep_row(x, &batch->span, i));
+  x->done += batch->span.count;
+  tell_progress(x);
+  return BRIM_OK;
+}
+
+static brim_status compute_batches(extraction *x, brim_loader *loader)
+{
+  const volatile int *stop = x->session->setup->options.stop;
+  for (;;) {
+    const brim_batch *batch = NULL;
+    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted while features were computed");
+    BRIM_TRY(brim_loader_next(loader, &batch));
+    if (!batch) return BRIM_OK;
+    BRIM_TRY(compute_batch(x, batch));
+  }
+}
+
+static brim_status compute_part(extraction *x, enum brim_part part)
+{
+  stream spans = {part, x->session->setup->data.count[part], x->batch};
+  const int32_t threads = (int32_t)x->session->setup->settings->training.num_workers;
+  const brim_loader_options options = {.data = &x->session->setup->data,
+                                       .part = part,
+                                       .batch_max = x->batch,
+                                       .real = x->session->setup->backend_ops->real,
+                                       .threads = threads,
+                                       .slots = threads + 2,
+                                       .next = next_span,
+                                       .context = &spans};
+  brim_loader *loader = NULL;
+  BRIM_TRY(brim_loader_open(&options, &loader));
+  const brim_status status = compute_batches(x, loader);
+  brim_loader_close(loader);
+  return status;
+}
+
+static brim_status compute_all(extraction *x)
+{
+  const brim_graph *g = x->program->graph;
+  uint64_t hash;
+  x->values = brim_try_calloc(1, g->input->bytes);
+  x->labels = brim_try_calloc(1, g->label->bytes);
+  x->kept = brim_try_calloc(1, g->kept->bytes);
+  x->row = brim_try_calloc((size_t)x->writer->shape.values, sizeof *x->row);
+  if (!x->values || !x->labels || !x->kept || !x->row)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
+  BRIM_TRY(brim_frozen_write(x->session->setup, x->exec, x->program, &hash));
+  BRIM_TRY(brim_setup_finish_data(x->session->setup));
+  for (int part = BRIM_PART_TRAIN; part <= BRIM_PART_TEST; part++)
+    if (x->session->setup->data.count[part] > 0) BRIM_TRY(compute_part(x, (enum brim_part)part));
+  return BRIM_OK;
+}
+
+/* On the session's device, in a plan of evaluation, whose memory is given back. */
+static brim_status compute(extraction *x)
+{
+  const brim_evaluation_wish wish = {.count = x->batch, .batch = x->batch, .keep_features = true};
+  const brim_status status = brim_placement_open(x->session, &wish, &x->plan, &x->exec);
+  if (status != BRIM_OK) return status;
+  x->program = brim_plan_program(x->plan, BRIM_PROGRAM_EVALUATE, x->batch);
+  const brim_status computed = compute_all(x);
+  brim_exec_close(x->exec);
+  brim_plan_free(x->plan);
+  free(x->values);
+  free(x->labels);
+  free(x->kept);
+  free(x->row);
+  return computed;
+}
+
+static brim_status fill_file(brim_session *s, brim_feature_writer *w)
+{
+  const int64_t *count = s->setup->data.count, batch = brim_session_eval_batch(s);
+  const int64_t total = count[BRIM_PART_TRAIN] + count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST];
+  extraction x = {.session = s, .writer = w, .total = total, .told = brim_now()};
+  const double start = brim_now();
+  x.batch = batch < total ? batch : total;
+  brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
+           (long long)w->shape.values);
+  BRIM_TRY(compute(&x));
+  BRIM_TRY(brim_feature_writer_close(w));
+  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s, kept in %s for the next runs", brim_now() - start, w->path);
+  return BRIM_OK;
+}
+
+/* The session is of samples meanwhile. */
+static brim_status fill_from_samples(brim_session *s, brim_feature_set *set, brim_feature_writer *w)
+{
+  brim_setup *own = s->setup;
+  s->setup = brim_features_raw(set);
+  s->planner.setup = s->setup;
+  const brim_status status = fill_file(s, w);
+  s->setup = own;
+  s->planner.setup = own;
+  s->started = false;
+  s->planner.has_begun = s->running;
+  brim_planner_forget(&s->planner);
+  return status;
+}
+
+/* Ranks of a host and other runs wait for the one that computes. */
+static brim_status make(brim_session *s, brim_feature_set *set, const char *path)
+{
+  brim_feature_writer writer;
+  BRIM_TRY(brim_feature_writer_open(&writer, path, brim_features_shape(set), s->setup->options.stop));
+  brim_status status = BRIM_OK;
+  if (!brim_features_find(set, path)) {
+    status = fill_from_samples(s, set, &writer);
+    if (status == BRIM_OK && !brim_features_find(set, path))
+      status = brim_fail(BRIM_EIO, "'%s' cannot be read back", path);
+  }
+  brim_feature_writer_cancel(&writer);
+  return status;
+}
+
+brim_status brim_extract_features(brim_session *s)
+{
+  char path[BRIM_PATH_MAX];
+  brim_feature_set *set = s->setup->features;
+  if (!set || !s->setup->options.read_data || brim_features_are_there(set)) return BRIM_OK;
+  BRIM_TRY(brim_feature_file_path(brim_features_shape(set)->key, path));
+  return make(s, set, path);
+}
+
+brim_status brim_extract_peak(brim_session *s, uint64_t *bytes)
+{
+  brim_planner raw;
+  brim_plan *plan = NULL;
+  *bytes = 0;
+  if (!s->setup->features || brim_features_are_there(s->setup->features)) return BRIM_OK;
+  brim_planner_open(&raw, brim_features_raw(s->setup->features));
+  raw.device = s->planner.device;
+  raw.device_info = s->planner.device_info;
+  const int64_t batch = brim_session_eval_batch(s);
+  const brim_evaluation_wish wish = {.count = batch, .batch = batch, .keep_features = true};
+  const brim_status status = brim_planner_plan_evaluation(&raw, &s->choice, &wish, &plan);
+  if (status == BRIM_OK) *bytes = plan->peak_bytes;
+  brim_plan_free(plan);
+  brim_planner_close(&raw);
+  return status;
+}

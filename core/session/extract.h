@@ -1,0 +1,12 @@
+/* The features that a model is trained on (setup/features.h), computed on the session's device before training. */
+#ifndef BRIM_SESSION_EXTRACT_H
+#define BRIM_SESSION_EXTRACT_H
+#include "session/session.h"
+
+/* [init] Computes them, and writes their file, if the session reads data and no file has them; models that are trained
+ * on samples: nothing. EIO, and what placing a plan and running it return. */
+brim_status brim_extract_features(brim_session *session);
+/* [plan] Bytes of the device's memory that computing them takes, before the plan of training is placed; 0: they are
+ * there, or there are none. */
+brim_status brim_extract_peak(brim_session *session, uint64_t *bytes);
+#endif

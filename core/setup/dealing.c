@@ -1,0 +1,56 @@
+#include "setup/dealing.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+void brim_dealing_release(brim_dealing *deal)
+{
+  free(deal->weight);
+  free(deal->batch);
+  *deal = (brim_dealing){0};
+}
+
+/* What rounding down left goes to the first ranks of those whose weights it has made the smallest for their speed. */
+static int32_t most_loaded(const uint64_t *speed, const int64_t *weight, int32_t ranks)
+{
+  int32_t best = 0;
+  for (int32_t r = 1; r < ranks; r++)
+    if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;
+  return best;
+}
+
+bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
+{
+  const int64_t parts = (int64_t)BRIM_PARTS_A_RANK * ranks;
+  uint64_t least = UINT64_MAX, sum = 0;
+  int64_t given = 0;
+  for (int32_t r = 0; r < ranks; r++) least = sample_time[r] < least ? sample_time[r] : least;
+  if (least == 0) return false;
+  if (least > UINT64_MAX >> 20) least = UINT64_MAX >> 20;
+  uint64_t *speed = brim_xmalloc((size_t)ranks * sizeof *speed);
+  for (int32_t r = 0; r < ranks; r++) {
+    speed[r] = (least << 20) / sample_time[r];
+    if (speed[r] == 0) speed[r] = 1;
+    sum += speed[r];
+  }
+  for (int32_t r = 0; r < ranks; r++) {
+    weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* everybody has something */
+    given += weight[r];
+  }
+  for (; given < parts; given++) weight[most_loaded(speed, weight, ranks)]++;
+  free(speed);
+  return true;
+}
+
+brim_portion brim_dealing_portion(const brim_dealing *deal, int32_t rank, int32_t ranks)
+{
+  brim_portion p = {0, 0, 0};
+  if (!deal->weight) return brim_portion_even(rank, ranks);
+  for (int32_t r = 0; r < ranks; r++) {
+    if (r < rank) p.from += deal->weight[r];
+    if (r <= rank) p.to += deal->weight[r];
+    p.of += deal->weight[r];
+  }
+  return p;
+}

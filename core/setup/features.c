@@ -1,0 +1,295 @@
+/* See features.h. The file of features is a data set of the core's own, in the place of the configured one:
+ * loader, order and plans go on as with any other. */
+#include "setup/features.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "data/transform.h"
+#include "data/transform_check.h"
+#include "setup/frozen.h"
+#include "setup/setup_parts.h"
+#include "store/feature_file.h"
+
+struct brim_feature_set {
+  brim_feature_file file; /* not mapped where only plans are made */
+  brim_dataset_info train, test;
+  brim_settings settings;     /* the setup's, without augmentation and what prepares samples */
+  brim_settings raw_settings; /* only without augmentation */
+  brim_setup raw;             /* the setup as it was before features took the place of its data */
+  brim_setup_weights frozen;
+  uint64_t weights;
+};
+
+uint64_t brim_features_weights(const brim_feature_set *set)
+{
+  return set->weights;
+}
+const brim_setup_weights *brim_features_frozen(const brim_feature_set *set)
+{
+  return &set->frozen;
+}
+brim_setup *brim_features_raw(brim_feature_set *set)
+{
+  return &set->raw;
+}
+const brim_feature_shape *brim_features_shape(const brim_feature_set *set)
+{
+  return &set->file.shape;
+}
+bool brim_features_are_there(const brim_feature_set *set)
+{
+  return set->file.map != NULL;
+}
+bool brim_features_find(brim_feature_set *set, const char *path)
+{
+  const brim_feature_shape shape = set->file.shape;
+  return brim_feature_file_open(path, &shape, &set->file);
+}
+
+void brim_features_close(brim_feature_set *set)
+{
+  if (!set) return;
+  brim_feature_file_close(&set->file);
+  brim_setup_weights_close(&set->frozen);
+  free(set);
+}
+
+/* ---- as a data set ---- */
+
+static const brim_dataset_info *info_of(const brim_feature_set *set, const char *split)
+{
+  return strcmp(split, "test") == 0 ? &set->test : &set->train;
+}
+
+static brim_status describe_features(const void *self, const char *split, brim_dataset_info *out)
+{
+  *out = *info_of(self, split);
+  return out->count > 0 ? BRIM_OK : BRIM_ENOTSUP;
+}
+
+/* A plan knows how many features there are, and computes none: they cannot be read there, as for timing. */
+static brim_status open_features(void *self, const char *split)
+{
+  const brim_feature_set *set = self;
+  if (info_of(set, split)->count == 0) return BRIM_ENOTSUP;
+  return set->file.map ? BRIM_OK : brim_fail(BRIM_ENOTSUP, "features are computed when a run begins");
+}
+
+static brim_status read_features(const void *self, const char *split, int64_t index, void *values, void *label)
+{
+  const brim_feature_set *set = self;
+  const enum brim_feature_split which = strcmp(split, "test") == 0 ? BRIM_FEATURES_TEST : BRIM_FEATURES_TRAIN;
+  const float *row = brim_feature_file_sample(&set->file, which, index, label);
+  memcpy(values, row, sizeof *row * (size_t)set->file.shape.values);
+  return BRIM_OK;
+}
+
+static brim_status features_bytes(const void *self, const char *split, uint64_t *out)
+{
+  const brim_feature_set *set = self;
+  *out = (uint64_t)info_of(set, split)->count * (sizeof(int32_t) + sizeof(float) * (uint64_t)set->file.shape.values);
+  return BRIM_OK;
+}
+
+static const brim_dataset_ops features_ops = {.size = sizeof features_ops,
+                                              .open = open_features,
+                                              .describe = describe_features,
+                                              .read = read_features,
+                                              .host_bytes = features_bytes};
+static const brim_plugin features_plugin = {.size = sizeof features_plugin,
+                                            .kind = BRIM_DATASET,
+                                            .id = "features",
+                                            .help = "what a frozen backbone makes of another data set",
+                                            .ops = &features_ops};
+
+static void describe_as(brim_dataset_info *out, const brim_dataset_info *raw, int64_t values)
+{
+  *out = *raw;
+  out->sample = (brim_shape){1, {values}};
+  out->dtype = BRIM_DTYPE_F32;
+  out->pixels_max = out->side_max = 0;
+}
+
+/* The setup's data is the features from here on. */
+static brim_status take_place(brim_setup *s, brim_feature_set *set)
+{
+  describe_as(&set->train, &s->data.train, set->file.shape.values);
+  describe_as(&set->test, &s->data.test, set->file.shape.values);
+  set->settings = set->raw_settings;
+  set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
+  set->settings.transform = (brim_transform_settings){0};
+  set->raw = *s;
+  s->features = set;
+  return brim_data_describe(&s->data, &features_plugin, set, &set->settings);
+}
+
+/* ---- what a file belongs to ---- */
+
+static _Thread_local uint64_t files_hash; /* nftw has no argument for these */
+static _Thread_local size_t files_root;
+
+/* Added up, as files come in any order. With the time of the last change, which unlike that of the last write no
+ * program can set back. By their place below the folder, which may say of which class they are. */
+static int add_file(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+  const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
+                        info->st_ctim.tv_nsec};
+  const char *name = path + files_root;
+  (void)at;
+  if (kind == FTW_F) files_hash += brim_hash(brim_hash(BRIM_HASH_START, name, strlen(name)), of, sizeof of);
+  return 0;
+}
+
+static uint64_t hash_files(const char *path)
+{
+  files_hash = 0;
+  files_root = strlen(path);
+  (void)nftw(path, add_file, 32, 0); /* what is not there, reading the data set has told */
+  return files_hash;
+}
+
+static const char *text_of(const brim_config_choice *choice, const brim_param *p)
+{
+  const char *const *text = (const void *)((const char *)choice->params + p->offset);
+  return *text;
+}
+
+/* The files that a parameter names: as a path, or as text that leads out of the path that the others lie below, as the
+ * names of single files may. */
+static void add_files(const brim_config_choice *choice, const brim_param *p, brim_text *key)
+{
+  char path[BRIM_PATH_MAX];
+  const char *text = text_of(choice, p), *folder = "";
+  for (const brim_param *q = choice->plugin->params; q->key; q++)
+    if (q->type == BRIM_PATH && strcmp(q->key, "path") == 0) folder = text_of(choice, q);
+  if (p->type == BRIM_STR && text[0] != '/' && !strstr(text, "..")) return;
+  if (p->type == BRIM_PATH || text[0] == '/')
+    snprintf(path, sizeof path, "%s", text);
+  else
+    snprintf(path, sizeof path, "%s/%s", folder, text);
+  brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)hash_files(path));
+}
+
+/* A plugin with all its parameters, and its file. */
+static brim_status add_choice(const brim_setup *s, const brim_config_choice *choice, brim_text *key)
+{
+  uint64_t bytes = 0, hash = 0;
+  if (choice->file[0]) BRIM_TRY(brim_file_hash(choice->file, &bytes, &hash));
+  brim_text_printf(key, "%s %016llx\n", choice->group, (unsigned long long)hash);
+  brim_yaml_print(brim_yaml_get(s->config->root, choice->group), key, false);
+  for (const brim_param *p = choice->plugin->params; p && p->key; p++)
+    if (p->type == BRIM_PATH || p->type == BRIM_STR) add_files(choice, p, key);
+  return BRIM_OK;
+}
+
+static brim_status find_key(const brim_setup *s, uint64_t weights, uint64_t *out)
+{
+  const brim_training_settings *t = &s->settings->training;
+  brim_text key = {0};
+  brim_status status = add_choice(s, brim_config_backbone(s->config), &key);
+  if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "dataset"), &key);
+  if (status == BRIM_OK) status = add_choice(s, brim_config_choice_of(s->config, "backend"), &key);
+  brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
+  brim_text_printf(&key, "version %d weights %016llx precision %d grain %lld\n", BRIM_TRANSFORM_VERSION,
+                   (unsigned long long)weights, (int)brim_setup_precision(s), (long long)s->grain);
+  if (t->num_train_samples > 0) /* the others are holes */
+    brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
+  *out = brim_hash(BRIM_HASH_START, brim_text_str(&key), key.length);
+  brim_text_release(&key);
+  return status;
+}
+
+/* ---- opening ---- */
+
+/* Features are of samples as they are: whatever else the configuration would do to them is left out, and said to be. */
+static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
+{
+  const char *model = brim_config_choice_of(s->config, "model")->plugin->id;
+  if (s->settings->augment.mixup > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "augment.mixup=%g does not go with model=%s, which keeps features of single samples\n"
+                     "take augment.mixup=0, or model=lora",
+                     s->settings->augment.mixup, model);
+  set->raw_settings = *s->settings;
+  if (brim_transform_augments(s->settings) && s->options.read_data)
+    brim_log(BRIM_LOG_INFO,
+             "features are of samples as they are: augment means nothing to model=%s (model=lora has it)", model);
+  set->raw_settings.augment = (brim_augment_settings){0};
+  s->data.settings = s->data.transform.settings = &set->raw_settings;
+  return BRIM_OK;
+}
+
+static brim_status refuse_task(const brim_setup *s)
+{
+  const char *model = brim_config_choice_of(s->config, "model")->plugin->id, *dataset = s->data.plugin->id;
+  if (s->data.train.task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s puts a new last layer on features of samples that have a class each; samples of dataset "
+                     "'%s' are tokens, each answered with the next one, and language models have the last layer for "
+                     "that\nmodel=lora trains changes of such a model (backbone=gpt2)",
+                     model, dataset);
+  return brim_fail(BRIM_ECONFIG,
+                   "model=%s keeps features of samples that have a class each, and dataset '%s' has others", model,
+                   dataset);
+}
+
+/* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
+static brim_status find_shape(const brim_setup *s, brim_feature_set *set)
+{
+  if (s->data.train.task != BRIM_TASK_CLASS) return refuse_task(s);
+  if (s->data.validation.count > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"
+                     "leave them out, and set dataset.validation_fraction",
+                     brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
+  brim_graph *g = NULL;
+  char text[96];
+  brim_feature_shape *shape = &set->file.shape;
+  brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
+  options.batch = 1;
+  options.keep_features = true;
+  BRIM_TRY(brim_graph_build(&options, &g));
+  const brim_tensor *features = g->kept;
+  brim_status status = BRIM_OK;
+  if (features->shape.rank != 2)
+    status =
+        brim_fail(BRIM_ECONFIG, "model=%s needs features [N, F], backbone '%s' has %s",
+                  brim_config_choice_of(s->config, "model")->plugin->id, brim_config_backbone(s->config)->plugin->id,
+                  brim_shape_format(text, sizeof text, &features->shape));
+  *shape = (brim_feature_shape){.values = features->shape.dim[features->shape.rank - 1],
+                                .count = {s->data.train.count, s->data.test.count}};
+  if (status == BRIM_OK) status = brim_setup_weights_open(s, g, &set->frozen);
+  if (status == BRIM_OK && s->options.read_data) status = brim_frozen_read(s, g, NULL, &set->weights);
+  brim_graph_free(g);
+  shape->weights = set->weights;
+  return status == BRIM_OK && s->options.read_data ? find_key(s, set->weights, &shape->key) : status;
+}
+
+/* A file that has them, if there is one. */
+static brim_status look_for_file(brim_feature_set *set)
+{
+  char path[BRIM_PATH_MAX];
+  BRIM_TRY(brim_feature_file_path(set->file.shape.key, path));
+  if (brim_features_find(set, path)) brim_log(BRIM_LOG_INFO, "features: taken from %s", path);
+  return BRIM_OK;
+}
+
+brim_status brim_features_open(brim_setup *s)
+{
+  const brim_model_ops *ops = brim_config_choice_of(s->config, "model")->plugin->ops;
+  if (!brim_config_backbone(s->config) || ops->wraps != BRIM_WRAPS_FEATURES || s->options.whole) return BRIM_OK;
+  brim_feature_set *set = brim_xcalloc(1, sizeof *set);
+  brim_status status = leave_out_augmentation(s, set);
+  if (status == BRIM_OK) status = find_shape(s, set);
+  if (status == BRIM_OK && s->options.read_data) status = look_for_file(set);
+  if (status == BRIM_OK) return take_place(s, set); /* the setup's from here on */
+  s->data.settings = s->data.transform.settings = s->settings;
+  brim_features_close(set);
+  return status;
+}

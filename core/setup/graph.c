@@ -1,0 +1,112 @@
+/* The model's graph, and the types that it is computed in. See setup.h. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "setup/setup_parts.h"
+
+/* The type that activations are kept in, by enum brim_precision; 0: that of the parameters. */
+static const uint32_t activations[BRIM_PRECISIONS] = {
+    [BRIM_PRECISION_BF16] = BRIM_DTYPE_BF16, [BRIM_PRECISION_FP16] = BRIM_DTYPE_F16};
+
+int32_t brim_setup_precision(const brim_setup *s)
+{
+  return s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
+}
+
+uint32_t brim_setup_backend_precisions(const brim_setup *s)
+{
+  const brim_backend_ops *ops = s->backend_ops;
+  const bool has_field = ops->size >= offsetof(brim_backend_ops, stores) + sizeof ops->stores;
+  uint32_t has = 1u << BRIM_PRECISION_FP32;
+  for (size_t i = 0; i < BRIM_PRECISIONS; i++)
+    if (has_field && activations[i] && ops->stores & BRIM_STORES(activations[i])) has |= 1u << i;
+  return has;
+}
+
+uint32_t brim_setup_precisions(const brim_setup *s)
+{
+  const uint32_t fp16 = 1u << BRIM_PRECISION_FP16;
+  return brim_setup_backend_precisions(s) & ~(brim_setup_updates_in_backward(s) ? fp16 : 0);
+}
+
+/* The type that frozen weights are kept in; 0: that of the others. With precision=bf16 kernels read them in bf16
+ * anyway, so results are the same. */
+static uint32_t frozen_type(const brim_setup *s, int32_t precision)
+{
+  const int32_t store = s->settings->backbone.store;
+  const bool small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && precision == BRIM_PRECISION_BF16);
+  return small ? BRIM_DTYPE_BF16 : 0;
+}
+
+brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precision)
+{
+  const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
+  const brim_config_choice *backbone = brim_config_backbone(s->config);
+  brim_graph_options g = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
+                          .model_self = s->model,
+                          .loss_op = loss->op,
+                          .loss = s->loss,
+                          .top_k = s->top_k,
+                          .class_weights = s->class_weights.count > 0,
+                          .soft_labels = s->settings->augment.mixup > 0,
+                          .norm_group = s->settings->training.norm_group,
+                          .sample = s->data.sample,
+                          .task = s->data.train.task,
+                          .classes = s->answers,
+                          .real = s->backend_ops->real,
+                          .activations = activations[precision],
+                          .fuse = s->settings->graph.fuse};
+  if (!backbone) return g;
+  g.backbone = backbone->plugin->ops;
+  g.backbone_self = s->backbone;
+  g.backbone_id = backbone->plugin->id;
+  g.frozen_type = frozen_type(s, precision);
+  g.given_features = s->features != NULL;
+  return g;
+}
+
+/* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */
+static void warn_of_output(const brim_graph *g, const char *loss)
+{
+  if (g->output->producer < 0 || (strcmp(loss, "cross_entropy") != 0 && strcmp(loss, "bce") != 0)) return;
+  const brim_node *n = g->node[g->output->producer];
+  if (strcmp(n->op, "softmax") != 0 && strcmp(n->op, "log_softmax") != 0 && strcmp(n->op, "sigmoid") != 0) return;
+  brim_log(BRIM_LOG_WARN,
+           "the model's output is a %s (%s:%d), but loss=%s takes logits and makes probabilities of them itself: name "
+           "what comes before as the output",
+           n->op, n->file, n->line, loss);
+}
+
+/* What a model did not take: its own message says what it takes. */
+static brim_status tell_samples(const brim_setup *s, brim_status status)
+{
+  const brim_dataset_info *info = &s->data.train;
+  const brim_shape *sample = &s->data.sample;
+  char shape[96], answer[64];
+  if (status != BRIM_ECONFIG) return status;
+  brim_shape_format(shape, sizeof shape, sample);
+  if (info->task == BRIM_TASK_TOKENS)
+    return brim_fail_add(status, "samples of dataset '%s' are %lld tokens each, of a vocabulary of %lld",
+                         s->data.plugin->id, (long long)sample->dim[0], (long long)info->classes);
+  if (info->task == BRIM_TASK_VALUES)
+    snprintf(answer, sizeof answer, "%lld real number%s", (long long)s->answers, brim_plural(s->answers));
+  else
+    snprintf(answer, sizeof answer, "one of %lld classes", (long long)s->answers);
+  return brim_fail_add(status, "samples of dataset '%s' are %s %s, to be answered with %s", s->data.plugin->id,
+                       sample->rank == 3 ? "images" : "real numbers", shape, answer);
+}
+
+brim_status brim_setup_find_norm_group(brim_setup *s)
+{
+  brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
+  brim_graph *g = NULL;
+  options.fuse = 0;                          /* the author's own operations */
+  options.batch = brim_setup_micro_batch(s); /* an author reads these shapes if something does not fit */
+  BRIM_TRY(tell_samples(s, brim_graph_build(&options, &g)));
+  warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
+  s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
+  brim_graph_free(g);
+  return BRIM_OK;
+}

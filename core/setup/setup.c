@@ -1,0 +1,205 @@
+/* Instances and data of a run, opened and closed. See setup.h. */
+#include "setup/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "memory/board.h"
+#include "setup/features.h"
+#include "setup/loss_scale.h"
+#include "setup/setup_parts.h"
+
+static brim_status make_instance(const brim_config_choice *choice, void **self)
+{
+  *self = choice->params;
+  if (!choice->plugin->create) return BRIM_OK;
+  *self = NULL;
+  const brim_status status = choice->plugin->create(choice->params, self);
+  if (status == BRIM_ENODEVICE)
+    return brim_fail(status, "%s '%s' cannot be used: %s", choice->group, choice->plugin->id, brim_error_text());
+  if (status != BRIM_OK) brim_fail_add(status, "while making %s '%s'", choice->group, choice->plugin->id);
+  return status;
+}
+
+static void drop_instance(const brim_config *config, const char *group, void *self)
+{
+  const brim_config_choice *choice = brim_config_choice_of(config, group);
+  if (self && choice->plugin->destroy) choice->plugin->destroy(self);
+}
+
+const char *brim_setup_backend_id(const brim_setup *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+int64_t brim_setup_micro_batch(const brim_setup *s)
+{
+  const brim_training_settings *t = &s->settings->training;
+  return t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+}
+
+bool brim_setup_may_recompute(const brim_setup *s)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
+  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
+}
+
+bool brim_setup_may_time(const brim_setup *s)
+{
+  return s->settings->memory.timing && !s->options.no_timing && !s->options.resume;
+}
+
+/* ---- checks ---- */
+
+/* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
+ * judging, without it. */
+static int64_t choose_grain(const brim_setup *s, const brim_device_info *device)
+{
+  if (s->settings->training.grain >= 0) return s->settings->training.grain;
+  if (!device->on_host || s->backend_ops->real != BRIM_DTYPE_F32) return 0;
+  return s->data.train.sample.rank == 3 ? 16 : 1; /* a sequence has many rows in itself */
+}
+
+static brim_status check_patience(const brim_setup *s)
+{
+  if (s->settings->training.patience == 0 || s->data.count[BRIM_PART_VALIDATION] > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, and there is none\n"
+                                 "set dataset.validation_fraction, or training.patience=0");
+}
+
+static brim_status check_precision(const brim_setup *s)
+{
+  const uint32_t has = brim_setup_backend_precisions(s);
+  const int32_t precision = brim_setup_precision(s);
+  const char *name = brim_precision_names[precision];
+  const char *single = has >> BRIM_PRECISION_BF16 & 1 ? "fp32 and bf16" : "fp32";
+  if (has >> precision & 1) return brim_loss_scale_check(s->settings);
+  return brim_fail(BRIM_ECONFIG,
+                   "precision=%s: backend '%s' keeps activations in %s only\n"
+                   "take precision=fp32, or a backend that keeps them in %s: cuda and cpu do",
+                   name, brim_setup_backend_id(s), s->backend_ops->real == BRIM_DTYPE_F64 ? "double precision" : single,
+                   name);
+}
+
+/* ---- opening ---- */
+
+static void choose_ops(brim_setup *s)
+{
+  const brim_config *c = s->config;
+  s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
+  s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
+  s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
+  s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
+  s->schedule_params = brim_config_choice_of(c, "schedule")->params;
+}
+
+/* An error that begins with a key gets a line of where its value is from: a preset may have set it. */
+static brim_status tell_origin(const brim_setup *s, brim_status status)
+{
+  brim_text text = {0}, origin = {0};
+  brim_text_add(&text, brim_error_text());
+  const char *error = brim_text_str(&text);
+  const size_t line = strcspn(error, "\n"), name = error[0] == '\'' ? strcspn(error + 1, "='") : 0;
+  char key[BRIM_YAML_KEY_BYTES_MAX];
+  const int length = snprintf(key, sizeof key, "%.*s", (int)name, error + (name > 0));
+  const brim_yaml *value = name > 0 && (size_t)length < sizeof key ? brim_yaml_get_path(s->config->root, key) : NULL;
+  if (status == BRIM_ECONFIG && value && strcmp(value->origin.file, "default") != 0) {
+    brim_yaml_print_origin(&value->origin, &origin);
+    brim_fail(status, "%.*s\n%s%s", (int)line, error, brim_text_str(&origin), error + line);
+  }
+  brim_text_release(&text);
+  brim_text_release(&origin);
+  return status;
+}
+
+/* The default configuration is for images: that its mirroring means nothing to others, nobody needs to be told. */
+static brim_status open_data(brim_setup *s)
+{
+  const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
+  const brim_yaml *flip = brim_yaml_get_path(s->config->root, "augment.flip");
+  BRIM_TRY(make_instance(dataset, &s->dataset));
+  const brim_status status = brim_setup_describe_data(s, dataset->plugin);
+  const int32_t rank = s->data.train.sample.rank;
+  if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !brim_setup_is_untouched(flip))
+    return tell_origin(s, status);
+  return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are no images", status);
+}
+
+brim_status brim_setup_open(const brim_config *config, brim_config *own, const brim_setup_options *options,
+                            brim_setup **out)
+{
+  brim_setup *s = *out = brim_xcalloc(1, sizeof *s);
+  s->config = config;
+  s->own_config = own;
+  s->options = *options;
+  s->world = options->dist || options->world.ranks == 0 ? brim_dist_world(options->dist) : options->world;
+  s->settings = &config->settings;
+  choose_ops(s);
+  BRIM_TRY(check_precision(s));
+  brim_shared_folder_set(s->settings->claims.dir);
+  return make_instance(brim_config_choice_of(s->config, "backend"), &s->backend);
+}
+
+brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
+{
+  BRIM_TRY(open_data(s));
+  BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
+  if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
+  BRIM_TRY(brim_setup_open_loss(s));
+  BRIM_TRY(check_patience(s));
+  s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
+  s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
+  s->grain = choose_grain(s, device);
+  BRIM_TRY(brim_setup_find_norm_group(s));
+  BRIM_TRY(brim_setup_check_update(s));
+  BRIM_TRY(brim_features_open(s));
+  if (s->features) {
+    s->grain = choose_grain(s, device); /* features are no images */
+    BRIM_TRY(brim_setup_find_norm_group(s));
+  }
+  brim_setup_warn_of_idle_ranks(s);
+  return BRIM_OK;
+}
+
+brim_status brim_setup_start_data(brim_setup *s)
+{
+  if (s->reads || s->data.opened || !s->options.read_data) return BRIM_OK;
+  s->reads = true;
+  return brim_data_open_start(&s->data);
+}
+
+brim_status brim_setup_finish_data(brim_setup *s)
+{
+  BRIM_TRY(brim_setup_start_data(s));
+  return s->data.opening ? brim_data_open_finish(&s->data) : BRIM_OK;
+}
+
+/* The run failed for another reason, which is the one to show. */
+static void abandon_data(brim_data *data)
+{
+  char error[4096];
+  if (!data->opening) return;
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (brim_data_open_finish(data) != BRIM_OK || error[0]) (void)brim_fail(BRIM_OK, "%s", error);
+}
+
+void brim_setup_close(brim_setup *s)
+{
+  if (!s) return;
+  abandon_data(&s->data);
+  if (s->features) abandon_data(&brim_features_raw(s->features)->data);
+  brim_features_close(s->features);
+  if (s->backbone) drop_instance(s->config, "backbone", s->backbone);
+  drop_instance(s->config, "model", s->model);
+  drop_instance(s->config, "dataset", s->dataset);
+  drop_instance(s->config, "backend", s->backend);
+  brim_config_free(s->own_config);
+  brim_arena_release(&s->arena);
+  brim_dealing_release(&s->deal);
+  free(s->counted);
+  json_decref(s->kept);
+  json_decref(s->was);
+  free(s);
+}

@@ -1,0 +1,106 @@
+/* The loss of a session: that it goes with the data, and what counts for how much. See session.h. */
+#include <string.h>
+
+#include "base/file.h"
+#include "base/install.h"
+#include "setup/setup_parts.h"
+
+/* Of tokens: those that do not count all look the same to kernels. */
+static brim_status ignore_tokens(brim_setup *s)
+{
+  s->data.ignored_token = s->loss.ignore_index;
+  s->loss.ignores = 1;
+  s->loss.ignore_index = BRIM_NO_TOKEN;
+  return BRIM_OK;
+}
+
+/* A mix of classes has no weight of one of them, so there is no weighted mean; PyTorch's would be another one. */
+static brim_status check_mixup(const brim_setup *s, const char *key)
+{
+  if (s->settings->augment.mixup == 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "augment.mixup=%g makes mixes of classes, and %s is about single ones\nleave out one of them",
+                   s->settings->augment.mixup, key);
+}
+
+/* A class that the loss ignores counts for nothing in its mean. */
+static brim_status weigh_labels(brim_setup *s)
+{
+  const int64_t classes = s->data.train.classes;
+  double sum = 0;
+  s->label_weights = s->class_weights;
+  if (s->data.train.task == BRIM_TASK_TOKENS) return ignore_tokens(s);
+  if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
+  BRIM_TRY(check_mixup(s, "loss.ignore_index"));
+  s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
+  for (int64_t k = 0; k < classes; k++) {
+    if (k != s->loss.ignore_index) s->counted[k] = s->class_weights.count ? s->class_weights.item[k] : 1;
+    sum += s->counted[k];
+  }
+  s->label_weights = (brim_list){s->counted, (size_t)classes};
+  if (sum > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "loss.ignore_index=%d leaves no class that counts\ngive another class, or -100 for none",
+                   s->loss.ignore_index);
+}
+
+bool brim_setup_is_untouched(const brim_yaml *value)
+{
+  char own[BRIM_PATH_MAX];
+  const char *file = value->origin.file;
+  if (strcmp(file, "default") == 0) return true;
+  return brim_install_dir(own, sizeof own, BRIM_INSTALL_CONFIGS) && brim_starts_with(file, own) &&
+         file[strlen(own)] == '/';
+}
+
+static bool is_loss_chosen(const brim_setup *s)
+{
+  const brim_yaml *loss = brim_yaml_get(s->config->root, "loss");
+  for (size_t i = 0; i < loss->count; i++)
+    if (!brim_setup_is_untouched(loss->item[i])) return true;
+  return false;
+}
+
+brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char *word, const char *because,
+                               brim_status status)
+{
+  brim_log(level, "%s is taken, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
+  s->again.word[s->again.count++] = word;
+  s->again.by_data = true;
+  return status;
+}
+
+/* Real numbers are no classes: where nobody has chosen a loss, the configuration is made again with one for them, so
+ * that the run's folder says what it was trained by. */
+static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
+{
+  const bool is_values = s->data.train.task == BRIM_TASK_VALUES;
+  const char *op = ((const brim_loss_ops *)loss->plugin->ops)->op, *id = s->data.plugin->id;
+  const bool is_classes = strcmp(op, "softmax_cross_entropy") == 0 || strcmp(op, "bce") == 0;
+  if (s->data.train.task == BRIM_TASK_TOKENS && strcmp(op, "softmax_cross_entropy") != 0)
+    return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
+                     loss->plugin->id, id);
+  if (!is_values || !is_classes) return BRIM_OK;
+  if (!is_loss_chosen(s))
+    return brim_setup_ask_for(s, BRIM_LOG_INFO, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
+  return brim_fail(BRIM_ECONFIG,
+                   "loss=%s does not go with dataset '%s', whose samples are to be answered with real numbers, not "
+                   "classes\ntake loss=mse, mae or huber",
+                   loss->plugin->id, id);
+}
+
+brim_status brim_setup_open_loss(brim_setup *s)
+{
+  const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
+  BRIM_TRY(check_loss(s, choice));
+  ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
+  const brim_list *w = &s->class_weights;
+  double sum = 0;
+  if (w->count > 0) BRIM_TRY(check_mixup(s, "loss.class_weights"));
+  for (size_t i = 0; i < w->count; i++) sum += w->item[i];
+  if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return weigh_labels(s);
+  return brim_fail(BRIM_ECONFIG,
+                   "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
+                   "give one number for each class, not all of them 0; [] for none",
+                   w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
+}

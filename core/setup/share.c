@@ -1,0 +1,148 @@
+/* What a rank has of a step and of an evaluation, and how it is cut into micro-batches. See session.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "setup/setup_parts.h"
+
+static int64_t unit_of(const brim_setup *s)
+{
+  return s->norm_group > 0 ? s->norm_group : 1;
+}
+
+static int64_t share_of_rank(const brim_setup *s, int32_t rank, int64_t samples)
+{
+  int64_t first, count;
+  const brim_portion portion = brim_dealing_portion(&s->deal, rank, s->world.ranks);
+  brim_portion_of(&portion, samples, unit_of(s), &first, &count);
+  return count;
+}
+
+int64_t brim_setup_share(const brim_setup *s)
+{
+  return share_of_rank(s, s->world.rank, s->settings->training.effective_batch_size);
+}
+
+int64_t brim_setup_limit_batch(const brim_setup *s, int64_t batch)
+{
+  const int64_t share = brim_setup_share(s), most = share > 0 ? share : unit_of(s);
+  return s->world.ranks > 1 && batch > most ? most : batch;
+}
+
+brim_order brim_setup_order(const brim_setup *s, int64_t batch)
+{
+  const brim_training_settings *t = &s->settings->training;
+  const int64_t cut = brim_setup_limit_batch(s, batch), set = t->effective_batch_size;
+  const int64_t effective = s->world.ranks > 1 ? set : (set + cut - 1) / cut * cut;
+  const brim_portion portion = brim_dealing_portion(&s->deal, s->world.rank, s->world.ranks);
+  return brim_order_make(s->data.count[BRIM_PART_TRAIN], effective, cut, unit_of(s), portion, t->epochs, t->steps);
+}
+
+int64_t brim_setup_micros(const brim_setup *s, int64_t batch)
+{
+  return brim_setup_order(s, batch).micros;
+}
+
+int64_t brim_setup_all_samples(const brim_setup *s)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, count = s->data.count[BRIM_PART_TRAIN];
+  return count < effective ? count : effective;
+}
+
+int64_t brim_setup_step_samples(const brim_setup *s)
+{
+  return share_of_rank(s, s->world.rank, brim_setup_all_samples(s));
+}
+
+int64_t brim_setup_step_micros(const brim_setup *s, int64_t batch)
+{
+  const brim_order o = brim_setup_order(s, batch);
+  return o.steps_per_epoch > 1 ? o.micros : o.last_micros;
+}
+
+bool brim_setup_rounds(const brim_setup *s, int64_t batch)
+{
+  const brim_order o = brim_setup_order(s, batch);
+  const bool is_all = s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from its start */
+  return s->grain > 1 && batch % s->grain != 0 && !is_all;
+}
+
+const char *brim_setup_format_cut(const brim_setup *s, int64_t batch, char *out, size_t room)
+{
+  const brim_order o = brim_setup_order(s, batch);
+  const bool is_all = o.steps_per_epoch == 1; /* every step trains on all samples that there are */
+  const int64_t share = s->world.ranks == 1 && !is_all ? o.effective : brim_setup_step_samples(s),
+                micros = is_all ? o.last_micros : o.micros, last = share - (micros - 1) * o.batch;
+  if (micros == 0)
+    snprintf(out, room, "none");
+  else if (last == o.batch)
+    snprintf(out, room, "%lld x %lld", (long long)o.batch, (long long)micros);
+  else if (micros == 1)
+    snprintf(out, room, "%lld x 1", (long long)last);
+  else
+    snprintf(out, room, "%lld x %lld + %lld", (long long)o.batch, (long long)micros - 1, (long long)last);
+  return out;
+}
+
+bool brim_setup_allows(const brim_setup *s, int64_t batch)
+{
+  const bool is_whole = batch >= brim_setup_share(s);
+  if (brim_setup_updates_in_backward(s) && !is_whole) return false;
+  return s->norm_group == 0 || is_whole || batch % s->norm_group == 0;
+}
+
+static int64_t part_from(const brim_setup *s, enum brim_part part, int32_t rank)
+{
+  return s->data.count[part] * rank / s->world.ranks;
+}
+
+void brim_setup_part(const brim_setup *s, enum brim_part part, int64_t *first, int64_t *count)
+{
+  *first = part_from(s, part, s->world.rank);
+  *count = part_from(s, part, s->world.rank + 1) - *first;
+}
+
+brim_load brim_setup_load(const brim_setup *s, int32_t rank)
+{
+  const int64_t effective = s->settings->training.effective_batch_size, samples = s->data.count[BRIM_PART_TRAIN];
+  const int64_t rest = samples % effective;
+  const enum brim_part validation = BRIM_PART_VALIDATION, test = BRIM_PART_TEST;
+  return (brim_load){.share = share_of_rank(s, rank, effective),
+                     .last_share = share_of_rank(s, rank, rest > 0 ? rest : effective),
+                     .validation = part_from(s, validation, rank + 1) - part_from(s, validation, rank),
+                     .test = part_from(s, test, rank + 1) - part_from(s, test, rank)};
+}
+
+void brim_setup_warn_of_idle_ranks(const brim_setup *s)
+{
+  const int64_t step = brim_setup_all_samples(s);
+  int32_t idle = 0, first = -1;
+  char groups[64] = "";
+  if (s->world.rank > 0) return;
+  for (int32_t r = 0; r < s->world.ranks; r++) {
+    if (share_of_rank(s, r, step) > 0) continue;
+    if (idle++ == 0) first = r;
+  }
+  if (idle == 0) return;
+  if (s->norm_group > 0) {
+    const long long count = (long long)brim_setup_norm_groups(s, step);
+    snprintf(groups, sizeof groups, " in %lld norm group%s", count, brim_plural(count));
+  }
+  if (idle == 1)
+    brim_log(BRIM_LOG_WARN, "rank %d of %d has nothing to do: a step has %lld sample%s%s", (int)first,
+             (int)s->world.ranks, (long long)step, brim_plural(step), groups);
+  else
+    brim_log(BRIM_LOG_WARN, "%d of %d ranks have nothing to do: a step has %lld sample%s%s", (int)idle,
+             (int)s->world.ranks, (long long)step, brim_plural(step), groups);
+}
+
+int64_t brim_setup_norm_groups(const brim_setup *s, int64_t samples)
+{
+  return s->norm_group == 0 || samples < s->norm_group ? 1 : samples / s->norm_group;
+}
+
+int64_t brim_setup_eval_batch(const brim_setup *s, int64_t batch)
+{
+  const int64_t set = s->settings->training.eval_batch_size;
+  return set ? set : batch;
+}
