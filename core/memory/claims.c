@@ -13,8 +13,7 @@
 
 #define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
 #define NUMBER_MAX (INT64_MAX / 2)
-#define SINCE_MAX 1e11 /* seconds since 1970 */
-#define LOOK_SECONDS_MIN 0.05
+#define SINCE_MAX 1e11           /* seconds since 1970 */
 #define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
 #define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
 
@@ -254,7 +253,7 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
 {
   char text[256], told[256] = "";
   const double start = brim_now(), patience = r->wait ? r->timeout_seconds : PLACING_SECONDS_MAX;
-  double told_at = 0, pause = LOOK_SECONDS_MIN;
+  double told_at = 0, pause = BRIM_CLAIM_LOOK_SECONDS;
   bool waits = false;
   for (;;) {
     view v;

@@ -54,6 +54,7 @@ brim_status brim_planner_look(brim_planner *p)
 
 brim_status brim_planner_measure(brim_planner *p)
 {
+  if (p->model) return BRIM_OK;
   p->resident_bytes = brim_rss_bytes();
   return p->setup->data.opened ? BRIM_OK : brim_data_host_bytes(&p->setup->data, &p->data_bytes);
 }

@@ -287,7 +287,7 @@ brim_status brim_planner_read_fraction(brim_planner *p)
 {
   const char *text = getenv("TF_GPU_MEMORY_FRACTION");
   char *end = NULL;
-  if (!text || !text[0] || p->setup->settings->memory.limit > 0 || !brim_device_is_shared(&p->device_info))
+  if (p->model || !text || !text[0] || p->setup->settings->memory.limit > 0 || !brim_device_is_shared(&p->device_info))
     return BRIM_OK;
   p->fraction = strtod(text, &end);
   if (*end || !(p->fraction > 0 && p->fraction <= 1))

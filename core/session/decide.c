@@ -63,13 +63,6 @@ void brim_decide_view_device(const brim_session *s, brim_device_view *out)
   view_device(s, s->planner.device, &s->planner.device_info, out);
 }
 
-static brim_status list_tickets(const brim_session *s, brim_arena *arena, brim_ticket **out, size_t *count)
-{
-  if (!s->stand_in) return brim_claims_list(arena, out, count);
-  s->stand_in->tickets(s->stand_in->context, arena, out, count);
-  return BRIM_OK;
-}
-
 static brim_status look_at_devices(brim_session *s, const char *question, views *v)
 {
   const brim_backend_ops *ops = s->setup->backend_ops;
@@ -84,7 +77,7 @@ static brim_status look_at_devices(brim_session *s, const char *question, views 
     brim_device_view *d = &v->device[i];
     BRIM_TRY(ops->describe(s->setup->backend, i, &info));
     view_device(s, i, &info, d);
-    if (d->is_shared && !listed) BRIM_TRY(list_tickets(s, &v->arena, &ticket, &tickets));
+    if (d->is_shared && !listed) BRIM_TRY(s->env->tickets(s->env->self, &v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
     d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
     if (question) brim_session_show_device(s, question, d, 0, 0);
@@ -473,17 +466,10 @@ brim_status brim_decide_after_oom(brim_session *s, brim_status failure, uint64_t
 
 /* ---- boundaries ---- */
 
-static brim_host_memory look_at_host(const brim_session *s, uint64_t *process_bytes)
-{
-  if (s->stand_in) return s->stand_in->host(s->stand_in->context, process_bytes);
-  *process_bytes = brim_rss_bytes();
-  return brim_host_memory_now();
-}
-
 static brim_memory_view view_of(brim_session *s, int64_t step, int64_t round, bool is_end, uint64_t planned)
 {
   uint64_t process = 0;
-  const brim_host_memory host = look_at_host(s, &process);
+  const brim_host_memory host = s->env->host(s->env->self, &process);
   return (brim_memory_view){.size = sizeof(brim_memory_view),
                             .step = step,
                             .round = round,

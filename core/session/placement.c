@@ -4,32 +4,38 @@
 #include "planner/room.h"
 #include "session/decide.h"
 
+/* ---- whatever is placed ---- */
+
 typedef struct placement {
+  const brim_placing *what;
   brim_session *session;
-  const brim_evaluation_wish *wish;
-  brim_plan *plan;
-  brim_exec *exec;
+  uint64_t peak;
+  bool is_planned;
 } placement;
+
+static void drop(placement *p)
+{
+  p->is_planned = false;
+  p->what->drop(p->what->self);
+}
 
 static brim_status make_plan(placement *p)
 {
-  const brim_planner *planner = &p->session->planner;
-  brim_plan_free(p->plan);
-  p->plan = NULL;
-  if (!p->wish) return brim_planner_plan(planner, &p->session->choice, false, &p->plan);
-  return brim_planner_plan_evaluation(planner, &p->session->choice, p->wish, &p->plan);
+  drop(p);
+  BRIM_TRY(p->what->plan(p->what->self, &p->peak));
+  p->is_planned = true;
+  return BRIM_OK;
 }
 
-/* To the device that was claimed, if it is another. */
+/* To the device that was claimed, if it is another. Plans are of the device that they were made for. */
 static brim_status move(placement *p, int device)
 {
   if (device != p->session->planner.device) {
-    brim_plan_free(p->plan);
-    p->plan = NULL;
+    drop(p);
     BRIM_TRY(brim_session_move(p->session, device));
     BRIM_TRY(make_plan(p));
   }
-  brim_session_tell_device(p->session);
+  if (!p->session->place) brim_session_tell_device(p->session);
   return BRIM_OK;
 }
 
@@ -39,7 +45,7 @@ static brim_status open_held(placement *p, bool *placed)
 {
   *placed = false;
   if (!p->session->held) return BRIM_OK;
-  const brim_status status = brim_exec_open(p->plan, p->session->planner.device, &p->exec);
+  const brim_status status = p->what->open(p->what->self);
   brim_session_let_go(p->session);
   *placed = status == BRIM_OK;
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
@@ -52,50 +58,93 @@ static brim_status claim_and_open(placement *p)
   for (;;) {
     int device;
     bool placed;
-    brim_claim *claim;
-    if (!p->plan) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
-    BRIM_TRY(brim_planner_check(&p->session->planner, &p->session->choice, p->plan));
+    void *claim;
+    brim_session *s = p->session;
+    if (!p->is_planned) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
+    BRIM_TRY(p->what->check(p->what->self));
     BRIM_TRY(open_held(p, &placed));
     if (placed) return BRIM_OK;
-    BRIM_TRY(brim_session_claim(p->session, p->plan, &claim, &device));
-    const bool queues = claim && p->session->planner.waits;
+    BRIM_TRY(brim_session_claim(s, p->peak, &claim, &device));
+    const bool queues = claim && s->planner.waits;
     brim_status status = move(p, device);
-    if (status == BRIM_OK) status = brim_exec_open(p->plan, p->session->planner.device, &p->exec);
-    brim_claim_release(claim);
+    if (status == BRIM_OK) status = p->what->open(p->what->self);
+    s->env->release(s->env->self, claim);
     if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
     brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
   }
 }
 
-/* Would the process fit the host? That is said before data are read and devices are waited for. */
-static brim_status foresee(placement *p)
+brim_status brim_placement_do(const brim_placing *what)
 {
-  BRIM_TRY(brim_planner_foresee(&p->session->planner, p->plan, p->session->choice.micro_batch));
-  return brim_planner_check(&p->session->planner, &p->session->choice, p->plan);
+  placement p = {.what = what, .session = what->session};
+  for (;;) {
+    BRIM_TRY(make_plan(&p));
+    brim_status status = what->check(what->self); /* before data are read and devices are waited for */
+    if (status == BRIM_OK) BRIM_TRY(brim_session_start(p.session));
+    if (status == BRIM_OK) status = claim_and_open(&p);
+    const bool is_want = brim_decide_is_want(p.session, status) && p.is_planned;
+    if (status == BRIM_OK || !what->trains || !is_want) return status;
+    drop(&p);
+    BRIM_TRY(brim_decide_after_oom(p.session, status, p.peak));
+  }
 }
 
-static brim_status place(placement *p)
+/* ---- plans of a model ---- */
+
+typedef struct model_placing {
+  brim_session *session;
+  const brim_evaluation_wish *wish;
+  brim_plan *plan;
+  brim_exec *exec;
+} model_placing;
+
+static void drop_plan(void *self)
 {
-  for (;;) {
-    BRIM_TRY(make_plan(p));
-    brim_status status = foresee(p);
-    if (status == BRIM_OK) BRIM_TRY(brim_session_start(p->session));
-    if (status == BRIM_OK) status = claim_and_open(p);
-    if (status == BRIM_OK || p->wish || !brim_decide_is_want(p->session, status) || !p->plan) return status;
-    const uint64_t needed = p->plan->peak_bytes;
-    brim_plan_free(p->plan); /* plans are of the device that they were made for */
-    p->plan = NULL;
-    BRIM_TRY(brim_decide_after_oom(p->session, status, needed));
-  }
+  model_placing *p = self;
+  brim_plan_free(p->plan);
+  p->plan = NULL;
+}
+
+static brim_status plan_model(void *self, uint64_t *peak)
+{
+  model_placing *p = self;
+  const brim_planner *planner = &p->session->planner;
+  const brim_choice *choice = &p->session->choice;
+  BRIM_TRY(p->wish ? brim_planner_plan_evaluation(planner, choice, p->wish, &p->plan)
+                   : brim_planner_plan(planner, choice, false, &p->plan));
+  *peak = p->plan->peak_bytes;
+  return BRIM_OK;
+}
+
+/* Also: would the process fit the host? */
+static brim_status check_plan(void *self)
+{
+  model_placing *p = self;
+  brim_session *s = p->session;
+  BRIM_TRY(brim_planner_foresee(&s->planner, p->plan, s->choice.micro_batch));
+  return brim_planner_check(&s->planner, &s->choice, p->plan);
+}
+
+static brim_status open_plan(void *self)
+{
+  model_placing *p = self;
+  return brim_exec_open(p->plan, p->session->planner.device, &p->exec);
 }
 
 brim_status brim_placement_open(brim_session *session, const brim_evaluation_wish *wish, brim_plan **plan,
                                 brim_exec **exec)
 {
-  placement p = {.session = session, .wish = wish};
-  const brim_status status = place(&p);
+  model_placing p = {.session = session, .wish = wish};
+  const brim_placing what = {.self = &p,
+                             .session = session,
+                             .trains = !wish,
+                             .plan = plan_model,
+                             .drop = drop_plan,
+                             .check = check_plan,
+                             .open = open_plan};
+  const brim_status status = brim_placement_do(&what);
   if (status != BRIM_OK) {
-    brim_plan_free(p.plan);
+    drop_plan(&p);
     return status;
   }
   session->planner.besides_bytes = 0;
@@ -104,6 +153,8 @@ brim_status brim_placement_open(brim_session *session, const brim_evaluation_wis
   *exec = p.exec;
   return BRIM_OK;
 }
+
+/* ---- without placing ---- */
 
 /* The plan of a session as it is, if it does not fit its device: `needed` bytes. */
 static brim_status check(brim_session *s, uint64_t *needed)

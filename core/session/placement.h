@@ -1,13 +1,28 @@
 /* From a session to a plan that has its memory: planning, waiting for a device, placing, and going on with what the
- * policies say where there is none. Everything here is before the first step, so nothing is lost. */
+ * policies say where there is none. Nothing is lost, as what is placed has no values yet, or has them elsewhere. */
 #ifndef BRIM_SESSION_PLACEMENT_H
 #define BRIM_SESSION_PLACEMENT_H
 #include "exec/exec.h"
 #include "session/session.h"
 
-/* [init] Of training, as the session goes, or of an evaluation, if `wish` is not NULL. Both belong to the caller on
- * success. EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan and no device were found; brim_session_asks if a policy asks for
- * another configuration. EINTERRUPTED. */
+/* What is placed; all get `self`. */
+typedef struct brim_placing {
+  void *self;
+  brim_session *session;
+  bool trains; /* policies are asked where it does not fit */
+  /* The plan as the session has it now: its peak. The one of before goes. */
+  brim_status (*plan)(void *self, uint64_t *peak_bytes);
+  void (*drop)(void *self);         /* the plan, which is not placed */
+  brim_status (*check)(void *self); /* does it fit, as far as can be known? As brim_planner_check */
+  brim_status (*open)(void *self);  /* places it on the session's device. ENOMEM_DEVICE */
+} brim_placing;
+
+/* [init] Places. The session has begun (brim_session_start) then. EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan and no
+ * device were found; brim_session_asks if a policy asks for another configuration. EINTERRUPTED. */
+brim_status brim_placement_do(const brim_placing *placing);
+
+/* [init] The same of training, as the session goes, or of an evaluation, if `wish` is not NULL. Both belong to the
+ * caller on success. */
 brim_status brim_placement_open(brim_session *session, const brim_evaluation_wish *wish, brim_plan **plan,
                                 brim_exec **exec);
 /* [plan] What brim_placement_open would do as far as it can be known without placing: settles the session, and lets the

@@ -43,12 +43,15 @@ static uint64_t host_share(const brim_world *world)
   return left == UINT64_MAX ? left : left / (uint64_t)world->local_ranks + brim_rss_bytes();
 }
 
-static brim_status open_once(const brim_config *config, const legacy *before, const brim_setup_options *options,
-                             brim_session **out)
+static brim_status open_once(const brim_session_place *place, const brim_config *config, const legacy *before,
+                             const brim_setup_options *options, brim_session **out)
 {
   brim_session *s = *out = brim_xcalloc(1, sizeof *s);
   const brim_status opened = brim_setup_open(config, before->config, options, &s->setup);
   brim_planner_open(&s->planner, s->setup);
+  s->place = place;
+  s->env = place ? place->env : &brim_real_env;
+  s->planner.model = place ? place->model : NULL;
   s->setup->deal = before->deal;
   s->setup->was = before->was;
   s->choice =
@@ -60,6 +63,8 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
   s->decided_batch = before->decided_batch;
   const brim_status heard = brim_policies_open(config, before->decisions, &s->policies);
   BRIM_TRY(heard);
+  if (place) brim_policies_listen(s->policies, place->listen, place->context);
+  if (place && place->answers_at_once) brim_policies_answer_there(s->policies);
   BRIM_TRY(opened);
   return open_session(s);
 }
@@ -67,16 +72,17 @@ static brim_status open_once(const brim_config *config, const legacy *before, co
 brim_status brim_session_remake(brim_session **session)
 {
   brim_session *old = *session;
-  if (old->stand_in) return old->stand_in->remake(old->stand_in->context, session);
   const brim_setup_options options = old->setup->options;
-  const brim_again asked = old->setup->again.count > 0 ? old->setup->again : old->again;
-  const size_t count = asked.count;
+  const brim_session_place *place = old->place;
+  brim_again asked = old->setup->again.count > 0 ? old->setup->again : old->again;
   legacy left = {.changes = old->changes + !asked.by_data,
                  .running = old->running,
                  .queue_seconds = old->queue_seconds,
                  .host_share_bytes = old->planner.host_share_bytes,
                  .decided_batch = old->decided_batch};
   old->again.count = old->setup->again.count = 0;
+  if (options.maker) BRIM_TRY(options.maker->hear(options.maker->context, &asked));
+  const size_t count = asked.count;
   brim_status status = brim_config_load_again(old->setup->config, asked.word, count, &left.config);
   if (status != BRIM_OK && !asked.by_data && brim_policies_decider(old->policies))
     return brim_fail_add(status, "%s has asked for it: %s%s%s", brim_policies_decider(old->policies), asked.word[0],
@@ -93,13 +99,14 @@ brim_status brim_session_remake(brim_session **session)
   left.was = json_incref(old->setup->was);
   brim_session_close(old);
   brim_guard_go_on(); /* its policies may have been given up as they ended */
-  return open_once(left.config, &left, &options, session);
+  return open_once(place, left.config, &left, &options, session);
 }
 
-brim_status brim_session_open(const brim_config *config, const brim_setup_options *options, brim_session **out)
+brim_status brim_session_open_in(const brim_session_place *place, const brim_config *config,
+                                 const brim_setup_options *options, brim_session **out)
 {
   brim_session *s;
-  brim_status status = open_once(config, &(legacy){0}, options, &s);
+  brim_status status = open_once(place, config, &(legacy){0}, options, &s);
   while (status != BRIM_OK && brim_session_asks(s)) status = brim_session_remake(&s);
   if (status != BRIM_OK) {
     brim_session_close(s);
@@ -107,6 +114,11 @@ brim_status brim_session_open(const brim_config *config, const brim_setup_option
   }
   *out = s;
   return BRIM_OK;
+}
+
+brim_status brim_session_open(const brim_config *config, const brim_setup_options *options, brim_session **out)
+{
+  return brim_session_open_in(NULL, config, options, out);
 }
 
 bool brim_session_asks(const brim_session *s)

@@ -2,25 +2,26 @@
  * said. `brim plan` stops here; `brim train` goes on with a trainer. */
 #ifndef BRIM_SESSION_SESSION_H
 #define BRIM_SESSION_SESSION_H
-#include "memory/claims.h"
+#include "memory/env.h"
 #include "memory/policies.h"
 #include "planner/planner.h"
 
 typedef struct brim_session brim_session;
 
-/* Who answers in the place of the planner, the queue and the host: `brim simulate`. */
-typedef struct brim_stand_in {
+/* Another world than the real one, with a model of plans in the place of plans, for the life of a session. */
+typedef struct brim_session_place {
+  const brim_env *env;
+  const brim_plan_model *model;
+  brim_decision_fn listen; /* from the beginning: see brim_policies_listen */
   void *context;
-  brim_plan_model plans;
-  void (*tickets)(void *context, brim_arena *arena, brim_ticket **out, size_t *count);
-  void (*waiting)(void *context, uint64_t key, size_t *count, uint64_t *first_bytes); /* as brim_claims_waiting */
-  brim_host_memory (*host)(void *context, uint64_t *process_bytes);
-  brim_status (*remake)(void *context, brim_session **session); /* as brim_session_remake */
-} brim_stand_in;
+  bool answers_at_once; /* see brim_policies_answer_there */
+} brim_session_place;
 
 struct brim_session {
   brim_setup *setup;
   brim_planner planner;
+  const brim_env *env;
+  const brim_session_place *place; /* NULL: the real world */
   brim_choice choice; /* resolved: by the configuration, by policies, or what a run that ran out of memory came to;
                        * fp32 while nobody has chosen another precision for `auto` */
   brim_order order;   /* of it */
@@ -31,7 +32,7 @@ struct brim_session {
                              * rank's */
   char wanted[64];          /* the same, or what a policy asks for */
   double queue_seconds;     /* spent in line for devices, in all */
-  brim_claim *held;         /* while a run that has begun changes its plan; NULL: see brim_session_hold */
+  void *held;               /* while a run that has begun changes its plan; NULL: see brim_session_hold */
   /* What policies were told, and have said: see decide.h. */
   brim_policies *policies;
   brim_demands demands;
@@ -42,14 +43,16 @@ struct brim_session {
   int changes;            /* configurations that policies have asked for */
   int64_t decided_batch;  /* micro-batch that was chosen together with another configuration; 0: none */
   brim_again again;
-  brim_arena arena;              /* its words */
-  const brim_stand_in *stand_in; /* NULL: nobody, as in every run */
+  brim_arena arena; /* its words */
 };
 
 /* Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive the
  * session. As brim_setup_open and brim_setup_finish; of a model that is trained on features, which are computed now if
  * no file has them, also what placing returns. */
 brim_status brim_session_open(const brim_config *config, const brim_setup_options *options, brim_session **out);
+/* The same in another world, which what takes the session's place is in too. */
+brim_status brim_session_open_in(const brim_session_place *place, const brim_config *config,
+                                 const brim_setup_options *options, brim_session **out);
 /* Lets the policies choose the plan of training. They may ask for another configuration: then *session is another, too,
  * also on failure. */
 brim_status brim_session_settle(brim_session **session);
@@ -71,11 +74,11 @@ int64_t brim_session_eval_batch(const brim_session *session);
 void brim_session_deal(brim_session *session, int64_t *weight);
 /* Plans so from now on. */
 void brim_session_go(brim_session *session, const brim_choice *choice);
-/* A device for a plan: the one it was made for, or another like it, which has room for it and which nobody who came
- * before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed; NULL where nobody
- * shares the device. For another device than the session's, brim_session_move and a new plan. ENODEVICE, ENOMEM_DEVICE,
- * EINTERRUPTED: see brim_claim_take. */
-brim_status brim_session_claim(brim_session *session, const brim_plan *plan, brim_claim **claim, int *device);
+/* A device for a plan of so many bytes: the one it was made for, or another like it, which has room for it and which
+ * nobody who came before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed; NULL
+ * where nobody shares the device, else for env->release. For another device than the session's, brim_session_move and a
+ * new plan. ENODEVICE, ENOMEM_DEVICE, EINTERRUPTED: see brim_claim_take. */
+brim_status brim_session_claim(brim_session *session, uint64_t peak_bytes, void **claim, int *device);
 /* [step] Nobody else is served on the session's device until brim_session_let_go: for a run that gives its arena back
  * to place another. `alone`: not if anybody waits for it. False, with the thread's error text, if it is not held, so
  * that the plan must be claimed as a new run's. True where nobody shares the device, and if it is held already. */

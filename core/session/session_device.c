@@ -70,12 +70,12 @@ bool brim_session_hold(brim_session *s, bool alone)
   const brim_claim_request request = {
       .backend = brim_setup_backend_id(s->setup), .ops = s->setup->backend_ops, .self = s->setup->backend};
   if (s->held || !brim_device_is_shared(&s->planner.device_info)) return true;
-  return brim_claim_hold(&request, s->planner.device, alone, &s->held) == BRIM_OK;
+  return s->env->hold(s->env->self, &request, s->planner.device, alone, &s->held) == BRIM_OK;
 }
 
 void brim_session_let_go(brim_session *s)
 {
-  brim_claim_release(s->held);
+  s->env->release(s->env->self, s->held);
   s->held = NULL;
 }
 
@@ -100,10 +100,10 @@ static void claimed(brim_session *s, int device, uint64_t need_bytes, double sec
   brim_session_show_wait(s, name, need_bytes, waited, seconds);
 }
 
-brim_status brim_session_claim(brim_session *s, const brim_plan *plan, brim_claim **claim, int *device)
+brim_status brim_session_claim(brim_session *s, uint64_t peak, void **claim, int *device)
 {
   const brim_device_wish wish = wish_of(s);
-  waiting w = {s, plan->peak_bytes > wish.min_bytes ? plan->peak_bytes : wish.min_bytes};
+  waiting w = {s, peak > wish.min_bytes ? peak : wish.min_bytes};
   double waited = 0;
   const brim_claim_request request = {
       .backend = brim_setup_backend_id(s->setup),
@@ -120,7 +120,7 @@ brim_status brim_session_claim(brim_session *s, const brim_plan *plan, brim_clai
   *claim = NULL;
   *device = s->planner.device;
   if (!brim_device_is_shared(&s->planner.device_info)) return BRIM_OK;
-  const brim_status status = brim_claim_take(&request, claim, device, &waited);
+  const brim_status status = s->env->claim(s->env->self, &request, claim, device, &waited);
   s->queue_seconds += waited;
   if (status == BRIM_OK && waited > 0) claimed(s, *device, w.need_bytes, waited);
   return status;

@@ -123,14 +123,6 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
 
 /* ---- asking ---- */
 
-static brim_status count_waiting(const brim_session *s, size_t *count, uint64_t *first_bytes)
-{
-  const uint64_t key = brim_decide_device_key(s);
-  if (!s->stand_in) return brim_claims_waiting(key, count, first_bytes);
-  s->stand_in->waiting(s->stand_in->context, key, count, first_bytes);
-  return BRIM_OK;
-}
-
 /* A queue that cannot be read is no reason to end a run that needs nothing of it. */
 static void look_at_queue(brim_step_question *q, brim_step_view *view)
 {
@@ -138,7 +130,7 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
   uint64_t bytes;
   const brim_session *s = q->session;
   if (!brim_device_is_shared(&s->planner.device_info)) return;
-  if (count_waiting(s, &waiting, &bytes) == BRIM_OK) {
+  if (s->env->waiting(s->env->self, brim_decide_device_key(s), &waiting, &bytes) == BRIM_OK) {
     view->waiting = (int32_t)waiting;
     view->waiting_bytes = bytes;
     return;

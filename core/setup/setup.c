@@ -136,6 +136,7 @@ brim_status brim_setup_open(const brim_config *config, brim_config *own, const b
   s->options = *options;
   s->world = options->dist || options->world.ranks == 0 ? brim_dist_world(options->dist) : options->world;
   s->settings = &config->settings;
+  if (options->maker) return options->maker->open(options->maker->context, config, s);
   choose_ops(s);
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);
@@ -144,6 +145,7 @@ brim_status brim_setup_open(const brim_config *config, brim_config *own, const b
 
 brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
 {
+  if (s->options.maker) return BRIM_OK;
   BRIM_TRY(open_data(s));
   BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
   if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));

@@ -23,16 +23,27 @@ typedef struct brim_again {
   bool by_data; /* not by a policy */
 } brim_again;
 
+struct brim_setup;
+
+/* Who makes setups in the place of brim_setup_open and brim_setup_finish: a simulation. */
+typedef struct brim_setup_maker {
+  void *context;
+  brim_status (*open)(void *context, const brim_config *config, struct brim_setup *setup);
+  /* [init] Takes of what is asked for what is none of the configuration's matter. ECONFIG. */
+  brim_status (*hear)(void *context, brim_again *again);
+} brim_setup_maker;
+
 typedef struct brim_setup_options {
-  bool read_data;           /* a thread reads the data, from brim_setup_start_data on */
-  const char *resume;       /* folder of the run that is gone on with; NULL: a new one */
-  const char *run;          /* folder of a run whose model is asked about something; NULL: of none */
-  bool unread;              /* that is about samples of elsewhere: the run's data need not be there */
-  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; NULL: never */
-  bool whole;               /* a model around a backbone is evaluated with it, also if features could be kept */
-  bool no_timing;           /* nothing is timed, whatever memory.timing says */
-  brim_dist *dist;          /* the job that this process is a rank of; NULL: it is alone */
-  brim_world world;         /* without a job, the rank that is planned for; ranks 0: one of one */
+  bool read_data;                /* a thread reads the data, from brim_setup_start_data on */
+  const char *resume;            /* folder of the run that is gone on with; NULL: a new one */
+  const char *run;               /* folder of a run whose model is asked about something; NULL: of none */
+  bool unread;                   /* that is about samples of elsewhere: the run's data need not be there */
+  const volatile int *stop;      /* waiting for a device ends when it becomes nonzero; NULL: never */
+  bool whole;                    /* a model around a backbone is evaluated with it, also if features could be kept */
+  bool no_timing;                /* nothing is timed, whatever memory.timing says */
+  brim_dist *dist;               /* the job that this process is a rank of; NULL: it is alone */
+  brim_world world;              /* without a job, the rank that is planned for; ranks 0: one of one */
+  const brim_setup_maker *maker; /* NULL: nobody, as in every run */
 } brim_setup_options;
 
 typedef struct brim_feature_set brim_feature_set; /* setup/features.h */

@@ -146,16 +146,15 @@ static brim_status check_alive(const brim_sim_job *job)
 
 /* ---- another plan between two steps ---- */
 
-/* Its own, or the larger one, if nobody waits and there is room. */
+/* Its own, or the larger one, if nobody waits and there is room: then it is held. */
 static bool may_take(brim_sim_job *job, uint64_t peak)
 {
-  size_t waiting;
-  uint64_t first;
-  const uint64_t key = brim_decide_device_key(job->session);
+  brim_session *s = job->session;
   if (peak <= job->arena) return true;
-  brim_scene_waiting(job->all->scene, job->index, key, &waiting, &first);
-  return waiting == 0 && brim_planner_look(&job->session->planner) == BRIM_OK &&
-         peak <= brim_step_plan_room(&job->question);
+  if (!brim_session_hold(s, true)) return false;
+  const bool fits = brim_planner_look(&s->planner) == BRIM_OK && peak <= brim_step_plan_room(&job->question);
+  if (!fits) brim_session_let_go(s);
+  return fits;
 }
 
 static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, const char *who)
@@ -166,7 +165,7 @@ static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, 
   if (!may_take(job, peak)) return BRIM_OK;
   brim_step_plan_tell(&job->question, who, &to, peak, answer->reason);
   brim_session_go(job->session, &to);
-  job->is_held = true;
+  (void)brim_session_hold(job->session, false);
   brim_sim_unplace(job);
   BRIM_TRY(brim_sim_place(job));
   return pause_for(job, job->all->scenario->replan_time);
@@ -182,6 +181,7 @@ static brim_status look_around(brim_sim_job *job)
   BRIM_TRY(heed_pressure(job));
   if (!brim_policies_follow(job->session->policies) || now - job->asked < BRIM_RESIZE_ASK_SECONDS) return BRIM_OK;
   job->asked = now;
+  if (job->question.session != job->session) job->question = (brim_step_question){.session = job->session};
   job->question.own_bytes = job->arena;
   BRIM_TRY(brim_sim_step_seconds(job, &job->question.step_seconds, &again));
   job->all->out->questions++;
@@ -341,7 +341,7 @@ void brim_sim_job_work(brim_sim_job *job)
   brim_sim_unplace(job);
   brim_scene_give(job->all->scene, BRIM_SCENE_HOST, job->resident + job->garbage);
   brim_scene_settle(job->all->scene);
-  brim_sim_close_session(job->session);
+  brim_session_close(job->session);
   if (brim_scene_now(job->all->scene) > job->all->out->end_seconds)
     job->all->out->end_seconds = brim_scene_now(job->all->scene);
 }

@@ -22,7 +22,10 @@ typedef struct brim_sim_job {
   size_t index;
   brim_config *config; /* the caller's */
   brim_session *session;
-  brim_stand_in stand_in;
+  brim_setup_maker maker;
+  brim_plan_model model_of_plans;
+  brim_env env;
+  brim_session_place session_place;
   brim_plugin backend, model; /* stand in for those of the configuration */
   brim_backend_ops backend_ops;
   const brim_scene_model *plans; /* what its plans take */
@@ -31,8 +34,8 @@ typedef struct brim_sim_job {
   brim_step_question question;
   int64_t *failures_left; /* of each of the scenario's */
   int place;              /* where the arena is */
-  uint64_t arena, resident, garbage;
-  bool is_placed, was_placed, is_held;
+  uint64_t planned, arena, resident, garbage;
+  bool is_placed, was_placed;
   int64_t step, round_step, evaluated_step, checkpoint_step, failed_step, fail_step;
   double started, asked;
   bool warned, acted; /* of the host's memory */
@@ -40,12 +43,14 @@ typedef struct brim_sim_job {
   brim_sim_costs costs;
 } brim_sim_job;
 
-/* ---- session_stand_in.c: what answers in the place of a session's planner, queue and host ---- */
+/* ---- session_stand_in.c: what answers in the place of a session's plans and plugins ---- */
 /* Opens the job's session, on the device that is chosen. */
 brim_status brim_sim_open(brim_sim_job *job);
-void brim_sim_close_session(brim_session *session);
 /* Seconds of a step as the session plans now; *again: of them for recompute. */
 brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again);
+
+/* ---- env.c: the world ---- */
+brim_env brim_sim_env(brim_sim_job *job);
 
 /* ---- placing.c ---- */
 /* Places the session's plan as a run does: waits, asks policies, another configuration. */

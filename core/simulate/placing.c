@@ -1,87 +1,13 @@
 /* A job's plan on a device, and what becomes of it when memory runs out: the ladder of train/ladder.h. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "planner/room.h"
 #include "session/decide.h"
+#include "session/placement.h"
 #include "simulate/job.h"
-
-#define LOOK_SECONDS 0.1 /* between two looks at first, then twice as long each time */
-
-/* ---- the line ---- */
-
-static brim_status refuse(const brim_sim_job *job, const brim_scene_look *look, uint64_t bytes)
-{
-  char a[32], b[32], c[32];
-  brim_device_info best;
-  brim_scene_describe(job->all->scene, look->best, &best);
-  brim_format_bytes(a, sizeof a, bytes);
-  if (!look->large)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s are needed, and %s:%d has %s in all", a, job->all->scenario->backend,
-                     look->best, brim_format_bytes(b, sizeof b, best.total_bytes));
-  if (look->ahead > 0)
-    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device: wait_for_gpu=true joins the queue", look->ahead,
-                     look->ahead == 1 ? " waits" : "s wait");
-  return brim_fail(BRIM_ENOMEM_DEVICE, "no device has the %s free that are needed: %s of %s free on %s:%d", a,
-                   brim_format_bytes(b, sizeof b, best.free_bytes), brim_format_bytes(c, sizeof c, best.total_bytes),
-                   job->all->scenario->backend, look->best);
-}
-
-/* In line, until there is a device or patience is at its end. */
-static brim_status wait_for_turn(brim_sim_job *job, uint64_t bytes, int *device)
-{
-  const brim_session *s = job->session;
-  const double patience = s->planner.waits ? 60 * s->setup->settings->gpu_wait_timeout_minutes : 0;
-  const double longest = s->setup->settings->gpu_check_interval_seconds;
-  double waited = 0, pause = LOOK_SECONDS;
-  for (;;) {
-    const brim_scene_look look = brim_scene_try(job->all->scene, job->index);
-    *device = look.device;
-    if (look.device >= 0) return BRIM_OK;
-    if (!s->planner.waits || !look.large) return refuse(job, &look, bytes);
-    if (waited >= patience)
-      return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes)", patience / 60);
-    if (pause > longest) pause = longest;
-    if (pause > patience - waited) pause = patience - waited;
-    if (pause < BRIM_SCENE_MOMENT) pause = BRIM_SCENE_MOMENT;
-    BRIM_TRY(brim_sim_sleep(job, pause));
-    job->costs.waiting_seconds += pause;
-    waited += pause;
-    pause *= 2;
-  }
-}
-
-static int wanted_device(const brim_session *s)
-{
-  int named = -1;
-  const brim_device_wish wish = {s->wanted, s->setup->settings->auto_device, 0};
-  return brim_device_named(brim_config_choice_of(s->setup->config, "backend")->plugin->id, s->setup->backend_ops,
-                           s->setup->backend, &wish, &named) == BRIM_OK
-             ? named
-             : s->planner.device;
-}
-
-/* A device for the plan, as brim_session_claim finds one. */
-static brim_status claim(brim_sim_job *job, uint64_t peak, int *device)
-{
-  char bytes[32], place[64];
-  const brim_session *s = job->session;
-  *device = s->planner.device;
-  if (!brim_device_is_shared(&s->planner.device_info)) return BRIM_OK;
-  const uint64_t least = s->demands.min_device_bytes;
-  const brim_scene_wish wish = {wanted_device(s), s->setup->settings->auto_device, peak > least ? peak : least};
-  brim_scene_join(job->all->scene, job->index, &wish);
-  const double before = job->costs.waiting_seconds;
-  const brim_status status = wait_for_turn(job, wish.bytes, device);
-  const double waited = job->costs.waiting_seconds - before;
-  if (waited > 0) {
-    snprintf(place, sizeof place, "has waited %.4g s for %s", waited,
-             brim_format_bytes(bytes, sizeof bytes, wish.bytes));
-    brim_sim_tell(job, "queue", place, "");
-  }
-  return status;
-}
 
 /* ---- placing ---- */
 
@@ -98,54 +24,69 @@ static bool fails_now(brim_sim_job *job, int64_t step, bool *loses)
   return false;
 }
 
-static brim_status open_plan(brim_sim_job *job, uint64_t peak)
+static brim_status plan_model(void *self, uint64_t *peak)
 {
-  char a[32], b[32];
-  bool loses = false;
-  brim_session *s = job->session;
-  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
-  if (fails_now(job, 0, &loses))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were not to be had, though the device says that they are free",
-                     brim_format_bytes(a, sizeof a, peak));
-  if (s->planner.device_info.free_bytes < peak)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were asked for, and %s are free", brim_format_bytes(a, sizeof a, peak),
-                     brim_format_bytes(b, sizeof b, s->planner.device_info.free_bytes));
-  job->place = job->on_host ? BRIM_SCENE_HOST : s->planner.device;
-  job->arena = peak;
-  job->is_placed = true;
-  brim_scene_take(job->all->scene, job->place, peak);
+  brim_sim_job *job = self;
+  BRIM_TRY(brim_planner_peak(&job->session->planner, &job->session->choice, peak));
+  job->planned = *peak;
   return BRIM_OK;
 }
 
-/* Also on the device that is held, while the run changes its plan. */
-static brim_status claim_and_open(brim_sim_job *job, uint64_t *peak)
+static void drop_plan(void *self)
 {
-  int device;
-  brim_session *s = job->session;
-  BRIM_TRY(brim_planner_peak(&s->planner, &s->choice, peak));
-  BRIM_TRY(brim_planner_check_peak(&s->planner, *peak));
-  if (job->is_held && open_plan(job, *peak) == BRIM_OK) return BRIM_OK;
-  job->is_held = false;
-  brim_status status = claim(job, *peak, &device);
-  if (status == BRIM_OK && device != s->planner.device) {
-    status = brim_session_move(s, device);
-    if (status == BRIM_OK) status = brim_planner_peak(&s->planner, &s->choice, peak);
-  }
-  if (status == BRIM_OK) status = open_plan(job, *peak);
-  brim_scene_leave(job->all->scene, job->index);
+  (void)self;
+}
+
+static brim_status check_plan(void *self)
+{
+  brim_sim_job *job = self;
+  const brim_status status = brim_planner_check_peak(&job->session->planner, job->planned);
+  job->costs.ooms += status != BRIM_OK;
   return status;
+}
+
+static brim_status refuse(brim_sim_job *job, const char *format, ...) BRIM_PRINTF(2, 3);
+static brim_status refuse(brim_sim_job *job, const char *format, ...)
+{
+  char text[256];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  job->costs.ooms += !job->session->held; /* else the plan is claimed as a new run's */
+  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
+}
+
+static brim_status open_plan(void *self)
+{
+  char a[32], b[32];
+  bool loses = false;
+  brim_sim_job *job = self;
+  brim_planner *planner = &job->session->planner;
+  BRIM_TRY(brim_planner_look(planner));
+  brim_format_bytes(a, sizeof a, job->planned);
+  if (fails_now(job, 0, &loses))
+    return refuse(job, "%s were not to be had, though the device says that they are free", a);
+  if (planner->device_info.free_bytes < job->planned)
+    return refuse(job, "%s were asked for, and %s are free", a,
+                  brim_format_bytes(b, sizeof b, planner->device_info.free_bytes));
+  job->place = job->on_host ? BRIM_SCENE_HOST : planner->device;
+  job->arena = job->planned;
+  job->is_placed = true;
+  brim_scene_take(job->all->scene, job->place, job->arena);
+  return BRIM_OK;
 }
 
 static brim_status place_here(brim_sim_job *job)
 {
-  for (;;) {
-    uint64_t peak;
-    const brim_status status = claim_and_open(job, &peak);
-    if (status == BRIM_OK) return BRIM_OK;
-    job->costs.ooms += brim_status_is_want(status) || status == BRIM_EBUDGET;
-    if (!brim_decide_is_want(job->session, status)) return status;
-    BRIM_TRY(brim_decide_after_oom(job->session, status, peak));
-  }
+  const brim_placing what = {.self = job,
+                             .session = job->session,
+                             .trains = true,
+                             .plan = plan_model,
+                             .drop = drop_plan,
+                             .check = check_plan,
+                             .open = open_plan};
+  return brim_placement_do(&what);
 }
 
 /* `recompute`, `arena`: as they were before it was placed. */
@@ -173,7 +114,7 @@ brim_status brim_sim_place(brim_sim_job *job)
     BRIM_TRY(brim_session_remake(&job->session));
     BRIM_TRY(brim_session_settle(&job->session));
   }
-  job->is_held = false;
+  brim_session_let_go(job->session);
   count_plan(job, recompute, arena);
   brim_scene_settle(job->all->scene);
   return BRIM_OK;
@@ -205,7 +146,7 @@ static void ladder_clean(void *self, enum brim_cleanup cleanup)
 static brim_status ladder_prepare(void *self)
 {
   brim_sim_job *job = self;
-  job->is_held = job->is_placed;
+  if (job->is_placed) (void)brim_session_hold(job->session, false);
   brim_sim_unplace(job);
   return brim_planner_look(&job->session->planner);
 }
@@ -294,7 +235,7 @@ brim_status brim_sim_shrink(brim_sim_job *job, uint64_t bytes, const char *why)
   brim_session_go(s, &before);
   BRIM_TRY(status);
   if (!brim_ladder_take_smaller(l, &to, peak, why)) return BRIM_OK;
-  job->is_held = true;
+  (void)brim_session_hold(s, false);
   brim_sim_unplace(job);
   return brim_sim_place(job);
 }

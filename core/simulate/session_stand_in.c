@@ -1,4 +1,4 @@
-/* A session without a planner, a backend and data: what it would ask them, the scenario's world answers. */
+/* What a job's session has in the place of plans, plugins and the world: the scenario's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,26 +119,7 @@ brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *ag
   return BRIM_OK;
 }
 
-/* ---- the world ---- */
-
-static void answer_tickets(void *context, brim_arena *arena, brim_ticket **out, size_t *count)
-{
-  const brim_sim_job *job = context;
-  brim_scene_tickets(job->all->scene, job->index, arena, out, count);
-}
-
-static void answer_waiting(void *context, uint64_t key, size_t *count, uint64_t *first_bytes)
-{
-  const brim_sim_job *job = context;
-  brim_scene_waiting(job->all->scene, job->index, key, count, first_bytes);
-}
-
-static brim_host_memory answer_host(void *context, uint64_t *process_bytes)
-{
-  const brim_sim_job *job = context;
-  *process_bytes = job->resident + job->garbage;
-  return brim_scene_host_memory(job->all->scene);
-}
+/* ---- plugins ---- */
 
 static int device_count(void *self)
 {
@@ -151,16 +132,6 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   const brim_sim_job *job = self;
   brim_scene_describe(job->all->scene, job->on_host ? BRIM_SCENE_HOST : device, out);
   return BRIM_OK;
-}
-
-/* ---- a session ---- */
-
-static void on_decision(void *context, const brim_decision *d)
-{
-  brim_sim_job *job = context;
-  if (d->sight) return;
-  brim_sim_tell(job, d->policy, d->choice, d->reason);
-  job->costs.decided++;
 }
 
 /* The scenario's in the place of the configuration's, under the same group. */
@@ -195,74 +166,6 @@ static void follow_real_plans(brim_setup *s, const brim_setup *real)
   s->norm_group = real->norm_group;
 }
 
-/* As far as policies and plans ask. */
-static brim_setup *make_setup(brim_sim_job *job, brim_config *config, brim_config *own)
-{
-  const brim_scenario *scene = job->all->scenario;
-  brim_setup *s = brim_xcalloc(1, sizeof *s);
-  make_plugins(job, config);
-  s->config = config;
-  s->own_config = own;
-  s->settings = &config->settings;
-  s->world = brim_dist_world(NULL);
-  s->backend = job;
-  s->backend_ops = &job->backend_ops;
-  s->data.count[BRIM_PART_TRAIN] = scene->samples;
-  s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : scene->grain;
-  s->norm_group = scene->norm_group;
-  if (job->all->real) follow_real_plans(s, brim_real_plans_session(job->all->real)->setup);
-  return s;
-}
-
-/* One that is made again leaves what has been decided. */
-static brim_session *make_session(brim_sim_job *job, brim_config *config, brim_config *own, const brim_session *before)
-{
-  brim_session *s = brim_xcalloc(1, sizeof *s);
-  s->setup = make_setup(job, config, own);
-  brim_planner_open(&s->planner, s->setup);
-  s->planner.model = &job->stand_in.plans;
-  s->stand_in = &job->stand_in;
-  s->choice =
-      (brim_choice){.precision = brim_setup_precision(s->setup), .recompute = config->settings.memory.recompute};
-  if (!before) return s;
-  s->changes = before->changes + 1;
-  s->running = before->running;
-  s->decided_batch = before->decided_batch;
-  return s;
-}
-
-static brim_status check_precision(const brim_session *s)
-{
-  if (brim_setup_precisions(s->setup) >> s->choice.precision & 1) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
-                   brim_precision_names[s->choice.precision]);
-}
-
-static brim_status open_session(brim_sim_job *job, brim_decisions before)
-{
-  brim_session *s = job->session;
-  BRIM_TRY(brim_policies_open(s->setup->config, before, &s->policies));
-  brim_policies_listen(s->policies, on_decision, job);
-  if (!job->all->real) brim_policies_answer_there(s->policies); /* plans of a real model take time */
-  BRIM_TRY(check_precision(s));
-  BRIM_TRY(brim_session_find_device(s));
-  brim_session_cut(s, brim_setup_micro_batch(s->setup));
-  return BRIM_OK;
-}
-
-/* The job stands in for the instances of the setup, which there is nothing to give back of. */
-void brim_sim_close_session(brim_session *s)
-{
-  if (!s) return;
-  brim_policies_close(s->policies);
-  brim_planner_close(&s->planner);
-  brim_dealing_release(&s->setup->deal);
-  brim_config_free(s->setup->own_config);
-  free(s->setup);
-  brim_arena_release(&s->arena);
-  free(s);
-}
-
 /* The word "model=mlp" is the scenario's matter. */
 static brim_status take_model(brim_sim_job *job, const char *id)
 {
@@ -281,49 +184,66 @@ static brim_status take_model(brim_sim_job *job, const char *id)
                    s->small_model.id ? s->small_model.id : "");
 }
 
-/* Those that the configuration is to know; *count of them. */
-static brim_status take_words(brim_sim_job *job, const brim_again *again, const char **word, size_t *count)
+static brim_status check_precision(const brim_setup *s)
 {
-  for (size_t i = 0; i < again->count; i++) {
-    const char *w = again->word[i];
-    if (strcmp(w, "backend=cpu") == 0) job->on_host = true;
-    if (brim_starts_with(w, "model="))
-      BRIM_TRY(take_model(job, w + strlen("model=")));
+  if (brim_setup_precisions(s) >> brim_setup_precision(s) & 1) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
+                   brim_precision_names[brim_setup_precision(s)]);
+}
+
+/* ---- the setup ---- */
+
+/* As far as policies and plans ask. The job stands in for the instances, which there is nothing to give back of. */
+static brim_status open_setup(void *context, const brim_config *config, brim_setup *s)
+{
+  brim_sim_job *job = context;
+  const brim_scenario *scene = job->all->scenario;
+  (void)config;
+  make_plugins(job, s->own_config ? s->own_config : job->config);
+  s->backend = job;
+  s->backend_ops = &job->backend_ops;
+  s->data.count[BRIM_PART_TRAIN] = scene->samples;
+  s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : scene->grain;
+  s->norm_group = scene->norm_group;
+  if (job->all->real) follow_real_plans(s, brim_real_plans_session(job->all->real)->setup);
+  return check_precision(s);
+}
+
+/* The configuration hears the rest. */
+static brim_status hear(void *context, brim_again *again)
+{
+  brim_sim_job *job = context;
+  const brim_again all = *again;
+  again->count = 0;
+  for (size_t i = 0; i < all.count; i++) {
+    const char *word = all.word[i];
+    if (strcmp(word, "backend=cpu") == 0) job->on_host = true;
+    if (brim_starts_with(word, "model="))
+      BRIM_TRY(take_model(job, word + strlen("model=")));
     else
-      word[(*count)++] = w;
+      again->word[again->count++] = word;
   }
   return BRIM_OK;
 }
 
-static brim_status remake(void *context, brim_session **session)
+static void on_decision(void *context, const brim_decision *d)
 {
   brim_sim_job *job = context;
-  brim_session *old = *session;
-  brim_config *config = NULL;
-  const char *word[BRIM_AGAIN_MAX];
-  size_t count = 0;
-  const brim_again again = old->again;
-  old->again.count = 0;
-  BRIM_TRY(take_words(job, &again, word, &count));
-  BRIM_TRY(brim_config_load_again(old->setup->config, word, count, &config));
-  job->session = *session = make_session(job, config, config, old);
-  const brim_decisions decisions = brim_policies_take_decisions(old->policies);
-  brim_sim_close_session(old);
-  job->question = (brim_step_question){.session = job->session};
-  return open_session(job, decisions);
+  if (d->sight) return;
+  brim_sim_tell(job, d->policy, d->choice, d->reason);
+  job->costs.decided++;
 }
 
 brim_status brim_sim_open(brim_sim_job *job)
 {
-  job->stand_in = (brim_stand_in){.context = job,
-                                  .plans = {job, answer_figures},
-                                  .tickets = answer_tickets,
-                                  .waiting = answer_waiting,
-                                  .host = answer_host,
-                                  .remake = remake};
-  job->session = make_session(job, job->config, NULL, NULL);
-  job->question = (brim_step_question){.session = job->session};
-  brim_status status = open_session(job, (brim_decisions){0});
-  while (status != BRIM_OK && job->session->again.count > 0) status = brim_session_remake(&job->session);
-  return status;
+  job->maker = (brim_setup_maker){job, open_setup, hear};
+  job->model_of_plans = (brim_plan_model){job, answer_figures};
+  job->env = brim_sim_env(job);
+  job->session_place = (brim_session_place){.env = &job->env,
+                                            .model = &job->model_of_plans,
+                                            .listen = on_decision,
+                                            .context = job,
+                                            .answers_at_once = !job->all->real}; /* plans of a real model take time */
+  const brim_setup_options options = {.maker = &job->maker};
+  return brim_session_open_in(&job->session_place, job->config, &options, &job->session);
 }
