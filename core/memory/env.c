@@ -2,6 +2,13 @@
 #include "memory/env.h"
 
 #include "base/process.h"
+#include "base/text.h"
+
+static double now(void *self)
+{
+  (void)self;
+  return brim_now();
+}
 
 static brim_status claim(void *self, const brim_claim_request *request, void **out, int *device, double *waited)
 {
@@ -46,7 +53,8 @@ static brim_host_memory look_at_host(void *self, uint64_t *process_bytes)
   return brim_host_memory_now();
 }
 
-const brim_env brim_real_env = {.claim = claim,
+const brim_env brim_real_env = {.now = now,
+                                .claim = claim,
                                 .hold = hold,
                                 .release = release,
                                 .tickets = list_tickets,

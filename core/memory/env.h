@@ -5,7 +5,8 @@
 #include "memory/claims.h"
 
 typedef struct brim_env {
-  void *self; /* the first argument of each function */
+  void *self;                /* the first argument of each function */
+  double (*now)(void *self); /* seconds since some moment */
   /* [init] See brim_claim_take and brim_claim_hold. *out goes to `release`, which takes NULL too. */
   brim_status (*claim)(void *self, const brim_claim_request *request, void **out, int *device, double *waited_seconds);
   brim_status (*hold)(void *self, const brim_claim_request *request, int device, bool alone, void **out);

@@ -134,6 +134,11 @@ brim_status brim_session_start(brim_session *s)
   return brim_setup_start_data(s->setup);
 }
 
+double brim_session_now(const brim_session *s)
+{
+  return s->env->now(s->env->self);
+}
+
 void brim_session_cut(brim_session *s, int64_t batch)
 {
   s->choice.micro_batch = brim_setup_limit_batch(s->setup, batch);

@@ -63,6 +63,8 @@ brim_status brim_session_remake(brim_session **session);
 /* Right after the first plan, before anything is placed: brim_planner_measure, and then a thread begins to read the
  * data, if it is to be read. Again: nothing. */
 brim_status brim_session_start(brim_session *session);
+/* Seconds since some moment, by the world that it is in. */
+double brim_session_now(const brim_session *session);
 void brim_session_close(brim_session *session);
 /* Training goes in micro-batches of `batch` samples from now on, or of all that the rank has of a step; the effective
  * batch stays. */

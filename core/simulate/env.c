@@ -4,6 +4,12 @@
 #include "base/text.h"
 #include "simulate/job.h"
 
+static double now(void *self)
+{
+  const brim_sim_job *job = self;
+  return brim_scene_now(job->all->scene);
+}
+
 /* ---- the line ---- */
 
 static brim_status refuse(const brim_sim_job *job, const brim_scene_look *look, uint64_t bytes)
@@ -115,6 +121,7 @@ static brim_host_memory look_at_host(void *self, uint64_t *process_bytes)
 brim_env brim_sim_env(brim_sim_job *job)
 {
   return (brim_env){.self = job,
+                    .now = now,
                     .claim = claim,
                     .hold = hold,
                     .release = release,

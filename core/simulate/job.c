@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "drive/relief.h"
 #include "session/decide.h"
-#include "train/resize.h"
 
 void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
 {
@@ -100,42 +100,44 @@ static brim_status after_commit(brim_sim_job *job)
 
 /* ---- the host's memory ---- */
 
-static double host_percent(const brim_sim_job *job)
+static brim_pressure_reading read_host(const brim_sim_job *job)
 {
   const brim_host_memory host = brim_scene_host_memory(job->all->scene);
-  return host.total_bytes > 0 ? 100 - 100 * (double)host.available_bytes / (double)host.total_bytes : 0;
+  const uint64_t used = host.total_bytes - host.available_bytes;
+  return (brim_pressure_reading){
+      .host = {.ram_total_bytes = host.total_bytes,
+               .ram_used_bytes = used,
+               .ram_percent = host.total_bytes > 0 ? 100 * (double)used / (double)host.total_bytes : 0}};
 }
 
 /* What a run does then: a checkpoint, a heavy cleanup, and, where the plan is in that memory, a smaller one. */
-static brim_status act_on_pressure(brim_sim_job *job, double percent)
+static brim_status act_on_pressure(brim_sim_job *job, const brim_pressure_reading *reading)
 {
-  const brim_memory_settings *m = &job->session->setup->settings->memory;
-  const double total = (double)job->all->scenario->host.memory;
-  const double aim =
-      m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
   BRIM_TRY(write_checkpoint(job));
   brim_sim_clean(job, BRIM_CLEAN_HEAVY);
-  const double much = (percent - aim) / 100 * total, arena = (double)job->arena;
-  if (job->place != BRIM_SCENE_HOST && job->all->scenario->kind == BRIM_SCENE_GPU) return BRIM_OK;
-  return brim_sim_shrink(job, (uint64_t)(much < arena / 2 ? arena - much : arena / 2), "memory pressure");
+  const brim_session *s = job->session;
+  const uint64_t bytes =
+      brim_relief_target(&s->setup->settings->memory, s->planner.device_info.on_host, job->arena, reading);
+  return bytes > 0 ? brim_recover_shrink(&job->recovery, bytes, "memory pressure") : BRIM_OK;
 }
 
+/* Looks as often as a run does. */
 static brim_status heed_pressure(brim_sim_job *job)
 {
   char text[64];
+  bool fell;
   const brim_memory_settings *m = &job->session->setup->settings->memory;
-  const double percent = host_percent(job);
-  const bool acts = m->critical_percent > 0 && percent >= m->critical_percent;
-  const bool warns = m->warn_percent > 0 && percent >= m->warn_percent;
-  if (!acts && percent < m->critical_percent - 5) job->acted = false;
-  if (!warns && percent < m->warn_percent - 5) job->warned = false;
-  if ((!acts || job->acted) && (!warns || job->warned)) return BRIM_OK;
-  snprintf(text, sizeof text, "RAM at %.1f %%", percent);
-  brim_sim_tell(job, "memory", acts ? "critical" : "warning", text);
-  job->warned = true;
-  if (!acts) return BRIM_OK;
-  job->acted = true;
-  return act_on_pressure(job, percent);
+  const brim_pressure_limits limits = {m->warn_percent, m->critical_percent};
+  enum brim_pressure_level level = BRIM_PRESSURE_CALM;
+  const brim_pressure_reading reading = read_host(job);
+  const double now = brim_scene_now(job->all->scene);
+  if (now - job->looked < m->check_interval_seconds) return BRIM_OK;
+  job->looked = now;
+  level = brim_pressure_judge(&limits, &job->watch, brim_pressure_percent(&reading), &fell);
+  if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
+  snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
+  brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
+  return level == BRIM_PRESSURE_ACTS ? act_on_pressure(job, &reading) : BRIM_OK;
 }
 
 static brim_status check_alive(const brim_sim_job *job)
@@ -146,51 +148,17 @@ static brim_status check_alive(const brim_sim_job *job)
 
 /* ---- another plan between two steps ---- */
 
-/* Its own, or the larger one, if nobody waits and there is room: then it is held. */
-static bool may_take(brim_sim_job *job, uint64_t peak)
-{
-  brim_session *s = job->session;
-  if (peak <= job->arena) return true;
-  if (!brim_session_hold(s, true)) return false;
-  const bool fits = brim_planner_look(&s->planner) == BRIM_OK && peak <= brim_step_plan_room(&job->question);
-  if (!fits) brim_session_let_go(s);
-  return fits;
-}
-
-static brim_status change_plan(brim_sim_job *job, const brim_step_plan *answer, const char *who)
-{
-  brim_choice to;
-  uint64_t peak;
-  BRIM_TRY(brim_step_plan_choice(&job->question, answer, &to, &peak));
-  if (!may_take(job, peak)) return BRIM_OK;
-  brim_step_plan_tell(&job->question, who, &to, peak, answer->reason);
-  brim_session_go(job->session, &to);
-  (void)brim_session_hold(job->session, false);
-  brim_sim_unplace(job);
-  BRIM_TRY(brim_sim_place(job));
-  return pause_for(job, job->all->scenario->replan_time);
-}
-
 static brim_status look_around(brim_sim_job *job)
 {
-  brim_step_plan answer;
-  const char *who;
   double again;
-  const double now = brim_scene_now(job->all->scene);
+  bool changes;
   BRIM_TRY(check_alive(job));
   BRIM_TRY(heed_pressure(job));
-  if (!brim_policies_follow(job->session->policies) || now - job->asked < BRIM_RESIZE_ASK_SECONDS) return BRIM_OK;
-  job->asked = now;
-  if (job->question.session != job->session) job->question = (brim_step_question){.session = job->session};
-  job->question.own_bytes = job->arena;
-  BRIM_TRY(brim_sim_step_seconds(job, &job->question.step_seconds, &again));
+  if (!brim_resize_is_due(&job->resize)) return BRIM_OK;
+  BRIM_TRY(brim_sim_step_seconds(job, &job->resize.question.step_seconds, &again));
   job->all->out->questions++;
-  const brim_status status = brim_step_plan_ask(&job->question, job->step, now, &answer, &who);
-  if (status == BRIM_ENOTSUP) return BRIM_OK;
-  BRIM_TRY(status);
-  if (answer.micro_batch > 0) return change_plan(job, &answer, who);
-  brim_policies_tell(job->session->policies, who, "keeps its plan", answer.reason);
-  return BRIM_OK;
+  BRIM_TRY(brim_resize_ask(&job->resize, &changes));
+  return changes ? brim_resize_do(&job->resize) : BRIM_OK;
 }
 
 /* ---- steps ---- */
@@ -213,11 +181,16 @@ static int64_t next_stop(const brim_sim_job *job)
   return stop;
 }
 
-/* When somebody looks next. */
+/* When somebody looks next: at the host's memory only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
-  const double world = brim_scene_next(job->all->scene), asks = job->asked + BRIM_RESIZE_ASK_SECONDS;
-  return brim_policies_follow(job->session->policies) && asks < world ? asks : world;
+  const brim_memory_settings *m = &job->session->setup->settings->memory;
+  const double lower = m->warn_percent > 0 && (m->critical_percent <= 0 || m->warn_percent < m->critical_percent)
+                           ? m->warn_percent
+                           : m->critical_percent;
+  double next = brim_scene_next(job->all->scene);
+  if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
+  return brim_policies_follow(job->session->policies) ? fmin(next, job->resize.asked + BRIM_RESIZE_ASK_SECONDS) : next;
 }
 
 /* Fails the step that is to be made, if it is one of the scenario's failures. */
@@ -251,7 +224,7 @@ static void commit(brim_sim_job *job, int64_t count, double seconds, double agai
   job->costs.training_seconds += (double)count * seconds;
   job->costs.again_seconds += (double)count * again;
   job->step += count;
-  if (job->step > job->fail_step) brim_ladder_begin_again(&job->ladder);
+  brim_recover_committed(&job->recovery);
 }
 
 /* As many as there are until something is due. */
@@ -278,6 +251,16 @@ static brim_status turn(brim_sim_job *job, bool *done)
   return make_steps(job);
 }
 
+/* What failed is done again after what helps, or nothing does. */
+static brim_status recover(brim_sim_job *job, brim_status failure, const char *what)
+{
+  bool rewound;
+  const brim_status status = brim_recover(&job->recovery, failure, what, &rewound);
+  memset(job->resize.question.plain, 0, sizeof job->resize.question.plain); /* of what may have been another device */
+  if (status == BRIM_OK) job->costs.retries++;
+  return status;
+}
+
 static brim_status loop(brim_sim_job *job)
 {
   char what[64];
@@ -286,7 +269,7 @@ static brim_status loop(brim_sim_job *job)
     if (brim_status_is_want(status) && brim_scene_host_over(job->all->scene) == 0) {
       snprintf(what, sizeof what, "step %lld", (long long)job->step + 1);
       done = false;
-      status = brim_sim_recover(job, status, what);
+      status = recover(job, status, what);
     }
     BRIM_TRY(status);
   }
@@ -294,6 +277,16 @@ static brim_status loop(brim_sim_job *job)
 }
 
 /* ---- the whole ---- */
+
+static brim_status place_first(brim_sim_job *job)
+{
+  for (;;) {
+    const brim_status status = brim_sim_place(job);
+    if (status == BRIM_OK || !brim_session_asks(job->session)) return status;
+    BRIM_TRY(brim_session_remake(&job->session));
+    BRIM_TRY(brim_session_settle(&job->session));
+  }
+}
 
 static brim_status train(brim_sim_job *job)
 {
@@ -303,10 +296,12 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
   BRIM_TRY(brim_planner_look(&job->session->planner));
   BRIM_TRY(brim_session_settle(&job->session));
-  BRIM_TRY(brim_sim_place(job));
+  BRIM_TRY(place_first(job));
   job->session->running = job->session->planner.has_begun = true;
-  job->ladder.session = &job->session;
-  job->asked = brim_scene_now(job->all->scene);
+  job->work = brim_sim_work(job);
+  job->recovery = (brim_recovery){.session = &job->session, .work = &job->work};
+  job->resize = (brim_resize){.session = &job->session, .work = &job->work, .asked = brim_scene_now(job->all->scene)};
+  job->looked = -INFINITY;
   return loop(job);
 }
 

@@ -1,11 +1,12 @@
 /* A job of a simulation. Internal to core/simulate. */
 #ifndef BRIM_SIMULATE_JOB_H
 #define BRIM_SIMULATE_JOB_H
+#include "drive/recover.h"
+#include "drive/resize.h"
+#include "memory/pressure.h"
 #include "session/session.h"
-#include "session/step_plan.h"
 #include "simulate/simulate.h"
 #include "simulate/turns.h"
-#include "train/ladder.h"
 
 typedef struct brim_sim_case {
   const brim_scenario *scenario;
@@ -30,15 +31,16 @@ typedef struct brim_sim_job {
   brim_backend_ops backend_ops;
   const brim_scene_model *plans; /* what its plans take */
   bool on_host;                  /* on the host's processors */
-  brim_ladder ladder;
-  brim_step_question question;
-  int64_t *failures_left; /* of each of the scenario's */
-  int place;              /* where the arena is */
+  brim_work work;
+  brim_recovery recovery;
+  brim_resize resize;
+  brim_pressure_watch watch; /* of the host's memory */
+  int64_t *failures_left;    /* of each of the scenario's */
+  int place;                 /* where the arena is */
   uint64_t planned, arena, resident, garbage;
   bool is_placed, was_placed;
-  int64_t step, round_step, evaluated_step, checkpoint_step, failed_step, fail_step;
-  double started, asked;
-  bool warned, acted; /* of the host's memory */
+  int64_t step, round_step, evaluated_step, checkpoint_step, failed_step;
+  double started, looked; /* looked: at the host's memory */
   bool is_late;
   brim_sim_costs costs;
 } brim_sim_job;
@@ -56,10 +58,7 @@ brim_env brim_sim_env(brim_sim_job *job);
 /* Places the session's plan as a run does: waits, asks policies, another configuration. */
 brim_status brim_sim_place(brim_sim_job *job);
 void brim_sim_unplace(brim_sim_job *job);
-/* What failed is done again after what helps, or nothing does. */
-brim_status brim_sim_recover(brim_sim_job *job, brim_status failure, const char *what);
-/* A smaller plan, before memory runs out. */
-brim_status brim_sim_shrink(brim_sim_job *job, uint64_t bytes, const char *why);
+brim_work brim_sim_work(brim_sim_job *job);
 void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup);
 
 /* ---- job.c ---- */

@@ -1,4 +1,4 @@
-/* A job's plan on a device, and what becomes of it when memory runs out: the ladder of train/ladder.h. */
+/* A job's plan on a device, and what becomes of it when memory runs out: the work of drive/work.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,14 +107,9 @@ brim_status brim_sim_place(brim_sim_job *job)
   const int32_t recompute = job->session->choice.recompute;
   const uint64_t arena = job->arena;
   BRIM_TRY(brim_planner_look(&job->session->planner));
-  for (;;) {
-    const brim_status status = place_here(job);
-    if (status == BRIM_OK) break;
-    if (!brim_session_asks(job->session)) return status;
-    BRIM_TRY(brim_session_remake(&job->session));
-    BRIM_TRY(brim_session_settle(&job->session));
-  }
+  const brim_status status = place_here(job);
   brim_session_let_go(job->session);
+  BRIM_TRY(status);
   count_plan(job, recompute, arena);
   brim_scene_settle(job->all->scene);
   return BRIM_OK;
@@ -136,106 +131,81 @@ void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup)
   brim_scene_give(job->all->scene, BRIM_SCENE_HOST, bytes);
 }
 
-/* ---- the ladder ---- */
+/* ---- as work whose plan may change ---- */
 
-static void ladder_clean(void *self, enum brim_cleanup cleanup)
-{
-  brim_sim_clean(self, cleanup);
-}
-
-static brim_status ladder_prepare(void *self)
-{
-  brim_sim_job *job = self;
-  if (job->is_placed) (void)brim_session_hold(job->session, false);
-  brim_sim_unplace(job);
-  return brim_planner_look(&job->session->planner);
-}
-
-static brim_status go_back(brim_sim_job *job, const brim_failure *f)
-{
-  char text[64];
-  const int64_t lost = job->step - job->checkpoint_step;
-  double seconds, again;
-  if (job->failed_step < 0) return BRIM_OK;
-  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
-  job->failed_step = -1;
-  job->costs.lost_steps += lost;
-  job->costs.redone_seconds += (double)lost * seconds;
-  job->costs.training_seconds -= (double)lost * seconds;
-  job->step = job->round_step = job->evaluated_step = job->checkpoint_step;
-  snprintf(text, sizeof text, "back to step %lld", (long long)job->step);
-  brim_ladder_tell(&job->ladder, f, "%s", text);
-  return BRIM_OK;
-}
-
-static brim_status ladder_go_on(void *self, const brim_failure *f, bool replans, brim_status status)
-{
-  brim_sim_job *job = self;
-  const double pause = job->all->scenario->replan_time;
-  while (status != BRIM_OK && brim_session_asks(job->session)) {
-    status = brim_session_remake(&job->session);
-    if (status == BRIM_OK) status = brim_session_settle(&job->session);
-    job->ladder.is_over = status != BRIM_OK;
-    if (job->ladder.is_over) return status;
-  }
-  if (status == BRIM_OK && (replans || !job->is_placed)) {
-    status = brim_sim_place(job);
-    if (status == BRIM_OK) status = brim_sim_sleep(job, pause);
-    if (status == BRIM_OK) job->costs.pausing_seconds += pause;
-  }
-  return status == BRIM_OK ? go_back(job, f) : status;
-}
-
-static uint64_t ladder_placed_bytes(void *self)
-{
-  const brim_sim_job *job = self;
-  return job->is_placed ? job->arena : 0;
-}
-
-static int64_t ladder_step(void *self)
+static int64_t step_of(void *self)
 {
   const brim_sim_job *job = self;
   return job->step;
 }
 
-static const brim_ladder_ops ladder_ops = {.clean = ladder_clean,
-                                           .prepare = ladder_prepare,
-                                           .go_on = ladder_go_on,
-                                           .placed_bytes = ladder_placed_bytes,
-                                           .step = ladder_step};
-
-static brim_ladder *ladder_of(brim_sim_job *job)
+static uint64_t placed_bytes(void *self)
 {
-  job->ladder.session = &job->session;
-  job->ladder.ops = &ladder_ops;
-  job->ladder.self = job;
-  return &job->ladder;
+  const brim_sim_job *job = self;
+  return job->is_placed ? job->arena : 0;
 }
 
-brim_status brim_sim_recover(brim_sim_job *job, brim_status failure, const char *what)
+/* Not after a failure that loses them. */
+static bool has_values(void *self)
 {
-  brim_failure f = {.what = what};
-  brim_failure_take(&f, failure);
-  if (job->step > job->fail_step) job->fail_step = job->step;
-  const brim_status status = brim_ladder_climb(ladder_of(job), &f);
-  memset(job->question.plain, 0, sizeof job->question.plain);
-  if (status == BRIM_OK) job->costs.retries++;
-  return status;
+  const brim_sim_job *job = self;
+  return job->failed_step < 0;
 }
 
-brim_status brim_sim_shrink(brim_sim_job *job, uint64_t bytes, const char *why)
+static void clean(void *self, enum brim_cleanup cleanup)
 {
-  uint64_t peak = 0;
-  brim_session *s = job->session;
-  brim_ladder *l = ladder_of(job);
-  const brim_choice before = s->choice;
-  l->needed_bytes = job->arena;
-  const brim_status status = brim_ladder_make_smaller(l, bytes, &peak);
-  const brim_choice to = s->choice;
-  brim_session_go(s, &before);
-  BRIM_TRY(status);
-  if (!brim_ladder_take_smaller(l, &to, peak, why)) return BRIM_OK;
-  (void)brim_session_hold(s, false);
+  brim_sim_clean(self, cleanup);
+}
+
+static brim_status park(void *self)
+{
+  brim_sim_job *job = self;
+  if (job->is_placed) (void)brim_session_hold(job->session, false);
   brim_sim_unplace(job);
-  return brim_sim_place(job);
+  return BRIM_OK;
+}
+
+static brim_status replan(void *self)
+{
+  brim_sim_job *job = self;
+  const double pause = job->all->scenario->replan_time;
+  BRIM_TRY(park(job));
+  BRIM_TRY(brim_sim_place(job));
+  job->costs.pausing_seconds += pause;
+  return brim_sim_sleep(job, pause);
+}
+
+static brim_status go_back(void *self)
+{
+  brim_sim_job *job = self;
+  double seconds, again;
+  BRIM_TRY(replan(job));
+  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
+  const int64_t lost = job->step - job->checkpoint_step;
+  job->failed_step = -1;
+  job->costs.lost_steps += lost;
+  job->costs.redone_seconds += (double)lost * seconds;
+  job->costs.training_seconds -= (double)lost * seconds;
+  job->step = job->round_step = job->evaluated_step = job->checkpoint_step;
+  return BRIM_OK;
+}
+
+static void follow(void *self, brim_session *session)
+{
+  brim_sim_job *job = self;
+  (void)session;
+  job->resize.question = (brim_step_question){0};
+}
+
+brim_work brim_sim_work(brim_sim_job *job)
+{
+  return (brim_work){.self = job,
+                     .step = step_of,
+                     .placed_bytes = placed_bytes,
+                     .has_values = has_values,
+                     .clean = clean,
+                     .park = park,
+                     .replan = replan,
+                     .rewind = go_back,
+                     .follow = follow};
 }

@@ -54,8 +54,7 @@ static void prepare(brim_sim_case *c, size_t i, brim_config *config)
                         .plans = &s->model,
                         .round_step = -1,
                         .evaluated_step = -1,
-                        .failed_step = -1,
-                        .fail_step = -1};
+                        .failed_step = -1};
   job->failures_left = brim_xcalloc(s->failure_count + 1, sizeof *job->failures_left);
   for (size_t k = 0; k < s->failure_count; k++) job->failures_left[k] = s->failure[k].times;
   c->out->job[i].name = s->job[i].name;

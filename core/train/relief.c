@@ -56,31 +56,6 @@ void brim_relief_detail(const brim_pressure_reading *r, brim_text *out)
   brim_text_printf(out, "; CPU at %.0f%%", r->cpu_percent);
 }
 
-/* So many bytes are to go, so that `used` is `percent` of `total`. */
-static double excess(double used, double total, double percent)
-{
-  const double wanted = percent / 100 * total;
-  return used > wanted ? used - wanted : 0;
-}
-
-uint64_t brim_relief_target(const brim_trainer *t, const brim_pressure_reading *r)
-{
-  const brim_session *s = brim_trainer_session(t);
-  const brim_memory_settings *m = &s->setup->settings->memory;
-  const double percent =
-      m->warn_percent > 0 && m->warn_percent < m->critical_percent ? m->warn_percent : m->critical_percent;
-  const double arena = (double)brim_trainer_device_bytes(t);
-  double much = 0;
-  if (s->planner.device_info.on_host && r->host.ram_percent >= m->critical_percent)
-    much = excess((double)r->host.ram_used_bytes, (double)r->host.ram_total_bytes, percent);
-  if (r->device_grew && r->device_percent >= m->critical_percent) {
-    /* what others have is to be `percent` of what is left then */
-    const double left = 100 / percent * (double)r->device_others_bytes, more = left - (double)r->device_left_bytes;
-    if (more > much) much = more;
-  }
-  return much > 0 ? (uint64_t)(much < arena / 2 ? arena - much : arena / 2) : 0;
-}
-
 uint64_t brim_relief_allocated(const brim_trainer *t)
 {
   const bool on_host = brim_trainer_session(t)->planner.device_info.on_host;

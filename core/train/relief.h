@@ -2,7 +2,7 @@
 #ifndef BRIM_TRAIN_RELIEF_H
 #define BRIM_TRAIN_RELIEF_H
 #include "base/text.h"
-#include "memory/pressure.h"
+#include "drive/relief.h"
 #include "train/trainer.h"
 
 /* [init] The thread that looks, by the session's keys; NULL if they say never. ENOMEM_HOST. */
@@ -15,9 +15,6 @@ void brim_relief_line(const brim_session *session, const brim_pressure_reading *
                       brim_text *out);
 /* All that was seen, in bytes too. */
 void brim_relief_detail(const brim_pressure_reading *reading, brim_text *out);
-/* What the arena should shrink to, so that the use falls below where it is warned; at most by half. 0: it needs not, or
- * a smaller one would not help: the host's memory is short, and the arena is not in it. */
-uint64_t brim_relief_target(const brim_trainer *trainer, const brim_pressure_reading *reading);
 /* What the process has, on the host and on the device. */
 uint64_t brim_relief_allocated(const brim_trainer *trainer);
 /* "[Memory] After cleanup: 3.21 GB (freed 4.33 GB)" */

@@ -228,7 +228,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   const bool is_remade = r->recovery.is_remade;
   r->recovery.is_remade = false;
   if (is_remade) brim_running_follow_session(r);
-  if (!r->recovery.ladder.is_over) brim_relief_aim(r->trainer, r->pressure);
+  if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
   r->recent_count = 0;
   memset(r->resize.question.plain, 0, sizeof r->resize.question.plain); /* of what may have been another device */
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
@@ -242,15 +242,14 @@ static brim_status recover(brim_running *r, brim_status failure)
 /* The same after another rank has failed: its part of the turn is what this rank has lost. */
 static brim_status follow(brim_running *r)
 {
-  bool rewound = false;
   const brim_verdict *v = brim_trainer_verdict(r->trainer);
   r->report.retries++;
   brim_running_event(r, "redone", brim_error_text());
   brim_log(BRIM_LOG_INFO, "rank %d failed in %s: %s; it is done again", (int)v->failed, r->doing,
            brim_status_text(v->status));
   if (brim_trainer_has_values(r->trainer)) return BRIM_OK;
-  BRIM_TRY(brim_recover_follow(&r->recovery, r->doing, &rewound));
-  return rewound ? forget_what_came_behind(r) : BRIM_OK;
+  BRIM_TRY(brim_recover_follow(&r->recovery, r->doing));
+  return forget_what_came_behind(r);
 }
 
 /* All ranks are ready to do it again, or none does. */

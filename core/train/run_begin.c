@@ -218,8 +218,8 @@ void brim_running_follow_session(brim_running *r)
 {
   if (r->session->setup->own_config) r->config = r->session->setup->own_config;
   r->settings = &r->config->settings;
-  r->resize = (brim_resize){.question = {.session = r->session}, .trainer = r->trainer};
-  if (!r->recovery.ladder.is_over) brim_policies_listen(r->session->policies, on_decision, r);
+  r->resize.question = (brim_step_question){0};
+  if (!r->recovery.is_over) brim_policies_listen(r->session->policies, on_decision, r);
 }
 
 brim_status brim_running_keep_session(brim_running *r)
@@ -251,8 +251,9 @@ brim_status brim_running_begin(brim_running *r)
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->session);
-  r->recovery = (brim_recovery){.session = &r->session, .trainer = r->trainer, .run_dir = r->dir};
-  r->resize = (brim_resize){.question = {.session = r->session}, .trainer = r->trainer};
+  r->work = brim_running_work(r);
+  r->recovery = (brim_recovery){.session = &r->session, .work = &r->work};
+  r->resize = (brim_resize){.session = &r->session, .work = &r->work};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));

@@ -3,12 +3,12 @@
 #define BRIM_TRAIN_RUN_PARTS_H
 #include <signal.h>
 
+#include "drive/recover.h"
+#include "drive/resize.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
-#include "train/recover.h"
 #include "train/relief.h"
 #include "train/report.h"
-#include "train/resize.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -28,13 +28,14 @@ typedef struct brim_running {
   brim_progress progress;
   brim_report report;
   brim_pressure *pressure; /* NULL: nobody looks */
+  brim_work work;          /* the trainer's */
   brim_recovery recovery;
   brim_resize resize;
   char doing[64];                    /* what memory would be wanting for */
   double turn_started;               /* brim_now() */
   bool has_stopped;                  /* early */
   bool is_interrupted;               /* by a signal, with a checkpoint */
-  char checkpoint[4096];             /* that ranks go back to, found by the first; empty: there is none */
+  char checkpoint[4096];             /* to go back to; of ranks found by the first; empty: there is none */
   const volatile sig_atomic_t *stop; /* the signal that asks for an end; 0: none yet */
   int64_t checkpoint_step;           /* of the newest checkpoint; -1: none */
   int64_t round_step;                /* at which a round ended last; -1: none */
@@ -79,6 +80,10 @@ bool brim_running_stops(const brim_running *r);
 bool brim_running_is_compared(const brim_running *r, int64_t step);
 /* Time and memory of each rank, as events; and who holds up the others. */
 brim_status brim_running_report_ranks(brim_running *r);
+
+/* ---- run_work.c ---- */
+
+brim_work brim_running_work(brim_running *r);
 
 /* ---- run_due.c ---- */
 

@@ -31,7 +31,9 @@ static brim_status save(brim_running *r)
 /* Nobody looks at the device meanwhile: it may become another. */
 static brim_status shrink(brim_running *r, const brim_pressure_reading *reading)
 {
-  const uint64_t bytes = brim_relief_target(r->trainer, reading), before = brim_relief_allocated(r->trainer);
+  const brim_memory_settings *m = &r->settings->memory;
+  const uint64_t arena = brim_trainer_device_bytes(r->trainer), before = brim_relief_allocated(r->trainer);
+  const uint64_t bytes = brim_relief_target(m, r->session->planner.device_info.on_host, arena, reading);
   if (bytes == 0) return BRIM_OK;
   snprintf(r->doing, sizeof r->doing, "%s", "planning smaller");
   brim_report_memory(&r->report, r->trainer);

@@ -96,7 +96,6 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
   if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to go back to", (int)verdict.failed);
   BRIM_TRY(brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint));
-  r->recovery.checkpoint = r->checkpoint;
   return BRIM_OK;
 }
 

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "fault/interpose.h"
 #include "scratch.h"
-#include "train/resize.h"
+#include "drive/resize.h"
 #include "train/run.h"
 #include "train/trainer.h"
 

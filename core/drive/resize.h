@@ -2,20 +2,21 @@
  *
  * The device is held meanwhile (session.h), so that a run that gives something back keeps the rest whoever waits for
  * how much. More is taken only if nobody waits and it is free. No bit of the results changes. */
-#ifndef BRIM_TRAIN_RESIZE_H
-#define BRIM_TRAIN_RESIZE_H
+#ifndef BRIM_DRIVE_RESIZE_H
+#define BRIM_DRIVE_RESIZE_H
+#include "drive/work.h"
 #include "session/step_plan.h"
-#include "train/trainer.h"
 
 #define BRIM_RESIZE_ASK_SECONDS 1.0 /* between two questions */
 
 /* Ready when zeroed but for the first two. */
 typedef struct brim_resize {
-  brim_step_question question; /* of it the session */
-  brim_trainer *trainer;
-  double asked;          /* when: brim_now() */
-  brim_step_plan answer; /* what was said last, */
-  const char *who;       /* and by which policy */
+  brim_session **session; /* the owner's: it may be made again */
+  const brim_work *work;
+  brim_step_question question; /* of it step_seconds is the owner's to set */
+  double asked;                /* when, by the session's world */
+  brim_step_plan answer;       /* what was said last, */
+  const char *who;             /* and by which policy */
 } brim_resize;
 
 /* [step] Is it time to ask? Then the step before must not begin the one behind it. Never, if no policy would answer. */
@@ -24,7 +25,7 @@ bool brim_resize_is_due(const brim_resize *resize);
  * status and text. */
 brim_status brim_resize_ask(brim_resize *resize, bool *changes);
 /* [step] Does what was said, which is a line of the log and an event; not if others have come since, or the host has no
- * memory to change plans through. What came of brim_trainer_replan where a plan did not get its memory, nor, if it was
+ * memory to change plans through. What came of brim_work.replan where a plan did not get its memory, nor, if it was
  * to be larger, the one before. */
 brim_status brim_resize_do(brim_resize *resize);
 #endif

@@ -11,36 +11,36 @@
  *
  * A new plan is claimed and placed as the first one was: on another device with room if device=auto, after waiting if
  * wait_for_gpu. Precision and model stay. Each step of the ladder is a line of the log and an event. */
-#ifndef BRIM_TRAIN_RECOVER_H
-#define BRIM_TRAIN_RECOVER_H
-#include "train/ladder.h"
-#include "train/trainer.h"
+#ifndef BRIM_DRIVE_RECOVER_H
+#define BRIM_DRIVE_RECOVER_H
+#include "drive/work.h"
 
-/* Ready when zeroed but for the first three. */
+/* Ready when zeroed but for the first two. */
 typedef struct brim_recovery {
   brim_session **session; /* the owner's: it may be made again */
-  brim_trainer *trainer;
-  const char *run_dir;    /* with the checkpoints to go back to */
-  const char *checkpoint; /* the one that ranks go back to, all the same; "": to the beginning. NULL: the newest */
-  brim_ladder ladder;     /* ladder.is_over: the session could not be made again, and there is none to go on with */
-  int64_t step;           /* commits when it failed, at most: the ladder begins anew behind it */
-  bool is_remade;         /* the session was made again; the owner sets it back */
-  bool is_rewound;        /* see brim_recover */
+  const brim_work *work;
+  int32_t rung;          /* of the ladder; 0: it begins below */
+  int64_t tries;         /* on this rung */
+  int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
+  uint64_t needed_bytes; /* by the last plan that was placed */
+  bool is_over;          /* the session could not be made again, and there is none to go on with */
+  bool is_remade;        /* the session was made again; the owner sets it back */
+  bool is_rewound;       /* see brim_recover */
 } brim_recovery;
 
 /* [step] `failure`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may
- * be done again. *rewound: an update had failed in the middle, so the trainer went back to the newest checkpoint, or to
- * the beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on
- * the device or the host, if the trainer has any: `failure` with its text; or what went wrong in between. */
+ * be done again. *rewound: an update had failed in the middle, so the work went back to what was saved last, or to the
+ * beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on the
+ * device or the host, if there are any: `failure` with its text; or what went wrong in between. */
 brim_status brim_recover(brim_recovery *recovery, brim_status failure, const char *what, bool *rewound);
-/* [step] The same for a rank whose parameters are lost as another's are: back to the newest checkpoint. */
-brim_status brim_recover_follow(brim_recovery *recovery, const char *what, bool *rewound);
+/* [step] The same for a rank whose parameters are lost as another's are: back to what was saved last. */
+brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
 /* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than
  * the present one: with more recompute, unless memory.recompute is fixed, then with half the micro-batch and twice the
- * accumulation, as long as no bit changes. OK also if there is none. Else as of brim_trainer_replan: then brim_recover
- * may go on. */
+ * accumulation, as long as no bit changes. OK also if there is none. Else as of brim_work.replan: then brim_recover may
+ * go on. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
-/* What came of brim_trainer_replan, as want of memory where that is what it is, whatever policies have said in the
+/* What came of brim_work.replan, as want of memory where that is what it is, whatever policies have said in the
  * meantime: for the ladder. */
 brim_status brim_recover_as_want(brim_session *session, brim_status status);
 /* A step was committed. */

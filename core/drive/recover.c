@@ -1,0 +1,321 @@
+#include "drive/recover.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/cuts.h"
+#include "planner/room.h"
+#include "session/decide.h"
+
+#define REASON_ROOM 512
+#define ERROR_ROOM 4096
+
+/* What it is about. */
+typedef struct failure {
+  brim_status status;
+  char text[ERROR_ROOM];
+  const char *what; /* that failed: "step 3" */
+} failure;
+
+/* Takes the thread's error text. */
+static void take_failure(failure *f, brim_status status)
+{
+  f->status = status;
+  snprintf(f->text, sizeof f->text, "%s", brim_error_text());
+}
+
+/* Tells the user, as "recovery". */
+static void tell(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
+static void tell(const brim_recovery *r, const failure *f, const char *format, ...)
+{
+  char choice[REASON_ROOM], reason[REASON_ROOM];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(choice, sizeof choice, format, list);
+  va_end(list);
+  snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->text[0] ? ": " : "", (int)strcspn(f->text, "\n"), f->text);
+  brim_policies_tell((*r->session)->policies, "recovery", choice, reason);
+}
+
+static int64_t retries_max(const brim_recovery *r)
+{
+  return (*r->session)->setup->settings->max_retries;
+}
+
+/* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
+
+static brim_status clean(brim_recovery *r, const failure *f)
+{
+  const bool light = r->tries == 0;
+  if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
+  r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY);
+  tell(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1, (long long)retries_max(r));
+  return BRIM_OK;
+}
+
+/* The peak of the session's plan as it is now. */
+static brim_status peak_of(const brim_session *s, uint64_t *bytes)
+{
+  const brim_choice v = s->choice;
+  return brim_planner_peak(&s->planner, &v, bytes);
+}
+
+/* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
+ * changed, if recompute is fixed, or that is not less than the last plan. */
+static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
+{
+  brim_session *s = *r->session;
+  const brim_choice before = s->choice;
+  if (!brim_setup_may_recompute(s->setup)) return BRIM_ENOTSUP;
+  s->choice.recompute = BRIM_RECOMPUTE_AUTO;
+  s->choice.within_bytes = brim_planner_within(&s->planner, *bytes);
+  const brim_status status = peak_of(s, bytes);
+  if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;
+  brim_session_go(s, &before);
+  return status != BRIM_OK ? status : BRIM_ENOTSUP;
+}
+
+/* A quarter less than the last plan, or as much as there is room for if that is less. */
+static brim_status recompute_more(brim_recovery *r, const failure *f)
+{
+  char a[32], b[32];
+  const uint64_t room = brim_planner_room(&(*r->session)->planner, true);
+  uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
+  if (room > 0 && room < bytes) bytes = room;
+  if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
+  BRIM_TRY(recompute_within(r, &bytes));
+  tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
+       (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
+       brim_format_bytes(b, sizeof b, r->needed_bytes));
+  return BRIM_OK;
+}
+
+/* They bound themselves, by what they are told of retries and devices. */
+static brim_status ask_policies(brim_recovery *r, const failure *f)
+{
+  (void)brim_fail(f->status, "%s", f->text);
+  const brim_status status = brim_decide_after_oom(*r->session, f->status, r->needed_bytes);
+  if (status == f->status) return BRIM_ENOTSUP;
+  if (status != BRIM_ENODEVICE || (*r->session)->again.count > 0) return status;
+  tell(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  return BRIM_ENOTSUP;
+}
+
+/* The largest of at most half, of those that change no bit; 0: none. */
+static int64_t find_half(brim_session *s)
+{
+  const size_t count = brim_planner_list_cuts(&s->planner);
+  if (s->setup->grain == 0 || brim_setup_rounds(s->setup, s->choice.micro_batch)) return 0;
+  for (size_t i = 0; i < count; i++)
+    if (s->planner.micro_batch[i] <= s->choice.micro_batch / 2 && s->planner.micro_batch[i] % s->setup->grain == 0)
+      return s->planner.micro_batch[i];
+  return 0;
+}
+
+static brim_status halve(brim_recovery *r, const failure *f)
+{
+  brim_session *s = *r->session;
+  char cut[BRIM_CUT_ROOM];
+  const int64_t half = find_half(s);
+  if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
+  if (half == 0) {
+    tell(r, f, "no smaller micro-batch than %lld%s", (long long)s->choice.micro_batch,
+         s->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
+                                "policy may choose (policy+=robust)"
+                              : " gives the same bits");
+    return BRIM_ENOTSUP;
+  }
+  brim_session_cut(s, half);
+  tell(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(s->setup, half, cut, sizeof cut),
+       (long long)r->tries + 1, (long long)retries_max(r));
+  return BRIM_OK;
+}
+
+/* ---- going on ---- */
+
+static brim_status rewind_work(brim_recovery *r, const failure *f)
+{
+  BRIM_TRY(r->work->rewind(r->work->self));
+  tell(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
+  return BRIM_OK;
+}
+
+/* The values that belong to the state, in the plan that is due. */
+static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
+{
+  const brim_work *w = r->work;
+  const bool is_placed = w->placed_bytes(w->self) > 0;
+  if (w->has_values(w->self)) return is_placed && !replans ? BRIM_OK : w->replan(w->self);
+  r->is_rewound = true;
+  return rewind_work(r, f);
+}
+
+/* In another configuration, which a policy asks for: the host's processors. */
+static brim_status remake(brim_recovery *r)
+{
+  brim_status status = brim_session_remake(r->session);
+  if (status == BRIM_OK) status = brim_session_settle(r->session);
+  r->is_remade = true;
+  r->is_over = status != BRIM_OK;
+  r->work->follow(r->work->self, *r->session);
+  return status;
+}
+
+/* On from what a rung has come to, `status`, and then from what placing has come to; `replans`: under the session's
+ * plan as it is now. OK: what failed may be done again. */
+static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_status status)
+{
+  if (status == BRIM_OK) status = make_whole(r, f, replans);
+  if ((*r->session)->setup->options.dist)
+    (*r->session)->again.count = 0; /* all ranks keep the configuration they began with */
+  while (status != BRIM_OK && !r->is_over && brim_session_asks(*r->session)) {
+    status = remake(r);
+    if (status == BRIM_OK) status = make_whole(r, f, true);
+  }
+  return status;
+}
+
+/* Before the session is changed: nothing is placed any more, and the device is seen as it is then. Samples are read by
+ * the session's order, and its device may become another. */
+static brim_status prepare(brim_recovery *r)
+{
+  BRIM_TRY(r->work->park(r->work->self));
+  return brim_planner_look(&(*r->session)->planner);
+}
+
+/* ---- climbing ---- */
+
+static const struct {
+  brim_status (*act)(brim_recovery *r, const failure *f);
+  bool replans;
+} ladder[] = {{clean, false}, {recompute_more, true}, {ask_policies, true}, {halve, true}};
+#define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
+
+/* Did a plan not get its memory, or was there none to make it? Then the ladder goes on. */
+static bool is_want(brim_status status)
+{
+  return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
+}
+
+static brim_status give_up(const brim_recovery *r, const failure *f)
+{
+  tell(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
+}
+
+/* From the rung where it stands upwards, until one has helped: OK. */
+static brim_status climb(brim_recovery *r, failure *f)
+{
+  while (r->rung < RUNGS) {
+    const bool replans = ladder[r->rung].replans;
+    const uint64_t placed = r->work->placed_bytes(r->work->self);
+    if (placed > 0) r->needed_bytes = placed;
+    brim_status status = replans ? prepare(r) : BRIM_OK;
+    status = status == BRIM_OK ? ladder[r->rung].act(r, f) : BRIM_ENOTSUP;
+    if (status == BRIM_ENOTSUP) {
+      r->rung++;
+      r->tries = 0;
+      continue;
+    }
+    r->tries++;
+    status = go_on(r, f, replans, status);
+    if (!is_want(status) || r->is_over) return status;
+    take_failure(f, status);
+  }
+  return give_up(r, f);
+}
+
+brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
+{
+  failure f = {.what = what};
+  const int64_t step = r->work->step(r->work->self);
+  take_failure(&f, status);
+  if (step > r->step) r->step = step;
+  r->is_rewound = false;
+  const brim_status climbed = climb(r, &f);
+  *rewound = r->is_rewound;
+  return climbed;
+}
+
+brim_status brim_recover_follow(brim_recovery *r, const char *what)
+{
+  failure f = {.what = what};
+  take_failure(&f, BRIM_EPEER);
+  return rewind_work(r, &f);
+}
+
+void brim_recover_committed(brim_recovery *r)
+{
+  brim_session *s = *r->session;
+  if (r->work->step(r->work->self) <= r->step) return; /* it is on its way to where it failed */
+  r->rung = 0;
+  r->tries = 0;
+  s->retries = s->asked = 0;
+  s->tried = 0;
+}
+
+/* ---- before memory runs out ---- */
+
+/* Changes the session so that its plan is of at most `bytes`, or as small as it gets without another bit: *peak. */
+static brim_status make_smaller(const brim_recovery *r, uint64_t bytes, uint64_t *peak)
+{
+  for (;;) {
+    *peak = bytes;
+    const brim_status status = recompute_within(r, peak);
+    if (status == BRIM_ENOTSUP) {
+      BRIM_TRY(peak_of(*r->session, peak));
+    } else if (status != BRIM_OK) {
+      return status;
+    }
+    const int64_t half = *peak > bytes ? find_half(*r->session) : 0;
+    if (half == 0) return BRIM_OK;
+    brim_session_cut(*r->session, half);
+  }
+}
+
+/* Takes what that has come to, from the choice of before, and tells it as the answer to `why`. False if it is no
+ * smaller.
+ */
+static bool take_smaller(const brim_recovery *r, const brim_choice *to, uint64_t peak, const char *why)
+{
+  char a[32], b[32], cut[BRIM_CUT_ROOM];
+  brim_session *s = *r->session;
+  const failure f = {.what = why};
+  brim_format_bytes(b, sizeof b, r->needed_bytes);
+  if (peak >= r->needed_bytes) {
+    tell(r, &f, "no smaller plan than %s", b);
+    return false;
+  }
+  brim_session_go(s, to);
+  tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
+       brim_setup_format_cut(s->setup, to->micro_batch, cut, sizeof cut),
+       to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
+  return true;
+}
+
+brim_status brim_recover_as_want(brim_session *s, brim_status status)
+{
+  char text[ERROR_ROOM];
+  if (status != BRIM_ENODEVICE && status != BRIM_EBUDGET) return status;
+  snprintf(text, sizeof text, "%s", brim_error_text());
+  s->again.count = 0;
+  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
+}
+
+/* The session is changed for good only when the values are on the host. */
+brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
+{
+  uint64_t peak = 0;
+  brim_session *s = *r->session;
+  const brim_choice before = s->choice;
+  r->needed_bytes = r->work->placed_bytes(r->work->self);
+  const brim_status status = make_smaller(r, bytes, &peak);
+  const brim_choice to = s->choice;
+  brim_session_go(s, &before);
+  BRIM_TRY(status);
+  if (peak < r->needed_bytes) BRIM_TRY(r->work->park(r->work->self));
+  if (!take_smaller(r, &to, peak, why)) return BRIM_OK; /* the plan that is placed goes on */
+  return brim_recover_as_want(s, r->work->replan(r->work->self));
+}
