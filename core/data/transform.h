@@ -31,7 +31,7 @@ enum brim_draw_block {
   BRIM_DRAW_MIXUP = 29         /* the own share of a mix */
 };
 /* The next number whenever the same pixels and settings give other values in evaluation, here, in resample.h or in
- * data.h: what is kept of prepared samples (session/features.h) then is made again. */
+ * data.h: what is kept of prepared samples (setup/features.h) then is made again. */
 #define BRIM_TRANSFORM_VERSION 2
 #define BRIM_TRANSFORM_SIDE_MAX 16384 /* of what is made */
 brim_philox brim_draw(const brim_draws *draws, uint32_t block);

@@ -272,7 +272,7 @@ class Simulate(Case):
         return f"scenario={run}.yaml"
 
     def run_decisions(self, run):
-        return [(e["by"], e["choice"], e["reason"]) for e in self.records(run, "events.jsonl")
+        return [(e["step"], e["by"], e["choice"], e["reason"]) for e in self.records(run, "events.jsonl")
                 if e["event"] == "decision"]
 
     def assert_same_decisions(self, run, *policy):
