@@ -12,7 +12,7 @@ static double now(void *self)
 
 /* ---- the line ---- */
 
-static brim_status refuse(const brim_sim_job *job, const brim_scene_look *look, uint64_t bytes)
+static brim_status refuse(const brim_sim_job *job, const brim_scene_turn *look, uint64_t bytes)
 {
   char a[32], b[32], c[32];
   brim_device_info best;
@@ -35,7 +35,7 @@ static brim_status wait_for_turn(brim_sim_job *job, const brim_claim_request *r,
   const double patience = r->wait ? r->timeout_seconds : 0;
   double pause = BRIM_CLAIM_LOOK_SECONDS;
   for (;;) {
-    const brim_scene_look look = brim_scene_try(job->all->scene, job->index);
+    const brim_scene_turn look = brim_scene_try(job->all->scene, job->index);
     *device = look.device;
     if (look.device >= 0) return BRIM_OK;
     if (!r->wait || !look.large) return refuse(job, &look, r->need_bytes);

@@ -148,13 +148,23 @@ static brim_status check_alive(const brim_sim_job *job)
 
 /* ---- another plan between two steps ---- */
 
+/* A look that was recorded: reached by time, and by the step. Steps that were lost are made again without. */
+static bool is_at_look(brim_sim_job *job)
+{
+  const brim_scenario *s = job->all->scenario;
+  if (job->look == s->look_count || job->step < s->look[job->look].step) return false;
+  while (job->look < s->look_count && job->step >= s->look[job->look].step) job->look++;
+  return brim_policies_follow(job->session->policies);
+}
+
 static brim_status look_around(brim_sim_job *job)
 {
   double again;
   bool changes;
+  const bool is_recorded = job->all->scenario->look_count > 0;
   BRIM_TRY(check_alive(job));
   BRIM_TRY(heed_pressure(job));
-  if (!brim_resize_is_due(&job->resize)) return BRIM_OK;
+  if (!(is_recorded ? is_at_look(job) : brim_resize_is_due(&job->resize))) return BRIM_OK;
   BRIM_TRY(brim_sim_step_seconds(job, &job->resize.question.step_seconds, &again));
   job->all->out->questions++;
   BRIM_TRY(brim_resize_ask(&job->resize, &changes));
@@ -174,6 +184,8 @@ static int64_t next_stop(const brim_sim_job *job)
     const int64_t left = each[i] - job->step % each[i];
     if (left < stop - job->step) stop = job->step + left;
   }
+  if (job->look < scene->look_count && scene->look[job->look].step > job->step && scene->look[job->look].step < stop)
+    stop = scene->look[job->look].step;
   for (size_t i = 0; i < scene->failure_count; i++) {
     const int64_t before = scene->failure[i].step - 1;
     if (job->failures_left[i] > 0 && before > job->step && before < stop) stop = before;
@@ -190,6 +202,7 @@ static double next_look(const brim_sim_job *job)
                            : m->critical_percent;
   double next = brim_scene_next(job->all->scene);
   if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
+  if (job->all->scenario->look_count > 0) return next;
   return brim_policies_follow(job->session->policies) ? fmin(next, job->resize.asked + BRIM_RESIZE_ASK_SECONDS) : next;
 }
 
@@ -227,12 +240,25 @@ static void commit(brim_sim_job *job, int64_t count, double seconds, double agai
   brim_recover_committed(&job->recovery);
 }
 
+/* Of a step: up to a look that was recorded they pass evenly. */
+static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
+{
+  const brim_scenario *s = job->all->scenario;
+  BRIM_TRY(brim_sim_step_seconds(job, seconds, again));
+  if (job->look == s->look_count || s->look[job->look].step <= job->step) return BRIM_OK;
+  const brim_scene_look *next = &s->look[job->look];
+  const double left = fmax(BRIM_SCENE_MOMENT, next->at - brim_scene_now(job->all->scene));
+  *again *= left / (double)(next->step - job->step) / *seconds;
+  *seconds = left / (double)(next->step - job->step);
+  return BRIM_OK;
+}
+
 /* As many as there are until something is due. */
 static brim_status make_steps(brim_sim_job *job)
 {
   bool fails = false;
   double seconds, again;
-  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
+  BRIM_TRY(pace_of(job, &seconds, &again));
   BRIM_TRY(fail_step(job, seconds, &fails));
   const double time = next_look(job) - brim_scene_now(job->all->scene), left = ceil(time / seconds);
   const int64_t stop = next_stop(job) - job->step;

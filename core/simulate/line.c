@@ -86,9 +86,9 @@ static size_t count_ahead(const brim_scene_waiter *all, const brim_scene_waiter 
   return ahead;
 }
 
-brim_scene_look brim_scene_try(const brim_scene *s, size_t job)
+brim_scene_turn brim_scene_try(const brim_scene *s, size_t job)
 {
-  brim_scene_look look = {-1, -1, false, 0};
+  brim_scene_turn look = {-1, -1, false, 0};
   size_t count, own = 0;
   brim_scene_waiter *all = brim_scene_waiters(s, &count);
   while (own < count && (all[own].run >= 0 || all[own].job != job)) own++;

@@ -174,10 +174,35 @@ static void make_rising(brim_recording *r)
 
 /* ---- what happened ---- */
 
+/* Policies were asked between two steps: the last moment of it is what it is known by. */
+static void take_look(brim_recording *r, int64_t step, double at)
+{
+  brim_scene_look *last = r->looks > 0 ? &r->look[r->looks - 1] : NULL;
+  if (last && (step <= last->step || at <= last->at)) {
+    if (step == last->step && at > last->at) last->at = at;
+    return;
+  }
+  if (r->looks < BRIM_RECORD_LOOKS_MAX)
+    r->look[r->looks++] = (brim_scene_look){at, step};
+  else
+    leave_out(r, BRIM_RECORD_LOOKS_MAX, "looks between steps");
+}
+
+/* It has waited until there was room for what it needs. */
+static void take_claim(brim_recording *r, const json_t *event)
+{
+  brim_record_device *d = find_device(r, text(event, "device"));
+  const uint64_t need = bytes_of(event, "need_bytes");
+  const brim_record_series *use = d ? &d->use : NULL;
+  if (!d || use->count == 0 || need > d->total || use->change[use->count - 1].bytes <= d->total - need) return;
+  add_change(r, &d->use, number(event, "time"), d->total - need, 0);
+}
+
 static void take_seen(brim_recording *r, const json_t *event)
 {
   const char *question = text(event, "question");
   const double at = number(event, "at");
+  if (strcmp(question, "step") == 0 || strcmp(question, "line") == 0) take_look(r, count_of(event, "step"), at);
   if (json_object_get(event, "grain")) {
     r->grain = count_of(event, "grain");
     r->norm_group = count_of(event, "norm_group");
@@ -234,6 +259,7 @@ static void take_events(brim_recording *r)
     if (seen && r->start == 0) r->start = number(event, "at");
     if (seen) take_seen(r, event);
     if (strcmp(what, "decision") == 0) take_decision(r, event);
+    if (strcmp(what, "claimed") == 0) take_claim(r, event);
     if (strcmp(what, "recovered") == 0) r->replan_time = number(event, "recovered_seconds");
   }
 }

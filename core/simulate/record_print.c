@@ -106,6 +106,15 @@ static void print_failures(const brim_recording *r, brim_text *out)
   }
 }
 
+/* A moment later, so that all that was seen then is there. */
+static void print_looks(const brim_recording *r, brim_text *out)
+{
+  if (r->looks > 0) brim_text_add(out, "looks:\n");
+  for (size_t i = 0; i < r->looks; i++)
+    brim_text_printf(out, "  - {at: %.3fs, step: %lld}\n", fmax(0, r->look[i].at - r->start) + 0.001,
+                     (long long)r->look[i].step);
+}
+
 /* Those keys of the run's configuration that what is simulated goes by. */
 static void print_settings(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
@@ -152,5 +161,6 @@ void brim_recording_print(const brim_recording *r, const brim_yaml *config, brim
   print_devices(r, out);
   print_model(r, model_of(config), out);
   print_failures(r, out);
+  print_looks(r, out);
   print_settings(r, config, out);
 }

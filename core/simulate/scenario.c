@@ -176,6 +176,14 @@ static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
   return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
 }
 
+static void read_looks(reader *r, const brim_yaml *list, brim_scenario *s)
+{
+  s->look_count = read_list(r, "looks", list, BRIM_SCENE_LIST_MAX, sizeof *s->look, &s->look);
+  for (size_t i = 1; i < s->look_count; i++)
+    check_rising(r, list, i, s->look[i].at > s->look[i - 1].at && s->look[i].step > s->look[i - 1].step,
+                 "at, and step,");
+}
+
 static void read_jobs(reader *r, const brim_yaml *list, brim_scenario *s)
 {
   s->job_count = read_list(r, "jobs", list, BRIM_SCENE_JOBS_MAX, sizeof *s->job, &s->job);
@@ -277,6 +285,7 @@ static void read_root(reader *r, const brim_yaml *root, brim_scenario *s)
   read_model(r, "model", map_below(root, "model"), &s->model);
   if (small) read_model(r, "small_model", small, &s->small_model);
   read_others(r, root, s);
+  read_looks(r, map_below(root, "looks"), s);
   read_jobs(r, brim_yaml_get(root, "jobs"), s);
   s->settings = read_settings(r, root);
 }

@@ -27,6 +27,11 @@ typedef struct brim_scene_line {
   int64_t waiting;
   uint64_t bytes; /* that the first of them needs */
 } brim_scene_line;
+/* In a run that was recorded policies were asked between two steps, when so many were committed. */
+typedef struct brim_scene_look {
+  double at;
+  int64_t step;
+} brim_scene_look;
 typedef struct brim_scene_device {
   uint64_t memory, used;
   double speed; /* 1: as the model's times are */
@@ -106,8 +111,9 @@ typedef struct brim_scenario {
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_job *job; /* at least one */
-  size_t device_count, program_count, run_count, failure_count, job_count;
+  brim_scene_look *look; /* none: policies are asked every second, and steps take what the model's times say */
+  brim_scene_job *job;   /* at least one */
+  size_t device_count, program_count, run_count, failure_count, look_count, job_count;
   const brim_yaml *settings; /* NULL: none */
 } brim_scenario;
 

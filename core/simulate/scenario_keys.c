@@ -103,6 +103,11 @@ static const brim_param failure_keys[] = {
     BRIM_PARAM(STR, brim_scene_failure, says, "memory ran out, though the plan had been placed", NULL, "its message"),
     BRIM_PARAMS_END,
 };
+static const brim_param look_keys[] = {
+    BRIM_PARAM(SECONDS, brim_scene_look, at, NULL, "[0,inf)", "when policies were asked between two steps"),
+    BRIM_PARAM(I64, brim_scene_look, step, NULL, "[0,1000000000000]", "so many steps were made by then"),
+    BRIM_PARAMS_END,
+};
 static const brim_param job_keys[] = {
     BRIM_PARAM(STR, brim_scene_job, name, "", NULL, "for the timeline; empty: job 1, job 2 and so on"),
     BRIM_PARAM(SECONDS, brim_scene_job, from, "0s", "[0,inf)", "when it is started"),
@@ -126,6 +131,7 @@ const brim_scene_section brim_scene_sections[] = {
     {"programs", program_keys, "programs that take memory without asking anybody", true},
     {"runs", run_keys, "other runs, which wait in line", true},
     {"failures", failure_keys, "memory that runs out though there is room", true},
+    {"looks", look_keys, "when policies are asked between steps: of recorded runs; else every second", true},
     {"jobs", job_keys, "runs with the policies that are simulated; one if there is no list", true},
     {"jobs.settings", NULL, "keys of the configuration, for this one", false},
     {NULL, NULL, NULL, false},

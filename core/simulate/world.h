@@ -47,14 +47,14 @@ typedef struct brim_scene_wish {
   bool most_free;
   uint64_t bytes;
 } brim_scene_wish;
-typedef struct brim_scene_look {
+typedef struct brim_scene_turn {
   int device; /* that it may have; -1: none */
   int best;   /* of those it would take, the one with the most free memory */
   bool large; /* one of them has so much in all */
   size_t ahead;
-} brim_scene_look;
+} brim_scene_turn;
 void brim_scene_join(brim_scene *scene, size_t job, const brim_scene_wish *wish);
-brim_scene_look brim_scene_try(const brim_scene *scene, size_t job);
+brim_scene_turn brim_scene_try(const brim_scene *scene, size_t job);
 void brim_scene_leave(brim_scene *scene, size_t job);
 /* Those in line, in their order; and how many would take the device of a key, but for `job`. */
 void brim_scene_tickets(const brim_scene *scene, size_t job, brim_arena *arena, brim_ticket **out, size_t *count);

@@ -1,6 +1,7 @@
 """policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and no
 run's results change. The device is a share of the host with a limit; the tests wait for events, not for times."""
 
+import json
 import shutil
 import signal
 
@@ -79,6 +80,14 @@ class Elastic(Case):
                     if r["step"] <= step] for name in (run, f"{run}-alone")]
         self.assertEqual(*records)
 
+    def assert_replayed(self, run):
+        """Its policy decides the same in the scenario that the run was recorded as, at the same steps."""
+        self.brim("simulate", "--record", run, "-o", f"{run}.yaml")
+        simulation, = json.loads(self.brim("simulate", f"scenario={run}.yaml", *ELASTIC[:-1], "training.steps=100000",
+                                           "--json").out)["simulations"]
+        self.assertEqual([(e["step"], e["choice"], e["reason"]) for e in simulation["timeline"]
+                          if e["by"] == "policy.elastic"], self.decisions(run))
+
     def two_jobs(self, words, mebibytes, batch):
         """The first has what the second needs, until that comes, and again when it has gone. Returns what it gave, why,
         and why it took it again at last."""
@@ -106,6 +115,7 @@ class Elastic(Case):
         self.assertRegex(taken, "-> 128, as nobody waits for cpu:0$")
         self.assertEqual(self.summary("first")["retries"], 0)
         self.assertEqual(self.summary("first")["planned_peak_bytes"], self.json("first", "plan.json")["peak_bytes"])
+        self.assert_replayed("first")
 
     def test_groups_of_batch_norm_are_not_cut(self):
         _, given, taken = self.two_jobs(NORM, 6, 32)
