@@ -8,6 +8,7 @@
 #include "planner/cuts.h"
 #include "planner/room.h"
 #include "session/decide.h"
+#include "session/sights.h"
 
 #define REASON_ROOM 512
 #define ERROR_ROOM 4096
@@ -292,6 +293,7 @@ static bool take_smaller(const brim_recovery *r, const brim_choice *to, uint64_t
   tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
        brim_setup_format_cut(s->setup, to->micro_batch, cut, sizeof cut),
        to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
+  if (to->recompute != BRIM_RECOMPUTE_AUTO) brim_session_show_plan(s, "pressure", to->micro_batch, peak);
   return true;
 }
 

@@ -110,15 +110,21 @@ static brim_pressure_reading read_host(const brim_sim_job *job)
                .ram_percent = host.total_bytes > 0 ? 100 * (double)used / (double)host.total_bytes : 0}};
 }
 
-/* What a run does then: a checkpoint, a heavy cleanup, and, where the plan is in that memory, a smaller one. */
-static brim_status act_on_pressure(brim_sim_job *job, const brim_pressure_reading *reading)
+/* What a run does then: a checkpoint, a heavy cleanup, and a plan of at most `bytes`, if that is not 0. */
+static brim_status act_on_pressure(brim_sim_job *job, uint64_t bytes)
 {
   BRIM_TRY(write_checkpoint(job));
   brim_sim_clean(job, BRIM_CLEAN_HEAVY);
-  const brim_session *s = job->session;
-  const uint64_t bytes =
-      brim_relief_target(&s->setup->settings->memory, s->planner.device_info.on_host, job->arena, reading);
   return bytes > 0 ? brim_recover_shrink(&job->recovery, bytes, "memory pressure") : BRIM_OK;
+}
+
+/* As it was recorded. */
+static brim_status repeat_pressure(brim_sim_job *job)
+{
+  const brim_scenario *s = job->all->scenario;
+  if (job->pressure == s->pressure_count || job->step < s->pressure[job->pressure].step) return BRIM_OK;
+  brim_sim_tell(job, "memory", "critical", "");
+  return act_on_pressure(job, s->pressure[job->pressure++].bytes);
 }
 
 /* Looks as often as a run does. */
@@ -137,7 +143,10 @@ static brim_status heed_pressure(brim_sim_job *job)
   if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
   snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
   brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
-  return level == BRIM_PRESSURE_ACTS ? act_on_pressure(job, &reading) : BRIM_OK;
+  const brim_planner *planner = &job->session->planner;
+  return level == BRIM_PRESSURE_ACTS
+             ? act_on_pressure(job, brim_relief_target(m, planner->device_info.on_host, job->arena, &reading))
+             : BRIM_OK;
 }
 
 static brim_status check_alive(const brim_sim_job *job)
@@ -163,7 +172,7 @@ static brim_status look_around(brim_sim_job *job)
   bool changes;
   const bool is_recorded = job->all->scenario->look_count > 0;
   BRIM_TRY(check_alive(job));
-  BRIM_TRY(heed_pressure(job));
+  BRIM_TRY(job->all->scenario->pressure_count > 0 ? repeat_pressure(job) : heed_pressure(job));
   if (!(is_recorded ? is_at_look(job) : brim_resize_is_due(&job->resize))) return BRIM_OK;
   BRIM_TRY(brim_sim_step_seconds(job, &job->resize.question.step_seconds, &again));
   job->all->out->questions++;
@@ -186,6 +195,9 @@ static int64_t next_stop(const brim_sim_job *job)
   }
   if (job->look < scene->look_count && scene->look[job->look].step > job->step && scene->look[job->look].step < stop)
     stop = scene->look[job->look].step;
+  if (job->pressure < scene->pressure_count && scene->pressure[job->pressure].step > job->step &&
+      scene->pressure[job->pressure].step < stop)
+    stop = scene->pressure[job->pressure].step;
   for (size_t i = 0; i < scene->failure_count; i++) {
     const int64_t before = scene->failure[i].step - 1;
     if (job->failures_left[i] > 0 && before > job->step && before < stop) stop = before;

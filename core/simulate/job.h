@@ -36,7 +36,7 @@ typedef struct brim_sim_job {
   brim_resize resize;
   brim_pressure_watch watch; /* of the host's memory */
   int64_t *failures_left;    /* of each of the scenario's */
-  size_t look;               /* the next of the scenario's */
+  size_t look, pressure;     /* the next ones of the scenario */
   int place;                 /* where the arena is */
   uint64_t planned, arena, resident, garbage;
   bool is_placed, was_placed;

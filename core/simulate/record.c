@@ -188,6 +188,16 @@ static void take_look(brim_recording *r, int64_t step, double at)
     leave_out(r, BRIM_RECORD_LOOKS_MAX, "looks between steps");
 }
 
+static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
+{
+  const brim_scene_pressure *last = r->pressures > 0 ? &r->pressure[r->pressures - 1] : NULL;
+  if (last && step <= last->step) return;
+  if (r->pressures < BRIM_RECORD_PRESSURES_MAX)
+    r->pressure[r->pressures++] = (brim_scene_pressure){step, bytes};
+  else
+    leave_out(r, BRIM_RECORD_PRESSURES_MAX, "times under memory pressure");
+}
+
 /* It has waited until there was room for what it needs. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
@@ -259,6 +269,8 @@ static void take_events(brim_recording *r)
     if (seen && r->start == 0) r->start = number(event, "at");
     if (seen) take_seen(r, event);
     if (strcmp(what, "decision") == 0) take_decision(r, event);
+    if (strcmp(what, "memory_critical") == 0)
+      take_pressure(r, count_of(event, "step"), bytes_of(event, "target_bytes"));
     if (strcmp(what, "claimed") == 0) take_claim(r, event);
     if (strcmp(what, "recovered") == 0) r->replan_time = number(event, "recovered_seconds");
   }

@@ -11,10 +11,11 @@
 #define BRIM_RECORD_CHANGES_MAX 800 /* of what others have of the devices and the host, all together */
 #define BRIM_RECORD_PLANS_MAX 256
 #define BRIM_RECORD_FAILURES_MAX 64
-#define BRIM_RECORD_LOOKS_MAX 150
+#define BRIM_RECORD_LOOKS_MAX 100
+#define BRIM_RECORD_PRESSURES_MAX 50
 /* What is recorded can be read again: a map of three keys is 7 nodes, one of four 9. */
 _Static_assert(7 * BRIM_RECORD_CHANGES_MAX + 9 * BRIM_RECORD_PLANS_MAX + 9 * BRIM_RECORD_FAILURES_MAX +
-                       5 * BRIM_RECORD_LOOKS_MAX + 7 * BRIM_SCENE_DEVICES_MAX + 100 <
+                       5 * (BRIM_RECORD_LOOKS_MAX + BRIM_RECORD_PRESSURES_MAX) + 7 * BRIM_SCENE_DEVICES_MAX + 100 <
                    BRIM_YAML_NODES_MAX,
                "a scenario of a run has more nodes than are read");
 
@@ -56,7 +57,8 @@ typedef struct brim_recording {
   brim_record_plan plan[BRIM_RECORD_PLANS_MAX];
   brim_record_failure failure[BRIM_RECORD_FAILURES_MAX];
   brim_scene_look look[BRIM_RECORD_LOOKS_MAX]; /* at: since 1970 */
-  size_t devices, plans, failures, looks, changes;
+  brim_scene_pressure pressure[BRIM_RECORD_PRESSURES_MAX];
+  size_t devices, plans, failures, looks, pressures, changes;
   uint64_t host_total, process;
   brim_record_series host;
   int64_t grain, norm_group, samples, steps;

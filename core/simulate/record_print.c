@@ -115,6 +115,14 @@ static void print_looks(const brim_recording *r, brim_text *out)
                      (long long)r->look[i].step);
 }
 
+static void print_pressures(const brim_recording *r, brim_text *out)
+{
+  if (r->pressures > 0) brim_text_add(out, "pressures:\n");
+  for (size_t i = 0; i < r->pressures; i++)
+    brim_text_printf(out, "  - {step: %lld, bytes: %llu}\n", (long long)r->pressure[i].step,
+                     (unsigned long long)r->pressure[i].bytes);
+}
+
 /* Those keys of the run's configuration that what is simulated goes by. */
 static void print_settings(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
@@ -162,5 +170,6 @@ void brim_recording_print(const brim_recording *r, const brim_yaml *config, brim
   print_model(r, model_of(config), out);
   print_failures(r, out);
   print_looks(r, out);
+  print_pressures(r, out);
   print_settings(r, config, out);
 }

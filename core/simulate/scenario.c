@@ -184,6 +184,13 @@ static void read_looks(reader *r, const brim_yaml *list, brim_scenario *s)
                  "at, and step,");
 }
 
+static void read_pressures(reader *r, const brim_yaml *list, brim_scenario *s)
+{
+  s->pressure_count = read_list(r, "pressures", list, BRIM_SCENE_LIST_MAX, sizeof *s->pressure, &s->pressure);
+  for (size_t i = 1; i < s->pressure_count; i++)
+    check_rising(r, list, i, s->pressure[i].step > s->pressure[i - 1].step, "step");
+}
+
 static void read_jobs(reader *r, const brim_yaml *list, brim_scenario *s)
 {
   s->job_count = read_list(r, "jobs", list, BRIM_SCENE_JOBS_MAX, sizeof *s->job, &s->job);
@@ -286,6 +293,7 @@ static void read_root(reader *r, const brim_yaml *root, brim_scenario *s)
   if (small) read_model(r, "small_model", small, &s->small_model);
   read_others(r, root, s);
   read_looks(r, map_below(root, "looks"), s);
+  read_pressures(r, map_below(root, "pressures"), s);
   read_jobs(r, brim_yaml_get(root, "jobs"), s);
   s->settings = read_settings(r, root);
 }

@@ -32,6 +32,11 @@ typedef struct brim_scene_look {
   double at;
   int64_t step;
 } brim_scene_look;
+/* In a run that was recorded memory pressure asked for a smaller plan. */
+typedef struct brim_scene_pressure {
+  int64_t step;   /* committed */
+  uint64_t bytes; /* that the plan was to take at most; 0: it was to stay */
+} brim_scene_pressure;
 typedef struct brim_scene_device {
   uint64_t memory, used;
   double speed; /* 1: as the model's times are */
@@ -111,9 +116,10 @@ typedef struct brim_scenario {
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_look *look; /* none: policies are asked every second, and steps take what the model's times say */
-  brim_scene_job *job;   /* at least one */
-  size_t device_count, program_count, run_count, failure_count, look_count, job_count;
+  brim_scene_look *look;         /* none: policies are asked every second, and steps take what the model's times say */
+  brim_scene_pressure *pressure; /* none: it is judged by the host's memory */
+  brim_scene_job *job;           /* at least one */
+  size_t device_count, program_count, run_count, failure_count, look_count, pressure_count, job_count;
   const brim_yaml *settings; /* NULL: none */
 } brim_scenario;
 

@@ -108,6 +108,11 @@ static const brim_param look_keys[] = {
     BRIM_PARAM(I64, brim_scene_look, step, NULL, "[0,1000000000000]", "so many steps were made by then"),
     BRIM_PARAMS_END,
 };
+static const brim_param pressure_keys[] = {
+    BRIM_PARAM(I64, brim_scene_pressure, step, NULL, "[0,1000000000000]", "behind so many steps"),
+    BRIM_PARAM(BYTES, brim_scene_pressure, bytes, "0", SIZES, "the plan is to take at most; 0: it stays"),
+    BRIM_PARAMS_END,
+};
 static const brim_param job_keys[] = {
     BRIM_PARAM(STR, brim_scene_job, name, "", NULL, "for the timeline; empty: job 1, job 2 and so on"),
     BRIM_PARAM(SECONDS, brim_scene_job, from, "0s", "[0,inf)", "when it is started"),
@@ -132,6 +137,8 @@ const brim_scene_section brim_scene_sections[] = {
     {"runs", run_keys, "other runs, which wait in line", true},
     {"failures", failure_keys, "memory that runs out though there is room", true},
     {"looks", look_keys, "when policies are asked between steps: of recorded runs; else every second", true},
+    {"pressures", pressure_keys, "memory pressure that was acted on: of recorded runs; else by the host's memory",
+     true},
     {"jobs", job_keys, "runs with the policies that are simulated; one if there is no list", true},
     {"jobs.settings", NULL, "keys of the configuration, for this one", false},
     {NULL, NULL, NULL, false},

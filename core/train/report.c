@@ -206,6 +206,15 @@ void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int
   end_event(events);
 }
 
+void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes)
+{
+  if (events->fd < 0) return;
+  begin_event(events, acts ? "memory_critical" : "memory_warning", step);
+  brim_jsonl_string(events, "detail", detail);
+  if (acts) brim_jsonl_int(events, "target_bytes", (int64_t)target_bytes);
+  end_event(events);
+}
+
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds)
 {
   if (events->fd < 0) return;

@@ -3,6 +3,13 @@
 
 #include "train/run_parts.h"
 
+/* What the arena should shrink to; 0: it should not. */
+static uint64_t target_of(const brim_running *r, const brim_pressure_reading *reading)
+{
+  return brim_relief_target(&r->settings->memory, r->session->planner.device_info.on_host,
+                            brim_trainer_device_bytes(r->trainer), reading);
+}
+
 static void tell(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   brim_text line = {0}, detail = {0};
@@ -10,7 +17,7 @@ static void tell(brim_running *r, const brim_pressure_reading *reading, bool act
   brim_relief_detail(reading, &detail);
   brim_log(BRIM_LOG_WARN, "%s", brim_text_str(&line));
   brim_text_printf(&line, " (%s)", brim_text_str(&detail));
-  brim_running_event(r, acts ? "memory_critical" : "memory_warning", brim_text_str(&line));
+  brim_report_pressure(&r->events, acts, r->state->step, brim_text_str(&line), acts ? target_of(r, reading) : 0);
   brim_text_release(&line);
   brim_text_release(&detail);
 }
@@ -31,9 +38,7 @@ static brim_status save(brim_running *r)
 /* Nobody looks at the device meanwhile: it may become another. */
 static brim_status shrink(brim_running *r, const brim_pressure_reading *reading)
 {
-  const brim_memory_settings *m = &r->settings->memory;
-  const uint64_t arena = brim_trainer_device_bytes(r->trainer), before = brim_relief_allocated(r->trainer);
-  const uint64_t bytes = brim_relief_target(m, r->session->planner.device_info.on_host, arena, reading);
+  const uint64_t bytes = target_of(r, reading), before = brim_relief_allocated(r->trainer);
   if (bytes == 0) return BRIM_OK;
   snprintf(r->doing, sizeof r->doing, "%s", "planning smaller");
   brim_report_memory(&r->report, r->trainer);

@@ -279,7 +279,7 @@ class Simulate(Case):
         """The same, in the same order, at the same steps."""
         found = self.one(self.record(run), *policy)
         decided = [(e["step"], e["by"], e["choice"], e["reason"]) for e in found["timeline"]
-                   if e["job"] and e["by"] not in ("simulation", "queue")]
+                   if e["job"] and e["by"] not in ("simulation", "queue", "memory")]
         self.assertEqual(decided, self.run_decisions(run))
         self.assertEqual(found["jobs"][0]["end"], "finished")
         self.assertEqual(found["jobs"][0]["steps"], self.summary(run)["steps"])
@@ -316,6 +316,15 @@ class Simulate(Case):
         self.assert_same_decisions("second", *both, *wait)
         job, = self.one("scenario=second.yaml", *both, *wait)["jobs"]
         self.assertGreater(job["waiting_seconds"], 0)
+
+    def test_what_was_done_under_memory_pressure_is_recorded(self):
+        """Of a threshold that is always reached; recompute is fixed, as a record says nothing of it."""
+        fixed = ["memory.recompute=none", "memory.check_interval_seconds=0.002"]
+        self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
+        decisions = self.run_decisions("pressed")
+        self.assertIn(("recovery", "memory pressure"), [(by, reason) for _, by, _, reason in decisions])
+        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* in the place of ")
+        self.assert_same_decisions("pressed", fixed[0])
 
     def test_a_decision_that_names_no_failure_is_left_out(self):
         self.train("odd", *SMALL, "training.steps=2", env={"BRIM_FAULT": "step:2:begin:1"})
