@@ -28,11 +28,11 @@ typedef struct brim_recovery {
   bool is_rewound;       /* see brim_recover */
 } brim_recovery;
 
-/* [step] `failure`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may
+/* [step] `status`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may
  * be done again. *rewound: an update had failed in the middle, so the work went back to what was saved last, or to the
  * beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on the
- * device or the host, if there are any: `failure` with its text; or what went wrong in between. */
-brim_status brim_recover(brim_recovery *recovery, brim_status failure, const char *what, bool *rewound);
+ * device or the host, if there are any: `status` with its text; or what went wrong in between. */
+brim_status brim_recover(brim_recovery *recovery, brim_status status, const char *what, bool *rewound);
 /* [step] The same for a rank whose parameters are lost as another's are: back to what was saved last. */
 brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
 /* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than

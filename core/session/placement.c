@@ -74,16 +74,16 @@ static brim_status claim_and_open(placement *p)
   }
 }
 
-brim_status brim_placement_do(const brim_placing *what)
+brim_status brim_placement_do(const brim_placing *placing)
 {
-  placement p = {.what = what, .session = what->session};
+  placement p = {.what = placing, .session = placing->session};
   for (;;) {
     BRIM_TRY(make_plan(&p));
-    brim_status status = what->check(what->self); /* before data are read and devices are waited for */
+    brim_status status = placing->check(placing->self); /* before data are read and devices are waited for */
     if (status == BRIM_OK) BRIM_TRY(brim_session_start(p.session));
     if (status == BRIM_OK) status = claim_and_open(&p);
     const bool is_want = brim_decide_is_want(p.session, status) && p.is_planned;
-    if (status == BRIM_OK || !what->trains || !is_want) return status;
+    if (status == BRIM_OK || !placing->trains || !is_want) return status;
     drop(&p);
     BRIM_TRY(brim_decide_after_oom(p.session, status, p.peak));
   }

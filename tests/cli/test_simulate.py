@@ -305,7 +305,8 @@ class Simulate(Case):
         self.assert_same_decisions("failed")
 
     def test_a_run_that_waited_in_line_waits_again(self):
-        share, wait = ["backend.devices=1", "backend.memory_mb=4"], ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
+        share = ["backend.devices=1", "backend.memory_mb=4"]
+        wait = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
         both = ["policy=[robust,periodic]", "policy.periodic.light_every_n_rounds=2"]
         first = self.hold("first", *CNN, *share)
         second = self.start("train", "run.dir=second", *CNN, *share, *wait, *both, "training.epochs=5")

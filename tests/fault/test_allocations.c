@@ -18,9 +18,9 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "drive/resize.h"
 #include "fault/interpose.h"
 #include "scratch.h"
-#include "drive/resize.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
