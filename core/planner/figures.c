@@ -188,7 +188,8 @@ static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_c
   return brim_timing_run(p->profile, &rates, plan, p->device);
 }
 
-/* On a device that others use, in line with them, and not where somebody waits. */
+/* On a device that others use, in line with them, and not where somebody waits. What a rank waits for the others of its
+ * job is no queueing of the run. */
 static brim_status claim(const brim_planner *p, const brim_plan *plan, brim_claim **out, int *device)
 {
   char name[64];

@@ -88,15 +88,16 @@ static void suggest_training(brim_planner *p, const brim_choice *choice, uint64_
   suggest_recompute(p, choice, room, beside, text);
 }
 
-static void suggest_evaluation(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
-                               brim_text *text)
+/* Of a plan that keeps the same. */
+static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t room,
+                               uint64_t beside, brim_text *text)
 {
   char bytes[32];
   for (int64_t batch = brim_setup_eval_batch(p->setup, choice->micro_batch) / 2; batch >= 1; batch /= 2) {
     brim_plan *smaller = NULL;
-    if (brim_planner_plan_evaluation(p, choice, &(brim_evaluation_wish){batch, batch, true, false}, &smaller) !=
-        BRIM_OK)
-      break;
+    const brim_graph_options *g = &plan->request.graph;
+    const brim_evaluation_wish wish = {batch, batch, g->keep_output, g->keep_features};
+    if (brim_planner_plan_evaluation(p, choice, &wish, &smaller) != BRIM_OK) break;
     const uint64_t peak = smaller->peak_bytes;
     brim_plan_free(smaller);
     if (peak > room) continue;
@@ -250,7 +251,7 @@ static brim_status check_host(brim_planner *p, const brim_choice *choice, const 
   if (is_over_host(p, choice, plan, evaluating ? "evaluation" : "run", &text)) {
     const uint64_t room = brim_planner_room(p, true), beside = p->resident_bytes + p->besides_bytes;
     if (p->device_info.on_host)
-      evaluating ? suggest_evaluation(p, choice, room, beside, &text)
+      evaluating ? suggest_evaluation(p, choice, plan, room, beside, &text)
                  : suggest_training(p, choice, room, beside, &text);
     status = brim_fail(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
   }
@@ -271,7 +272,7 @@ brim_status brim_planner_check(brim_planner *p, const brim_choice *choice, const
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
                      brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
-  evaluating ? suggest_evaluation(p, choice, room, 0, &text) : suggest_training(p, choice, room, 0, &text);
+  evaluating ? suggest_evaluation(p, choice, plan, room, 0, &text) : suggest_training(p, choice, room, 0, &text);
   (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;

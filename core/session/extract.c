@@ -142,13 +142,22 @@ static brim_status compute(extraction *x)
   return computed;
 }
 
+/* So many at a time, whatever micro-batch is chosen later: they are computed before. *total: of all samples. */
+static int64_t batch_of(const brim_setup *raw, int64_t *total)
+{
+  const int64_t *count = raw->data.count;
+  const int64_t batch = brim_setup_eval_batch(raw, brim_setup_limit_batch(raw, brim_setup_micro_batch(raw)));
+  *total = count[BRIM_PART_TRAIN] + count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST];
+  return batch < *total ? batch : *total;
+}
+
 static brim_status fill_file(brim_session *s, brim_feature_writer *w)
 {
-  const int64_t *count = s->setup->data.count, batch = brim_session_eval_batch(s);
-  const int64_t total = count[BRIM_PART_TRAIN] + count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST];
+  int64_t total;
+  const int64_t batch = batch_of(s->setup, &total);
   extraction x = {.session = s, .writer = w, .total = total, .told = brim_now()};
   const double start = brim_now();
-  x.batch = batch < total ? batch : total;
+  x.batch = batch;
   brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
            (long long)w->shape.values);
   BRIM_TRY(compute(&x));
@@ -196,20 +205,18 @@ brim_status brim_extract_features(brim_session *s)
   return make(s, set, path);
 }
 
-brim_status brim_extract_peak(brim_session *s, uint64_t *bytes)
+brim_status brim_extract_peak(const brim_session *s, uint64_t *bytes)
 {
-  brim_planner raw;
+  brim_planner raw = s->planner;
   brim_plan *plan = NULL;
+  int64_t total;
   *bytes = 0;
   if (!s->setup->features || brim_features_are_there(s->setup->features)) return BRIM_OK;
-  brim_planner_open(&raw, brim_features_raw(s->setup->features));
-  raw.device = s->planner.device;
-  raw.device_info = s->planner.device_info;
-  const int64_t batch = brim_session_eval_batch(s);
+  raw.setup = brim_features_raw(s->setup->features);
+  const int64_t batch = batch_of(raw.setup, &total);
   const brim_evaluation_wish wish = {.count = batch, .batch = batch, .keep_features = true};
-  const brim_status status = brim_planner_plan_evaluation(&raw, &s->choice, &wish, &plan);
-  if (status == BRIM_OK) *bytes = plan->peak_bytes;
+  BRIM_TRY(brim_planner_plan_evaluation(&raw, &s->choice, &wish, &plan));
+  *bytes = plan->peak_bytes;
   brim_plan_free(plan);
-  brim_planner_close(&raw);
-  return status;
+  return BRIM_OK;
 }

@@ -8,5 +8,5 @@
 brim_status brim_extract_features(brim_session *session);
 /* [plan] Bytes of the device's memory that computing them takes, before the plan of training is placed; 0: they are
  * there, or there are none. */
-brim_status brim_extract_peak(brim_session *session, uint64_t *bytes);
+brim_status brim_extract_peak(const brim_session *session, uint64_t *bytes);
 #endif

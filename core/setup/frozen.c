@@ -11,7 +11,7 @@
 #include "setup/setup_weights.h"
 
 typedef struct reader {
-  const brim_setup *session;
+  const brim_setup *setup;
   const brim_graph *graph;
   const brim_frozen_sink *sink;
   brim_setup_weights weights;
@@ -36,7 +36,7 @@ static brim_status read_values(reader *r, const brim_parameter *p, uint32_t dtyp
   const bool listed = r->weights.weights && r->graph->parameter + r->weights.index[at] == p;
   if (listed) r->next++;
   if (listed && brim_weights_source(r->weights.weights, at)) return brim_weights_read(r->weights.weights, at, values);
-  brim_first_values(p, (uint64_t)r->session->settings->seed, dtype, values);
+  brim_first_values(p, (uint64_t)r->setup->settings->seed, dtype, values);
   return BRIM_OK;
 }
 
@@ -58,7 +58,7 @@ static brim_status read_one(reader *r, const brim_parameter *p)
 
 brim_status brim_frozen_read(const brim_setup *s, const brim_graph *g, const brim_frozen_sink *sink, uint64_t *hash)
 {
-  reader r = {.session = s, .graph = g, .sink = sink};
+  reader r = {.setup = s, .graph = g, .sink = sink};
   bool any = false;
   *hash = 0;
   for (size_t i = 0; i < g->parameter_count; i++) any = any || g->parameter[i].is_frozen;

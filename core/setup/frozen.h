@@ -15,8 +15,8 @@ typedef struct brim_frozen_sink {
 /* [init] Gives each frozen parameter of the graph to the sink, in their order. sink NULL: only the hash is found.
  * *hash: of their names, shapes and values in single precision; 0 if there are none. What brim_weights_open and
  * brim_weights_read return. */
-brim_status brim_frozen_read(const brim_setup *session, const brim_graph *graph, const brim_frozen_sink *sink,
+brim_status brim_frozen_read(const brim_setup *setup, const brim_graph *graph, const brim_frozen_sink *sink,
                              uint64_t *hash);
 /* [init] Puts them where a program has them, in the type that they are kept in. */
-brim_status brim_frozen_write(const brim_setup *session, brim_exec *exec, const brim_program *program, uint64_t *hash);
+brim_status brim_frozen_write(const brim_setup *setup, brim_exec *exec, const brim_program *program, uint64_t *hash);
 #endif

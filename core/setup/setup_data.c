@@ -1,9 +1,9 @@
-/* A session's data, beside what a run keeps of it in its folder. */
+/* The data of a setup, beside what a run keeps of it in its folder. */
 #include "data/keep.h"
 #include "setup/setup_parts.h"
 #include "store/record.h"
 
-/* The run that the session is of; NULL: of none that is there. */
+/* The run that the setup is of; NULL: of none that is there. */
 static const char *folder_of(const brim_setup *s)
 {
   return s->options.run ? s->options.run : s->options.resume;

@@ -1,4 +1,4 @@
-/* The loss of a session: that it goes with the data, and what counts for how much. See session.h. */
+/* The loss of a setup: that it goes with the data, and what counts for how much. See setup.h. */
 #include <string.h>
 
 #include "base/file.h"

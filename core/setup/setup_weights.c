@@ -1,4 +1,4 @@
-/* See session_weights.h. */
+/* See setup_weights.h. */
 #include "setup/setup_weights.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The weights that a configuration names, for the parameters of its model. */
-#ifndef BRIM_SETUP_SESSION_WEIGHTS_H
-#define BRIM_SETUP_SESSION_WEIGHTS_H
+#ifndef BRIM_SETUP_SETUP_WEIGHTS_H
+#define BRIM_SETUP_SETUP_WEIGHTS_H
 #include "setup/setup.h"
 #include "store/weights.h"
 
@@ -12,12 +12,12 @@ typedef struct brim_setup_weights {
   size_t *index;
   size_t count;
   brim_arena arena; /* of copies of parameters */
-  bool is_borrowed; /* from the session's features */
+  bool is_borrowed; /* from the setup's features */
 } brim_setup_weights;
 
 /* [plan] Names and shapes are compared, values are not read. As brim_weights_open. On failure there is nothing to
- * close. Of a session whose data is features, whatever the graph: what they are made with, to be closed before it is.
+ * close. Of a setup whose data is features, whatever the graph: what they are made with, to be closed before it is.
  */
-brim_status brim_setup_weights_open(const brim_setup *session, const brim_graph *graph, brim_setup_weights *out);
+brim_status brim_setup_weights_open(const brim_setup *setup, const brim_graph *graph, brim_setup_weights *out);
 void brim_setup_weights_close(brim_setup_weights *weights);
 #endif

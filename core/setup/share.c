@@ -1,4 +1,4 @@
-/* What a rank has of a step and of an evaluation, and how it is cut into micro-batches. See session.h. */
+/* What a rank has of a step and of an evaluation, and how it is cut into micro-batches. See setup.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

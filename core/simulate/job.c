@@ -360,7 +360,7 @@ static void report(brim_sim_job *job, brim_status status)
   r->error = brim_arena_string_n(arena, error, strcspn(error, "\n"));
   if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - job->checkpoint_step;
   job->costs.steps = job->step;
-  job->costs.steps_all = job->session->order.steps;
+  job->costs.steps_all = job->session ? job->session->order.steps : 0; /* none: it could not be opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
   brim_sim_tell(job, "simulation", brim_sim_end_name(r->end), r->error);

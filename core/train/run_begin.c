@@ -218,7 +218,7 @@ void brim_running_follow_session(brim_running *r)
 {
   if (r->session->setup->own_config) r->config = r->session->setup->own_config;
   r->settings = &r->config->settings;
-  r->resize.question = (brim_step_question){0};
+  r->resize = (brim_resize){.session = &r->session, .work = &r->work};
   if (!r->recovery.is_over) brim_policies_listen(r->session->policies, on_decision, r);
 }
 

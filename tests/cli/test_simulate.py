@@ -253,6 +253,12 @@ class Simulate(Case):
         self.simulate("scenario=nowhere.yaml", status=LOAD)
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
+    def test_a_job_that_cannot_be_opened_has_failed(self):
+        scenario = self.scenario("devices: [{memory: 8GiB}]\n")
+        job, = self.one(scenario, "precision=bf16", status=USAGE)["jobs"]
+        self.assertEqual((job["end"], job["steps"], job["steps_all"]), ("failed", 0, 0))
+        self.assertIn("the scenario's model has fp32 only", job["error"])
+
     def test_a_scenarios_key_on_the_command_line(self):
         result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
         self.assertEqual(result.err,
