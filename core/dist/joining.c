@@ -21,6 +21,7 @@
 #define LEAVE_SECONDS 15   /* to end what is done already */
 #define TURN_SECONDS 0.25  /* between one rank's message and the next one's: the first may end them all */
 #define TURNS 8            /* ranks that wait for their turn; there may be thousands */
+#define LAUNCHER_SECONDS 5 /* more for the launcher, which knows who is missing, and may be slow on a busy host */
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -71,7 +72,8 @@ static void *watch(void *context)
 {
   const brim_joining *j = context;
   const double turn = TURN_SECONDS * (j->rank < TURNS ? j->rank : TURNS);
-  const double seconds = j->seconds + (j->exit_status >= 0 ? 0 : turn);
+  const double more = turn + (brim_line_is_open() ? LAUNCHER_SECONDS : 0);
+  const double seconds = j->seconds + (j->exit_status >= 0 ? 0 : more);
   struct pollfd ready[] = {{.fd = j->done, .events = POLLIN}, {.fd = j->signals, .events = POLLIN}};
   struct signalfd_siginfo info;
   double waited = 0, last = brim_now();
