@@ -60,7 +60,7 @@ static brim_status make_table(const brim_session *s, const brim_plan *chosen, ro
 typedef struct step_speed {
   brim_figures figures;
   double extra;            /* share of the step without; 0: nothing is made again */
-  uint64_t features_bytes; /* at the peak of computing features, before training; 0: there are none */
+  uint64_t features_bytes; /* peak of the plan that computes features, placed before training; 0: none is placed */
   brim_frontier frontier;
 } step_speed;
 

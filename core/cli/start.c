@@ -127,11 +127,6 @@ static brim_status open_device(start *s)
   return open_session(s);
 }
 
-static const char *backend_of(const brim_session *session)
-{
-  return brim_config_choice_of(session->setup->config, "backend")->plugin->id;
-}
-
 /* ---- questions ---- */
 
 static brim_status fail_ended(const char *question)
@@ -279,7 +274,7 @@ static brim_status check_room(start *s)
     if (peak < nearest) nearest = peak;
   }
   return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
-                   backend_of(session), session->planner.device,
+                   brim_setup_backend_id(session->setup), session->planner.device,
                    brim_precision_names[session->setup->settings->precision], brim_format_bytes(a, sizeof a, nearest),
                    brim_format_bytes(b, sizeof b, room));
 }
@@ -415,7 +410,8 @@ static void show_plan(const start *s, uint64_t peak)
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
-          backend_of(session), session->planner.device, brim_precision_names[session->setup->settings->precision],
+          brim_setup_backend_id(session->setup), session->planner.device,
+          brim_precision_names[session->setup->settings->precision],
           brim_setup_format_cut(session->setup, session->choice.micro_batch, cut, sizeof cut),
           brim_format_bytes(a, sizeof a, peak),
           brim_format_bytes(b, sizeof b, session->planner.device_info.free_bytes));

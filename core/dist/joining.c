@@ -21,7 +21,9 @@
 #define LEAVE_SECONDS 15   /* to end what is done already */
 #define TURN_SECONDS 0.25  /* between one rank's message and the next one's: the first may end them all */
 #define TURNS 8            /* ranks that wait for their turn; there may be thousands */
-#define LAUNCHER_SECONDS 5 /* more for the launcher, which knows who is missing, and may be slow on a busy host */
+/* A rank that has a launcher waits so much longer: the launcher names the ranks that are missing, which a rank cannot,
+ * and on a busy host it may be late. */
+#define LAUNCHER_SECONDS 5
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 

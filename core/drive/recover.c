@@ -59,8 +59,7 @@ static brim_status clean(brim_recovery *r, const failure *f)
 /* The peak of the session's plan as it is now. */
 static brim_status peak_of(const brim_session *s, uint64_t *bytes)
 {
-  const brim_choice v = s->choice;
-  return brim_planner_peak(&s->planner, &v, bytes);
+  return brim_planner_peak(&s->planner, &s->choice, bytes);
 }
 
 /* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
@@ -93,7 +92,7 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* They bound themselves, by what they are told of retries and devices. */
+/* No limit of its own: policies are told how many retries there were and which devices were tried, and give up. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   (void)brim_fail(f->status, "%s", f->text);
@@ -258,6 +257,31 @@ void brim_recover_committed(brim_recovery *r)
 }
 
 /* ---- before memory runs out ---- */
+
+/* So many bytes are to go, so that `used` is `percent` of `total`. */
+static double excess(double used, double total, double percent)
+{
+  const double wanted = percent / 100 * total;
+  return used > wanted ? used - wanted : 0;
+}
+
+uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
+                             const brim_pressure_reading *reading)
+{
+  const brim_pressure_limits limits = {settings->warn_percent, settings->critical_percent};
+  const double percent = brim_pressure_lower(&limits);
+  const double arena = (double)arena_bytes;
+  double much = 0;
+  if (on_host && reading->host.ram_percent >= settings->critical_percent)
+    much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
+  if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
+    /* what others have is to be `percent` of what is left then */
+    const double left = 100 / percent * (double)reading->device_others_bytes,
+                 more = left - (double)reading->device_left_bytes;
+    if (more > much) much = more;
+  }
+  return much > 0 ? (uint64_t)(much < arena / 2 ? arena - much : arena / 2) : 0;
+}
 
 /* Changes the session so that its plan is of at most `bytes`, or as small as it gets without another bit: *peak. */
 static brim_status make_smaller(const brim_recovery *r, uint64_t bytes, uint64_t *peak)

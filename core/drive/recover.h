@@ -14,6 +14,7 @@
 #ifndef BRIM_DRIVE_RECOVER_H
 #define BRIM_DRIVE_RECOVER_H
 #include "drive/work.h"
+#include "memory/pressure.h"
 
 /* Ready when zeroed but for the first two. */
 typedef struct brim_recovery {
@@ -23,7 +24,7 @@ typedef struct brim_recovery {
   int64_t tries;         /* on this rung */
   int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
   uint64_t needed_bytes; /* by the last plan that was placed */
-  bool is_over;          /* the session could not be made again, and there is none to go on with */
+  bool is_over;          /* making the session again has failed: *session is of no use any more */
   bool is_remade;        /* the session was made again; the owner sets it back */
   bool is_rewound;       /* see brim_recover */
 } brim_recovery;
@@ -35,10 +36,15 @@ typedef struct brim_recovery {
 brim_status brim_recover(brim_recovery *recovery, brim_status status, const char *what, bool *rewound);
 /* [step] The same for a rank whose parameters are lost as another's are: back to what was saved last. */
 brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
+/* What an arena of so many bytes should shrink to under memory pressure, so that the use falls below where it is
+ * warned; at most by half. 0: it needs not, or a smaller one would not help: the host's memory is short, and the arena
+ * is not in it. */
+uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
+                             const brim_pressure_reading *reading);
 /* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than
  * the present one: with more recompute, unless memory.recompute is fixed, then with half the micro-batch and twice the
- * accumulation, as long as no bit changes. OK also if there is none. Else as of brim_work.replan: then brim_recover may
- * go on. */
+ * accumulation, as long as no bit changes. OK also if no smaller plan exists. If the plan did not
+ * get its memory, what brim_work.replan returned: then the caller calls brim_recover. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
 /* What came of brim_work.replan, as want of memory where that is what it is, whatever policies have said in the
  * meantime: for the ladder. */

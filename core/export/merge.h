@@ -11,7 +11,7 @@
  * another model, or was trained on other weights than the setup's. */
 brim_status brim_merge(const brim_setup *setup, const char *checkpoint, const brim_parameters *trained,
                        brim_arena *arena, brim_parameters *out);
-/* [init] The graph of a model around another. ECONFIG if the setup's is none. */
+/* [init] The graph of a model around another. ECONFIG if the setup has no backbone. */
 brim_status brim_merge_graph(const brim_setup *setup, brim_graph **out);
 /* [init] Writes adapter_model.safetensors and adapter_config.json of Hugging Face's PEFT into `folder`, which is made.
  * A change of a third of a layer is written as one of the whole layer, with zeros. ECONFIG if the model is no `lora`,

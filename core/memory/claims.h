@@ -8,9 +8,8 @@
 
 #define BRIM_CLAIM_DEVICES_MAX 64    /* of a backend, from the first */
 #define BRIM_CLAIM_LOOK_SECONDS 0.05 /* between two looks of one who waits, at first; then twice as long each time */
-#define BRIM_CLAIM_TURN_SECONDS                                                                                        \
-  10 /* that a rank waits for others of its job to place their plans on the same device                                \
-      */
+/* How long a rank waits for others of its job to place their plans on the same device. */
+#define BRIM_CLAIM_TURN_SECONDS 10
 
 typedef struct brim_claim brim_claim;
 

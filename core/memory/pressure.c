@@ -30,18 +30,17 @@ struct brim_pressure {
 
 /* ---- judging ---- */
 
-static double calm_below(const brim_pressure_limits *l)
+double brim_pressure_lower(const brim_pressure_limits *l)
 {
-  const double lower = l->warn_percent > 0 && (l->critical_percent <= 0 || l->warn_percent < l->critical_percent)
-                           ? l->warn_percent
-                           : l->critical_percent;
-  return REARM * lower;
+  return l->warn_percent > 0 && (l->critical_percent <= 0 || l->warn_percent < l->critical_percent)
+             ? l->warn_percent
+             : l->critical_percent;
 }
 
 enum brim_pressure_level brim_pressure_judge(const brim_pressure_limits *l, brim_pressure_watch *w, double percent,
                                              bool *fell)
 {
-  *fell = percent < calm_below(l);
+  *fell = percent < REARM * brim_pressure_lower(l);
   if (*fell) *w = (brim_pressure_watch){0};
   if (w->wait > 0) w->wait--;
   if (l->critical_percent > 0 && percent >= l->critical_percent && w->wait == 0) {

@@ -16,6 +16,8 @@ enum brim_pressure_level { BRIM_PRESSURE_CALM, BRIM_PRESSURE_WARNS, BRIM_PRESSUR
 typedef struct brim_pressure_limits {
   double warn_percent, critical_percent; /* 0: never */
 } brim_pressure_limits;
+/* The lower of the two that are set; 0: neither is. */
+double brim_pressure_lower(const brim_pressure_limits *limits);
 #define BRIM_PRESSURE_GAP 60 /* looks from the first time to the second */
 
 /* What a row of looks has led to. Ready when zeroed. */

@@ -32,7 +32,7 @@ static brim_profile_subject subject_of(const brim_planner *p)
   return subject;
 }
 
-/* A run that is gone on with has its own; what it lacks is guessed. */
+/* A resumed run has a profile in its folder; times that are not in it are guessed. */
 static bool find_path(const brim_planner *p, const brim_profile_subject *subject, char *out, size_t room)
 {
   const char *named = p->setup->settings->memory.profile;
@@ -188,35 +188,21 @@ static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_c
   return brim_timing_run(p->profile, &rates, plan, p->device);
 }
 
-/* On a device that others use, in line with them, and not where somebody waits. What a rank waits for the others of its
- * job is no queueing of the run. */
-static brim_status claim(const brim_planner *p, const brim_plan *plan, brim_claim **out, int *device)
-{
-  char name[64];
-  double waited;
-  const brim_setup *setup = p->setup;
-  snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(setup), p->device);
-  const brim_claim_request request = {.backend = brim_setup_backend_id(setup),
-                                      .ops = setup->backend_ops,
-                                      .self = setup->backend,
-                                      .wish = {.device = name},
-                                      .need_bytes = plan->peak_bytes,
-                                      .wait = setup->options.dist != NULL,
-                                      .timeout_seconds = BRIM_CLAIM_TURN_SECONDS,
-                                      .interval_seconds = setup->settings->gpu_check_interval_seconds,
-                                      .stop = setup->options.stop};
-  *out = NULL;
-  *device = p->device;
-  return brim_device_is_shared(&p->device_info) ? brim_claim_take(&request, out, device, &waited) : BRIM_OK;
-}
-
+/* On a device that others use, in line with them, and not where somebody waits. */
 static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
 {
-  brim_claim *claimed;
+  char name[64];
   int device;
-  BRIM_TRY(claim(p, plan, &claimed, &device));
-  const brim_status status = time_here(p, plan, kind);
-  brim_claim_release(claimed);
+  double waited = 0;
+  brim_claim *claim = NULL;
+  snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(p->setup), p->device);
+  const brim_device_wish wish = {.device = name};
+  const brim_claim_request request = brim_planner_claim_request(p, &wish, plan->peak_bytes, false);
+  brim_status status = BRIM_OK;
+  if (brim_device_is_shared(&p->device_info)) status = brim_claim_take(&request, &claim, &device, &waited);
+  p->queue_seconds += waited;
+  if (status == BRIM_OK) status = time_here(p, plan, kind);
+  brim_claim_release(claim);
   return status;
 }
 

@@ -65,6 +65,22 @@ void brim_planner_forget(brim_planner *p)
   brim_peaks_forget(p->peaks);
 }
 
+brim_claim_request brim_planner_claim_request(const brim_planner *p, const brim_device_wish *wish, uint64_t need_bytes,
+                                              bool waits)
+{
+  const brim_setup *setup = p->setup;
+  return (brim_claim_request){.backend = brim_setup_backend_id(setup),
+                              .ops = setup->backend_ops,
+                              .self = setup->backend,
+                              .wish = *wish,
+                              .need_bytes = need_bytes,
+                              .wait = waits || setup->options.dist,
+                              .timeout_seconds =
+                                  waits ? 60 * setup->settings->gpu_wait_timeout_minutes : BRIM_CLAIM_TURN_SECONDS,
+                              .interval_seconds = setup->settings->gpu_check_interval_seconds,
+                              .stop = setup->options.stop};
+}
+
 uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
 {
   const uint64_t set = p->setup->settings->memory.recompute_budget_mb << 20;

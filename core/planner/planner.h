@@ -3,6 +3,7 @@
 #ifndef BRIM_PLANNER_PLANNER_H
 #define BRIM_PLANNER_PLANNER_H
 #include "exec/profile.h"
+#include "memory/claims.h"
 #include "planner/choice.h"
 #include "setup/setup.h"
 
@@ -27,6 +28,7 @@ typedef struct brim_planner {
   double fraction;              /* of its memory, from the environment; 0: none */
   uint64_t limit_bytes;         /* by a policy; 0: none */
   bool waits;                   /* for it, until there is room */
+  double queue_seconds;         /* spent in line for devices, in all */
   /* The host, in bytes. */
   uint64_t resident_bytes, data_bytes; /* of this process, and what the data will take: by brim_planner_measure */
   uint64_t besides_bytes;              /* what the process will take of the host besides resident_bytes and an arena, as
@@ -59,8 +61,13 @@ brim_status brim_planner_select(brim_planner *planner, int device);
 brim_status brim_planner_look(brim_planner *planner);
 /* [init] Looks at what the process has of the host, and what the data will take. */
 brim_status brim_planner_measure(brim_planner *planner);
-/* Other samples of a step are the rank's: what is remembered of plans is forgotten. */
+/* Other samples of a step are the rank's, or the setup is another: what is remembered of plans is forgotten. */
 void brim_planner_forget(brim_planner *planner);
+
+/* What a device for a plan of so many bytes is asked for with. `waits`: as long as the configuration says; else only
+ * for other ranks of the job, which place their plans at the same time. */
+brim_claim_request brim_planner_claim_request(const brim_planner *planner, const brim_device_wish *wish,
+                                              uint64_t need_bytes, bool waits);
 
 /* [plan] The plan of a choice. `alone`: of the full micro-batch and the update only, without evaluation. ECONFIG if its
  * micro-batch is not allowed. */

@@ -29,11 +29,6 @@ typedef struct views {
   brim_arena arena;
 } views;
 
-static const char *backend_id(const brim_session *s)
-{
-  return brim_config_choice_of(s->setup->config, "backend")->plugin->id;
-}
-
 /* Runs in line that would take a device. */
 static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
 {
@@ -45,7 +40,7 @@ static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t k
 uint64_t brim_decide_device_key(const brim_session *s)
 {
   const int devices = s->setup->backend_ops->device_count(s->setup->backend);
-  return brim_device_key(backend_id(s), s->planner.device, devices, &s->planner.device_info);
+  return brim_device_key(brim_setup_backend_id(s->setup), s->planner.device, devices, &s->planner.device_info);
 }
 
 static void view_device(const brim_session *s, int device, const brim_device_info *info, brim_device_view *out)
@@ -55,7 +50,7 @@ static void view_device(const brim_session *s, int device, const brim_device_inf
                             .is_shared = brim_device_is_shared(info),
                             .on_host = info->on_host,
                             .tried = device < DEVICES_MAX ? (int32_t)(s->tried >> device & 1) : 0};
-  snprintf(out->name, sizeof out->name, "%s:%d", backend_id(s), device);
+  snprintf(out->name, sizeof out->name, "%s:%d", brim_setup_backend_id(s->setup), device);
 }
 
 void brim_decide_view_device(const brim_session *s, brim_device_view *out)
@@ -70,7 +65,8 @@ static brim_status look_at_devices(brim_session *s, const char *question, views 
   size_t tickets = 0;
   bool listed = false;
   int count = ops->device_count(s->setup->backend);
-  if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend_id(s));
+  if (count < 1)
+    return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", brim_setup_backend_id(s->setup));
   if (count > DEVICES_MAX) count = DEVICES_MAX;
   for (int i = 0; i < count; i++) {
     brim_device_info info = {0};
@@ -79,7 +75,7 @@ static brim_status look_at_devices(brim_session *s, const char *question, views 
     view_device(s, i, &info, d);
     if (d->is_shared && !listed) BRIM_TRY(s->env->tickets(s->env->self, &v->arena, &ticket, &tickets));
     listed = listed || d->is_shared;
-    d->waiting = count_waiting(ticket, tickets, brim_device_key(backend_id(s), i, count, &info));
+    d->waiting = count_waiting(ticket, tickets, brim_device_key(brim_setup_backend_id(s->setup), i, count, &info));
     if (question) brim_session_show_device(s, question, d, 0, 0);
   }
   v->query = (brim_device_query){sizeof v->query, &s->demands, v->device, (size_t)count};
@@ -118,7 +114,7 @@ static brim_status go_to_host(brim_session *s)
     return refuse_host(brim_fail(BRIM_ENODEVICE, "no device has room, and a policy asks for the host's processors"));
   if (s->setup->options.resume)
     return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
-                     backend_id(s));
+                     brim_setup_backend_id(s->setup));
   if (s->running && s->setup->backend_ops->real != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ENODEVICE,
                      "a run that has begun in double precision cannot go on with the host's processors");
@@ -150,7 +146,7 @@ static brim_status name_device(brim_session *s, const views *v)
 {
   const brim_device_wish wish = {s->demands.device, s->setup->settings->auto_device, 0};
   int named;
-  BRIM_TRY(brim_device_named(backend_id(s), s->setup->backend_ops, s->setup->backend, &wish, &named));
+  BRIM_TRY(brim_device_named(brim_setup_backend_id(s->setup), s->setup->backend_ops, s->setup->backend, &wish, &named));
   if (named >= 0 && (size_t)named < v->query.count)
     s->demands.device = brim_arena_string(&s->arena, v->device[named].name);
   return BRIM_OK;
@@ -255,13 +251,6 @@ static bool chooses_precision(const brim_session *s)
   return s->setup->settings->precision == BRIM_PRECISION_AUTO;
 }
 
-/* Updates in the backward pass do not go with fp16: see update_mode.c. */
-static uint32_t precisions_of(const brim_session *s)
-{
-  const uint32_t has = brim_setup_precisions(s->setup) << 1;
-  return brim_setup_updates_in_backward(s->setup) ? has & ~(1u << BRIM_TAKE_FP16) : has;
-}
-
 /* The user's micro-batch, or all that the rank has of a step; 0: auto. */
 static int64_t set_batch(const brim_session *s)
 {
@@ -288,7 +277,7 @@ static brim_plan_query query_of(brim_session *s, const views *v)
                            .micro_batch = s->planner.micro_batch,
                            .micro_batch_count = s->planner.micro_batch_count,
                            .may_change_variant = may_change,
-                           .precisions = precisions_of(s),
+                           .precisions = brim_setup_precisions(s->setup) << 1,
                            .precision = chooses_precision(s) && may_change ? BRIM_AS_IT_IS : s->choice.precision + 1,
                            .model = brim_config_choice_of(s->setup->config, "model")->plugin->id,
                            .peak = answer_peak,
@@ -432,7 +421,7 @@ bool brim_decide_is_want(const brim_session *s, brim_status status)
 static brim_status ask(brim_session *s, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
-  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
+  BRIM_TRY(brim_planner_look(&s->planner));
   BRIM_TRY(look_at_devices(s, "oom", v));
   brim_session_show_plan(s, "oom", s->choice.micro_batch, needed);
   if (++s->asked > DECISIONS_MAX) return BRIM_ENOTSUP;
@@ -487,7 +476,7 @@ static brim_status ask_at_boundary(brim_session *s, int64_t step, int64_t round,
                                    brim_boundary *out)
 {
   if (!brim_policies_watch(s->policies)) return BRIM_ENOTSUP;
-  BRIM_TRY(s->setup->backend_ops->describe(s->setup->backend, s->planner.device, &s->planner.device_info));
+  BRIM_TRY(brim_planner_look(&s->planner));
   const brim_memory_view view = view_of(s, step, round, is_end, planned);
   brim_device_view device;
   brim_decide_view_device(s, &device);

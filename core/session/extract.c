@@ -15,7 +15,8 @@
 #define TOLD_SECONDS 10 /* between lines that say how far it is */
 
 typedef struct extraction {
-  brim_session *session; /* for now, of samples */
+  brim_session *session;
+  brim_setup *setup; /* whose data are the samples */
   brim_plan *plan;
   brim_exec *exec;
   const brim_program *program;
@@ -42,7 +43,7 @@ static brim_span next_span(void *context, int64_t sequence)
 static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
 {
   const int64_t width = x->writer->shape.values,
-                index = brim_data_index(&x->session->setup->data, span->part, 0, span->first + i);
+                index = brim_data_index(&x->setup->data, span->part, 0, span->first + i);
   const enum brim_feature_split split = span->part == BRIM_PART_TEST ? BRIM_FEATURES_TEST : BRIM_FEATURES_TRAIN;
   for (int64_t f = 0; f < width; f++) {
     x->row[f] = (float)brim_value_at(x->program->graph->kept->dtype, x->kept, i * width + f);
@@ -62,11 +63,10 @@ static void tell_progress(extraction *x)
 /* The last batch is filled up with what was there before; what comes out of that is not kept. */
 static brim_status compute_batch(extraction *x, const brim_batch *batch)
 {
-  const brim_data *data = &x->session->setup->data;
+  const brim_data *data = &x->setup->data;
   const brim_step step = {.loss_scale = 1};
   const size_t count = (size_t)batch->span.count;
-  memcpy(x->values, batch->values,
-         count * (size_t)data->elements * brim_dtype_bytes(x->session->setup->backend_ops->real));
+  memcpy(x->values, batch->values, count * (size_t)data->elements * brim_dtype_bytes(x->setup->backend_ops->real));
   memcpy(x->labels, batch->labels, count * sizeof *x->labels);
   BRIM_TRY(brim_exec_load(x->exec, x->program, x->values, x->labels));
   BRIM_TRY(brim_exec_run(x->exec, x->program, &step));
@@ -79,7 +79,7 @@ static brim_status compute_batch(extraction *x, const brim_batch *batch)
 
 static brim_status compute_batches(extraction *x, brim_loader *loader)
 {
-  const volatile int *stop = x->session->setup->options.stop;
+  const volatile int *stop = x->setup->options.stop;
   for (;;) {
     const brim_batch *batch = NULL;
     if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted while features were computed");
@@ -91,12 +91,12 @@ static brim_status compute_batches(extraction *x, brim_loader *loader)
 
 static brim_status compute_part(extraction *x, enum brim_part part)
 {
-  stream spans = {part, x->session->setup->data.count[part], x->batch};
-  const int32_t threads = (int32_t)x->session->setup->settings->training.num_workers;
-  const brim_loader_options options = {.data = &x->session->setup->data,
+  stream spans = {part, x->setup->data.count[part], x->batch};
+  const int32_t threads = (int32_t)x->setup->settings->training.num_workers;
+  const brim_loader_options options = {.data = &x->setup->data,
                                        .part = part,
                                        .batch_max = x->batch,
-                                       .real = x->session->setup->backend_ops->real,
+                                       .real = x->setup->backend_ops->real,
                                        .threads = threads,
                                        .slots = threads + 2,
                                        .next = next_span,
@@ -118,10 +118,10 @@ static brim_status compute_all(extraction *x)
   x->row = brim_try_calloc((size_t)x->writer->shape.values, sizeof *x->row);
   if (!x->values || !x->labels || !x->kept || !x->row)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
-  BRIM_TRY(brim_frozen_write(x->session->setup, x->exec, x->program, &hash));
-  BRIM_TRY(brim_setup_finish_data(x->session->setup));
+  BRIM_TRY(brim_frozen_write(x->setup, x->exec, x->program, &hash));
+  BRIM_TRY(brim_setup_finish_data(x->setup));
   for (int part = BRIM_PART_TRAIN; part <= BRIM_PART_TEST; part++)
-    if (x->session->setup->data.count[part] > 0) BRIM_TRY(compute_part(x, (enum brim_part)part));
+    if (x->setup->data.count[part] > 0) BRIM_TRY(compute_part(x, (enum brim_part)part));
   return BRIM_OK;
 }
 
@@ -155,7 +155,7 @@ static brim_status fill_file(brim_session *s, brim_feature_writer *w)
 {
   int64_t total;
   const int64_t batch = batch_of(s->setup, &total);
-  extraction x = {.session = s, .writer = w, .total = total, .told = brim_now()};
+  extraction x = {.session = s, .setup = s->setup, .writer = w, .total = total, .told = brim_now()};
   const double start = brim_now();
   x.batch = batch;
   brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
@@ -166,7 +166,7 @@ static brim_status fill_file(brim_session *s, brim_feature_writer *w)
   return BRIM_OK;
 }
 
-/* The session is of samples meanwhile. */
+/* Meanwhile the session has the setup whose data are the samples. */
 static brim_status fill_from_samples(brim_session *s, brim_feature_set *set, brim_feature_writer *w)
 {
   brim_setup *own = s->setup;

@@ -6,7 +6,7 @@
 /* [init] Computes them, and writes their file, if the session reads data and no file has them; models that are trained
  * on samples: nothing. EIO, and what placing a plan and running it return. */
 brim_status brim_extract_features(brim_session *session);
-/* [plan] Bytes of the device's memory that computing them takes, before the plan of training is placed; 0: they are
- * there, or there are none. */
+/* [plan] Peak bytes of the plan that computes them, which is placed before training and given back; 0: a file has them,
+ * or the model is trained on samples. */
 brim_status brim_extract_peak(const brim_session *session, uint64_t *bytes);
 #endif

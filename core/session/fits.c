@@ -22,22 +22,22 @@ static brim_status search(brim_session *s, const brim_choice *within, uint64_t r
 {
   const size_t count = brim_planner_list_cuts(&s->planner);
   size_t low = 0, high = count; /* the list falls: those before low do not fit, that at high does */
-  uint64_t peak = 0;
+  uint64_t peak = 0, fitting = 0;
   *out = (brim_fit){0};
   while (low < high) {
     const size_t middle = low == 0 && high == count ? 0 : low + (high - low) / 2; /* mostly, the largest fits */
     const brim_choice c = brim_choice_cut(within, s->planner.micro_batch[middle]);
     BRIM_TRY(brim_planner_peak(&s->planner, &c, &peak));
-    if (peak <= room)
+    if (peak <= room) {
       high = middle;
-    else
+      fitting = peak;
+    } else {
       low = middle + 1;
+    }
   }
   if (high == count) return BRIM_OK;
   const int64_t batch = s->planner.micro_batch[high];
-  const brim_choice found = brim_choice_cut(within, batch);
-  BRIM_TRY(brim_planner_peak(&s->planner, &found, &peak));
-  *out = (brim_fit){batch, brim_setup_micros(s->setup, batch), peak};
+  *out = (brim_fit){batch, brim_setup_micros(s->setup, batch), fitting};
   return BRIM_OK;
 }
 
@@ -80,7 +80,7 @@ static bool are_alike(const brim_device_info *a, const brim_device_info *b)
 
 static brim_status add_rows(brim_fits *fits, const brim_session *s, int count)
 {
-  const char *backend = brim_config_choice_of(s->setup->config, "backend")->plugin->id;
+  const char *backend = brim_setup_backend_id(s->setup);
   fits->device = brim_xrealloc(fits->device, (fits->count + (size_t)count) * sizeof *fits->device);
   for (int i = 0; i < count; i++) {
     brim_device_fit *d = &fits->device[fits->count + (size_t)i];
@@ -146,7 +146,7 @@ static brim_status add_backend(brim_fits *fits, const brim_session *like, const 
   brim_status status = brim_session_open(config, &(brim_setup_options){.world = like->setup->world}, &s);
   if (status == BRIM_OK) {
     const size_t before = fits->count;
-    const bool same = strcmp(brim_config_choice_of(s->setup->config, "backend")->plugin->id, id) == 0;
+    const bool same = strcmp(brim_setup_backend_id(s->setup), id) == 0;
     if (same) status = brim_fits_add(fits, s); /* else a policy went elsewhere */
     for (size_t i = before; i < fits->count; i++) fits->device[i].chosen = false;
     brim_session_close(s);

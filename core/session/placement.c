@@ -16,7 +16,7 @@ typedef struct placement {
 static void drop(placement *p)
 {
   p->is_planned = false;
-  p->what->drop(p->what->self);
+  if (p->what->drop) p->what->drop(p->what->self);
 }
 
 static brim_status make_plan(placement *p)
@@ -159,12 +159,10 @@ brim_status brim_placement_open(brim_session *session, const brim_evaluation_wis
 /* The plan of a session as it is, if it does not fit its device: `needed` bytes. */
 static brim_status check(brim_session *s, uint64_t *needed)
 {
-  brim_plan *plan = NULL;
-  BRIM_TRY(brim_planner_plan(&s->planner, &s->choice, false, &plan));
-  *needed = plan->peak_bytes;
-  brim_status status = brim_planner_foresee(&s->planner, plan, s->choice.micro_batch);
-  if (status == BRIM_OK) status = brim_planner_check(&s->planner, &s->choice, plan);
-  brim_plan_free(plan);
+  model_placing p = {.session = s};
+  BRIM_TRY(plan_model(&p, needed));
+  const brim_status status = check_plan(&p);
+  drop_plan(&p);
   return status;
 }
 

@@ -12,7 +12,7 @@ typedef struct brim_placing {
   bool trains; /* policies are asked where it does not fit */
   /* The plan as the session has it now: its peak. The one of before goes. */
   brim_status (*plan)(void *self, uint64_t *peak_bytes);
-  void (*drop)(void *self);         /* the plan, which is not placed */
+  void (*drop)(void *self);         /* the plan, which is not placed; NULL: there is nothing to free */
   brim_status (*check)(void *self); /* does it fit, as far as can be known? As brim_planner_check */
   brim_status (*open)(void *self);  /* places it on the session's device. ENOMEM_DEVICE */
 } brim_placing;

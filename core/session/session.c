@@ -2,23 +2,21 @@
 #include "session/session.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/process.h"
 #include "config/kept.h"
-#include "memory/board.h"
 #include "planner/room.h"
 #include "session/extract.h"
 
 static brim_status open_session(brim_session *s)
 {
-  brim_setup *setup = s->setup;
+  BRIM_TRY(brim_setup_open(s->setup));
   BRIM_TRY(brim_session_find_device(s));
   BRIM_TRY(brim_planner_read_fraction(&s->planner));
-  BRIM_TRY(brim_setup_finish(setup, &s->planner.device_info));
-  brim_session_cut(s, brim_setup_micro_batch(setup));
+  BRIM_TRY(brim_setup_finish(s->setup, &s->planner.device_info));
+  brim_session_cut(s, brim_setup_micro_batch(s->setup));
   return brim_extract_features(s);
 }
 
@@ -47,7 +45,8 @@ static brim_status open_once(const brim_session_place *place, const brim_config 
                              const brim_setup_options *options, brim_session **out)
 {
   brim_session *s = *out = brim_xcalloc(1, sizeof *s);
-  const brim_status opened = brim_setup_open(config, before->config, options, &s->setup);
+  const brim_status heard = brim_policies_open(config, before->decisions, &s->policies);
+  s->setup = brim_setup_create(config, before->config, options);
   brim_planner_open(&s->planner, s->setup);
   s->place = place;
   s->env = place ? place->env : &brim_real_env;
@@ -57,15 +56,13 @@ static brim_status open_once(const brim_session_place *place, const brim_config 
   s->choice =
       (brim_choice){.precision = brim_setup_precision(s->setup), .recompute = config->settings.memory.recompute};
   s->changes = before->changes;
-  s->running = s->planner.has_begun = before->running;
-  s->queue_seconds = before->queue_seconds;
+  if (before->running) brim_session_begin(s);
+  s->planner.queue_seconds = before->queue_seconds;
   s->planner.host_share_bytes = before->host_share_bytes > 0 ? before->host_share_bytes : host_share(&s->setup->world);
   s->decided_batch = before->decided_batch;
-  const brim_status heard = brim_policies_open(config, before->decisions, &s->policies);
   BRIM_TRY(heard);
   if (place) brim_policies_listen(s->policies, place->listen, place->context);
   if (place && place->answers_at_once) brim_policies_answer_there(s->policies);
-  BRIM_TRY(opened);
   return open_session(s);
 }
 
@@ -77,7 +74,7 @@ brim_status brim_session_remake(brim_session **session)
   brim_again asked = old->setup->again.count > 0 ? old->setup->again : old->again;
   legacy left = {.changes = old->changes + !asked.by_data,
                  .running = old->running,
-                 .queue_seconds = old->queue_seconds,
+                 .queue_seconds = old->planner.queue_seconds,
                  .host_share_bytes = old->planner.host_share_bytes,
                  .decided_batch = old->decided_batch};
   old->again.count = old->setup->again.count = 0;
@@ -164,6 +161,11 @@ void brim_session_deal(brim_session *s, int64_t *weight)
   brim_planner_forget(&s->planner);
   brim_session_cut(s, s->choice.micro_batch);
   brim_setup_warn_of_idle_ranks(s->setup);
+}
+
+void brim_session_begin(brim_session *s)
+{
+  s->running = s->planner.has_begun = true;
 }
 
 void brim_session_close(brim_session *s)

@@ -31,7 +31,6 @@ struct brim_session {
   const char *asked_device; /* that the configuration asks for; of "auto", if ranks of this host share several, this
                              * rank's */
   char wanted[64];          /* the same, or what a policy asks for */
-  double queue_seconds;     /* spent in line for devices, in all */
   void *held;               /* while a run that has begun changes its plan; NULL: see brim_session_hold */
   /* What policies were told, and have said: see decide.h. */
   brim_policies *policies;
@@ -65,6 +64,8 @@ brim_status brim_session_remake(brim_session **session);
 brim_status brim_session_start(brim_session *session);
 /* Seconds since some moment, by the world that it is in. */
 double brim_session_now(const brim_session *session);
+/* The run has begun: its precision and model are what they are, and nothing is foreseen any more. */
+void brim_session_begin(brim_session *session);
 void brim_session_close(brim_session *session);
 /* Training goes in micro-batches of `batch` samples from now on, or of all that the rank has of a step; the effective
  * batch stays. */

@@ -105,23 +105,14 @@ brim_status brim_session_claim(brim_session *s, uint64_t peak, void **claim, int
   const brim_device_wish wish = wish_of(s);
   waiting w = {s, peak > wish.min_bytes ? peak : wish.min_bytes};
   double waited = 0;
-  const brim_claim_request request = {
-      .backend = brim_setup_backend_id(s->setup),
-      .ops = s->setup->backend_ops,
-      .self = s->setup->backend,
-      .wish = wish,
-      .need_bytes = w.need_bytes,
-      .wait = s->planner.waits || s->setup->options.dist,
-      .timeout_seconds = s->planner.waits ? 60 * s->setup->settings->gpu_wait_timeout_minutes : BRIM_CLAIM_TURN_SECONDS,
-      .interval_seconds = s->setup->settings->gpu_check_interval_seconds,
-      .stop = s->setup->options.stop,
-      .on_wait = on_wait,
-      .context = &w};
+  brim_claim_request request = brim_planner_claim_request(&s->planner, &wish, w.need_bytes, s->planner.waits);
+  request.on_wait = on_wait;
+  request.context = &w;
   *claim = NULL;
   *device = s->planner.device;
   if (!brim_device_is_shared(&s->planner.device_info)) return BRIM_OK;
   const brim_status status = s->env->claim(s->env->self, &request, claim, device, &waited);
-  s->queue_seconds += waited;
+  s->planner.queue_seconds += waited;
   if (status == BRIM_OK && waited > 0) claimed(s, *device, w.need_bytes, waited);
   return status;
 }

@@ -80,11 +80,9 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
     return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                      (long long)batch);
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
-  if (q->plain[i] == 0) {
-    BRIM_TRY(peak_of(s, batch, kind, 0, &q->plain[i]));
-    brim_session_show_plan(s, "step", batch, q->plain[i]);
-  }
-  *peak = q->plain[i];
+  BRIM_TRY(peak_of(s, batch, kind, 0, peak));
+  if (q->shown_peak[i] != *peak) brim_session_show_plan(s, "step", batch, *peak);
+  q->shown_peak[i] = *peak;
   return BRIM_OK;
 }
 

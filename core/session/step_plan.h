@@ -6,10 +6,10 @@
 /* Ready when zeroed but for the first. */
 typedef struct brim_step_question {
   brim_session *session;
-  uint64_t own_bytes;                     /* of the device that the run has: set before each question */
-  double step_seconds;                    /* the median of the last steps, likewise; 0: none yet */
-  bool is_warned;                         /* that the queue cannot be read */
-  uint64_t plain[BRIM_MICRO_BATCHES_MAX]; /* peaks of the session's micro-batches as configured; 0: not known yet */
+  uint64_t own_bytes;                          /* of the device that the run has: set before each question */
+  double step_seconds;                         /* the median of the last steps, likewise; 0: none yet */
+  bool is_warned;                              /* that the queue cannot be read */
+  uint64_t shown_peak[BRIM_MICRO_BATCHES_MAX]; /* of the session's micro-batches, that the run's events have; 0: not */
   uint64_t shown_free, shown_own, shown_waiting; /* what the run's events have of the device, in bytes */
   int32_t shown_runs;                            /* that wait for it */
 } brim_step_question;

@@ -127,16 +127,21 @@ static brim_status open_data(brim_setup *s)
   return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are no images", status);
 }
 
-brim_status brim_setup_open(const brim_config *config, brim_config *own, const brim_setup_options *options,
-                            brim_setup **out)
+brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const brim_setup_options *options)
 {
-  brim_setup *s = *out = brim_xcalloc(1, sizeof *s);
+  brim_setup *s = brim_xcalloc(1, sizeof *s);
   s->config = config;
   s->own_config = own;
   s->options = *options;
   s->world = options->dist || options->world.ranks == 0 ? brim_dist_world(options->dist) : options->world;
   s->settings = &config->settings;
-  if (options->maker) return options->maker->open(options->maker->context, config, s);
+  return s;
+}
+
+brim_status brim_setup_open(brim_setup *s)
+{
+  const brim_setup_maker *maker = s->options.maker;
+  if (maker) return maker->open(maker->context, s);
   choose_ops(s);
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);

@@ -28,7 +28,7 @@ struct brim_setup;
 /* Who makes setups in the place of brim_setup_open and brim_setup_finish: a simulation. */
 typedef struct brim_setup_maker {
   void *context;
-  brim_status (*open)(void *context, const brim_config *config, struct brim_setup *setup);
+  brim_status (*open)(void *context, struct brim_setup *setup);
   /* [init] Takes of what is asked for what is none of the configuration's matter. ECONFIG. */
   brim_status (*hear)(void *context, brim_again *again);
 } brim_setup_maker;
@@ -80,10 +80,10 @@ typedef struct brim_setup {
 
 /* ---- opening ---- */
 
-/* [init] Makes the instance of the backend, and no other yet. The configuration, which must outlive the setup, is its
- * own if `own` says so. *out is to be closed also on failure. ECONFIG, ENODEVICE, and what the backend returns. */
-brim_status brim_setup_open(const brim_config *config, brim_config *own, const brim_setup_options *options,
-                            brim_setup **out);
+/* [init] Of a configuration, which must outlive the setup; `own`: the same, if it is the setup's to free, else NULL. */
+brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const brim_setup_options *options);
+/* [init] Makes the instance of the backend, and no other yet. ECONFIG, ENODEVICE, and what the backend returns. */
+brim_status brim_setup_open(brim_setup *setup);
 /* [init] The rest, for a device like the one that was chosen: describes the data, makes the other instances, looks at
  * the model. Of a run's folder: ELOAD, naming the differences, if the data is not what the run keeps of it. ECONFIG
  * with setup->again if the data asks for another configuration. */

@@ -29,7 +29,7 @@ static brim_status check_offload(const brim_setup *s)
       BRIM_ECONFIG,
       "memory.offload=optimizer: backend '%s' works ahead of the host, but has no copies of the optimizer's "
       "state that do so too\ntake memory.offload=none, with an optimizer of less state: adamw8bit, lion, adafactor",
-      brim_config_choice_of(s->config, "backend")->plugin->id);
+      brim_setup_backend_id(s));
 }
 
 /* Class weights go with it: with one micro-batch in a step, the labels are known before the backward pass. */

@@ -50,20 +50,16 @@ static brim_status wait_for_turn(brim_sim_job *job, const brim_claim_request *r,
   }
 }
 
-static int wanted_device(const brim_claim_request *r)
-{
-  int named = -1;
-  return brim_device_named(r->backend, r->ops, r->self, &r->wish, &named) == BRIM_OK ? named : -1;
-}
-
 static brim_status claim(void *self, const brim_claim_request *r, void **out, int *device, double *waited)
 {
   char bytes[32], place[64];
   brim_sim_job *job = self;
-  const brim_scene_wish wish = {wanted_device(r), r->wish.most_free, r->need_bytes};
-  brim_scene_join(job->all->scene, job->index, &wish);
+  int named;
   *waited = 0;
   *out = NULL;
+  BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
+  const brim_scene_wish wish = {named, r->wish.most_free, r->need_bytes};
+  brim_scene_join(job->all->scene, job->index, &wish);
   const brim_status status = wait_for_turn(job, r, device, waited);
   job->costs.waiting_seconds += *waited;
   if (*waited > 0) {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "drive/relief.h"
 #include "session/decide.h"
 
 void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
@@ -134,18 +133,18 @@ static brim_status heed_pressure(brim_sim_job *job)
   bool fell;
   const brim_memory_settings *m = &job->session->setup->settings->memory;
   const brim_pressure_limits limits = {m->warn_percent, m->critical_percent};
-  enum brim_pressure_level level = BRIM_PRESSURE_CALM;
-  const brim_pressure_reading reading = read_host(job);
   const double now = brim_scene_now(job->all->scene);
   if (now - job->looked < m->check_interval_seconds) return BRIM_OK;
   job->looked = now;
-  level = brim_pressure_judge(&limits, &job->watch, brim_pressure_percent(&reading), &fell);
+  const brim_pressure_reading reading = read_host(job);
+  const enum brim_pressure_level level =
+      brim_pressure_judge(&limits, &job->watch, brim_pressure_percent(&reading), &fell);
   if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
   snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
   brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
   const brim_planner *planner = &job->session->planner;
   return level == BRIM_PRESSURE_ACTS
-             ? act_on_pressure(job, brim_relief_target(m, planner->device_info.on_host, job->arena, &reading))
+             ? act_on_pressure(job, brim_recover_target(m, planner->device_info.on_host, job->arena, &reading))
              : BRIM_OK;
 }
 
@@ -209,9 +208,7 @@ static int64_t next_stop(const brim_sim_job *job)
 static double next_look(const brim_sim_job *job)
 {
   const brim_memory_settings *m = &job->session->setup->settings->memory;
-  const double lower = m->warn_percent > 0 && (m->critical_percent <= 0 || m->warn_percent < m->critical_percent)
-                           ? m->warn_percent
-                           : m->critical_percent;
+  const double lower = brim_pressure_lower(&(brim_pressure_limits){m->warn_percent, m->critical_percent});
   double next = brim_scene_next(job->all->scene);
   if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
   if (job->all->scenario->look_count > 0) return next;
@@ -294,7 +291,6 @@ static brim_status recover(brim_sim_job *job, brim_status failure, const char *w
 {
   bool rewound;
   const brim_status status = brim_recover(&job->recovery, failure, what, &rewound);
-  memset(job->resize.question.plain, 0, sizeof job->resize.question.plain); /* of what may have been another device */
   if (status == BRIM_OK) job->costs.retries++;
   return status;
 }
@@ -335,7 +331,7 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(brim_planner_look(&job->session->planner));
   BRIM_TRY(brim_session_settle(&job->session));
   BRIM_TRY(place_first(job));
-  job->session->running = job->session->planner.has_begun = true;
+  brim_session_begin(job->session);
   job->work = brim_sim_work(job);
   job->recovery = (brim_recovery){.session = &job->session, .work = &job->work};
   job->resize = (brim_resize){.session = &job->session, .work = &job->work, .asked = brim_scene_now(job->all->scene)};

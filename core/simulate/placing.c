@@ -1,24 +1,20 @@
 /* A job's plan on a device, and what becomes of it when memory runs out: the work of drive/work.h. */
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "planner/room.h"
-#include "session/decide.h"
 #include "session/placement.h"
 #include "simulate/job.h"
 
 /* ---- placing ---- */
 
-/* Does it fail though there is room? */
-static bool fails_now(brim_sim_job *job, int64_t step, bool *loses)
+/* Does placing fail though there is room? */
+static bool fails_now(brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
   for (size_t i = 0; i < s->failure_count; i++) {
-    if (s->failure[i].step != step || job->failures_left[i] == 0) continue;
+    if (s->failure[i].step != 0 || job->failures_left[i] == 0) continue;
     job->failures_left[i]--;
-    *loses = *loses || s->failure[i].loses;
     return true;
   }
   return false;
@@ -32,11 +28,6 @@ static brim_status plan_model(void *self, uint64_t *peak)
   return BRIM_OK;
 }
 
-static void drop_plan(void *self)
-{
-  (void)self;
-}
-
 static brim_status check_plan(void *self)
 {
   brim_sim_job *job = self;
@@ -45,31 +36,17 @@ static brim_status check_plan(void *self)
   return status;
 }
 
-static brim_status refuse(brim_sim_job *job, const char *format, ...) BRIM_PRINTF(2, 3);
-static brim_status refuse(brim_sim_job *job, const char *format, ...)
-{
-  char text[256];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  job->costs.ooms += !job->session->held; /* else the plan is claimed as a new run's */
-  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
-}
-
-static brim_status open_plan(void *self)
+static brim_status take_memory(brim_sim_job *job)
 {
   char a[32], b[32];
-  bool loses = false;
-  brim_sim_job *job = self;
   brim_planner *planner = &job->session->planner;
   BRIM_TRY(brim_planner_look(planner));
   brim_format_bytes(a, sizeof a, job->planned);
-  if (fails_now(job, 0, &loses))
-    return refuse(job, "%s were not to be had, though the device says that they are free", a);
+  if (fails_now(job))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were not to be had, though the device says that they are free", a);
   if (planner->device_info.free_bytes < job->planned)
-    return refuse(job, "%s were asked for, and %s are free", a,
-                  brim_format_bytes(b, sizeof b, planner->device_info.free_bytes));
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were asked for, and %s are free", a,
+                     brim_format_bytes(b, sizeof b, planner->device_info.free_bytes));
   job->place = job->on_host ? BRIM_SCENE_HOST : planner->device;
   job->arena = job->planned;
   job->is_placed = true;
@@ -77,15 +54,19 @@ static brim_status open_plan(void *self)
   return BRIM_OK;
 }
 
+/* On a device that is held a failure does not count: the plan is claimed as a new run's then. */
+static brim_status open_plan(void *self)
+{
+  brim_sim_job *job = self;
+  const brim_status status = take_memory(job);
+  job->costs.ooms += status == BRIM_ENOMEM_DEVICE && !job->session->held;
+  return status;
+}
+
 static brim_status place_here(brim_sim_job *job)
 {
-  const brim_placing what = {.self = job,
-                             .session = job->session,
-                             .trains = true,
-                             .plan = plan_model,
-                             .drop = drop_plan,
-                             .check = check_plan,
-                             .open = open_plan};
+  const brim_placing what = {
+      .self = job, .session = job->session, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
   return brim_placement_do(&what);
 }
 

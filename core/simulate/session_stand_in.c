@@ -1,14 +1,10 @@
-/* What a job's session has in the place of plans, plugins and the world: the scenario's. */
+/* What a job's session has in the place of plans and plugins: the scenario's. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "dist/dist.h"
 #include "graph/recompute.h"
 #include "planner/figures.h"
-#include "session/decide.h"
 #include "simulate/job.h"
 
 /* ---- plans ---- */
@@ -194,11 +190,10 @@ static brim_status check_precision(const brim_setup *s)
 /* ---- the setup ---- */
 
 /* As far as policies and plans ask. The job stands in for the instances, which there is nothing to give back of. */
-static brim_status open_setup(void *context, const brim_config *config, brim_setup *s)
+static brim_status open_setup(void *context, brim_setup *s)
 {
   brim_sim_job *job = context;
   const brim_scenario *scene = job->all->scenario;
-  (void)config;
   make_plugins(job, s->own_config ? s->own_config : job->config);
   s->backend = job;
   s->backend_ops = &job->backend_ops;

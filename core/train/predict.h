@@ -7,8 +7,7 @@
 typedef struct brim_prediction {
   int64_t class;      /* the most probable one; of equals the first */
   double probability; /* softmax of the model's output */
-  double
-      *value; /* the model's output, where it answers with real numbers: session->setup->answers of them; else NULL */
+  double *value;      /* the model's output, where it answers with real numbers: setup->answers of them; else NULL */
 } brim_prediction;
 
 typedef struct brim_predicted_file {

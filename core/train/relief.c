@@ -32,8 +32,7 @@ void brim_relief_line(const brim_session *s, const brim_pressure_reading *r, boo
   brim_text_printf(out, "%s at round %lld: RAM at %.1f%%", acts ? "Critical" : "Warning", (long long)round,
                    r->host.ram_percent);
   if (r->device_left_bytes > 0 && s->planner.device_info.on_host)
-    brim_text_printf(out, ", %s:%d at %.1f%%", brim_config_choice_of(s->setup->config, "backend")->plugin->id,
-                     s->planner.device, r->device_percent);
+    brim_text_printf(out, ", %s:%d at %.1f%%", brim_setup_backend_id(s->setup), s->planner.device, r->device_percent);
   else if (r->device_left_bytes > 0)
     brim_text_printf(out, ", GPU at %.1f%%", r->device_percent);
   if (r->host.swap_percent > 0) brim_text_printf(out, ", swap at %.1f%%", r->host.swap_percent);

@@ -2,7 +2,7 @@
 #ifndef BRIM_TRAIN_RELIEF_H
 #define BRIM_TRAIN_RELIEF_H
 #include "base/text.h"
-#include "drive/relief.h"
+#include "memory/pressure.h"
 #include "train/trainer.h"
 
 /* [init] The thread that looks, by the session's keys; NULL if they say never. ENOMEM_HOST. */

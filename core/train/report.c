@@ -100,8 +100,7 @@ void brim_report_memory(brim_report *r, const brim_trainer *t)
   r->device_bytes = brim_trainer_device_bytes(t);
   if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
   r->device_taken_bytes = s->planner.device_info.taken_bytes;
-  snprintf(r->device, sizeof r->device, "%s:%d", brim_config_choice_of(s->setup->config, "backend")->plugin->id,
-           s->planner.device);
+  snprintf(r->device, sizeof r->device, "%s:%d", brim_setup_backend_id(s->setup), s->planner.device);
   snprintf(r->device_name, sizeof r->device_name, "%s", s->planner.device_info.name);
 }
 

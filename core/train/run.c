@@ -38,7 +38,7 @@ static void tell_skipped(brim_running *r, double scale)
 /* Of this process, without what it has spent in line for devices. */
 static double own_seconds(const brim_running *r)
 {
-  return brim_now() - r->options->start - (r->session ? r->session->queue_seconds : 0);
+  return brim_now() - r->options->start - (r->session ? r->session->planner.queue_seconds : 0);
 }
 
 /* The median of the last steps; 0: there were none under this plan. */
@@ -125,7 +125,7 @@ static brim_status finish(brim_running *r)
 static void collect_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
-  r->report.queue_seconds = r->session->queue_seconds;
+  r->report.queue_seconds = r->session->planner.queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
 }
@@ -230,7 +230,6 @@ static brim_status recover(brim_running *r, brim_status failure)
   if (is_remade) brim_running_follow_session(r);
   if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
   r->recent_count = 0;
-  memset(r->resize.question.plain, 0, sizeof r->resize.question.plain); /* of what may have been another device */
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
   if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
   if (status != BRIM_OK) return status;

@@ -84,6 +84,8 @@ brim_status brim_running_report_ranks(brim_running *r);
 /* ---- run_work.c ---- */
 
 brim_work brim_running_work(brim_running *r);
+/* The newest checkpoint of the run's folder, in r->checkpoint; empty: there is none. */
+brim_status brim_running_find_newest(brim_running *r);
 
 /* ---- run_due.c ---- */
 

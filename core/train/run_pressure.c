@@ -6,8 +6,8 @@
 /* What the arena should shrink to; 0: it should not. */
 static uint64_t target_of(const brim_running *r, const brim_pressure_reading *reading)
 {
-  return brim_relief_target(&r->settings->memory, r->session->planner.device_info.on_host,
-                            brim_trainer_device_bytes(r->trainer), reading);
+  return brim_recover_target(&r->settings->memory, r->session->planner.device_info.on_host,
+                             brim_trainer_device_bytes(r->trainer), reading);
 }
 
 static void tell(brim_running *r, const brim_pressure_reading *reading, bool acts)

@@ -86,12 +86,10 @@ brim_status brim_running_check_folder(brim_running *r)
 
 brim_status brim_running_find_checkpoint(brim_running *r)
 {
-  bool found = false;
   brim_status status = BRIM_OK;
   if (!r->options->dist || brim_trainer_has_values(r->trainer)) return BRIM_OK;
   r->checkpoint[0] = '\0';
-  if (brim_running_speaks(r)) status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
-  if (!found) r->checkpoint[0] = '\0';
+  if (brim_running_speaks(r)) status = brim_running_find_newest(r);
   brim_verdict verdict; /* not of a step: some have committed one more than others */
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
   if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to go back to", (int)verdict.failed);

@@ -38,16 +38,19 @@ static brim_status replan(void *self)
   return brim_trainer_replan(r->trainer);
 }
 
+brim_status brim_running_find_newest(brim_running *r)
+{
+  bool found = false;
+  const brim_status status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
+  if (!found) r->checkpoint[0] = '\0';
+  return status;
+}
+
 /* What --resume does, in this process; ranks to the checkpoint that they have agreed on. */
 static brim_status rewind_run(void *self)
 {
   brim_running *r = self;
-  bool found = false;
-  if (!r->options->dist) {
-    r->checkpoint[0] = '\0';
-    BRIM_TRY(brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found));
-    if (!found) r->checkpoint[0] = '\0';
-  }
+  if (!r->options->dist) BRIM_TRY(brim_running_find_newest(r));
   return brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL);
 }
 

@@ -225,15 +225,14 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
 
 static void name_backend(brim_trainer *t)
 {
-  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s",
-           brim_config_choice_of(t->session->setup->config, "backend")->plugin->id);
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->session->setup));
 }
 
 static brim_status place_again(brim_trainer *t)
 {
   brim_footprint again;
   const uint64_t before = t->footprint.total_bytes;
-  t->session->running = t->session->planner.has_begun = true;
+  brim_session_begin(t->session);
   brim_status status = brim_planner_look(&t->session->planner);
   if (status == BRIM_OK) status = place(t, NULL);
   brim_session_let_go(t->session);
